@@ -23,6 +23,7 @@ TORCH_ACTIVATIONS = {
     "Identity": "linear", "Tanh": "tanh", "ReLU": "relu", "GELU": "gelu", "Sigmoid": "sigmoid",
     "SiLU": "silu",
 }  # fmt: skip
+_SOFTMAX = ("torch.nn.Softmax", "torch.nn.modules.activation.Softmax")
 _TORCH_MODULES = {"Identity": "torch.nn.modules.linear"}
 
 # Class in transformers -> task, and groups of weights besides the encoder. For a checkpoint without
@@ -174,6 +175,8 @@ def as_cross_encoder(checkpoint: Checkpoint, activation: object) -> Checkpoint:
     is_score = len(checkpoint.weights["classifier/bias"]) == 1
     if activation is None:
         activation = torch_activation("sigmoid" if is_score else "linear")
+    elif activation in _SOFTMAX and not is_score:
+        activation = torch_activation("linear")  # the scores of a classifier are a softmax
     # An unknown activation is an error when the head is built.
     name = keras_activation(activation) or str(activation)
     if is_score:

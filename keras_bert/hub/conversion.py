@@ -241,7 +241,7 @@ def _stored_options(task, checkpoint):
     if task == "classifier":
         options["multi_label"] = checkpoint.multi_label
         if checkpoint.activation not in (None, "linear"):
-            raise ValueError(_activation_error(checkpoint, "Identity or Sigmoid"))
+            raise ValueError(_activation_error(checkpoint, "Identity, Softmax or Sigmoid"))
     if task == "regressor":
         options["activation"] = checkpoint.activation
         if checkpoint.activation not in (None, *TORCH_ACTIVATIONS.values()):

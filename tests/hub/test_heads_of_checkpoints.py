@@ -298,11 +298,18 @@ def test_scores_are_those_of_sentence_transformers(tmp_path, activation):
     assert again.predict([PAIR])[0] == pytest.approx(expected, abs=1e-5)
 
 
-def test_classes_of_a_cross_encoder(untraced, tmp_path):
-    tensors = make_classifier(tmp_path, 3, sentence_transformers={"activation_fn": SIGMOID})
+SOFTMAX = "torch.nn.modules.activation.Softmax"
+
+
+@pytest.mark.parametrize(
+    ("activation", "function"),
+    [(SIGMOID, scipy.special.expit), (SOFTMAX, scipy.special.softmax)],
+)
+def test_classes_of_a_cross_encoder(untraced, tmp_path, activation, function):
+    tensors = make_classifier(tmp_path, 3, sentence_transformers={"activation_fn": activation})
     found = keras_bert.pipeline(tmp_path)(PAIR, top_k=None)
     scores = {each["label"]: each["score"] for each in found}
-    expected = scipy.special.expit(logits_of_pair(tensors))
+    expected = function(logits_of_pair(tensors))
     np.testing.assert_allclose([scores[str(index)] for index in range(3)], expected, atol=1e-5)
 
 
