@@ -224,7 +224,19 @@ def _head(encoder, task, checkpoint, fresh, options):
     stored = {} if fresh else _stored_options(task, checkpoint)
     if "num_classes" in options or "num_tags" in options:
         stored.pop("labels", None)
+    if "labels" not in options:
+        _check_names(task, stored.get("labels", []))
     return heads.TASKS[task](encoder, **{**stored, **options})
+
+
+def _check_names(task, labels):
+    """Raise an error if several classes of a checkpoint have the same name."""
+    repeated = next((label for label in labels if labels.count(label) > 1), None)
+    if repeated is not None:
+        raise ValueError(
+            f"several classes have the name {repeated!r:.80}. Give each class its own name: "
+            f"keras_bert.load(name, task={task!r}, labels=[...]) with {len(labels)} names"
+        )
 
 
 def _stored_options(task, checkpoint):
@@ -390,6 +402,12 @@ def _check_head(task, checkpoint, variables, needed):
     # Different heads may have weights of the same names.
     if "classifier" in needed and checkpoint.task not in (None, task):
         raise ValueError(f"{must}; it is a {checkpoint.task}; {hint}")
+    outputs = len(checkpoint.weights["classifier/bias"]) if "classifier" in needed else 1
+    if task == "regressor" and outputs != 1:
+        raise ValueError(
+            f"{must}, which has one output; the checkpoint has {outputs}. Load the encoder without "
+            "task"
+        )
 
 
 def _initialize(variable, stddev):

@@ -321,6 +321,22 @@ def test_other_activations_do_not_block_the_encoder(tmp_path, classes, name):
         keras_bert.load(tmp_path, task="auto")
 
 
+def test_classes_of_one_name_need_other_names(tmp_path):
+    make_classifier(tmp_path, 3, id2label={"0": "neg", "1": "neg", "2": "pos"})
+    assert keras_bert.load(tmp_path).count_params()
+    with pytest.raises(ValueError, match=r"name 'neg'.*task='classifier', labels=\[...\]"):
+        keras_bert.load(tmp_path, task="auto")
+    model = keras_bert.load(tmp_path, task="classifier", labels=["bad", "poor", "good"])
+    assert heads.find_output(model).labels == ["bad", "poor", "good"]
+
+
+def test_a_regression_of_several_numbers_gives_its_encoder(tmp_path):
+    make_classifier(tmp_path, 2, problem_type="regression")
+    assert keras_bert.load(tmp_path).count_params()
+    with pytest.raises(ValueError, match="one output; the checkpoint has 2.*without task"):
+        keras_bert.load(tmp_path, task="auto")
+
+
 def test_a_model_of_entailment_reads_pairs(untraced, tmp_path):
     labels = {"0": "contradiction", "1": "entailment", "2": "neutral"}
     tensors = make_classifier(tmp_path, 3, id2label=labels)
