@@ -199,6 +199,8 @@ class Checkpoint:
         multi_label: True if a text can have several classes.
         pairs: True if a classifier or a regressor reads pairs of texts.
         activation: Name of the activation of a regressor's score in Keras, or `None`.
+        dropout: Dropout rate of a classifier, regressor, tagger or multiple choice, or `None` for
+            that of the encoder.
         tied: False if the masked LM head has its own output matrix, not the word embeddings.
         pooling: How the model was trained to make one vector of a text, see `BertEncoder`.
         embedding: The modules of an embedder, or `None`.
@@ -215,6 +217,7 @@ class Checkpoint:
     multi_label: bool = False
     pairs: bool = False
     activation: str | None = None
+    dropout: float | None = None
     tied: bool = True
     pooling: str | None = None
     embedding: EmbeddingModules | None = None

@@ -223,6 +223,7 @@ def read(path: str | Path, ignore: Collection[str] = ()) -> Checkpoint:
         labels=huggingface_heads.read_labels(config_file, source_config, task, weights),
         task=task,
         multi_label=multi_label,
+        dropout=huggingface_heads.read_dropout(config_file, source_config),
         tied=tied,
         pooling=_read_pooling(path),
     )
@@ -258,6 +259,8 @@ def write(checkpoint: Checkpoint, path: str | Path) -> None:
         config["problem_type"] = huggingface_heads.PROBLEMS.get(
             (checkpoint.task, checkpoint.multi_label)
         )
+        if checkpoint.dropout is not None:
+            config["classifier_dropout"] = checkpoint.dropout
     if checkpoint.pairs:
         activation = "sigmoid" if checkpoint.multi_label else checkpoint.activation or "linear"
         config["sentence_transformers"] = {

@@ -146,6 +146,17 @@ def read_labels(
     return [label_of.get(index, index) for index in classes]
 
 
+def read_dropout(file: Path, config: Mapping[str, Any]) -> float | None:
+    """Return the dropout rate of the classes with a classifier, or None for the encoder's rate."""
+    rate = config.get("classifier_dropout")
+    if rate is not None and (type(rate) not in (int, float) or not 0 <= rate < 1):
+        raise ValueError(
+            f"{file}: classifier_dropout must be null or at least 0 and below 1, received "
+            f"{rate!r:.80}"
+        )
+    return rate
+
+
 def with_pairs(checkpoint: Checkpoint, config: Mapping[str, Any]) -> Checkpoint:
     """Return a checkpoint that reads pairs of texts if its config says so.
 

@@ -152,10 +152,17 @@ def to_checkpoint(model):
         multi_label=bool(getattr(output, "multi_label", False)),
         pairs=task in ("classifier", "regressor") and output.pairs,
         activation=output.activation if task == "regressor" else None,
+        dropout=_other_dropout(model, encoder) if task in _CLASSIFIERS else None,
         tied="masked_lm/output_embeddings" not in weights,
         pooling=encoder.pooling,
         embedding=_embedding_modules(model) if task == "embedder" else None,
     )
+
+
+def _other_dropout(model, encoder):
+    """Return the dropout rate of a head; `None` if it is that of its encoder."""
+    rate = model.get_layer("dropout").rate
+    return None if rate == encoder.get_config()["hidden_dropout_prob"] else rate
 
 
 def _tokenizer_options(preprocessor):
@@ -222,6 +229,8 @@ def _preprocessor(checkpoint, sequence_length, longest):
 def _head(encoder, task, checkpoint, fresh, options):
     """Return the model of a task with the options that the checkpoint stores."""
     stored = {} if fresh else _stored_options(task, checkpoint)
+    if task in _CLASSIFIERS:
+        stored["dropout"] = checkpoint.dropout
     if "num_classes" in options or "num_tags" in options:
         stored.pop("labels", None)
     if "labels" not in options:

@@ -337,6 +337,23 @@ def test_a_regression_of_several_numbers_gives_its_encoder(tmp_path):
         keras_bert.load(tmp_path, task="auto")
 
 
+def test_the_dropout_of_a_classifier(tmp_path):
+    make_classifier(tmp_path / "hf", 2, classifier_dropout=0.3)
+    model = keras_bert.load(tmp_path / "hf", task="auto")
+    keras_bert.save(model, tmp_path / "again", format="huggingface")
+    models = [
+        model,
+        keras_bert.load(tmp_path / "again", task="auto"),
+        keras_bert.load(tmp_path / "hf", task="tagger", fresh_head=True, labels=["O", "B"]),
+    ]
+    assert [each.get_layer("dropout").rate for each in models] == [0.3, 0.3, 0.3]
+    model = keras_bert.load(tmp_path / "hf", task="auto", dropout=0.2)
+    assert model.get_layer("dropout").rate == 0.2
+    make_classifier(tmp_path / "hf", 2, classifier_dropout=1.5)
+    with pytest.raises(ValueError, match="classifier_dropout must be .* received 1.5"):
+        keras_bert.load(tmp_path / "hf")
+
+
 def test_a_model_of_entailment_reads_pairs(untraced, tmp_path):
     labels = {"0": "contradiction", "1": "entailment", "2": "neutral"}
     tensors = make_classifier(tmp_path, 3, id2label=labels)
