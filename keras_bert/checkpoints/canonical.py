@@ -64,6 +64,11 @@ NEUTRAL_VALUES: dict[str, Any] = {
     "norm_first": False,
     "output_range": None,
 }
+# Parts of the names of other keys that, if they have a value, change what a model computes.
+_OTHER_PARTS = re.compile(
+    r"(^|_)(rotary|rope|alibi|pre_?norm|pre_?ln|rms_?norm|relative|moe|experts?|(ge|swi)?glu)(_|$)"
+)
+_NO_VALUES = (None, False, 0, -1, "", [], {})
 # Sizes that only other models have -> the size of BERT that they must equal.
 _EQUAL_SIZES = {"embedding_size": "hidden_size", "num_key_value_heads": "num_attention_heads"}
 # The activations of Keras. `leaky_relu` is not among them: its slope is 0.2 in Keras and 0.01 in
@@ -329,6 +334,12 @@ def _check_keys(file: Path, found: Mapping[str, Any]) -> None:
             raise ValueError(
                 f"{file}: {key} must be {neutral!r:.80} for a BERT encoder, "
                 f"received {found[key]!r:.80}"
+            )
+    for key, value in found.items():
+        if _OTHER_PARTS.search(key) and value not in _NO_VALUES:
+            raise ValueError(
+                f"{file}: {printable(key, 200)} must be null or false for a BERT encoder, "
+                f"received {value!r:.80}"
             )
     for key, size in _EQUAL_SIZES.items():
         if found.get(key) not in (None, found.get(size)):

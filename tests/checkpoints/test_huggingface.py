@@ -394,6 +394,14 @@ def test_names_of_the_tanh_approximation(name):
         ("quantization_config", {"bits": 4}),
         ("embedding_size", 128),
         ("hidden_act", "quick_gelu"),
+        ("rotary", True),
+        ("rope_theta", 10000.0),
+        ("use_alibi", True),
+        ("pre_norm", True),
+        ("prenorm", True),
+        ("relative_attention", True),
+        ("num_experts", 8),
+        ("moe_layers", [1]),
     ],
 )
 def test_other_models_are_rejected(tmp_path, key, value):
@@ -413,6 +421,9 @@ def test_config_keys(tmp_path):
     with pytest.warns(UserWarning, match="ignored .*: adapters, auto_map, cell, emb_size$"):
         config = huggingface.read_config(tmp_path)
     assert tuple(config) == canonical.CONFIG_KEYS
+    make_folder(tmp_path, rotary=False, use_alibi=None, max_relative_positions=-1, property="x")
+    with pytest.warns(UserWarning, match="ignored .*: max_relative.*, property, rotary, use_alibi"):
+        huggingface.read_config(tmp_path)
 
 
 @pytest.mark.peers
