@@ -68,7 +68,7 @@ NEUTRAL_VALUES: dict[str, Any] = {
 _OTHER_PARTS = re.compile(
     r"(^|_)(rotary|rope|alibi|pre_?norm|pre_?ln|rms_?norm|relative|moe|experts?|(ge|swi)?glu)(_|$)"
 )
-_NO_VALUES = (None, False, 0, -1, "", [], {})
+_NO_VALUES: tuple[Any, ...] = (None, False, 0, -1, "", [], {})
 # Sizes that only other models have -> the size of BERT that they must equal.
 _EQUAL_SIZES = {"embedding_size": "hidden_size", "num_key_value_heads": "num_attention_heads"}
 # The activations of Keras. `leaky_relu` is not among them: its slope is 0.2 in Keras and 0.01 in
