@@ -44,6 +44,18 @@ def read(table, *, text, text_pair, label, kind, separator, limit, **of_files):
     return Examples(**values, source=source, locations=locations)
 
 
+def of_rows(rows):
+    """Return a dict of columns for a list of dicts; a row without a column has None there.
+
+    Example:
+
+    >>> of_rows([{"text": "a", "label": 1}, {"text": "b"}])
+    {'text': ['a', 'b'], 'label': [1, None]}
+    """
+    names = dict.fromkeys(name for row in rows for name in row)
+    return {name: [row.get(name) for row in rows] for name in names}
+
+
 def _values(table, columns, limit):
     """Return the columns of a table, lists by role, with the names of Hugging Face's classes."""
     names = column_names(table)

@@ -20,6 +20,15 @@ def test_tables_in_memory():
     assert pairs.text_pairs == ["a, b", ""] and pairs.labels is None
 
 
+def test_a_list_of_rows_is_a_table():
+    rows = [{"text": "so good", "label": 5}, {"text": "bad", "label": 1, "extra": "x"}]
+    examples = keras_bert.read(rows)
+    assert (examples.texts, examples.labels) == (["so good", "bad"], ["5", "1"])
+    assert examples.label_type == "int"
+    with pytest.raises(ValueError, match="row 1"):
+        keras_bert.read(rows, text="extra")
+
+
 def test_limit_reads_only_the_first_values_of_a_column():
     class Column:
         """A column that is read on demand, as those of Hugging Face datasets."""
