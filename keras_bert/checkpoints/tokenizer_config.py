@@ -147,7 +147,8 @@ def _warn_of_defaults(
     if differing:
         warnings.warn(
             f"{path}: only {tokenizer_json.FILE} states {', '.join(differing)}, which is used "
-            f"here. BertTokenizer of transformers uses its defaults instead. State it in {FILE}, too",
+            "here. BertTokenizer of transformers uses its defaults instead. State it in "
+            f"{FILE}, too",
             stacklevel=level_of_caller(),
         )
 

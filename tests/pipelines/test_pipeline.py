@@ -594,7 +594,7 @@ def test_wrong_options_and_models(classify):
         classify("a", grouped=True)
     with pytest.raises(ValueError, match="context is not an input of this task"):
         classify("a", context="b")
-    with pytest.raises(ValueError, match="reads single texts; remove text_pair"):
+    with pytest.raises(ValueError, match="remove text_pair, or.*task='classifier', pairs=True"):
         classify("a", text_pair="b")
     with pytest.raises(ValueError, match="must have a head of keras_bert.heads"):
         keras_bert.pipeline(heads.features(tiny.encoder(), (-2, -1)))
