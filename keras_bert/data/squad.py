@@ -318,7 +318,8 @@ def _single_answer(location, text, start):
     is_missing = text is None or text != text  # NaN
     if is_missing or text == "":
         return []
-    if isinstance(start, numbers.Real) and start == start and start == int(start):
+    start = _as_list(start)
+    if isinstance(start, float) and start.is_integer():
         start = int(start)  # pandas has floats in a column with missing values
     return _answer_pairs(location, [{"text": text, "answer_start": start}])
 
