@@ -37,8 +37,9 @@ def read(table, *, text, text_pair, label, kind, separator, limit, **of_files):
         warn_of_label_sets(source, label, separator, sets)
         values["label_sets"] = sets
     rows = None
-    if "labels" in values:
-        rows = labeled_rows(source, values["labels"])
+    role = "label_sets" if has_flags else "labels"
+    if role in values:
+        rows = labeled_rows(source, values[role])
         values = {role: [column[row] for row in rows] for role, column in values.items()}
     locations = None if rows is None else [f"row {row + 1}" for row in rows]
     return Examples(**values, source=source, locations=locations)

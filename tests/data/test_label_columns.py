@@ -77,6 +77,25 @@ def test_rows_of_snli_without_a_label_are_left_out(tmp_path):
         keras_bert.read(tsv(tmp_path, "-", "-"))
 
 
+def test_missing_labels_of_a_table_are_left_out():
+    pandas = pytest.importorskip("pandas")
+    texts = ["a", "b", "c"]
+    for labels in (["x", None, "y"], ["x", float("nan"), "y"], ["x", pandas.NA, "y"]):
+        frame = pandas.DataFrame({"text": texts, "label": labels})
+        with pytest.warns(UserWarning, match="1 of 3 rows were left out, .* it is missing"):
+            examples = keras_bert.read(frame)
+        assert (examples.texts, examples.labels) == (["a", "c"], ["x", "y"])
+
+
+def test_rows_without_flags_are_left_out(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    file = write_file(tmp_path / "a.csv", "text,toxic,rude\na,-1,-1\nb,1,0\nc,-1,-1\n")
+    for data in (file, pandas.read_csv(file), pandas.read_csv(file, na_values=["-1"])):
+        with pytest.warns(UserWarning, match="2 of 3 rows were left out"):
+            examples = keras_bert.read(data, "multi_label", label=["toxic", "rude"])
+        assert (examples.texts, examples.label_sets) == (["b"], [("toxic",)])
+
+
 @pytest.mark.parametrize("labels", [["+", "-"], [-1, 0, 1], [-1, 1], [-2, -1, 0, 1, 2]])
 def test_labels_of_a_sentiment_are_kept(tmp_path, labels):
     assert len(keras_bert.read(tsv(tmp_path, *labels))) == len(labels)

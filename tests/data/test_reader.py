@@ -80,7 +80,7 @@ def test_dataframe():
     ("data", "options", "message"),
     [
         ({"text": ["a"]}, {}, "has no column 'label'; it has text. Name the columns with text,"),
-        ({"text": ["a"], "label": [float("nan")]}, {}, "must not be missing; received nan in row"),
+        ({"text": ["a"], "label": [float("nan")]}, {}, "no row has a label; all are nan"),
         ({"text": ["a", 3], "label": [1, 2]}, {}, "must be strings; received 3 in row 2"),
         ({}, {"task": "tagging"}, "the table has no column 'words'"),
         ({}, {"task": "retrieval"}, "reads a folder or a file; received dict"),
