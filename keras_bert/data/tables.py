@@ -40,9 +40,19 @@ def read(table, *, text, text_pair, label, kind, separator, limit, **of_files):
     role = "label_sets" if has_flags else "labels"
     if role in values:
         rows = labeled_rows(source, values[role])
+        is_complete = len(rows) == len(values[role])
         values = {role: [column[row] for row in rows] for role, column in values.items()}
+        if not is_complete:
+            values[role] = _integers(values[role])
     locations = None if rows is None else [f"row {row + 1}" for row in rows]
     return Examples(**values, source=source, locations=locations)
+
+
+def _integers(labels):
+    """Return integers for whole floats: pandas stores integers beside missing values as floats."""
+    if all(isinstance(label, float) and label.is_integer() for label in labels):
+        return [int(label) for label in labels]
+    return labels
 
 
 def of_rows(rows):

@@ -37,6 +37,7 @@ def typed_labels(examples):
         (["-1", "10"], [-1, 10]),
         (["4.5", "3.0"], [4.5, 3.0]),
         (["True", "False"], [True, False]),
+        (["TRUE", "FALSE"], [True, False]),
         (["01", "1"], ["01", "1"]),
         (["1", "x"], ["1", "x"]),
         (["nan", "inf"], ["nan", "inf"]),
@@ -85,6 +86,12 @@ def test_missing_labels_of_a_table_are_left_out():
         with pytest.warns(UserWarning, match="1 of 3 rows were left out, .* it is missing"):
             examples = keras_bert.read(frame)
         assert (examples.texts, examples.labels) == (["a", "c"], ["x", "y"])
+    # pandas stores these integers as floats.
+    frame = pandas.DataFrame({"text": texts, "label": [2, None, 0]})
+    with pytest.warns(UserWarning, match="1 of 3 rows"):
+        examples = keras_bert.read(frame)
+    assert (list(map(str, examples.labels)), examples.label_type) == (["2", "0"], "int")
+    assert keras_bert.read(frame.dropna()).label_type == "float"
 
 
 def test_rows_without_flags_are_left_out(tmp_path):
