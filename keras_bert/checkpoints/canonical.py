@@ -64,6 +64,11 @@ NEUTRAL_VALUES: dict[str, Any] = {
     "norm_first": False,
     "output_range": None,
 }
+# Parts of the names of other keys that, if they have a value, change what a model computes.
+_OTHER_PARTS = re.compile(
+    r"(^|_)(rotary|rope|alibi|pre_?norm|pre_?ln|rms_?norm|relative|moe|experts?|(ge|swi)?glu)(_|$)"
+)
+_NO_VALUES: tuple[Any, ...] = (None, False, 0, -1, "", [], {})
 # Sizes that only other models have -> the size of BERT that they must equal.
 _EQUAL_SIZES = {"embedding_size": "hidden_size", "num_key_value_heads": "num_attention_heads"}
 # The activations of Keras. `leaky_relu` is not among them: its slope is 0.2 in Keras and 0.01 in
@@ -199,6 +204,8 @@ class Checkpoint:
         multi_label: True if a text can have several classes.
         pairs: True if a classifier or a regressor reads pairs of texts.
         activation: Name of the activation of a regressor's score in Keras, or `None`.
+        dropout: Dropout rate of a classifier, regressor, tagger or multiple choice, or `None` for
+            that of the encoder.
         tied: False if the masked LM head has its own output matrix, not the word embeddings.
         pooling: How the model was trained to make one vector of a text, see `BertEncoder`.
         embedding: The modules of an embedder, or `None`.
@@ -215,6 +222,7 @@ class Checkpoint:
     multi_label: bool = False
     pairs: bool = False
     activation: str | None = None
+    dropout: float | None = None
     tied: bool = True
     pooling: str | None = None
     embedding: EmbeddingModules | None = None
@@ -326,6 +334,12 @@ def _check_keys(file: Path, found: Mapping[str, Any]) -> None:
             raise ValueError(
                 f"{file}: {key} must be {neutral!r:.80} for a BERT encoder, "
                 f"received {found[key]!r:.80}"
+            )
+    for key, value in found.items():
+        if _OTHER_PARTS.search(key) and value not in _NO_VALUES:
+            raise ValueError(
+                f"{file}: {printable(key, 200)} must be null or false for a BERT encoder, "
+                f"received {value!r:.80}"
             )
     for key, size in _EQUAL_SIZES.items():
         if found.get(key) not in (None, found.get(size)):

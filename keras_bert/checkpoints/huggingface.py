@@ -6,7 +6,7 @@ modeling_tf_pytorch_utils.py (names of the TensorFlow classes).
 """
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -84,12 +84,13 @@ TABLE = {
     "span_selector/bias": rule("qa_outputs.bias"),
 }
 
-# Alternative names, as (pattern, replacement). PyTorch's wrappers, such as DistributedDataParallel
-# and `torch.compile`, add a part to the names. BertModel has no prefix; checkpoints of 2018 have
-# Google's names for LayerNorm.
+# PyTorch's wrappers, such as DistributedDataParallel and `torch.compile`, add a part to the names.
 _WRAPPERS = r"(?:module|_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module)"
+_WRAPPED = re.compile(rf"(^|\.)(?:{_WRAPPERS}\.)+")
+_FIRST_TENSOR = "embeddings.word_embeddings.weight"
+# Alternative names, as (pattern, replacement). BertModel has no prefix; checkpoints of 2018 have
+# Google's names for LayerNorm.
 _SPELLINGS = (
-    (rf"(^|\.)(?:{_WRAPPERS}\.)+", r"\1"),
     (r"^(?=(embeddings|encoder|pooler)\.)", "bert."),
     (r"LayerNorm\.gamma$", "LayerNorm.weight"),
     (r"LayerNorm\.beta$", "LayerNorm.bias"),
@@ -98,7 +99,8 @@ _SPELLINGS = (
 # weights within a layer.
 _TENSORFLOW_NAMES = ((r":0$", ""), (r"^\w+___", ""), (r"_\._", "."), (r"/", "."))
 _WEIGHT_NAMES = {"kernel": "weight", "embeddings": "weight"}
-IGNORED = frozenset({"bert.embeddings.position_ids"})  # 0, 1, 2, ...
+# Buffers with the default inputs: 0, 1, 2, ... and zeros.
+IGNORED = frozenset({"bert.embeddings.position_ids", "bert.embeddings.token_type_ids"})
 # Some versions of transformers write copies of tied tensors.
 COPIES = {
     "cls.predictions.decoder.weight": "bert.embeddings.word_embeddings.weight",
@@ -221,6 +223,7 @@ def read(path: str | Path, ignore: Collection[str] = ()) -> Checkpoint:
         labels=huggingface_heads.read_labels(config_file, source_config, task, weights),
         task=task,
         multi_label=multi_label,
+        dropout=huggingface_heads.read_dropout(config_file, source_config),
         tied=tied,
         pooling=_read_pooling(path),
     )
@@ -256,6 +259,8 @@ def write(checkpoint: Checkpoint, path: str | Path) -> None:
         config["problem_type"] = huggingface_heads.PROBLEMS.get(
             (checkpoint.task, checkpoint.multi_label)
         )
+        if checkpoint.dropout is not None:
+            config["classifier_dropout"] = checkpoint.dropout
     if checkpoint.pairs:
         activation = "sigmoid" if checkpoint.multi_label else checkpoint.activation or "linear"
         config["sentence_transformers"] = {
@@ -282,10 +287,15 @@ def _weights_file(path: Path) -> Path | None:
 
 def _normalize(file: Path, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Convert all names to those in the table, and remove tensors that are always ignored."""
-    normal: dict[str, Tensor] = {}
-    twice = []
+    renamed = {}
     for source, tensor in tensors.items():
         name, tensor = _from_tensorflow(source, tensor) if "/" in source else (source, tensor)
+        renamed[source] = _WRAPPED.sub(r"\1", name), tensor
+    prefix = _prefix_of_model(name for name, _ in renamed.values())
+    normal: dict[str, Tensor] = {}
+    twice = []
+    for source, (name, tensor) in renamed.items():
+        name = name.removeprefix(prefix)
         for pattern, replacement in _SPELLINGS:
             name = re.sub(pattern, replacement, name)
         if name in normal:
@@ -294,6 +304,16 @@ def _normalize(file: Path, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
             normal[name] = tensor
     canonical.raise_if(file, "a checkpoint must hold each tensor once", twice=twice)
     return normal
+
+
+def _prefix_of_model(names: Iterable[str]) -> str:
+    """Return what stands before the names of a BERT that is a part of another module, or "".
+
+    For example "model." for "model.bert.embeddings.word_embeddings.weight". A file with several
+    encoders has no prefix.
+    """
+    prefixes = [name.removesuffix(_FIRST_TENSOR) for name in names if name.endswith(_FIRST_TENSOR)]
+    return prefixes[0].removesuffix("bert.") if len(prefixes) == 1 else ""
 
 
 def _without_copies(file: Path, tensors: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -23,6 +23,7 @@ TORCH_ACTIVATIONS = {
     "Identity": "linear", "Tanh": "tanh", "ReLU": "relu", "GELU": "gelu", "Sigmoid": "sigmoid",
     "SiLU": "silu",
 }  # fmt: skip
+_SOFTMAX = ("torch.nn.Softmax", "torch.nn.modules.activation.Softmax")
 _TORCH_MODULES = {"Identity": "torch.nn.modules.linear"}
 
 # Class in transformers -> task, and groups of weights besides the encoder. For a checkpoint without
@@ -145,6 +146,17 @@ def read_labels(
     return [label_of.get(index, index) for index in classes]
 
 
+def read_dropout(file: Path, config: Mapping[str, Any]) -> float | None:
+    """Return the dropout rate of the classes with a classifier, or None for the encoder's rate."""
+    rate = config.get("classifier_dropout")
+    if rate is not None and (type(rate) not in (int, float) or not 0 <= rate < 1):
+        raise ValueError(
+            f"{file}: classifier_dropout must be null or at least 0 and below 1, received "
+            f"{rate!r:.80}"
+        )
+    return rate
+
+
 def with_pairs(checkpoint: Checkpoint, config: Mapping[str, Any]) -> Checkpoint:
     """Return a checkpoint that reads pairs of texts if its config says so.
 
@@ -174,6 +186,8 @@ def as_cross_encoder(checkpoint: Checkpoint, activation: object) -> Checkpoint:
     is_score = len(checkpoint.weights["classifier/bias"]) == 1
     if activation is None:
         activation = torch_activation("sigmoid" if is_score else "linear")
+    elif activation in _SOFTMAX and not is_score:
+        activation = torch_activation("linear")  # the scores of a classifier are a softmax
     # An unknown activation is an error when the head is built.
     name = keras_activation(activation) or str(activation)
     if is_score:

@@ -28,6 +28,13 @@ _BERT_CLASSES = (
     "RealmTokenizer", "RetriBertTokenizer", "SqueezeBertTokenizer",
 )  # fmt: skip
 _CLASSES = {*_GENERIC_CLASSES, *_BERT_CLASSES, *(f"{name}Fast" for name in _BERT_CLASSES)}
+# Key in tokenizer_config.json -> key of the normalizer in tokenizer.json, and the value with which
+# BertTokenizer of transformers 4 and 5 replaces it.
+_DEFAULTS_OF_TRANSFORMERS = {
+    "do_lower_case": ("lowercase", True),
+    "strip_accents": ("strip_accents", None),
+    "tokenize_chinese_chars": ("handle_chinese_chars", True),
+}
 # Other values of these keys would change the ids.
 _REQUIRED_VALUES = {
     "padding_side": "right",
@@ -103,6 +110,8 @@ def read(
         normalizer = tokenizer_json.normalizer(tokenizer_json.read(path))
         added = _read_added(path, vocabulary)
     is_generic = tokenizer.get("tokenizer_class") in _GENERIC_CLASSES
+    if not is_generic:
+        _warn_of_defaults(path, tokenizer, normalizer)
 
     def option(key: str, normalizer_key: str) -> bool | None:
         value = tokenizer.get(key)
@@ -124,6 +133,24 @@ def read(
         "split_cjk": True if split_cjk is None else split_cjk,
         "sequence_length": _sequence_length(path, tokenizer, config["max_position_embeddings"]),
     }
+
+
+def _warn_of_defaults(
+    path: Path, tokenizer: Mapping[str, Any], normalizer: Mapping[str, Any]
+) -> None:
+    """Warn of options that only tokenizer.json states: transformers uses its defaults instead."""
+    differing = [
+        f"{key}={_shown(normalizer[normalizer_key])}"
+        for key, (normalizer_key, default) in _DEFAULTS_OF_TRANSFORMERS.items()
+        if tokenizer.get(key) is None and normalizer.get(normalizer_key) not in (None, default)
+    ]
+    if differing:
+        warnings.warn(
+            f"{path}: only {tokenizer_json.FILE} states {', '.join(differing)}, which is used "
+            "here. BertTokenizer of transformers uses its defaults instead. State it in "
+            f"{FILE}, too",
+            stacklevel=level_of_caller(),
+        )
 
 
 def _sequence_length(path: Path, tokenizer: Mapping[str, Any], limit: int) -> int | None:

@@ -143,7 +143,10 @@ def make_records(args):
 
 
 def _preprocessor_of(name):
-    """Return the preprocessor of a folder with a vocabulary, or of a model."""
+    """Return the preprocessor of a folder with a vocabulary, of its vocab.txt, or of a model."""
+    path = pathlib.Path(name)
+    if path.name == VOCABULARY_FILE and path.is_file():
+        name = path.parent
     if pathlib.Path(name, VOCABULARY_FILE).is_file():
         tokens, options = vocabulary.read(name)
         return keras_bert.Preprocessor(tokens, **options)

@@ -110,7 +110,8 @@ def read(path, **options):
     are separated by tabs if the first row holds a tab, else by spaces. All rows have the same
     number of columns. Rows that start with `-DOCSTART-` are skipped. A line that starts with "# "
     or "## " is a comment, unless its first column is only "#" or "##" and it has as many columns
-    as the other rows. If the first column numbers the words, the words are in the second.
+    as the other rows. Metadata such as "# sent_id = 1" is always a comment. If the first column
+    numbers the words, the words are in the second, and a line that starts with "#" is a comment.
 
     In CoNLL-U, ranges such as 3-4 and empty nodes such as 5.1 are skipped. A line of JSON Lines
     is a sentence: `{"words": ["Ann", "left"], "tags": ["B-PER", "O"]}`. A row of a CSV file is a

@@ -15,6 +15,7 @@ _INDEX = re.compile(r"[0-9]+")
 _OTHER_INDEX = re.compile(r"[0-9]+[-.][0-9]+")  # a range of words or an empty node in CoNLL-U
 _NUMBER = re.compile(r"[-+]?[0-9.]+")
 _COMMENT = re.compile(r"#+\s|#(begin|end) document\b")
+_METADATA = re.compile(r"#+ +(.*\S +=( |$)|new(doc|par)( |$))")  # such as "# sent_id = 1"
 
 
 def conll_rows(path, lines, columns_read) -> tuple[Iterator[Row], bool]:
@@ -67,6 +68,8 @@ def _columns(line, tabs, width):
     """Return the columns of a line; `None` where a sentence ends, and [] for a comment."""
     if not _is_row(line):
         return None
+    if _METADATA.match(line):
+        return []
     fields = _split(line, tabs)
     # "# NN", with as many columns as the other rows, is the word "#" and not a comment.
     looks_like_comment = _COMMENT.match(fields[0]) or len(fields) != width
@@ -136,7 +139,7 @@ def _has_index(columns):
     for fields in columns:
         if fields is None:
             allowed = {0, 1, last + 1}
-        if not fields or _OTHER_INDEX.fullmatch(fields[0]):
+        if not fields or _is_beside_index(fields[0]):
             continue
         if not _INDEX.fullmatch(fields[0]) or int(fields[0]) not in allowed:
             return False
@@ -146,6 +149,11 @@ def _has_index(columns):
         if not _NUMBER.fullmatch(fields[1]):
             has_words = True
     return has_words
+
+
+def _is_beside_index(first):
+    """Return True if the first column of a row shows no word: a comment, a range, an empty node."""
+    return first.startswith("#") or _OTHER_INDEX.fullmatch(first) is not None
 
 
 def _without_index(path, rows):
@@ -161,7 +169,7 @@ def _without_index(path, rows):
                 yield line_number, None
             last = index
             yield line_number, fields[1:]
-        elif not _OTHER_INDEX.fullmatch(fields[0]):
+        elif not _is_beside_index(fields[0]):
             raise ValueError(
                 f"{path}, line {line_number}: the first column must number the words, as in the "
                 f"first rows; received {fields[0]!r:.80}. Or give the column of the word (--word)"

@@ -8,6 +8,7 @@ import re
 import unicodedata
 from collections.abc import Iterable
 
+from keras_bert.data.label_columns import is_missing
 from keras_bert.runtime.escaping import printable
 from keras_bert.runtime.label_types import name_of_type
 
@@ -267,7 +268,7 @@ def _labels(name, labels, item="row"):
                 f"{name} must be strings or numbers; received {label!r:.80} in {item} {number}. "
                 "For any number of labels per text, give label_sets (the task multi_label)"
             )
-        if _is_missing(label):
+        if is_missing(label):
             raise ValueError(
                 f"{name} must not be missing; received {label!r:.80} in {item} {number}"
             )
@@ -292,14 +293,6 @@ def _label_set(name, labels):
     if repeated:
         raise ValueError(f"{name} must not repeat a label; received {repeated[0]!r:.80} twice")
     return labels
-
-
-def _is_missing(label):
-    """Return True for `None`, an empty string, NaN, NaT and pandas' NA."""
-    try:
-        return label is None or bool(label == "") or bool(label != label)
-    except TypeError:  # the truth of pandas' NA
-        return True
 
 
 def check_strings(source, name, column):

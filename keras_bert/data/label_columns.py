@@ -13,33 +13,52 @@ _FLAGS = {"0": False, "0.0": False, "false": False, "1": True, "1.0": True, "tru
 def labeled_rows(source, labels):
     """Return the indices of the rows that have a label, and warn of the others.
 
-    A row has no label if its label is `UNLABELED` or -1. The label -1 only counts as missing if the
-    other labels are 0, 1, 2 and so on, as in the SNLI of Hugging Face.
+    A row has no label if its label is missing, such as NaN, or `UNLABELED` or -1. The label -1 only
+    counts if the other labels are 0, 1, 2 and so on, as in the SNLI of Hugging Face.
     """
-    distinct = {str(label) for label in labels}
+    missing_rows = {index for index, label in enumerate(labels) if is_missing(label)}
+    distinct = {str(label) for index, label in enumerate(labels) if index not in missing_rows}
     missing = set()
     if UNLABELED in distinct and "+" not in distinct:  # "-" beside "+" is a label
         missing.add(UNLABELED)
     classes = {str(index) for index in range(len(distinct) - 1)}
     if len(classes) > 2 and distinct == classes | {"-1"}:
         missing.add("-1")
-    rows = [index for index, label in enumerate(labels) if str(label) not in missing]
+    rows = [
+        index
+        for index, label in enumerate(labels)
+        if index not in missing_rows and str(label) not in missing
+    ]
     if labels and not rows:
         raise ValueError(
             f"{source}: no row has a label; all are {labels[0]!r:.80}. For data without labels, "
             "give label=None"
         )
-    if missing:
+    if len(rows) < len(labels):
+        shown = [*map(repr, sorted(missing)), *(["missing"] if missing_rows else [])]
         warnings.warn(
             f"{source}: {len(labels) - len(rows)} of {len(labels)} rows were left out, because "
-            f"they have no label; it is {' or '.join(map(repr, sorted(missing)))}",
+            f"they have no label; it is {' or '.join(shown)}",
             stacklevel=level_of_caller(),
         )
     return rows
 
 
+def is_missing(label):
+    """Return True for `None`, an empty string, NaN, NaT and pandas' NA."""
+    try:
+        return label is None or bool(label == "") or bool(label != label)
+    except TypeError:  # the truth of pandas' NA
+        return True
+
+
 def flagged_set(where, names, values):
-    """Return the label set of a row: the names of the columns whose value is 1 or true."""
+    """Return the label set of a row: the names of the columns whose value is 1 or true.
+
+    Return `None` if the row has no labels: all values are missing or -1, as in Jigsaw's test data.
+    """
+    if all(is_missing(value) or str(value).strip() in ("-1", "-1.0") for value in values):
+        return None
     labels = []
     for name, value in zip(names, values, strict=True):
         flag = _FLAGS.get(str(value).strip().lower())

@@ -50,8 +50,8 @@ def read(
         data: A file. Texts: TSV, CSV or JSON (lines of objects, or a list). Tagging: CoNLL columns,
             CoNLL-U, JSON Lines or CSV. Question answering: SQuAD's JSON, or rows with `question`,
             `context` and `answers`. Multiple choice: JSON Lines or SWAG's CSV. Or a table in memory
-            with the same columns: a pandas DataFrame, a Hugging Face `Dataset`, or a dict of
-            columns.
+            with the same columns: a pandas DataFrame, a Hugging Face `Dataset`, a dict of columns,
+            or a list of rows, which are dicts.
         task: `"classification"`, `"pair"`, `"multi_label"`, `"regression"`, `"embedding"` (pairs,
             scored if `label` names a column; without `text_pair`, texts of the classes in `label`,
             or texts without labels), `"retrieval"` (a folder in the format of BEIR or
@@ -118,6 +118,8 @@ def read(
     if task == "pair" and text_pair is None:
         raise ValueError("the task 'pair' needs text_pair, the column of the second text")
     is_file = isinstance(data, (str, os.PathLike))
+    if isinstance(data, list) and data and all(isinstance(row, dict) for row in data):
+        data = tables.of_rows(data)
     if task in LABEL_KINDS or task == "embedding":
         options["kind"] = LABEL_KINDS.get(task, "score" if text_pair else "label")
         columns = options.pop("negatives", ())

@@ -7,6 +7,7 @@ import itertools
 import json
 import numbers
 import pathlib
+import warnings
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from keras_bert.data.examples import TaskData, check_count, check_list, check_st
 from keras_bert.data.tables import read_columns
 from keras_bert.data.text_files import check_limit, json_rows, open_utf8
 from keras_bert.runtime.reading import json_value
+from keras_bert.runtime.warn import level_of_caller
 
 # Characters that are searched for answers which are not at their start. A search takes about
 # 3 ns per character.
@@ -154,7 +156,8 @@ def read(path, *, limit=None, labeled=True, characters=None):
     empty. `plausible_answers` are ignored. The id of a question is its `id` or its `guid`.
 
     Rows are lines or a list of objects, as Hugging Face writes SQuAD: with `question`, `context`
-    and `answers`, such as `{"text": ["Ada"], "answer_start": [7]}`.
+    and `answers`, such as `{"text": ["Ada"], "answer_start": [7]}`, or with `answer` and
+    `answer_start`.
 
     Args:
         path: The file, UTF-8.
@@ -214,14 +217,29 @@ def read(path, *, limit=None, labeled=True, characters=None):
 
 
 def read_table(table, *, limit=None, characters=None):
-    """Read `Questions` from a table: question, context and, if they exist, answers and id."""
-    values = read_columns(table, ("question", "context"), ("id", "answers"), limit, "Questions")
+    """Read `Questions` from a table: question, context and, if they exist, answers and id.
+
+    In place of answers, a table may have the columns answer and answer_start.
+    """
+    optional = ("id", "answers", "answer", "answer_start")
+    values = read_columns(table, ("question", "context"), optional, limit, "Questions")
     answers = None
     if "answers" in values:
         answers = [
             _answer_pairs(f"the table, row {number}", row)
             for number, row in enumerate(values["answers"], 1)
         ]
+    elif "answer" in values and "answer_start" in values:
+        rows = zip(values["answer"], values["answer_start"], strict=True)
+        answers = [
+            _single_answer(f"the table, row {number}", *row) for number, row in enumerate(rows, 1)
+        ]
+    elif "answer" in values:
+        warnings.warn(
+            "the answers in the table are not read, because it has no column answer_start, the "
+            "index of their first character in the context",
+            stacklevel=level_of_caller(),
+        )
     return Questions(
         values["question"],
         values["context"],
@@ -288,9 +306,22 @@ def _id(location, item, required):
 def _answers(location, item):
     if "is_impossible" in item and _get(location, item, "is_impossible", bool):
         return []
+    if "answers" not in item and "answer" in item and "answer_start" in item:
+        return _single_answer(location, item["answer"], item["answer_start"])
     if "answers" not in item:
         raise ValueError(f"{location} has no key 'answers'")
     return _answer_pairs(location, item["answers"])
+
+
+def _single_answer(location, text, start):
+    """Return the answers of a row with the columns answer and answer_start."""
+    is_missing = text is None or text != text  # NaN
+    if is_missing or text == "":
+        return []
+    start = _as_list(start)
+    if isinstance(start, float) and start.is_integer():
+        start = int(start)  # pandas has floats in a column with missing values
+    return _answer_pairs(location, [{"text": text, "answer_start": start}])
 
 
 def _answer_pairs(location, answers):

@@ -37,11 +37,34 @@ def read(table, *, text, text_pair, label, kind, separator, limit, **of_files):
         warn_of_label_sets(source, label, separator, sets)
         values["label_sets"] = sets
     rows = None
-    if "labels" in values:
-        rows = labeled_rows(source, values["labels"])
+    role = "label_sets" if has_flags else "labels"
+    if role in values:
+        rows = labeled_rows(source, values[role])
+        is_complete = len(rows) == len(values[role])
         values = {role: [column[row] for row in rows] for role, column in values.items()}
+        if not is_complete:
+            values[role] = _integers(values[role])
     locations = None if rows is None else [f"row {row + 1}" for row in rows]
     return Examples(**values, source=source, locations=locations)
+
+
+def _integers(labels):
+    """Return integers for whole floats: pandas stores integers beside missing values as floats."""
+    if all(isinstance(label, float) and label.is_integer() for label in labels):
+        return [int(label) for label in labels]
+    return labels
+
+
+def of_rows(rows):
+    """Return a dict of columns for a list of dicts; a row without a column has None there.
+
+    Example:
+
+    >>> of_rows([{"text": "a", "label": 1}, {"text": "b"}])
+    {'text': ['a', 'b'], 'label': [1, None]}
+    """
+    names = dict.fromkeys(name for row in rows for name in row)
+    return {name: [row.get(name) for row in rows] for name in names}
 
 
 def _values(table, columns, limit):

@@ -167,11 +167,13 @@ class _Part:
         columns = {role: [row[role] for row in self.values] for role in self.values[0]}
         columns |= {"location": self.locations, "row": self.rows}
         labels = columns.get("label")
-        if kind == "label" and labels is not None:
+        if kind in ("label", "label_set") and labels is not None:
             kept = labeled_rows(path, labels)
             for role, column in columns.items():
                 columns[role] = [column[index] for index in kept]
-            labels = typed_texts(columns["label"]) if typed else columns["label"]
+            labels = columns["label"]
+        if kind == "label" and labels is not None and typed:
+            labels = typed_texts(labels)
         return Examples(
             texts=columns["text"],
             text_pairs=columns.get("text_pair"),

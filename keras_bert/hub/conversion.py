@@ -152,10 +152,17 @@ def to_checkpoint(model):
         multi_label=bool(getattr(output, "multi_label", False)),
         pairs=task in ("classifier", "regressor") and output.pairs,
         activation=output.activation if task == "regressor" else None,
+        dropout=_other_dropout(model, encoder) if task in _CLASSIFIERS else None,
         tied="masked_lm/output_embeddings" not in weights,
         pooling=encoder.pooling,
         embedding=_embedding_modules(model) if task == "embedder" else None,
     )
+
+
+def _other_dropout(model, encoder):
+    """Return the dropout rate of a head; `None` if it is that of its encoder."""
+    rate = model.get_layer("dropout").rate
+    return None if rate == encoder.get_config()["hidden_dropout_prob"] else rate
 
 
 def _tokenizer_options(preprocessor):
@@ -222,9 +229,23 @@ def _preprocessor(checkpoint, sequence_length, longest):
 def _head(encoder, task, checkpoint, fresh, options):
     """Return the model of a task with the options that the checkpoint stores."""
     stored = {} if fresh else _stored_options(task, checkpoint)
+    if task in _CLASSIFIERS:
+        stored["dropout"] = checkpoint.dropout
     if "num_classes" in options or "num_tags" in options:
         stored.pop("labels", None)
+    if "labels" not in options:
+        _check_names(task, stored.get("labels", []))
     return heads.TASKS[task](encoder, **{**stored, **options})
+
+
+def _check_names(task, labels):
+    """Raise an error if several classes of a checkpoint have the same name."""
+    repeated = next((label for label in labels if labels.count(label) > 1), None)
+    if repeated is not None:
+        raise ValueError(
+            f"several classes have the name {repeated!r:.80}. Give each class its own name: "
+            f"keras_bert.load(name, task={task!r}, labels=[...]) with {len(labels)} names"
+        )
 
 
 def _stored_options(task, checkpoint):
@@ -241,7 +262,7 @@ def _stored_options(task, checkpoint):
     if task == "classifier":
         options["multi_label"] = checkpoint.multi_label
         if checkpoint.activation not in (None, "linear"):
-            raise ValueError(_activation_error(checkpoint, "Identity or Sigmoid"))
+            raise ValueError(_activation_error(checkpoint, "Identity, Softmax or Sigmoid"))
     if task == "regressor":
         options["activation"] = checkpoint.activation
         if checkpoint.activation not in (None, *TORCH_ACTIVATIONS.values()):
@@ -381,9 +402,21 @@ def _check_head(task, checkpoint, variables, needed):
     missing = [name for name in variables if group_of(name) in needed - checkpoint.groups]
     if missing:
         raise ValueError(f"{must}; missing ({len(missing)}): {', '.join(missing)}; {hint}")
+    decoder = "masked_lm/output_embeddings"
+    if decoder in variables and decoder not in checkpoint.weights:
+        raise ValueError(
+            f"{must}; tie_word_embeddings is false, and {decoder} is missing. Pass tied=True to "
+            "use the word embeddings in its place, or load the encoder without task"
+        )
     # Different heads may have weights of the same names.
     if "classifier" in needed and checkpoint.task not in (None, task):
         raise ValueError(f"{must}; it is a {checkpoint.task}; {hint}")
+    outputs = len(checkpoint.weights["classifier/bias"]) if "classifier" in needed else 1
+    if task == "regressor" and outputs != 1:
+        raise ValueError(
+            f"{must}, which has one output; the checkpoint has {outputs}. Load the encoder without "
+            "task"
+        )
 
 
 def _initialize(variable, stddev):

@@ -390,6 +390,11 @@ class Pipeline:
             remedy = 'keras_bert.pipeline(model, long_texts="window") reads them in parts'
             if "window" not in self.long_texts_options or self.output.pairs:
                 remedy = "Shorten them"
+                if self._engine.longest > self._max_length:
+                    remedy += (
+                        ", or raise preprocessor.max_sequence_length of the encoder to at most "
+                        f"{self._engine.longest}"
+                    )
             warnings.warn(
                 f"{self._truncated} of {self._read} texts were truncated to {self._max_length} "
                 f"tokens. {remedy}",

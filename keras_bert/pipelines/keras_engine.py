@@ -16,12 +16,14 @@ class KerasEngine:
         task: Name of its head.
         output: Its `layers.TaskOutput`.
         width: Size of the vectors of an embedder.
+        longest: Number of positions of the encoder: the longest sequence that it can read.
     """
 
     def __init__(self, model, precision=None):
         self.model, self.name = model, model.name
         self.task, self.output = heads.find_task(model), heads.find_output(model)
         self.width = model.output_shape[-1] if self.task == "embedder" else None
+        self.longest = heads.find_encoder(model).bert_config["max_position_embeddings"]
         self._precision = precision
         self._predict = inference.predict_function(model, precision)
 

@@ -51,8 +51,9 @@ class TextPipeline(Pipeline):
         if not self._pairs:
             if text_pair is not None:
                 raise ValueError(
-                    f"{self._engine.name!r} reads single texts; remove text_pair, or load a model "
-                    "of pairs from another format with keras_bert.load(name, pairs=True)"
+                    f"{self._engine.name!r} reads single texts; remove text_pair, or, if "
+                    "it was trained on pairs, load it with keras_bert.load(name, "
+                    f"task={self.task!r}, pairs=True)"
                 )
             if _is_pair_of_strings(inputs):
                 warnings.warn(

@@ -88,6 +88,7 @@ class OnnxEngine:
                 "it with ONNX Runtime, as its README shows"
             )
         self._tokenizer, self._max_length = _read_tokenizer(path)
+        self.longest = self._max_length
         self._outputs = [output.name for output in self._session.get_outputs()]
         size = self._session.get_outputs()[0].shape[-1]
         self.width = size if self.task == "embedder" else None

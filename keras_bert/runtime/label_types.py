@@ -43,8 +43,8 @@ def typed_texts(labels: list[str]) -> list:
 
     Labels become booleans, integers or floats if this loses nothing: "007" stays a string.
     """
-    if set(labels) <= {"True", "False"}:
-        return [typed(label, "bool") for label in labels]
+    if set(labels) <= {"True", "False", "TRUE", "FALSE"}:  # capitals as in spreadsheets
+        return [label in ("True", "TRUE") for label in labels]
     for kind in (int, float):
         try:
             values = list(map(kind, labels))

@@ -14,6 +14,7 @@ import mmap
 import pickletools
 import struct
 import sys
+import warnings
 import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -22,6 +23,7 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 
 from keras_bert.runtime import reading
+from keras_bert.runtime.warn import level_of_caller
 from keras_bert.untrusted import containers
 
 _BFLOAT16 = "bfloat16"
@@ -64,6 +66,9 @@ _CONSTANTS: dict[str, Callable[[], Any]] = {
     "EMPTY_TUPLE": tuple,
 }
 
+# What training scripts call the weights in a checkpoint that also holds an optimizer.
+_STATES = ("model_state_dict", "state_dict", "model")
+
 _LEGACY_MAGIC = 0x1950A86A20F9469CFC6C
 _LEGACY_PROTOCOL = 1001
 
@@ -95,6 +100,7 @@ class _Tensor(NamedTuple):
 def read(file: str | Path) -> dict[str, np.ndarray]:
     """Read name -> array from a dict that `torch.save` wrote, in the zip or the older layout.
 
+    The dict may also be an entry of a training script's checkpoint, such as "model_state_dict".
     bfloat16 becomes float32. A file that holds anything but tensors is a `ValueError`.
     """
     with open(file, "rb") as stream:
@@ -105,7 +111,9 @@ def read(file: str | Path) -> dict[str, np.ndarray]:
         # A hostile or broken file can cause any error.
         except Exception as error:
             raise ValueError(
-                f"{file}: must be a complete dict of tensors, received {reading.one_line(error)}"
+                f"{file}: must be a complete dict of tensors, as "
+                "torch.save(model.state_dict(), file) writes; received "
+                f"{reading.one_line(error)}"
             ) from error
 
 
@@ -125,7 +133,7 @@ def _read_zip(stream: IO[bytes]) -> dict[str, np.ndarray]:
             order = record("byteorder").decode("ascii")
         if order not in ("little", "big"):
             raise ValueError(f"the byte order {order!r:.80}")
-        tensors = _tensors(_run(io.BytesIO(record("data.pkl"))))
+        tensors = _tensors(stream.name, _run(io.BytesIO(record("data.pkl"))))
         data = {key: record(f"data/{key}") for key in {t.storage.key for t in tensors.values()}}
         return _arrays(tensors, data, order)
 
@@ -140,7 +148,7 @@ def _read_legacy(stream: IO[bytes]) -> dict[str, np.ndarray]:
         if (_run(file), _run(file)) != (_LEGACY_MAGIC, _LEGACY_PROTOCOL):
             raise ValueError("a pickle that torch did not write")
         _run(file)  # Byte order and sizes of the writer; storages are always little-endian.
-        tensors = _tensors(_run(file))
+        tensors = _tensors(stream.name, _run(file))
         keys: Any = _run(file)
         itemsize = {t.storage.key: _dtype(t.storage, "little").itemsize for t in tensors.values()}
         if {_check(key, str) for key in _check(keys, list)} != set(itemsize):
@@ -155,9 +163,16 @@ def _read_legacy(stream: IO[bytes]) -> dict[str, np.ndarray]:
         return _arrays(tensors, data, "little")
 
 
-def _tensors(value: object) -> dict[str, _Tensor]:
+def _tensors(file: str, value: object) -> dict[str, _Tensor]:
     if not isinstance(value, dict):
         raise ValueError(f"a {type(value).__name__}")
+    name = next((name for name in _STATES if isinstance(value.get(name), dict)), None)
+    if name is not None:
+        warnings.warn(
+            f"{file}: only the entry {name!r} is read, which has the weights",
+            stacklevel=level_of_caller(),
+        )
+        value = value[name]
     for key, item in value.items():
         if not isinstance(key, str) or not isinstance(item, _Tensor):
             raise ValueError(f"a {type(item).__name__} named {key!r:.80}")

@@ -79,10 +79,32 @@ def test_alternative_names(tmp_path, spell):
     assert_weights(checkpoints.read(tmp_path).weights, expected_weights(tensors))
 
 
+@pytest.mark.parametrize(
+    "prefix", ["model.", "bert.", "encoder.", "0.auto_model.", "base_model.model."]
+)
+def test_the_prefix_of_an_outer_module_is_removed(tmp_path, prefix):
+    tensors = {**encoder_tensors(), **pretraining_tensors()}
+    expected = expected_weights(tensors)
+    make_folder(tmp_path, {f"{prefix}{name}": array for name, array in tensors.items()})
+    assert_weights(checkpoints.read(tmp_path).weights, expected)
+    # The prefix of the encoder alone, beside the heads.
+    bare = {f"{prefix}{name}": array for name, array in without_prefix(encoder_tensors()).items()}
+    make_folder(tmp_path, bare | pretraining_tensors())
+    assert_weights(checkpoints.read(tmp_path).weights, expected)
+
+
+def test_two_encoders_are_an_error(tmp_path):
+    towers = {f"{side}.{k}": v for side in ("query", "text") for k, v in encoder_tensors().items()}
+    make_folder(tmp_path, towers)
+    with pytest.raises(ValueError, match="unknown .*query.bert"):
+        checkpoints.read(tmp_path)
+
+
 @pytest.mark.parametrize("prefix", ["", "bert."])
-def test_position_ids_are_ignored_by_name(tmp_path, prefix):
+def test_buffers_are_ignored_by_name(tmp_path, prefix):
     tensors = encoder_tensors()
     ids = {f"{prefix}embeddings.position_ids": np.arange(8)[None]}
+    ids[f"{prefix}embeddings.token_type_ids"] = np.zeros((1, 8), "int64")
     make_folder(tmp_path, (tensors if prefix else without_prefix(tensors)) | ids)
     assert_weights(checkpoints.read(tmp_path).weights, expected_weights(tensors))
 
@@ -372,6 +394,14 @@ def test_names_of_the_tanh_approximation(name):
         ("quantization_config", {"bits": 4}),
         ("embedding_size", 128),
         ("hidden_act", "quick_gelu"),
+        ("rotary", True),
+        ("rope_theta", 10000.0),
+        ("use_alibi", True),
+        ("pre_norm", True),
+        ("prenorm", True),
+        ("relative_attention", True),
+        ("num_experts", 8),
+        ("moe_layers", [1]),
     ],
 )
 def test_other_models_are_rejected(tmp_path, key, value):
@@ -391,6 +421,9 @@ def test_config_keys(tmp_path):
     with pytest.warns(UserWarning, match="ignored .*: adapters, auto_map, cell, emb_size$"):
         config = huggingface.read_config(tmp_path)
     assert tuple(config) == canonical.CONFIG_KEYS
+    make_folder(tmp_path, rotary=False, use_alibi=None, max_relative_positions=-1, property="x")
+    with pytest.warns(UserWarning, match="ignored .*: max_relative.*, property, rotary, use_alibi"):
+        huggingface.read_config(tmp_path)
 
 
 @pytest.mark.peers

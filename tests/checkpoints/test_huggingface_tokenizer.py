@@ -59,16 +59,10 @@ NORMALIZER = normalizer(lowercase=True, strip_accents=False, handle_chinese_char
             {"tokenizer_config": {"strip_accents": True, "tokenize_chinese_chars": False}},
             options(False, True, split_cjk=False),
         ),
-        (CASED, {"tokenizer": NORMALIZER}, options(True, False, split_cjk=False)),
         (
             CASED,
             {"tokenizer": normalizer(lowercase=True, strip_accents=None)},
             options(True, True),
-        ),
-        (
-            CASED,
-            {"tokenizer": NORMALIZER, "tokenizer_config": {"do_lower_case": False}},
-            options(False, False, split_cjk=False),
         ),
         (
             CASED,
@@ -88,6 +82,25 @@ def test_tokenizer_options(tmp_path, vocabulary, files, expected):
     if vocabulary is None:
         files = {}
     assert read_tokenizer(tmp_path, vocabulary, **files) == expected
+
+
+@pytest.mark.parametrize(
+    ("stated", "config", "expected", "named"),
+    [
+        (NORMALIZER, {}, options(True, False, split_cjk=False), "strip_accents=false"),
+        (
+            NORMALIZER,
+            {"do_lower_case": False},
+            options(False, False, split_cjk=False),
+            "tokenize_chinese_chars=false",
+        ),
+        (normalizer(lowercase=False), {}, options(False, False), "do_lower_case=false"),
+    ],
+)
+def test_options_that_only_tokenizer_json_states(tmp_path, stated, config, expected, named):
+    files = {"tokenizer": stated, "tokenizer_config": config}
+    with pytest.warns(UserWarning, match=f"{named}.*transformers uses its defaults"):
+        assert read_tokenizer(tmp_path, VOCABULARY, **files) == expected
 
 
 @pytest.mark.parametrize(

@@ -87,8 +87,10 @@ LAYOUTS = {
         "AsterGoldman/klue-bert-base",
         {"tokenizer_config": KLUE, "tokenizer": word_piece(), "special_tokens_map": NAMES},
     ),
-    "klue/bert-base, tokenizer.json only": Layout(
-        "AsterGoldman/klue-bert-base", {"tokenizer": word_piece()}, vocabulary=None
+    "klue/bert-base, tokenizer.json without vocab.txt": Layout(
+        "AsterGoldman/klue-bert-base",
+        {"tokenizer_config": KLUE, "tokenizer": word_piece()},
+        vocabulary=None,
     ),
     "google-bert/bert-base-german-cased": Layout(
         "google-bert/bert-base-german-cased", {"tokenizer_config": {"do_lower_case": False}}

@@ -260,7 +260,8 @@ def test_what_was_mended_in_a_corpus_is_said_with_its_place(tmp_path, capsys):
     number = b"".join(lines[:3]).count(b"\n") + 1
     vocab = tmp_path / "vocab"
     vocabulary.write(vocab, prose.PIECES, lowercase=True, strip_accents=True, split_cjk=True)
-    assert run("records", corpus, "--vocab", vocab, "--output", tmp_path / "r", "--workers", 1) == 0
+    file = vocab / "vocab.txt"
+    assert run("records", corpus, "--vocab", file, "--output", tmp_path / "r", "--workers", 1) == 0
     expected = "1 lines with invalid UTF-8, replaced by U+FFFD; first: corpus.txt, "
     assert f"{expected}line {number}" in capsys.readouterr().out
 

@@ -113,6 +113,12 @@ def test_comments_and_words_that_start_with_a_hash(tmp_path):
     # If spaces separate columns, comments differ in their number of columns.
     spaces = "# id = 3\n# O\n1 O\n"
     assert conll.read(write_file(tmp_path / "c", spaces)).words == [["#", "1"]]
+    # Metadata is a comment, however many columns it has; so is a hash in front of an index.
+    metadata = "# sent_id = 1\n# newdoc id = 3\n1 Ann NNP B-PER\n# of 4 columns\n2 # SYM O\n"
+    sentences = conll.read(write_file(tmp_path / "f", metadata))
+    assert (sentences.words, sentences.tags) == ([["Ann", "#"]], [["B-PER", "O"]])
+    sentences = conll.read(write_file(tmp_path / "g", "# text = Ann\nAnn NNP _ B-PER\n# SYM _ O\n"))
+    assert (sentences.words, sentences.tags) == ([["Ann", "#"]], [["B-PER", "O"]])
     # Comments in GermEval have a tab after the hash.
     german = "#\thttp://x.y [2009-10-17]\n1\tAnn\tB-PER\tO\n"
     assert conll.read(write_file(tmp_path / "d", german), word=2, tag=3).words == [["Ann"]]

@@ -37,6 +37,7 @@ def typed_labels(examples):
         (["-1", "10"], [-1, 10]),
         (["4.5", "3.0"], [4.5, 3.0]),
         (["True", "False"], [True, False]),
+        (["TRUE", "FALSE"], [True, False]),
         (["01", "1"], ["01", "1"]),
         (["1", "x"], ["1", "x"]),
         (["nan", "inf"], ["nan", "inf"]),
@@ -75,6 +76,31 @@ def test_rows_of_snli_without_a_label_are_left_out(tmp_path):
         assert keras_bert.read({"text": ["a"] * 4, "label": [0, 1, 2, -1]}).label_type == "int"
     with pytest.raises(ValueError, match="no row has a label; all are '-'"):
         keras_bert.read(tsv(tmp_path, "-", "-"))
+
+
+def test_missing_labels_of_a_table_are_left_out():
+    pandas = pytest.importorskip("pandas")
+    texts = ["a", "b", "c"]
+    for labels in (["x", None, "y"], ["x", float("nan"), "y"], ["x", pandas.NA, "y"]):
+        frame = pandas.DataFrame({"text": texts, "label": labels})
+        with pytest.warns(UserWarning, match="1 of 3 rows were left out, .* it is missing"):
+            examples = keras_bert.read(frame)
+        assert (examples.texts, examples.labels) == (["a", "c"], ["x", "y"])
+    # pandas stores these integers as floats.
+    frame = pandas.DataFrame({"text": texts, "label": [2, None, 0]})
+    with pytest.warns(UserWarning, match="1 of 3 rows"):
+        examples = keras_bert.read(frame)
+    assert (list(map(str, examples.labels)), examples.label_type) == (["2", "0"], "int")
+    assert keras_bert.read(frame.dropna()).label_type == "float"
+
+
+def test_rows_without_flags_are_left_out(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    file = write_file(tmp_path / "a.csv", "text,toxic,rude\na,-1,-1\nb,1,0\nc,-1,-1\n")
+    for data in (file, pandas.read_csv(file), pandas.read_csv(file, na_values=["-1"])):
+        with pytest.warns(UserWarning, match="2 of 3 rows were left out"):
+            examples = keras_bert.read(data, "multi_label", label=["toxic", "rude"])
+        assert (examples.texts, examples.label_sets) == (["b"], [("toxic",)])
 
 
 @pytest.mark.parametrize("labels", [["+", "-"], [-1, 0, 1], [-1, 1], [-2, -1, 0, 1, 2]])

@@ -136,7 +136,7 @@ TEXTS = [
     Layout(
         "Jigsaw's test labels", "kaggle.com/c/jigsaw-toxic-comment-classification-challenge",
         "comment_text,toxic,obscene\na,-1,-1\n",
-        "row 2: the column 'toxic' .* 0 or 1; received '-1'",
+        "no row has a label.*label=None",
         "multi_label", "a.csv", {"text": "comment_text", "label": ["toxic", "obscene"]},
     ),
     Layout(

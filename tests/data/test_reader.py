@@ -20,6 +20,15 @@ def test_tables_in_memory():
     assert pairs.text_pairs == ["a, b", ""] and pairs.labels is None
 
 
+def test_a_list_of_rows_is_a_table():
+    rows = [{"text": "so good", "label": 5}, {"text": "bad", "label": 1, "extra": "x"}]
+    examples = keras_bert.read(rows)
+    assert (examples.texts, list(map(str, examples.labels))) == (["so good", "bad"], ["5", "1"])
+    assert examples.label_type == "int"
+    with pytest.raises(ValueError, match="row 1"):
+        keras_bert.read(rows, text="extra")
+
+
 def test_limit_reads_only_the_first_values_of_a_column():
     class Column:
         """A column that is read on demand, as those of Hugging Face datasets."""
@@ -71,7 +80,7 @@ def test_dataframe():
     ("data", "options", "message"),
     [
         ({"text": ["a"]}, {}, "has no column 'label'; it has text. Name the columns with text,"),
-        ({"text": ["a"], "label": [float("nan")]}, {}, "must not be missing; received nan in row"),
+        ({"text": ["a"], "label": [float("nan")]}, {}, "no row has a label; all are nan"),
         ({"text": ["a", 3], "label": [1, 2]}, {}, "must be strings; received 3 in row 2"),
         ({}, {"task": "tagging"}, "the table has no column 'words'"),
         ({}, {"task": "retrieval"}, "reads a folder or a file; received dict"),

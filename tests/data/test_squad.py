@@ -196,6 +196,18 @@ def test_errors_of_rows_name_the_row(tmp_path):
             squad.read(write(tmp_path / "a.jsonl", row))
 
 
+def test_answers_in_columns_of_their_own(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    rows = [{**ROW, "answer": "Ada", "answer_start": 7}, {**ROW, "answer": None}]
+    questions = keras_bert.read(pandas.DataFrame(rows), "question_answering")
+    assert questions.answers == [[("Ada", 7)], []]
+    rows[1]["answer_start"] = None
+    assert squad.read(write(tmp_path / "a.json", rows)).answers == questions.answers
+    with pytest.warns(UserWarning, match="not read.* no column answer_start"):
+        table = {"question": ["Who?"], "context": ["It was Ada."], "answer": ["Ada"]}
+        assert keras_bert.read(table, "question_answering").answers is None
+
+
 @pytest.mark.parametrize("answers", [FOUND["answers"], [{"text": "Ada", "answer_start": 7}]])
 def test_questions_from_a_table(answers):
     pandas = pytest.importorskip("pandas")

@@ -156,8 +156,9 @@ def test_a_decoder_that_is_not_tied_and_missing(untied):
     path, tensors, *_ = untied
     make_folder(path / "hf", tensors, VOCABULARY, tie_word_embeddings=False)
     assert keras_bert.load(path / "hf").count_params()
-    with pytest.raises(ValueError, match="missing .*masked_lm/output_embeddings"):
+    with pytest.raises(ValueError, match="output_embeddings is missing. Pass tied=True .*encoder"):
         keras_bert.load(path / "hf", task="masked_lm")
+    assert keras_bert.load(path / "hf", task="masked_lm", tied=True).count_params()
 
 
 def test_unequal_copies_can_be_ignored(untied):
@@ -297,11 +298,18 @@ def test_scores_are_those_of_sentence_transformers(tmp_path, activation):
     assert again.predict([PAIR])[0] == pytest.approx(expected, abs=1e-5)
 
 
-def test_classes_of_a_cross_encoder(untraced, tmp_path):
-    tensors = make_classifier(tmp_path, 3, sentence_transformers={"activation_fn": SIGMOID})
+SOFTMAX = "torch.nn.modules.activation.Softmax"
+
+
+@pytest.mark.parametrize(
+    ("activation", "function"),
+    [(SIGMOID, scipy.special.expit), (SOFTMAX, scipy.special.softmax)],
+)
+def test_classes_of_a_cross_encoder(untraced, tmp_path, activation, function):
+    tensors = make_classifier(tmp_path, 3, sentence_transformers={"activation_fn": activation})
     found = keras_bert.pipeline(tmp_path)(PAIR, top_k=None)
     scores = {each["label"]: each["score"] for each in found}
-    expected = scipy.special.expit(logits_of_pair(tensors))
+    expected = function(logits_of_pair(tensors))
     np.testing.assert_allclose([scores[str(index)] for index in range(3)], expected, atol=1e-5)
 
 
@@ -311,6 +319,39 @@ def test_other_activations_do_not_block_the_encoder(tmp_path, classes, name):
     assert keras_bert.load(tmp_path).count_params()
     with pytest.raises(ValueError, match="activation_fn of a .* must be"):
         keras_bert.load(tmp_path, task="auto")
+
+
+def test_classes_of_one_name_need_other_names(tmp_path):
+    make_classifier(tmp_path, 3, id2label={"0": "neg", "1": "neg", "2": "pos"})
+    assert keras_bert.load(tmp_path).count_params()
+    with pytest.raises(ValueError, match=r"name 'neg'.*task='classifier', labels=\[...\]"):
+        keras_bert.load(tmp_path, task="auto")
+    model = keras_bert.load(tmp_path, task="classifier", labels=["bad", "poor", "good"])
+    assert heads.find_output(model).labels == ["bad", "poor", "good"]
+
+
+def test_a_regression_of_several_numbers_gives_its_encoder(tmp_path):
+    make_classifier(tmp_path, 2, problem_type="regression")
+    assert keras_bert.load(tmp_path).count_params()
+    with pytest.raises(ValueError, match="one output; the checkpoint has 2.*without task"):
+        keras_bert.load(tmp_path, task="auto")
+
+
+def test_the_dropout_of_a_classifier(tmp_path):
+    make_classifier(tmp_path / "hf", 2, classifier_dropout=0.3)
+    model = keras_bert.load(tmp_path / "hf", task="auto")
+    keras_bert.save(model, tmp_path / "again", format="huggingface")
+    models = [
+        model,
+        keras_bert.load(tmp_path / "again", task="auto"),
+        keras_bert.load(tmp_path / "hf", task="tagger", fresh_head=True, labels=["O", "B"]),
+    ]
+    assert [each.get_layer("dropout").rate for each in models] == [0.3, 0.3, 0.3]
+    model = keras_bert.load(tmp_path / "hf", task="auto", dropout=0.2)
+    assert model.get_layer("dropout").rate == 0.2
+    make_classifier(tmp_path / "hf", 2, classifier_dropout=1.5)
+    with pytest.raises(ValueError, match="classifier_dropout must be .* received 1.5"):
+        keras_bert.load(tmp_path / "hf")
 
 
 def test_a_model_of_entailment_reads_pairs(untraced, tmp_path):

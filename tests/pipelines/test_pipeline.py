@@ -350,6 +350,17 @@ def test_long_texts_are_truncated_with_one_warning():
         classify("good " * 40)
 
 
+def test_a_limit_below_that_of_the_encoder_is_named():
+    encoder = tiny.encoder(pooling="mean")
+    encoder.preprocessor.max_sequence_length = 16
+    with pytest.warns(UserWarning, match="to 16 tokens.*max_sequence_length .* at most 32"):
+        keras_bert.pipeline(encoder)("good " * 20)
+    encoder.preprocessor.max_sequence_length = 32
+    keras_bert.pipeline(encoder)("good " * 20)
+    with pytest.warns(UserWarning, match="to 32 tokens. Shorten them$"):
+        keras_bert.pipeline(encoder)("good " * 40)
+
+
 def test_truncated_texts_of_all_chunks_are_counted(classify, monkeypatch):
     classify = keras_bert.pipeline(classify.model)
     monkeypatch.setattr(classify, "chunk", 2)
@@ -601,7 +612,7 @@ def test_wrong_options_and_models(classify):
         classify("a", grouped=True)
     with pytest.raises(ValueError, match="context is not an input of this task"):
         classify("a", context="b")
-    with pytest.raises(ValueError, match="reads single texts; remove text_pair"):
+    with pytest.raises(ValueError, match="remove text_pair, or.*task='classifier', pairs=True"):
         classify("a", text_pair="b")
     with pytest.raises(ValueError, match="must have a head of keras_bert.heads"):
         keras_bert.pipeline(heads.features(tiny.encoder(), (-2, -1)))

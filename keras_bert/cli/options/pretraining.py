@@ -55,7 +55,9 @@ def add_records(commands):
     )
     parser.add_argument("corpus", nargs="+", help="files, folders, patterns, as for vocab")
     parser.add_argument(
-        "--vocab", required=True, help="folder that vocab wrote, or a model with a vocabulary"
+        "--vocab",
+        required=True,
+        help="folder that vocab wrote, a vocab.txt, or a model with a vocabulary",
     )
     parser.add_argument("--output", required=True, help="folder for the records")
     parser.add_argument(
