@@ -368,6 +368,7 @@ def _load_keras(path, task, trusted):
     with _reading(path):
         model = _read_model(path, trusted)
         keras_private.freeze_variables(model)
+        keras_private.restart_lora(model)
         for layer in keras_private.all_layers(model):
             if isinstance(layer, BertEncoder):
                 layer.check_vocabulary()  # Keras reads the vocabulary after the encoder is built
