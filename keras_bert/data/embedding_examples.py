@@ -150,7 +150,7 @@ class EmbeddingExamples(TaskData):
                 shifts = generator.integers(1, len(texts), len(texts))
                 places = (np.arange(len(texts)) + shifts) % len(texts)
                 rows += zip(texts, (texts[place] for place in places), strict=True)
-                classes += [label] * len(texts)
+                classes += [str(label)] * len(texts)
         if not rows:
             raise ValueError(
                 f"{examples.source}: no class has two texts. The labels must be classes; for "

@@ -9,7 +9,7 @@ import unicodedata
 from collections.abc import Iterable
 
 from keras_bert.runtime.escaping import printable
-from keras_bert.runtime.label_types import name_of_type
+from keras_bert.runtime.label_types import name_of_type, of_one_type
 
 # The square of a larger score overflows in float32.
 _MAX_SCORE = 1e18
@@ -23,8 +23,8 @@ class Examples:
     Attributes:
         texts: The first texts of pairs, or the only texts.
         text_pairs: The second texts, or `None`.
-        labels: One label per text, or `None`. Labels are converted to strings; results of a
-            model have their original type.
+        labels: One label per text, or `None`. Integers, floats and booleans keep their type, as in
+            the results of a model. Labels of several types become strings.
         label_sets: Any number of labels per text, or `None`. Excludes `labels`.
         scores: One number per text, or `None`. Excludes `labels` and `label_sets`.
         source: Where the examples come from, for messages.
@@ -43,14 +43,14 @@ class Examples:
     Example:
 
     >>> Examples(["Win now", "See you at six"], labels=[1, 0]).label_names()
-    ['0', '1']
+    [0, 1]
     """
 
     texts: list[str]
     _: dataclasses.KW_ONLY
     text_pairs: list[str] | None = None
-    labels: list[str] | None = None
-    label_sets: list[tuple[str, ...]] | None = None
+    labels: list | None = None
+    label_sets: list[tuple] | None = None
     scores: list[float] | None = None
     source: str = "the examples"
     ragged_rows: int = 0
@@ -80,15 +80,16 @@ class Examples:
                     _label_set(f"{where}, row {number}", labels)
                     for number, labels in enumerate(column, 1)
                 ]
-                object.__setattr__(self, "label_type", name_of_type(itertools.chain(*column)))
-                column = sets
+                label_type = name_of_type(itertools.chain(*column))
+                object.__setattr__(self, "label_type", label_type)
+                column = [tuple(of_one_type(labels, label_type)) for labels in sets]
             else:
                 column = [
                     check_score(where, score, number) for number, score in enumerate(column, 1)
                 ]
             object.__setattr__(self, name, column)
             check_count(self.source, name, column, "texts", len(self.texts))
-        check_normalization(self.source, "labels", self.label_names())
+        check_normalization(self.source, "labels", map(str, self.label_names()))
 
     def __len__(self):
         return len(self.texts)
@@ -252,7 +253,7 @@ def check_list(name, column):
 
 
 def _labels(name, labels, item="row"):
-    """Return labels as a list of strings, and the name of their type.
+    """Return labels as a list of values of one type, and the name of the type.
 
     `item` says in messages what a label belongs to.
     """
@@ -271,7 +272,8 @@ def _labels(name, labels, item="row"):
             raise ValueError(
                 f"{name} must not be missing; received {label!r:.80} in {item} {number}"
             )
-    return [str(label) for label in labels], name_of_type(labels)
+    label_type = name_of_type(labels)
+    return of_one_type(labels, label_type), label_type
 
 
 def _check_names(name, column):
@@ -284,7 +286,7 @@ def _check_names(name, column):
 
 
 def _label_set(name, labels):
-    """Return the labels of one text as a tuple of strings."""
+    """Return the labels of one text as a tuple, checked."""
     if isinstance(labels, (str, bytes)) or not isinstance(labels, Iterable):
         raise ValueError(f"{name} must be a list of labels; received {labels!r:.80}")
     labels = tuple(_labels(f"{name}: labels", labels, "item")[0])

@@ -11,7 +11,6 @@ import pytest
 import keras_bert
 from keras_bert.cli import reading
 from keras_bert.data.conll import TaggedSentences
-from keras_bert.runtime.label_types import typed
 from tests import tiny
 from tests.tiny import write_file
 
@@ -24,10 +23,6 @@ def tsv(folder, *labels):
 def jsonl(folder, *labels, name="a.jsonl"):
     rows = [{"text": "a", "label": label} for label in labels]
     return write_file(folder / name, "".join(json.dumps(row) + "\n" for row in rows))
-
-
-def typed_labels(examples):
-    return [typed(label, examples.label_type) for label in examples.labels]
 
 
 @pytest.mark.parametrize(
@@ -43,15 +38,15 @@ def typed_labels(examples):
     ],
 )
 def test_labels_of_a_file_without_types(tmp_path, labels, expected):
-    assert typed_labels(keras_bert.read(tsv(tmp_path, *labels))) == expected
+    assert keras_bert.read(tsv(tmp_path, *labels)).labels == expected
 
 
 @pytest.mark.parametrize("labels", [[1, 0], [True, False], ["1", "0"], [0.5, 1.0], ["x", "y"]])
 def test_labels_keep_the_type_of_the_data(tmp_path, labels):
-    assert typed_labels(keras_bert.read(jsonl(tmp_path, *labels))) == labels
+    assert keras_bert.read(jsonl(tmp_path, *labels)).labels == labels
     table = {"text": ["a", "a"], "label": labels}
-    assert typed_labels(keras_bert.read(table)) == labels
-    assert typed_labels(keras_bert.read({**table, "label": np.array(labels)})) == labels
+    assert keras_bert.read(table).labels == labels
+    assert keras_bert.read({**table, "label": np.array(labels)}).labels == labels
 
 
 def test_true_is_one_label_in_every_source(tmp_path):
@@ -59,7 +54,7 @@ def test_true_is_one_label_in_every_source(tmp_path):
     frame = pandas.DataFrame({"text": ["a", "a"], "label": [True, False]})
     frame.to_csv(tmp_path / "a.csv", index=False)
     sources = [jsonl(tmp_path, True, False), frame, tmp_path / "a.csv"]
-    assert [keras_bert.read(data).labels for data in sources] == [["True", "False"]] * 3
+    assert [keras_bert.read(data).labels for data in sources] == [[True, False]] * 3
 
 
 def test_rows_of_snli_without_a_label_are_left_out(tmp_path):
@@ -70,7 +65,7 @@ def test_rows_of_snli_without_a_label_are_left_out(tmp_path):
         f"{tmp_path}/a.tsv, row 2", f"{tmp_path}/a.tsv, row 4"
     ]  # fmt: skip
     with pytest.warns(UserWarning, match="2 of 5 rows were left out, .* it is '-1'"):
-        assert keras_bert.read(tsv(tmp_path, 0, -1, 2, 1, -1)).labels == ["0", "2", "1"]
+        assert keras_bert.read(tsv(tmp_path, 0, -1, 2, 1, -1)).labels == [0, 2, 1]
     with pytest.warns(UserWarning, match="1 of 4 rows"):
         assert keras_bert.read({"text": ["a"] * 4, "label": [0, 1, 2, -1]}).label_type == "int"
     with pytest.raises(ValueError, match="no row has a label; all are '-'"):
@@ -142,7 +137,7 @@ def test_label_may_be_a_key_within_an_object(tmp_path):
     file = write_file(tmp_path / "a.json", json.dumps(rows))
     options = {"text": "sentence1", "text_pair": "sentence2"}
     assert keras_bert.read(file, "regression", label="labels.label", **options).scores == [3.7]
-    assert keras_bert.read(file, "pair", label="labels.binary-label", **options).labels == ["1"]
+    assert keras_bert.read(file, "pair", label="labels.binary-label", **options).labels == [1]
     with pytest.raises(ValueError, match=r"item 1 has no key 'labels\.x'; its keys are sentence1"):
         keras_bert.read(file, "pair", label="labels.x", **options)
 
