@@ -1,6 +1,7 @@
 """The data of classification and regression: texts or pairs of texts, with labels or scores."""
 
 import collections
+import copy
 import dataclasses
 import itertools
 import math
@@ -33,6 +34,7 @@ class Examples:
         locations: For each text its location in the file, such as "row 2", for messages; or
             `None`.
         rows: For each text, a dict with all columns of its row in the file; or `None`.
+        columns: The names of the columns that `read` was given, by argument; or `None`.
         label_type: The type of all labels: `"str"`, `"int"`, `"float"` or `"bool"`.
 
     Raises:
@@ -56,6 +58,7 @@ class Examples:
     ragged_rows: int = 0
     locations: list[str] | None = None
     rows: list[dict] | None = None
+    columns: dict | None = None
     label_type: str = dataclasses.field(init=False, default="str")
 
     def __post_init__(self):
@@ -197,6 +200,13 @@ class TaskData:
         from keras_bert.data import dataset
 
         return dataset.of_task(self, model, batch_size, shuffle, seed, pad)
+
+
+def with_columns(data, columns):
+    """Return `Examples` or `EmbeddingExamples` with the names of their columns."""
+    data = copy.copy(data)  # `dataclasses.replace` would check all texts again
+    object.__setattr__(data, "columns", columns)
+    return data
 
 
 class UnknownLabel(ValueError):

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import pathlib
 import sys
+import typing
 
 from keras_bert.data.examples import Examples, check_score
 from keras_bert.data.label_columns import (
@@ -172,10 +173,11 @@ class _Part:
             for role, column in columns.items():
                 columns[role] = [column[index] for index in kept]
             labels = typed_texts(columns["label"]) if typed else columns["label"]
+        labels_of_kind: dict[str, typing.Any] = {f"{kind}s": labels}
         return Examples(
             texts=columns["text"],
             text_pairs=columns.get("text_pair"),
-            **{f"{kind}s": labels},
+            **labels_of_kind,
             source=str(path),
             ragged_rows=self.ragged_rows,
             locations=columns["location"],

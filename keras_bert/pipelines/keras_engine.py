@@ -2,7 +2,7 @@
 
 import functools
 
-from keras_bert import heads
+from keras_bert import heads, provenance
 from keras_bert.tasks import inference, masked_lm
 from keras_bert.text.words import split_words
 
@@ -16,12 +16,14 @@ class KerasEngine:
         task: Name of its head.
         output: Its `layers.TaskOutput`.
         width: Size of the vectors of an embedder.
+        columns: Names of the columns of texts that the model was trained on, by input.
     """
 
     def __init__(self, model, precision=None):
         self.model, self.name = model, model.name
         self.task, self.output = heads.find_task(model), heads.find_output(model)
         self.width = model.output_shape[-1] if self.task == "embedder" else None
+        self.columns = provenance.columns_of_texts(model)
         self._precision = precision
         self._predict = inference.predict_function(model, precision)
 

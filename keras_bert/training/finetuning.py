@@ -12,6 +12,7 @@ import numpy as np
 
 from keras_bert import heads, optimizers, provenance
 from keras_bert.data.conll import TaggedSentences
+from keras_bert.data.embedding_examples import EmbeddingExamples
 from keras_bert.data.examples import Examples, UnknownLabel
 from keras_bert.data.retrieval import RetrievalData
 from keras_bert.encoder import BertEncoder
@@ -123,7 +124,8 @@ def finetune(
 
     Returns:
         A tuple `(model, metrics)`: a `keras.Model` from token ids to logits, and a dict with
-        `recipe` (the arguments that determine the result), `train_loss` (of the returned
+        `recipe` (the arguments that determine the result), `columns` (the names that `read` was
+        given for the training data, if it has texts), `train_loss` (of the returned
         weights' epoch), `train_seconds`,
         `examples_per_second`, `stopped` (`True` after Ctrl-C), `history` (a dict per epoch), and
         the `inference.counts` of the training data. With `dev` also the counts of `dev`, such as
@@ -438,6 +440,9 @@ class _Run:
             **inference.counts(self.encoded),
             **inference.counts(self._train),
         }
+        is_text = isinstance(self._train, (Examples, EmbeddingExamples))
+        if is_text and self._train.columns is not None:
+            metrics["columns"] = self._train.columns
         if best is not None:
             counts = inference.counts(self._encoded_dev)
             metrics |= {f"dev_{name}": count for name, count in counts.items()}
