@@ -35,6 +35,7 @@ class Examples:
             `None`.
         rows: For each text, a dict with all columns of its row in the file; or `None`.
         columns: The names of the columns that `read` was given, by argument; or `None`.
+        known_labels: Labels that a model has even if no label set contains them, or `None`.
         label_type: The type of all labels: `"str"`, `"int"`, `"float"` or `"bool"`.
 
     Raises:
@@ -59,6 +60,7 @@ class Examples:
     locations: list[str] | None = None
     rows: list[dict] | None = None
     columns: dict | None = None
+    known_labels: list | None = None
     label_type: str = dataclasses.field(init=False, default="str")
 
     def __post_init__(self):
@@ -155,7 +157,7 @@ class Examples:
 
     def label_names(self):
         """Return the distinct labels, sorted: by value if all are numbers, else as strings."""
-        names = set(self.labels or ()).union(*self.label_sets or ())
+        names = set(self.labels or ()).union(*self.label_sets or (), self.known_labels or ())
         try:
             values = {name: float(name) for name in names}
         except ValueError:

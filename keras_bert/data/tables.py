@@ -41,7 +41,8 @@ def read(table, *, text, text_pair, label, kind, separator, limit, **of_files):
         rows = labeled_rows(source, values["labels"])
         values = {role: [column[row] for row in rows] for role, column in values.items()}
     locations = None if rows is None else [f"row {row + 1}" for row in rows]
-    return Examples(**values, source=source, locations=locations)
+    known_labels = label if has_flags else None
+    return Examples(**values, source=source, locations=locations, known_labels=known_labels)
 
 
 def _values(table, columns, limit):

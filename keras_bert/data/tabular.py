@@ -128,12 +128,12 @@ def read_in_parts(
             if limit is not None and count >= limit:
                 break
             if count % size == 0:
-                yield part.examples(path, kind, typed)
+                yield part.examples(path, kind, typed, label)
                 part = _Part()
     if not count:
         raise ValueError(f"{path} contains no rows")
     if part.values:
-        yield part.examples(path, kind, typed)
+        yield part.examples(path, kind, typed, label)
 
 
 def _columns(text, text_pair, label, header):
@@ -163,7 +163,7 @@ class _Part:
     rows: list[dict | None] = dataclasses.field(default_factory=list)
     ragged_rows: int = 0
 
-    def examples(self, path, kind, typed):
+    def examples(self, path, kind, typed, label):
         """Return the `Examples`; with `typed`, labels get the type that their text shows."""
         columns = {role: [row[role] for row in self.values] for role in self.values[0]}
         columns |= {"location": self.locations, "row": self.rows}
@@ -178,6 +178,7 @@ class _Part:
             texts=columns["text"],
             text_pairs=columns.get("text_pair"),
             **labels_of_kind,
+            known_labels=label if isinstance(label, list) else None,
             source=str(path),
             ragged_rows=self.ragged_rows,
             locations=columns["location"],

@@ -184,3 +184,19 @@ def test_unknown_label_that_differs_in_its_normalization_is_said():
     dev = keras_bert.Examples(["good"], labels=[DECOMPOSED])
     with pytest.raises(ValueError, match="differ in their Unicode normalization.*NFC"):
         keras_bert.finetune(tiny.encoder(), train, dev, epochs=1, show_progress=False)
+
+
+def test_a_named_column_without_positives_is_a_label(tmp_path):
+    rows = [("good", 1, 0), ("bad", 0, 0), ("so good", 1, 0), ("so bad", 0, 0)]
+    lines = "".join(f"{text},{toxic},{threat}\n" for text, toxic, threat in rows)
+    file = write_file(tmp_path / "a.csv", "text,toxic,threat\n" + lines)
+    options = {"task": "multi_label", "label": ["toxic", "threat"]}
+    texts, toxic, threat = map(list, zip(*rows, strict=True))
+    table = {"text": texts, "toxic": toxic, "threat": threat}
+    for examples in (keras_bert.read(file, **options), keras_bert.read(table, **options)):
+        assert examples.label_names() == ["threat", "toxic"]
+    with tiny.eagerly():
+        model, _ = keras_bert.finetune(
+            tiny.learner(pooling="mean"), examples, epochs=1, show_progress=False
+        )
+    assert model.output_shape == (None, 2)
