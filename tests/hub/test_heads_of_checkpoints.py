@@ -83,6 +83,28 @@ def test_an_export_says_that_the_pooler_is_fresh(tmp_path):
     assert any("pooled_output of this export" in str(each.message) for each in caught)
 
 
+@pytest.mark.parametrize("architectures", [None, ["MyClassifier"], ["BertModel"]])
+@pytest.mark.parametrize(
+    ("head", "pooler", "tasks"),
+    [
+        (classifier(3), True, ["classifier", "tagger"]),
+        (classifier(3), False, ["tagger"]),
+        (classifier(1), True, ["multiple_choice", "regressor"]),
+        (fill(SPAN), False, ["span_selector"]),
+        (masked_lm(), False, ["masked_lm"]),
+    ],
+)
+def test_a_head_that_the_config_does_not_name_is_said(tmp_path, architectures, head, pooler, tasks):
+    config = {} if architectures is None else {"architectures": architectures}
+    make_folder(tmp_path, encoder_tensors(pooler=pooler) | head, VOCABULARY, **config)
+    known = " or ".join(f"task='{task}'" for task in tasks)
+    with pytest.warns(UserWarning, match=f"only the encoder is used. .*pass {known}$"):
+        keras_bert.load(tmp_path, task="auto")
+    keras_bert.load(tmp_path)  # asks for the encoder: no warning
+    for task in tasks:
+        assert heads.find_task(keras_bert.load(tmp_path, task=task)) == task
+
+
 # Masked language models
 
 
