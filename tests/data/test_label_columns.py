@@ -200,3 +200,31 @@ def test_a_named_column_without_positives_is_a_label(tmp_path):
             tiny.learner(pooling="mean"), examples, epochs=1, show_progress=False
         )
     assert model.output_shape == (None, 2)
+
+
+@pytest.mark.parametrize(
+    ("cells", "expected"),
+    [
+        (["['x', 'y']", "[]", '["it\'s"]'], [("x", "y"), (), ("it's",)]),
+        (['["x", "\\u00e9"]', ""], [("x", "é"), ()]),
+        (["('x', 'y')", "('x',)"], [("x", "y"), ("x",)]),
+        (["[1, 2]", "[2]"], [(1, 2), (2,)]),
+        (["x,y", "['x']"], [("x", "y"), ("['x']",)]),  # not all are lists
+    ],
+)
+def test_lists_as_pandas_writes_them_are_label_sets(tmp_path, cells, expected):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"text": ["a"] * len(cells), "label": cells})
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    frame.to_json(tmp_path / "a.jsonl", orient="records", lines=True)
+    for source in (tmp_path / "a.csv", tmp_path / "a.jsonl", frame):
+        assert keras_bert.read(source, "multi_label").label_sets == expected
+
+
+def test_spaces_between_labels_are_noticed(tmp_path):
+    with pytest.warns(UserWarning, match="holds ' '.* give separator=' '"):
+        keras_bert.read(tsv(tmp_path, "x y", "y", "x z"), "multi_label")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        keras_bert.read(tsv(tmp_path, "x y", "y", "x z"), "multi_label", separator=" ")
+        keras_bert.read(tsv(tmp_path, "lost parcel", "refund"), "multi_label")
