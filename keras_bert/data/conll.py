@@ -15,9 +15,15 @@ from keras_bert.data.examples import (
     check_strings,
     summary,
 )
-from keras_bert.data.tables import class_names, named, read_columns
+from keras_bert.data.tables import class_names, column_names, named, read_columns
 from keras_bert.data.tag_schemes import OUTSIDE_TAGS
-from keras_bert.data.tagged_rows import KEYS, csv_sentences, json_sentences
+from keras_bert.data.tagged_rows import (
+    KEYS,
+    csv_sentences,
+    has_a_word_per_row,
+    json_sentences,
+    table_sentences,
+)
 from keras_bert.data.text_files import check_limit, numbered_lines, open_utf8
 from keras_bert.runtime.label_types import name_of_type, of_one_type, typed_texts
 
@@ -158,7 +164,18 @@ def read(path, **options):
 
 
 def read_table(table, *, word=1, tag=-1, format=None, limit=None):
-    """Read `TaggedSentences` from a table of sentences; `word` and `tag` name its columns."""
+    """Read `TaggedSentences` from a table; `word` and `tag` name its columns.
+
+    A row is a sentence with lists of words and tags, or a word as in CSV files.
+    """
+    columns = column_names(table)
+    if has_a_word_per_row(columns):
+        check_limit(limit)
+        rows = table_sentences("the table", table, columns, word, tag)
+        sentences = list(itertools.islice(rows, limit))
+        words = [words_of_sentence for words_of_sentence, _ in sentences]
+        tags = None if tag is None else [tags_of_sentence for _, tags_of_sentence in sentences]
+        return TaggedSentences(words, tags, source="the table")
     word = KEYS.get(word, word)
     tag = KEYS.get(tag, tag)
     names = [name for name in (word, tag) if name is not None]

@@ -280,7 +280,7 @@ def _labels(name, labels, item="row"):
                 f"{name} must be strings or numbers; received {label!r:.80} in {item} {number}. "
                 "For any number of labels per text, give label_sets (the task multi_label)"
             )
-        if _is_missing(label):
+        if is_missing(label):
             raise ValueError(
                 f"{name} must not be missing; received {label!r:.80} in {item} {number}"
             )
@@ -308,7 +308,7 @@ def _label_set(name, labels):
     return labels
 
 
-def _is_missing(label):
+def is_missing(label):
     """Return True for `None`, an empty string, NaN, NaT and pandas' NA."""
     try:
         return label is None or bool(label == "") or bool(label != label)
