@@ -196,7 +196,7 @@ class BertEncoder(TokenModel):
         return dict(self._bert_config)
 
     def get_config(self):
-        """Return the constructor's arguments, a dict; with `frozen_layers` if there are any."""
+        """Return the constructor's arguments, a dict; with `frozen` and `lora` if there are any."""
         dtype = self.dtype_policy
         if not isinstance(dtype, keras.dtype_policies.DTypePolicyMap):
             # After `quantize`, the policies of the layers differ. A map by path restores each.
@@ -218,8 +218,10 @@ class BertEncoder(TokenModel):
             "dtype": keras.dtype_policies.serialize(dtype),
             "trainable": self.trainable,
         }
-        if frozen := keras_private.frozen_layers(self):
-            config["frozen_layers"] = frozen
+        if ranks := keras_private.lora_layers(self):
+            config["lora"] = ranks
+        if frozen := keras_private.frozen_parts(self):
+            config["frozen"] = frozen
         if self.fresh_pooler:
             config["fresh_pooler"] = True
         return config
@@ -246,9 +248,9 @@ class BertEncoder(TokenModel):
         0.0
         """
         config = {**self.get_config(), "preprocessor": self.preprocessor, **options}
-        config.pop("frozen_layers", None)  # `freeze_like` also freezes single variables
+        if "trainable" in options:
+            config.pop("frozen", None)
         encoder = type(self).from_config(config)
-        keras_private.enable_lora_like(self, encoder)
         shapes = [[weight.shape for weight in each.weights] for each in (self, encoder)]
         if shapes[0] != shapes[1]:
             raise ValueError(
@@ -256,8 +258,6 @@ class BertEncoder(TokenModel):
                 "sizes. A quantized encoder keeps its dtype."
             )
         encoder.set_weights(self.get_weights())
-        if "trainable" not in options:
-            keras_private.freeze_like(self, encoder)
         self._copy_source(encoder)
         return encoder
 
@@ -320,7 +320,7 @@ class BertEncoder(TokenModel):
                 f"layers must be increasing numbers from 0 to {count - 1}; received {layers!r:.80}"
             )
         config = {**self.get_config(), "preprocessor": self.preprocessor}
-        config.pop("frozen_layers", None)  # they have other names in the copy
+        config.pop("frozen", None)  # the layers have other names in the copy
         encoder = type(self).from_config({**config, "num_hidden_layers": len(layers)})
         pairs = {"embeddings": "embeddings", "pooler": "pooler"}
         pairs |= {f"layer_{new}": f"layer_{old}" for new, old in enumerate(layers)}
@@ -344,10 +344,12 @@ class BertEncoder(TokenModel):
                 config[key] = keras.saving.deserialize_keras_object(
                     config[key], custom_objects=custom_objects
                 )
-        frozen = config.pop("frozen_layers", ())
+        ranks = config.pop("lora", {})
+        frozen = config.pop("frozen", ())
         fresh_pooler = config.pop("fresh_pooler", False)
         encoder = cls(**config)
-        keras_private.freeze_layers(encoder, frozen)
+        keras_private.enable_lora(encoder, ranks)
+        keras_private.freeze(encoder, frozen)
         encoder.fresh_pooler = fresh_pooler
         return encoder
 

@@ -187,11 +187,14 @@ def tagger(encoder, num_tags=None, *, labels=None, characters=False, dropout=Non
     >>> tagger(encoder, labels=["O", "B-place", "I-place"]).output_shape
     (None, None, 3)
     """
-    labels = _check_labels("a tagger", num_tags, labels, least=2)
+    names = _check_labels("a tagger", num_tags, labels, least=2)
+    label_type = "str" if labels is None else name_of_type(labels)
     inputs = _inputs(encoder)
     x = encoder(inputs)["sequence_output"]  # (batch, seq, hidden)
-    x = _dropout_and_dense(encoder, x, len(labels), dropout)  # (batch, seq, num_tags)
-    output = TaskOutput("tagger", labels=labels, characters=characters, name="output")
+    x = _dropout_and_dense(encoder, x, len(names), dropout)  # (batch, seq, num_tags)
+    output = TaskOutput(
+        "tagger", labels=names, characters=characters, label_type=label_type, name="output"
+    )
     return TokenModel(inputs, output(x), name=name)
 
 

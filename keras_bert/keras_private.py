@@ -36,11 +36,34 @@ def direct_sublayers(layer):
     return layer._flatten_layers(include_self=False, recursive=False)
 
 
-def enable_lora_like(source, copy):
-    """Enable LoRA in each layer of a copy whose layer in the source has LoRA."""
-    for layer, copied in zip(all_layers(source), all_layers(copy), strict=True):
-        if getattr(layer, "lora_enabled", False) and not copied.lora_enabled:
-            copied.enable_lora(layer.lora_rank, lora_alpha=layer.lora_alpha)
+def lora_layers(layer, prefix=""):
+    """Return {path: [rank, alpha]} of the layers in a layer that have LoRA."""
+    ranks = {}
+    for sublayer in direct_sublayers(layer):
+        path = f"{prefix}{sublayer.name}"
+        if getattr(sublayer, "lora_enabled", False):
+            ranks[path] = [sublayer.lora_rank, sublayer.lora_alpha]
+        ranks |= lora_layers(sublayer, f"{path}/")
+    return ranks
+
+
+def enable_lora(model, ranks):
+    """Enable LoRA in the layers with these paths, as from `lora_layers`."""
+    for path, (rank, alpha) in ranks.items():
+        _find(model, path).enable_lora(rank, lora_alpha=alpha)
+
+
+def restart_lora(model):
+    """Set LoRA's first matrices to random values. Keras loads zeros, which cannot be trained.
+
+    Keras saves a kernel with its LoRA matrices added, so the outputs stay as they are.
+    """
+    for layer in all_layers(model):
+        for name in ("lora_kernel_a", "lora_embeddings_a"):
+            variable = getattr(layer, name, None)
+            if variable is not None:
+                initializer = keras.initializers.HeUniform()
+                variable.assign(initializer(variable.shape, variable.dtype))
 
 
 def freeze_like(source, copy):
@@ -120,34 +143,36 @@ def update_loss(model, loss):
     model._loss_tracker.update_state(loss)
 
 
-def frozen_layers(model):
-    """Return the paths of the outermost layers in a trainable model that are not trainable."""
-    if not model.trainable:
+def frozen_parts(layer, prefix=""):
+    """Return the paths of what is not trainable in a layer: layers, and variables of others."""
+    if not layer.trainable:
         return []
-    frozen = []
-    pending = [(layer, layer.name) for layer in reversed(direct_sublayers(model))]
-    while pending:
-        layer, path = pending.pop()
-        if not layer.trainable:
-            if layer.weights:
-                frozen.append(path)
-            continue
-        inner = reversed(direct_sublayers(layer))
-        pending.extend((sublayer, f"{path}/{sublayer.name}") for sublayer in inner)
-    return frozen
+    variables = [variable for variable in layer._trainable_variables if not variable.trainable]
+    paths = [f"{prefix}{variable.name}" for variable in variables]
+    for sublayer in direct_sublayers(layer):
+        path = f"{prefix}{sublayer.name}"
+        if sublayer.trainable:
+            paths += frozen_parts(sublayer, f"{path}/")
+        elif sublayer.weights:
+            paths.append(path)
+    return paths
 
 
-def freeze_layers(model, paths):
-    """Make the layers with these paths, as from `frozen_layers`, not trainable."""
+def freeze(model, paths):
+    """Make the layers and variables with these paths, as from `frozen_parts`, not trainable."""
     for path in paths:
-        layer = model
-        for name in path.split("/"):
-            layer = _sublayer(layer, name)
-        layer.trainable = False
+        _find(model, path).trainable = False
 
 
-def _sublayer(layer, name):
-    return next(sublayer for sublayer in direct_sublayers(layer) if sublayer.name == name)
+def _find(model, path):
+    """Return the layer or the variable with a path."""
+    part = model
+    for name in path.split("/"):
+        parts = [*direct_sublayers(part), *part._trainable_variables]
+        part = next((each for each in parts if each.name == name), None)
+        if part is None:
+            raise ValueError(f"{model.name!r} has no layer or variable {path!r:.80}")
+    return part
 
 
 def freeze_variables(model):

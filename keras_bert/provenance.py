@@ -37,6 +37,16 @@ def remember_metrics(model, metrics):
     model._card_metrics = (digest_of_weights(model), dict(metrics))
 
 
+def columns_of_texts(model):
+    """Return {input: column} of the texts that a model was trained on, as far as it is known."""
+    _, metrics = getattr(model, "_card_metrics", (None, None))
+    columns = (metrics or {}).get("columns")
+    if not isinstance(columns, dict):
+        return {}
+    names = {role: columns.get(role) for role in ("text", "text_pair")}
+    return {role: name for role, name in names.items() if isinstance(name, (str, int))}
+
+
 def remember_run(model, start, train, dev, metrics):
     """Keep the metrics of a run, its data files and the source of `start`, the untrained model."""
     source = getattr(_holder(start), "_card_source", _Source())

@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import warnings
 
 import keras
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 import keras_bert
 from keras_bert import BertEncoder, Preprocessor, checkpoints, heads, layers, optimizers
+from keras_bert.untrusted import keras_file
 from tests import contract, tiny
 
 GOLDEN = pathlib.Path(__file__).parent / "golden" / "encoder_parameters.json"
@@ -420,6 +422,7 @@ def test_frozen_layers_are_kept(tmp_path):
     paths = trainable(encoder)
     assert 0 < len(paths) < len(encoder.weights) - 12
     keras_bert.save(encoder, tmp_path / "encoder")
+    assert not keras_file.contains_code(tmp_path / "encoder/model.keras")
     loaded = keras_bert.load(tmp_path / "encoder")
     changed = keras_bert.load(tmp_path / "encoder", dtype="mixed_bfloat16")
     by_keras = keras.models.load_model(tmp_path / "encoder/model.keras")
@@ -432,6 +435,48 @@ def test_frozen_layers_are_kept(tmp_path):
     loaded.trainable = True
     weights = [weight for weight in encoder.weights if "seed" not in weight.path]
     assert len(trainable(loaded)) == len(weights)
+
+
+@pytest.mark.parametrize("steps", ["lora", "lora int8", "int8 lora"])
+def test_lora_is_kept(steps, tmp_path):
+    encoder = tiny.encoder(num_hidden_layers=1)
+    model = heads.classifier(encoder, labels=["bad", "good"])
+    for step in steps.split():
+        if step == "lora":
+            encoder.enable_lora(2)
+            for variable in encoder.trainable_variables:
+                variable.assign(np.full(variable.shape, 0.3))
+        else:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                encoder.quantize("int8")
+    keras_bert.save(model, tmp_path / "model.keras")
+    assert not keras_file.contains_code(tmp_path / "model.keras")
+    loaded = keras_bert.load(tmp_path / "model.keras")
+    assert trainable(loaded) == trainable(model)
+    inputs = encoder.preprocessor(["so good"])
+    difference = (loaded(inputs) - model(inputs)).numpy()
+    assert np.abs(difference).max() < (1e-5 if steps == "lora" else 0.05)
+    # With two matrices of zeros, all gradients would be zeros.
+    firsts = [each for each in loaded.trainable_variables if each.name == "lora_kernel_a"]
+    assert len(firsts) == 5
+    assert all(each.numpy().any() for each in firsts)
+
+
+def test_lora_of_single_layers_is_kept(tmp_path):
+    encoder = tiny.encoder(num_hidden_layers=1)
+    encoder.get_layer("layer_0").attention.qkv.enable_lora(2, lora_alpha=3)
+    encoder.get_layer("embeddings").word_embeddings.enable_lora(2)
+    model = heads.embedder(encoder, layers=[keras.layers.Dense(3, name="last")])
+    model.get_layer("last").enable_lora(1)
+    keras_bert.save(model, tmp_path)
+    loaded = keras_bert.load(tmp_path)
+    assert trainable(loaded) == trainable(model)
+    layers = contract.layers(heads.find_encoder(loaded), keras.layers.Dense)
+    assert [layer.lora_alpha for layer in layers if layer.lora_enabled] == [3]
+    firsts = [each for each in loaded.trainable_variables if each.name.endswith("_a")]
+    assert len(firsts) == 3
+    assert all(each.numpy().any() for each in firsts)
 
 
 def test_frozen_layers_of_models_on_an_encoder_are_kept(tmp_path):

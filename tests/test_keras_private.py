@@ -39,7 +39,7 @@ OVERRIDDEN = [
 # Private names that only keras_private.py may contain.
 PRIVATE = r"keras\.src|\._keras_history|_inbound_nodes|_flatten_layers|\._iterations\b"
 PRIVATE += r"|_run_through_graph|_distribution_strategy|\._initializer\b|_loss_tracker|_load_state"
-PRIVATE += r"|_convert_input_args|_allow_non_tensor_positional_args"
+PRIVATE += r"|_convert_input_args|_allow_non_tensor_positional_args|\._trainable_variables"
 PRIVATE += r"|optimizer\._learning_rate|_momentums|_velocities|\._value\b|"
 PRIVATE += "|".join(name for kind, name, _ in METHODS if kind is Optimizer)
 

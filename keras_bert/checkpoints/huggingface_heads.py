@@ -114,6 +114,24 @@ def read_task(
     return task, problem == "multi_label_classification"
 
 
+def possible_tasks(checkpoint: Checkpoint) -> list[str]:
+    """Return the tasks whose head a Hugging Face checkpoint has; none for other formats."""
+    if checkpoint.format != FORMAT:
+        return []
+    tasks = [
+        task
+        for task, groups in ARCHITECTURES.values()
+        if task is not None and groups <= checkpoint.groups
+    ]
+    if "classifier" in checkpoint.groups:
+        is_single = len(checkpoint.weights["classifier/bias"]) == 1
+        others = {"classifier", "tagger"} if is_single else {"multiple_choice"}
+        tasks = [task for task in tasks if task not in others]
+        if is_single and "pooler" in checkpoint.groups:
+            tasks.append("regressor")
+    return tasks
+
+
 def read_labels(
     file: Path, config: Mapping[str, Any], task: str | None, weights: Mapping[str, np.ndarray]
 ) -> list[str] | None:

@@ -53,7 +53,7 @@ _JAPANESE_KEYS = {"word_tokenizer_type": "basic", "subword_tokenizer_type": "wor
 def read_vocabulary(path: str | Path, vocab_size: int) -> list[str] | None:
     """Read vocab.txt, or else tokenizer.json, and the tokens that other files add.
 
-    Return `None` if the folder has neither file.
+    Return `None` if the folder has neither file. Two vocabularies that differ are an error.
     """
     path = Path(path)
     file = path / VOCABULARY_FILE
@@ -70,6 +70,8 @@ def read_vocabulary(path: str | Path, vocab_size: int) -> list[str] | None:
     for token, (id_, _) in declared.items():
         if id_ is not None and token not in known:
             tokens.setdefault(id_, token)
+    if file.name == VOCABULARY_FILE:
+        _check_same_tokens(file, tokens, declared)
     vocabulary = _in_order(file, tokens)
     folder.check_vocabulary_size(file, vocabulary, vocab_size)
     folder.check_tokens(file, vocabulary)
@@ -78,6 +80,32 @@ def read_vocabulary(path: str | Path, vocab_size: int) -> list[str] | None:
     known = {*vocabulary, *added_tokens.SPECIAL}
     missing = [token for token in declared if token not in known]
     return vocabulary + missing[: vocab_size - len(vocabulary)]
+
+
+def _check_same_tokens(file: Path, tokens: Mapping[int, str], declared: Mapping[str, Any]) -> None:
+    """Raise a `ValueError` if tokenizer.json has other tokens than vocab.txt."""
+    json_file = file.parent / tokenizer_json.FILE
+    model = folder.read_optional_json(json_file).get("model")
+    if not isinstance(model, dict) or model.get("type", "WordPiece") != "WordPiece":
+        return  # `read` checks what the file has
+    other_tokens = tokenizer_json.vocabulary(json_file, {"model": model})
+    known = {*other_tokens.values(), *declared}
+    for id_ in sorted({*tokens, *other_tokens}):
+        token = tokens.get(id_)
+        other = other_tokens.get(id_)
+        # tokenizer.json has each token once, and may leave out tokens that are added.
+        if other is None and token in known:
+            continue
+        if token != other:
+            raise ValueError(
+                f"{file}: must have the tokens of {tokenizer_json.FILE}, received "
+                f"{_token(token)} for id {id_}, where {tokenizer_json.FILE} has {_token(other)}. "
+                "Delete the file that does not belong to the weights"
+            )
+
+
+def _token(token: str | None) -> str:
+    return "no token" if token is None else repr(token)[:80]
 
 
 def _in_order(file: Path, tokens: Mapping[int, Any]) -> list[str]:

@@ -156,6 +156,7 @@ def predict_texts(args):
         options = {
             "header": not written and (header or format == "csv"),
             "probabilities": args.probabilities,
+            "label": reading.columns_of(args, args.model)["label"],
         }
 
         def answered():

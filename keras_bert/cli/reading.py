@@ -90,12 +90,8 @@ def _is_text(value):
     return isinstance(value, str) and bool(value)
 
 
-def _is_text_or_none(value):
-    return value is None or _is_text(value)
-
-
 def _is_text_or_number(value):
-    return type(value) is int or _is_text(value)
+    return _is_text(value) or type(value) is int and abs(value) < 2**31
 
 
 def _is_flag(value):
@@ -115,9 +111,9 @@ def _is_range_or_none(value):
 
 # What the metrics of a saved model may hold for each of `COLUMNS`.
 _IS_COLUMN = {
-    "text": _is_text,
-    "text_pair": _is_text_or_none,
-    "label": _is_text_or_none,
+    "text": _is_text_or_number,
+    "text_pair": lambda value: value is None or _is_text_or_number(value),
+    "label": lambda value: value is None or _is_text_or_number(value) or _is_list_of_texts(value),
     "separator": _is_text,
     "header": _is_flag,
     "word": _is_text_or_number,
@@ -177,8 +173,9 @@ def _of_texts(columns, task):
         raise ValueError("the task pair needs --text-pair, the column of the second text")
     names = ("text", "text_pair", "label", "separator", "header")
     options = {**{name: columns[name] for name in names}, "kind": _KINDS[task]}
-    if task == "multi-label" and "," in (options["label"] or ""):
-        options["label"] = options["label"].split(",")
+    label = options["label"]
+    if task == "multi-label" and isinstance(label, str) and "," in label:
+        options["label"] = label.split(",")
     return options
 
 

@@ -81,9 +81,8 @@ def _finetune(args, output, examples, dev, columns):
 
     def save(model, metrics, **found):
         found |= {"model": args.model, "train": examples.source, "dev": dev and dev.source}
-        found["columns"] = columns
         recipe = {"freeze": args.freeze, "dtype": encoder.dtype_policy.name, **metrics["recipe"]}
-        _write_run(output, model, {**found, **metrics, "recipe": recipe}, dev)
+        _write_run(output, model, {**found, **metrics, "columns": columns, "recipe": recipe}, dev)
 
     if args.search:
         if (output / run_state.STATE_FILE).is_file():

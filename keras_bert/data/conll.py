@@ -15,10 +15,17 @@ from keras_bert.data.examples import (
     check_strings,
     summary,
 )
-from keras_bert.data.tables import class_names, named, read_columns
+from keras_bert.data.tables import class_names, column_names, named, read_columns
 from keras_bert.data.tag_schemes import OUTSIDE_TAGS
-from keras_bert.data.tagged_rows import KEYS, csv_sentences, json_sentences
+from keras_bert.data.tagged_rows import (
+    KEYS,
+    csv_sentences,
+    has_a_word_per_row,
+    json_sentences,
+    table_sentences,
+)
 from keras_bert.data.text_files import check_limit, numbered_lines, open_utf8
+from keras_bert.runtime.label_types import name_of_type, of_one_type, typed_texts
 
 FORMATS = ("conll", "conllu", "jsonl", "csv")
 _SUFFIXES = {
@@ -38,9 +45,11 @@ class TaggedSentences(TaskData):
 
     Attributes:
         words: The words of each sentence.
-        tags: The tags of each sentence, or `None`. Tags are converted to strings.
+        tags: The tags of each sentence, or `None`. Tags of one type, such as integers, keep it, as
+            in the results of a model. Tags of several types become strings.
         source: Where the sentences come from, for messages.
         first: Number of the first sentence, from 1, if these sentences are a part of a file.
+        label_type: The type of all tags: `"str"`, `"int"`, `"float"` or `"bool"`.
 
     Raises:
         ValueError: If words and tags differ in number, a word is not a string, or a sentence with
@@ -53,9 +62,10 @@ class TaggedSentences(TaskData):
     """
 
     words: list[list[str]]
-    tags: list[list[str]] | None = None
+    tags: list[list] | None = None
     source: str = "the sentences"
     first: int = 1
+    label_type: str = dataclasses.field(init=False, default="str")
 
     def __post_init__(self):
         check_list(f"{self.source}: words", self.words)
@@ -78,9 +88,12 @@ class TaggedSentences(TaskData):
                 if tag is None or tag != tag:  # NaN
                     raise ValueError(f"{location}: tags must not be missing; received {tag!r:.80}")
             check_count(location, "tags", sentence_tags, "words", len(sentence))
-            tags.append([str(tag) for tag in sentence_tags])
+            tags.append(sentence_tags)
+        label_type = name_of_type(itertools.chain.from_iterable(tags))
+        tags = [of_one_type(row, label_type) for row in tags]
         object.__setattr__(self, "tags", tags)
-        check_normalization(self.source, "tags", self.label_names())
+        object.__setattr__(self, "label_type", label_type)
+        check_normalization(self.source, "tags", map(str, self.label_names()))
 
     def __repr__(self):
         return summary(self, len(self), [] if self.tags is None else ["tags"])
@@ -152,7 +165,18 @@ def read(path, **options):
 
 
 def read_table(table, *, word=1, tag=-1, format=None, limit=None):
-    """Read `TaggedSentences` from a table of sentences; `word` and `tag` name its columns."""
+    """Read `TaggedSentences` from a table; `word` and `tag` name its columns.
+
+    A row is a sentence with lists of words and tags, or a word as in CSV files.
+    """
+    columns = column_names(table)
+    if has_a_word_per_row(columns):
+        check_limit(limit)
+        rows = table_sentences("the table", table, columns, word, tag)
+        sentences = list(itertools.islice(rows, limit))
+        words = [words_of_sentence for words_of_sentence, _ in sentences]
+        tags = None if tag is None else [tags_of_sentence for _, tags_of_sentence in sentences]
+        return TaggedSentences(words, tags, source="the table")
     word = KEYS.get(word, word)
     tag = KEYS.get(tag, tag)
     names = [name for name in (word, tag) if name is not None]
@@ -187,10 +211,18 @@ def read_in_parts(path, *, word=1, tag=-1, format=None, limit=None, size=10_000)
         sentences = itertools.islice(_sentences(path, file, word, tag, format), limit)
         while part := list(itertools.islice(sentences, size)):
             words, tags = map(list, zip(*part, strict=True))
+            if format != "jsonl":
+                tags = _typed(tags)
             yield TaggedSentences(words, None if tag is None else tags, str(path), first)
             first += len(part)
     if first == 1:
         raise ValueError(f"{path} contains no sentences")
+
+
+def _typed(tags):
+    """Return the tags of a file without types in the type that all of them show."""
+    typed_tags = iter(typed_texts([tag for row in tags for tag in row]))
+    return [list(itertools.islice(typed_tags, len(row))) for row in tags]
 
 
 def _check_column(path, name, column, format):

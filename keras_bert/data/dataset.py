@@ -154,17 +154,18 @@ def targets_of(examples, output=None, labels=None):
     if output is not None:
         labels = output.labels
     elif labels is None:
-        labels = examples.label_names()
+        labels = [str(label) for label in examples.label_names()]
     index = {label: number for number, label in enumerate(labels)}
     sets = column if kind == "label sets" else [(label,) for label in column]
+    sets = [[str(label) for label in label_set] for label_set in sets]
     for row, names in enumerate(sets):
         for name in names:
             if name not in index:
                 whose = "" if output is None else "model's "
                 raise unknown_label(examples.location(row), name, labels, whose=whose)
     if kind == "labels":
-        return np.array([index[label] for label in column], np.int32)
-    targets = np.zeros((len(column), len(index)), np.float32)
-    for row, names in zip(targets, column, strict=True):
+        return np.array([index[name] for (name,) in sets], np.int32)
+    targets = np.zeros((len(sets), len(index)), np.float32)
+    for row, names in zip(targets, sets, strict=True):
         row[[index[name] for name in names]] = 1
     return targets

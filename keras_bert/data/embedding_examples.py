@@ -31,6 +31,7 @@ class EmbeddingExamples(TaskData):
         classes: For pairs, the class of both texts. Other rows of the class are no negatives.
         set_sizes: Number of rows of each data set, see `of_sets`.
         prompts: Text before the first text of each row, and text before the others, or `None`.
+        columns: The names of the columns that `read` was given, by argument; or `None`.
 
     Raises:
         ValueError: If the rows differ in length, a text is not a string, a score not a number or a
@@ -49,6 +50,7 @@ class EmbeddingExamples(TaskData):
     classes: list[str] | None = None
     set_sizes: tuple[int, ...] | None = None
     prompts: tuple[str, str] | None = None
+    columns: dict | None = None
 
     def __post_init__(self):
         check_list(f"{self.source}: texts", self.texts)
@@ -150,7 +152,7 @@ class EmbeddingExamples(TaskData):
                 shifts = generator.integers(1, len(texts), len(texts))
                 places = (np.arange(len(texts)) + shifts) % len(texts)
                 rows += zip(texts, (texts[place] for place in places), strict=True)
-                classes += [label] * len(texts)
+                classes += [str(label)] * len(texts)
         if not rows:
             raise ValueError(
                 f"{examples.source}: no class has two texts. The labels must be classes; for "

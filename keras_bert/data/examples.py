@@ -1,6 +1,7 @@
 """The data of classification and regression: texts or pairs of texts, with labels or scores."""
 
 import collections
+import copy
 import dataclasses
 import itertools
 import math
@@ -10,7 +11,7 @@ from collections.abc import Iterable
 
 from keras_bert.data.label_columns import is_missing
 from keras_bert.runtime.escaping import printable
-from keras_bert.runtime.label_types import name_of_type
+from keras_bert.runtime.label_types import name_of_type, of_one_type
 
 # The square of a larger score overflows in float32.
 _MAX_SCORE = 1e18
@@ -24,8 +25,8 @@ class Examples:
     Attributes:
         texts: The first texts of pairs, or the only texts.
         text_pairs: The second texts, or `None`.
-        labels: One label per text, or `None`. Labels are converted to strings; results of a
-            model have their original type.
+        labels: One label per text, or `None`. Integers, floats and booleans keep their type, as in
+            the results of a model. Labels of several types become strings.
         label_sets: Any number of labels per text, or `None`. Excludes `labels`.
         scores: One number per text, or `None`. Excludes `labels` and `label_sets`.
         source: Where the examples come from, for messages.
@@ -34,6 +35,8 @@ class Examples:
         locations: For each text its location in the file, such as "row 2", for messages; or
             `None`.
         rows: For each text, a dict with all columns of its row in the file; or `None`.
+        columns: The names of the columns that `read` was given, by argument; or `None`.
+        known_labels: Labels that a model has even if no label set contains them, or `None`.
         label_type: The type of all labels: `"str"`, `"int"`, `"float"` or `"bool"`.
 
     Raises:
@@ -44,19 +47,21 @@ class Examples:
     Example:
 
     >>> Examples(["Win now", "See you at six"], labels=[1, 0]).label_names()
-    ['0', '1']
+    [0, 1]
     """
 
     texts: list[str]
     _: dataclasses.KW_ONLY
     text_pairs: list[str] | None = None
-    labels: list[str] | None = None
-    label_sets: list[tuple[str, ...]] | None = None
+    labels: list | None = None
+    label_sets: list[tuple] | None = None
     scores: list[float] | None = None
     source: str = "the examples"
     ragged_rows: int = 0
     locations: list[str] | None = None
     rows: list[dict] | None = None
+    columns: dict | None = None
+    known_labels: list | None = None
     label_type: str = dataclasses.field(init=False, default="str")
 
     def __post_init__(self):
@@ -81,15 +86,16 @@ class Examples:
                     _label_set(f"{where}, row {number}", labels)
                     for number, labels in enumerate(column, 1)
                 ]
-                object.__setattr__(self, "label_type", name_of_type(itertools.chain(*column)))
-                column = sets
+                label_type = name_of_type(itertools.chain(*column))
+                object.__setattr__(self, "label_type", label_type)
+                column = [tuple(of_one_type(labels, label_type)) for labels in sets]
             else:
                 column = [
                     check_score(where, score, number) for number, score in enumerate(column, 1)
                 ]
             object.__setattr__(self, name, column)
             check_count(self.source, name, column, "texts", len(self.texts))
-        check_normalization(self.source, "labels", self.label_names())
+        check_normalization(self.source, "labels", map(str, self.label_names()))
 
     def __len__(self):
         return len(self.texts)
@@ -152,7 +158,7 @@ class Examples:
 
     def label_names(self):
         """Return the distinct labels, sorted: by value if all are numbers, else as strings."""
-        names = set(self.labels or ()).union(*self.label_sets or ())
+        names = set(self.labels or ()).union(*self.label_sets or (), self.known_labels or ())
         try:
             values = {name: float(name) for name in names}
         except ValueError:
@@ -197,6 +203,13 @@ class TaskData:
         from keras_bert.data import dataset
 
         return dataset.of_task(self, model, batch_size, shuffle, seed, pad)
+
+
+def with_columns(data, columns):
+    """Return `Examples` or `EmbeddingExamples` with the names of their columns."""
+    data = copy.copy(data)  # `dataclasses.replace` would check all texts again
+    object.__setattr__(data, "columns", columns)
+    return data
 
 
 class UnknownLabel(ValueError):
@@ -253,7 +266,7 @@ def check_list(name, column):
 
 
 def _labels(name, labels, item="row"):
-    """Return labels as a list of strings, and the name of their type.
+    """Return labels as a list of values of one type, and the name of the type.
 
     `item` says in messages what a label belongs to.
     """
@@ -272,7 +285,8 @@ def _labels(name, labels, item="row"):
             raise ValueError(
                 f"{name} must not be missing; received {label!r:.80} in {item} {number}"
             )
-    return [str(label) for label in labels], name_of_type(labels)
+    label_type = name_of_type(labels)
+    return of_one_type(labels, label_type), label_type
 
 
 def _check_names(name, column):
@@ -285,7 +299,7 @@ def _check_names(name, column):
 
 
 def _label_set(name, labels):
-    """Return the labels of one text as a tuple of strings."""
+    """Return the labels of one text as a tuple, checked."""
     if isinstance(labels, (str, bytes)) or not isinstance(labels, Iterable):
         raise ValueError(f"{name} must be a list of labels; received {labels!r:.80}")
     labels = tuple(_labels(f"{name}: labels", labels, "item")[0])

@@ -1,12 +1,18 @@
 """Columns of labels in files and tables: labels that are missing, and label sets."""
 
+import ast
 import itertools
+import json
+import re
 import warnings
 
 from keras_bert.runtime.warn import level_of_caller
 
 UNLABELED = "-"  # SNLI's label of pairs on which the annotators did not agree
 _SEPARATORS = ",;|/+&\t"
+_ITEM = r"""(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|-?[0-9]+)"""
+# A list, tuple or set of strings or integers, in JSON or as Python shows it.
+_LIST = re.compile(rf"[\[({{]\s*(?:{_ITEM}\s*(?:,\s*{_ITEM}\s*)*,?\s*)?[\])}}]")
 _FLAGS = {"0": False, "0.0": False, "false": False, "1": True, "1.0": True, "true": True}
 
 
@@ -72,12 +78,42 @@ def flagged_set(where, names, values):
     return tuple(labels)
 
 
-def split_set(labels, separator):
-    """Split a label set at `separator` if it is a string; else return it as it is."""
-    if isinstance(labels, str):
-        parts = (part.strip() for part in labels.split(separator))
-        return tuple(part for part in parts if part)
-    return labels
+def split_sets(column, separator):
+    """Return the label sets of a column. Strings are split at `separator`.
+
+    If all strings look like lists, such as "['x', 'y']", which pandas writes to CSV, they are read
+    as lists. Other values are returned as they are.
+    """
+    texts = [labels for labels in column if isinstance(labels, str)]
+    written_lists = [_written_list(text) for text in texts]
+    if any(written_lists) and None not in written_lists:
+        lists = iter(written_lists)
+        return [next(lists) if isinstance(labels, str) else labels for labels in column]
+    return [
+        _split_set(labels, separator) if isinstance(labels, str) else labels for labels in column
+    ]
+
+
+def _split_set(text, separator):
+    parts = (part.strip() for part in text.split(separator))
+    return tuple(part for part in parts if part)
+
+
+def _written_list(text):
+    """Return the list of strings or integers that a text shows; `None` for other texts."""
+    text = text.strip()
+    if not text:
+        return ()
+    if not _LIST.fullmatch(text):
+        return None
+    try:
+        return tuple(json.loads(text))
+    except ValueError:
+        pass
+    try:
+        return tuple(ast.literal_eval(text))
+    except (ValueError, SyntaxError):
+        return None
 
 
 def warn_of_label_sets(source, column, separator, sets):
@@ -96,6 +132,8 @@ def warn_of_label_sets(source, column, separator, sets):
         )
     for label in sorted(labels):
         others = [mark for mark in _SEPARATORS if mark in label and mark != separator]
+        if separator != " " and not labels.isdisjoint(label.split(" ")[1:] + label.split(" ")[:-1]):
+            others.append(" ")
         if others:
             warnings.warn(
                 f"{source}: no row has several labels with the separator {separator!r:.80}, and "

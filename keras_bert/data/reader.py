@@ -5,6 +5,7 @@ import os
 
 from keras_bert.data import conll, retrieval, squad, swag, tables, tabular
 from keras_bert.data.embedding_examples import EmbeddingExamples
+from keras_bert.data.examples import with_columns
 
 # Task -> how `tabular.read` reads labels.
 LABEL_KINDS = {
@@ -17,6 +18,8 @@ TASKS = (
     *LABEL_KINDS, "embedding", "retrieval", "tagging", "question_answering", "multiple_choice",
 )  # fmt: skip
 _OF_TEXTS = ("text", "text_pair", "label", "separator", "format", "header", "skip_ragged", "limit")
+# Names that a model remembers for `pipeline(model)(frame)` and the command line.
+_REMEMBERED = ("text", "text_pair", "label", "separator", "header")
 _OPTIONS = {
     "tagging": ("word", "tag", "format", "limit"),
     "question_answering": ("limit", "characters"),
@@ -127,8 +130,9 @@ def read(
         score_range = options.pop("score_range", None)
         reader = tabular if is_file else tables
         examples = reader.read(data, **options)
+        columns_read = {name: given[name] for name in _REMEMBERED}
         if task != "embedding":
-            return examples
+            return with_columns(examples, columns_read)
         if text_pair is None:
             for name, value in (("negatives", columns), ("score_range", score_range)):
                 if value:
@@ -137,15 +141,17 @@ def read(
                         "second text"
                     )
             if examples.labels is not None:
-                return EmbeddingExamples.of_classes(examples)
-            return EmbeddingExamples.of_texts(examples.texts, source=examples.source)
+                return with_columns(EmbeddingExamples.of_classes(examples), columns_read)
+            rows = EmbeddingExamples.of_texts(examples.texts, source=examples.source)
+            return with_columns(rows, columns_read)
         options |= {"text_pair": None, "label": None}
         try:
             others = [reader.read(data, **options | {"text": name}).texts for name in columns]
         except ValueError as error:
             message = str(error).replace("`text` (--text)", "`negatives` (--negatives)")
             raise ValueError(message) from error
-        return EmbeddingExamples.of_pairs(examples, others, score_range=score_range)
+        pairs = EmbeddingExamples.of_pairs(examples, others, score_range=score_range)
+        return with_columns(pairs, columns_read)
     if task == "retrieval":
         if not is_file:
             raise ValueError(

@@ -9,7 +9,7 @@ from keras_bert.data.label_columns import (
     UNLABELED,
     flagged_set,
     labeled_rows,
-    split_set,
+    split_sets,
     warn_of_label_sets,
 )
 from keras_bert.data.text_files import check_limit, warn_of_text_pair
@@ -33,7 +33,7 @@ def read(table, *, text, text_pair, label, kind, separator, limit, **of_files):
             for number, row in enumerate(zip(*flags, strict=True), 1)
         ]
     elif "label_sets" in values:
-        sets = [split_set(labels, separator) for labels in values["label_sets"]]
+        sets = split_sets(values["label_sets"], separator)
         warn_of_label_sets(source, label, separator, sets)
         values["label_sets"] = sets
     rows = None
@@ -45,7 +45,8 @@ def read(table, *, text, text_pair, label, kind, separator, limit, **of_files):
         if not is_complete:
             values[role] = _integers(values[role])
     locations = None if rows is None else [f"row {row + 1}" for row in rows]
-    return Examples(**values, source=source, locations=locations)
+    known_labels = label if has_flags else None
+    return Examples(**values, source=source, locations=locations, known_labels=known_labels)
 
 
 def _integers(labels):

@@ -6,12 +6,13 @@ import dataclasses
 import json
 import pathlib
 import sys
+import typing
 
 from keras_bert.data.examples import Examples, check_score
 from keras_bert.data.label_columns import (
     flagged_set,
     labeled_rows,
-    split_set,
+    split_sets,
     warn_of_label_sets,
 )
 from keras_bert.data.text_files import (
@@ -72,7 +73,7 @@ def read(path, **options):
     """
     examples = next(read_in_parts(path, size=sys.maxsize, **options))
     label = options.get("label")
-    if examples.label_sets is not None and isinstance(label, str):
+    if examples.label_sets is not None and not isinstance(label, list):
         separator = options.get("separator", ",")
         warn_of_label_sets(path, label, separator, examples.label_sets)
     return examples
@@ -119,7 +120,7 @@ def read_in_parts(
             where = f"{path}, {location}"
             values = {role: _value(where, row, role, name) for role, name in columns.items()}
             if label is not None:
-                values["label"] = _label(where, values, label, kind, separator)
+                values["label"] = _label(where, values, label, kind)
             part.rows.append(row if keep_rows else None)
             part.values.append(values)
             part.locations.append(location)
@@ -127,12 +128,12 @@ def read_in_parts(
             if limit is not None and count >= limit:
                 break
             if count % size == 0:
-                yield part.examples(path, kind, typed)
+                yield part.examples(path, kind, typed, label, separator)
                 part = _Part()
     if not count:
         raise ValueError(f"{path} contains no rows")
     if part.values:
-        yield part.examples(path, kind, typed)
+        yield part.examples(path, kind, typed, label, separator)
 
 
 def _columns(text, text_pair, label, header):
@@ -162,7 +163,7 @@ class _Part:
     rows: list[dict | None] = dataclasses.field(default_factory=list)
     ragged_rows: int = 0
 
-    def examples(self, path, kind, typed):
+    def examples(self, path, kind, typed, label, separator):
         """Return the `Examples`; with `typed`, labels get the type that their text shows."""
         columns = {role: [row[role] for row in self.values] for role in self.values[0]}
         columns |= {"location": self.locations, "row": self.rows}
@@ -174,10 +175,17 @@ class _Part:
             labels = columns["label"]
         if kind == "label" and labels is not None and typed:
             labels = typed_texts(labels)
+        if kind == "label_set" and labels is not None:
+            labels = split_sets(labels, separator)
+            for location, label_set in zip(columns["location"], labels, strict=True):
+                for name in label_set:
+                    check_name(str(name), f"{path}, {location}: a label")
+        labels_of_kind: dict[str, typing.Any] = {f"{kind}s": labels}
         return Examples(
             texts=columns["text"],
             text_pairs=columns.get("text_pair"),
-            **{f"{kind}s": labels},
+            **labels_of_kind,
+            known_labels=label if isinstance(label, list) else None,
             source=str(path),
             ragged_rows=self.ragged_rows,
             locations=columns["location"],
@@ -234,7 +242,7 @@ def _value(where, row, role, name):
     return value
 
 
-def _label(where, values, label, kind, separator):
+def _label(where, values, label, kind):
     """Return the label of a row in the form of its kind, checked."""
     if isinstance(label, list):
         return flagged_set(where, label, [values.pop(role) for role, _ in _label_columns(label)])
@@ -242,10 +250,7 @@ def _label(where, values, label, kind, separator):
     if kind == "score":
         return check_score(f"{where}: scores", value)
     if kind == "label_set":
-        labels = split_set(value if isinstance(value, list) else str(value), separator)
-        for item in labels:
-            check_name(item if isinstance(item, str) else str(item), f"{where}: a label")
-        return tuple(labels)
+        return value if isinstance(value, list) else str(value)
     if isinstance(value, list):
         raise ValueError(f"{where}: a label must be a string; received a list")
     if isinstance(value, str):

@@ -18,7 +18,7 @@ from keras_bert.checkpoints.canonical import (
     group_of,
 )
 from keras_bert.checkpoints.folder import default_tokenizer
-from keras_bert.checkpoints.huggingface_heads import TORCH_ACTIVATIONS
+from keras_bert.checkpoints.huggingface_heads import TORCH_ACTIVATIONS, possible_tasks
 from keras_bert.encoder import BertEncoder
 from keras_bert.layers import UnitLength, initializer, without_initial_weights
 from keras_bert.runtime.arguments import as_integer
@@ -53,6 +53,8 @@ def from_checkpoint(
     """
     if task == "auto":
         task = checkpoint.task
+        if task is None and checkpoint.embedding is None:
+            _warn_of_heads(checkpoint)
     if task == "embedder" and checkpoint.embedding is not None and not fresh_head:
         head_options = _embedder_options(checkpoint.embedding) | head_options
         if pooling is not None:
@@ -93,6 +95,18 @@ def check_sequence_length(value, longest):
     if value is not None and as_integer("sequence_length", value, MIN_LENGTH) > longest:
         raise ValueError(
             f"sequence_length must be at most {longest}, the maximum of the model; received {value}"
+        )
+
+
+def _warn_of_heads(checkpoint):
+    """Warn if the config of a Hugging Face folder does not name the head that its weights have."""
+    tasks = possible_tasks(checkpoint)
+    if tasks:
+        known = " or ".join(f"task={task!r}" for task in tasks)
+        warnings.warn(
+            f"{checkpoint.path} has the weights of a head, and architectures in its config does "
+            f"not say which, so only the encoder is used. For the head, pass {known}",
+            stacklevel=level_of_caller(),
         )
 
 

@@ -8,6 +8,7 @@ import os
 import pathlib
 import shutil
 import tempfile
+import warnings
 import zipfile
 
 import keras
@@ -18,6 +19,7 @@ from keras_bert.hub import conversion, own_files, resolve
 from keras_bert.provenance import MODEL_FILE
 from keras_bert.runtime.files import atomic_write
 from keras_bert.runtime.reading import check_not_lfs_pointer, first_line, one_line
+from keras_bert.runtime.warn import level_of_caller
 from keras_bert.untrusted import keras_file
 from keras_bert.untrusted.keras_config import Refused
 
@@ -171,11 +173,11 @@ def save(model, path, *, format="keras"):
             model card: in the `.keras` file, and in a folder also as `metrics.json`.
         format: `"keras"`, `"huggingface"`, `"google"`, `"keras_hub"` or
             `"sentence_transformers"`, which is for embedders and encoders with a pooling. Weights
-            that the format cannot hold are an error. Only `"keras"` keeps frozen layers and
-            unanswerable questions. Only `"keras"` and `"sentence_transformers"` keep embedders, and
-            only `"keras"` and `"huggingface"` text pairs, labels and the other tasks. Hugging
-            Face's classes without a pooler drop the pooler of the encoder. KerasHub has one dropout
-            rate for hidden states and attention.
+            that the format cannot hold are an error. Only `"keras"` keeps frozen layers; a warning
+            names options of a head that get lost, such as `no_answer`. Only `"keras"` and
+            `"sentence_transformers"` keep embedders, and only `"keras"` and `"huggingface"` text
+            pairs, labels and the other tasks. Hugging Face's classes without a pooler drop the
+            pooler of the encoder. KerasHub has one dropout rate for hidden states and attention.
 
     Raises:
         ValueError: The format cannot hold the head, the activation or another option.
@@ -202,6 +204,7 @@ def save(model, path, *, format="keras"):
             known = ", ".join(("keras", *checkpoints.WRITABLE))
             raise ValueError(f"format must be one of {known}; received {format!r}")
         checkpoint = conversion.to_checkpoint(model)
+        _warn_of_lost_options(model, format)
         if format == "huggingface" and checkpoint.task in ("masked_lm", "span_selector", "tagger"):
             checkpoint = checkpoint.without({"pooler"})
         checkpoints.write(checkpoint, path, format)
@@ -222,6 +225,28 @@ def save(model, path, *, format="keras"):
     except OSError as error:
         reason = error.strerror or first_line(error)
         raise OSError(f"{path} could not be written: {reason}") from error
+
+
+def _warn_of_lost_options(model, format):
+    """Warn of options of a head that only format="keras" keeps."""
+    output = heads.find_output(model)
+    if output is None:
+        return
+    lost = []
+    if output.no_answer:
+        lost.append("no_answer=True")
+    if output.characters:
+        lost.append("characters=True")
+    if output.label_type != "str":
+        lost.append(f"the type of the labels, {output.label_type} (labels=[...])")
+    if output.long_texts != "truncate":
+        lost.append(f"long_texts={output.long_texts!r} (an argument of keras_bert.pipeline)")
+    if lost:
+        warnings.warn(
+            f"the format {format!r} does not keep {', '.join(lost)}. Pass this to keras_bert.load "
+            "again, or use format='keras'",
+            stacklevel=level_of_caller(),
+        )
 
 
 def _without_optimizer(model):
@@ -368,6 +393,7 @@ def _load_keras(path, task, trusted):
     with _reading(path):
         model = _read_model(path, trusted)
         keras_private.freeze_variables(model)
+        keras_private.restart_lora(model)
         for layer in keras_private.all_layers(model):
             if isinstance(layer, BertEncoder):
                 layer.check_vocabulary()  # Keras reads the vocabulary after the encoder is built

@@ -80,7 +80,8 @@ class Pipeline:
                 questions may share one context.
             choices: For multiple choice, the choices of a text, or a list or iterator of them.
             text: For a DataFrame, the name of the column of the texts. `text_pair`, `question`,
-                `context` and `choices` name columns too. Defaults to the names of the arguments.
+                `context` and `choices` name columns too. Defaults to the columns of the training
+                data if the DataFrame has them, and else to the names of the arguments.
             batch_size: Sequences per batch. Defaults to that of the pipeline.
             show_progress: If True, show a progress bar for long inputs.
             **options: Options of the task, see `keras_bert.pipeline`.
@@ -321,7 +322,10 @@ class Pipeline:
                 raise ValueError(
                     f"{role} must be the name of a column of the DataFrame; received {name!r:.80}"
                 )
-        columns = [given.get(role, role) for role in self.columns]
+        remembered = {
+            role: name for role, name in self._engine.columns.items() if name in frame.columns
+        }
+        columns = [given.get(role, remembered.get(role, role)) for role in self.columns]
         for role, name in zip(self.columns, columns, strict=True):
             if name not in frame.columns:
                 raise ValueError(

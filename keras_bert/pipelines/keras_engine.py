@@ -2,7 +2,7 @@
 
 import functools
 
-from keras_bert import heads
+from keras_bert import heads, provenance
 from keras_bert.tasks import inference, masked_lm
 from keras_bert.text.words import split_words
 
@@ -17,6 +17,7 @@ class KerasEngine:
         output: Its `layers.TaskOutput`.
         width: Size of the vectors of an embedder.
         longest: Number of positions of the encoder: the longest sequence that it can read.
+        columns: Names of the columns of texts that the model was trained on, by input.
     """
 
     def __init__(self, model, precision=None):
@@ -24,6 +25,7 @@ class KerasEngine:
         self.task, self.output = heads.find_task(model), heads.find_output(model)
         self.width = model.output_shape[-1] if self.task == "embedder" else None
         self.longest = heads.find_encoder(model).bert_config["max_position_embeddings"]
+        self.columns = provenance.columns_of_texts(model)
         self._precision = precision
         self._predict = inference.predict_function(model, precision)
 

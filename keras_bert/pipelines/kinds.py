@@ -145,7 +145,7 @@ class Classification(TextPipeline):
         label_of_text = dict(zip(self.output.labels, labels, strict=True))
         for index, row in enumerate(answers):
             if self.output.multi_label:
-                expected_set = {label_of_text[label] for label in examples.label_sets[index]}
+                expected_set = {label_of_text[str(label)] for label in examples.label_sets[index]}
                 answered_set = {labels[column] for column in np.flatnonzero(row >= 0.5)}
                 wrong = expected_set ^ answered_set
                 if not wrong:
@@ -156,7 +156,7 @@ class Classification(TextPipeline):
                 expected = sorted(expected_set)
             else:
                 answered = labels[row.argmax()]
-                expected = label_of_text[examples.labels[index]]
+                expected = label_of_text[str(examples.labels[index])]
                 if answered == expected:
                     continue
                 score = row.max()
@@ -212,14 +212,16 @@ class Tagging(Pipeline):
             if scheme is not None:
                 parts = _group(entities([tag for tag, _ in answer], scheme), parts)
             result_per_text.append(results.Entities(
-                ({"text": text[start:end], "tag": tag, "score": float(score), "start": start,
-                  "end": end} for tag, score, start, end in parts),
+                ({"text": text[start:end], "tag": typed(tag, self.output.label_type),
+                  "score": float(score), "start": start, "end": end}
+                 for tag, score, start, end in parts),
                 text,
             ))  # fmt: skip
         return result_per_text
 
     def _mistakes(self, examples, answers):
         mistakes = []
+        label_type = self.output.label_type
         scheme = find_scheme(self.output.labels)
         for words, tags, answer in zip(examples.words, examples.tags, answers, strict=True):
             # "I-x" after "O" starts an entity like "B-x", so the entities are compared too.
@@ -229,10 +231,11 @@ class Tagging(Pipeline):
                 zip(words, tags, answer, strict=True)
             ):
                 is_same = scheme and expected_entities[index] == answered_entities[index]
-                if tag != expected and not is_same:
+                if tag != str(expected) and not is_same:
                     mistakes.append({
-                        "text": " ".join(words), "word": word, "expected": expected, "tag": tag,
-                        "score": float(score),
+                        "text": " ".join(words), "word": word,
+                        "expected": typed(str(expected), label_type),
+                        "tag": typed(tag, label_type), "score": float(score),
                     })  # fmt: skip
         return sorted(mistakes, key=lambda mistake: -mistake["score"])
 

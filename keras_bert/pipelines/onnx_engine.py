@@ -61,6 +61,7 @@ class OnnxEngine:
         task: One of `TASKS`.
         output: The `OnnxOutput`.
         width: Size of the vectors of an embedder.
+        columns: Empty, since an export does not keep the names of columns.
 
     Raises:
         ValueError: If a file is missing or broken, or the model has no head.
@@ -70,6 +71,7 @@ class OnnxEngine:
     def __init__(self, path):
         path = pathlib.Path(path).expanduser()
         self.name = str(path)
+        self.columns: dict[str, str] = {}
         links.check(path)
         files = (MODEL_FILE, tokenizer_json.FILE, VOCABULARY_FILE)
         missing = [name for name in files if not (path / name).is_file()]

@@ -1,4 +1,4 @@
-"""The types of labels. Data and models hold labels as strings; results have the original type."""
+"""The types of labels. Models hold labels as strings; data and results have the original type."""
 
 import math
 from collections.abc import Iterable
@@ -12,6 +12,19 @@ def name_of_type(labels: Iterable) -> str:
     types = {type(scalar).__name__ for scalar in scalars}
     name = types.pop() if len(types) == 1 else "str"
     return name if name in NAMES else "str"
+
+
+def of_one_type(labels: Iterable, name: str) -> list:
+    """Return labels, of Python or NumPy, as Python values of the type with this name."""
+    return [typed(str(label), name) for label in labels]
+
+
+def fits(labels: list[str], name: str) -> bool:
+    """Return True if all labels are values of the type with this name."""
+    try:
+        return [str(typed(label, name)) for label in labels] == labels
+    except ValueError:
+        return False
 
 
 def checked(name: str) -> str:

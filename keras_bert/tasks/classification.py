@@ -39,8 +39,7 @@ def build(encoder, train):
             f"{labels[0]!r:.80}. Check the label column",
             stacklevel=level_of_caller(),
         )
-    typed_labels = [typed(label, train.label_type) for label in labels]
-    return heads.classifier(encoder, labels=typed_labels, pairs=pairs, multi_label=multi_label)
+    return heads.classifier(encoder, labels=labels, pairs=pairs, multi_label=multi_label)
 
 
 def compile_options(model):

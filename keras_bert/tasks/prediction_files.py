@@ -9,6 +9,7 @@ import re
 
 from keras_bert import heads
 from keras_bert.data import tabular
+from keras_bert.runtime.label_types import typed
 from keras_bert.tasks import classification, question_answering, registry, tagging
 
 FORMATS = {**tabular.FORMATS, ".json": "json"}
@@ -30,13 +31,14 @@ def format_of(path, model):
     return format
 
 
-def lines(format, model, answered, *, header=True, probabilities=False):
+def lines(format, model, answered, *, header=True, probabilities=False, label=None):
     """Yield the lines of a file of answers, each one as soon as its answer is available.
 
     `answered` yields (examples, answers). The columns of CSV and TSV are the keys of JSON Lines,
     and in place of `scores` a column per label. Numbers have four decimals. Taggers write forms
     that `data.conll` reads: CoNLL columns without a header as TSV, and a row per word as CSV.
-    `"json"` is a single string.
+    `"json"` is a single string. `label` is the column of the labels in the input, whose values get
+    the type of the answers in JSON Lines.
     """
     task = registry.for_model(model)
     if format == "json":
@@ -63,6 +65,7 @@ def lines(format, model, answered, *, header=True, probabilities=False):
                 record = {key: record[key] for key in record if key not in ("text", "text_pair")}
             if format == "jsonl":
                 answer = {_name(key, input_row): value for key, value in _rounded(record).items()}
+                input_row = _with_typed_label(input_row, label, heads.find_output(model))
                 yield json.dumps(answer | input_row, ensure_ascii=False)
                 continue
             names, values = zip(*_columns(record, separator), strict=True)
@@ -71,6 +74,16 @@ def lines(format, model, answered, *, header=True, probabilities=False):
                 if header:
                     yield row([*(_name(name, input_row) for name in names), *columns])
             yield row([*values, *_values(examples, columns, input_row)])
+
+
+def _with_typed_label(row, name, output):
+    """Return a row whose label has the type of the model's labels, if it is one of these."""
+    if output.labels is None or not isinstance(row.get(name), str):
+        return row
+    label = row[name].strip()
+    if label not in output.labels:
+        return row
+    return {**row, name: typed(label, output.label_type)}
 
 
 def _name(key, input_row):

@@ -15,6 +15,7 @@ import scipy.special
 from keras_bert import heads
 from keras_bert.data.examples import unknown_label
 from keras_bert.data.tag_schemes import entities, find_scheme
+from keras_bert.runtime.label_types import typed
 from keras_bert.tasks import tag_windows
 from keras_bert.text import token_ids
 
@@ -78,11 +79,11 @@ def targets_of(examples, labels):
     """
     index = {label: number for number, label in enumerate(labels)}
     for number, row in enumerate(examples.tags, examples.first):
-        unknown = next((tag for tag in row if tag not in index), None)
+        unknown = next((str(tag) for tag in row if str(tag) not in index), None)
         if unknown is not None:
             location = f"{examples.source}, sentence {number}"
             raise unknown_label(location, unknown, labels, what="tag")
-    return np.array([index[tag] for row in examples.tags for tag in row], np.int32)
+    return np.array([index[str(tag)] for row in examples.tags for tag in row], np.int32)
 
 
 def decode(model, examples, encoded, outputs):
@@ -125,7 +126,7 @@ def score(output, examples, answers):
         }
     same = []
     for gold, row in pairs:
-        same += [expected_tag == tag for expected_tag, tag in zip(gold, row, strict=True)]
+        same += [str(expected_tag) == tag for expected_tag, tag in zip(gold, row, strict=True)]
     return {**metrics, "accuracy": float(np.mean(same)), "majority": examples.majority_share()}
 
 
@@ -156,7 +157,7 @@ def report(output, examples, answers):
 def _scored_units(tags, scheme):
     """Return what a report counts in a sentence: the entities, or (tag, index) of each word."""
     if scheme is None:
-        return set(zip(tags, itertools.count()))
+        return set(zip(map(str, tags), itertools.count()))
     return entities(tags, scheme)
 
 
@@ -172,12 +173,13 @@ def _scheme(output, examples):
     # Use the labels of the model, so that all epochs have the same metrics, even if the file and
     # the answers of an epoch hold no entity.
     labels = examples.label_names() if output is None else output.labels
-    return find_scheme(labels)
+    return find_scheme(map(str, labels))
 
 
 def records(model, examples, answers):
     """Yield a dict per sentence with the lists `words`, `tags` and `scores`."""
+    label_type = heads.find_output(model).label_type
     for words, answer in zip(examples.words, answers, strict=True):
-        tags = [tag for tag, _ in answer]
+        tags = [typed(tag, label_type) for tag, _ in answer]
         scores = [float(score) for _, score in answer]
         yield {"words": words, "tags": tags, "scores": scores}

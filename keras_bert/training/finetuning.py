@@ -11,10 +11,12 @@ import keras
 import numpy as np
 
 from keras_bert import heads, optimizers, provenance
-from keras_bert.data.examples import UnknownLabel
+from keras_bert.data.conll import TaggedSentences
+from keras_bert.data.embedding_examples import EmbeddingExamples
+from keras_bert.data.examples import Examples, UnknownLabel
 from keras_bert.data.retrieval import RetrievalData
 from keras_bert.encoder import BertEncoder
-from keras_bert.runtime import distribution
+from keras_bert.runtime import distribution, label_types
 from keras_bert.runtime.arguments import as_integer
 from keras_bert.runtime.files import exclusive_lock
 from keras_bert.runtime.stopping import stop_requests
@@ -122,7 +124,8 @@ def finetune(
 
     Returns:
         A tuple `(model, metrics)`: a `keras.Model` from token ids to logits, and a dict with
-        `recipe` (the arguments that determine the result), `train_loss` (of the returned
+        `recipe` (the arguments that determine the result), `columns` (the names that `read` was
+        given for the training data, if it has texts), `train_loss` (of the returned
         weights' epoch), `train_seconds`,
         `examples_per_second`, `stopped` (`True` after Ctrl-C), `history` (a dict per epoch), and
         the `inference.counts` of the training data. With `dev` also the counts of `dev`, such as
@@ -190,7 +193,10 @@ def finetune(
         stop.check()
         keras.utils.set_random_seed(recipe.seed)
         is_new = model is None
-        model = task.build(encoder, train) if is_new else model
+        if is_new:
+            model = task.build(encoder, train)
+        else:
+            _set_label_type(model, train)
         trained = inference.model_for_data(model)
         run = _Run(task, trained, train, dev, recipe, metric, callbacks, show_progress)
         state = run.restore(folder, show_progress)
@@ -210,6 +216,15 @@ def finetune(
             on_end(model, metrics)
         state.clear()
         return model, metrics
+
+
+def _set_label_type(model, train):
+    """Give the results of a trained model the type that the labels in the data have."""
+    output = heads.find_output(model)
+    if output.labels is None or not isinstance(train, (Examples, TaggedSentences)):
+        return
+    if label_types.fits(output.labels, train.label_type):
+        output.label_type = train.label_type
 
 
 # Names of arguments in Keras and transformers.
@@ -425,6 +440,9 @@ class _Run:
             **inference.counts(self.encoded),
             **inference.counts(self._train),
         }
+        is_text = isinstance(self._train, (Examples, EmbeddingExamples))
+        if is_text and self._train.columns is not None:
+            metrics["columns"] = self._train.columns
         if best is not None:
             counts = inference.counts(self._encoded_dev)
             metrics |= {f"dev_{name}": count for name, count in counts.items()}

@@ -175,10 +175,10 @@ def _plot_confusion(output, examples, answers):
     from sklearn.metrics import confusion_matrix
 
     if output.task == "tagger":
-        expected = [tag for tags in examples.tags for tag in tags]
+        expected = [str(tag) for tags in examples.tags for tag in tags]
         predicted = [tag for sentence in answers for tag, _ in sentence]
     else:
-        expected = examples.labels
+        expected = [str(label) for label in examples.labels]
         predicted = [output.labels[row.argmax()] for row in answers]
     counts = confusion_matrix(expected, predicted, labels=output.labels)
     size = 2.5 + 0.4 * len(output.labels)

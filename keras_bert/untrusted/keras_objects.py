@@ -198,12 +198,13 @@ VALUE_ARGUMENTS = _names(
     """
 )
 # Arguments of this package's own layers. `OWN_COLLECTIONS` may be lists and dicts of any length.
-OWN_COLLECTIONS = _names("added_tokens labels mode names noise_shape prompts")
+OWN_COLLECTIONS = _names("added_tokens frozen labels lora mode names noise_shape prompts")
 OWN_ARGUMENTS = _names(
     """
     activation added_tokens attention_dropout attention_probs_dropout_prob characters
-    default_prompt dropout hidden_dropout_prob hidden_size initializer_range intermediate_size
-    label_type labels layer_norm_eps long_texts lowercase max_position_embeddings
+    default_prompt dropout fresh_pooler frozen hidden_dropout_prob hidden_size initializer_range
+    intermediate_size label_type labels layer_norm_eps long_texts lora lowercase
+    max_position_embeddings
     max_sequence_length mode multi_label name names no_answer noise_shape normalize
     num_attention_heads num_heads num_hidden_layers pairs pooling prompts rate rematerialize
     seed sequence_length similarity split_cjk strip_accents task tied trainable type_vocab_size

@@ -170,7 +170,7 @@ def test_vocabulary_from_tokenizer_json(tmp_path, tokenizer):
 
 def test_vocab_txt_with_added_tokens(tmp_path):
     make_folder(tmp_path, encoder_tensors(), VOCABULARY[:-2])
-    write_json(tmp_path / "tokenizer.json", word_piece(CASED))
+    write_json(tmp_path / "tokenizer.json", word_piece(VOCABULARY[:-2]))
     write_json(tmp_path / "added_tokens.json", {"f": 10, "e": 9, "[CLS]": 2})
     assert checkpoints.read(tmp_path).vocabulary == VOCABULARY
 
@@ -363,3 +363,29 @@ def test_vocabularies_without_special_tokens(tmp_path, missing):
         keras_bert.load(tmp_path)
     (tmp_path / "vocab.txt").unlink()
     assert keras_bert.load(tmp_path).preprocessor is None
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda tokens: tokens[::-1], "for id 0"),
+        (lambda tokens: [*tokens[:-1], "other"], "'other'"),
+        (lambda tokens: tokens[:-1], "no token"),
+        (lambda tokens: [*tokens, "more"], "'more'"),
+    ],
+)
+def test_two_vocabularies_that_differ_are_an_error(tmp_path, change, message):
+    tokens = change(VOCABULARY)
+    vocab = {token: index for index, token in enumerate(tokens)}
+    model = {"type": "WordPiece", "unk_token": "[UNK]", "vocab": vocab}
+    with pytest.raises(ValueError, match=f"{message}.*Delete the file"):
+        read_tokenizer(tmp_path, tokenizer={"model": model})
+
+
+def test_tokenizer_json_may_leave_out_repeated_and_added_tokens(tmp_path):
+    vocabulary = [*VOCABULARY[:-2], VOCABULARY[-3], "<e>"]
+    vocab = {token: index for index, token in enumerate(vocabulary[:-1])}
+    added = [{"id": len(vocabulary) - 1, "content": "<e>", "special": False}]
+    content = {"model": {"unk_token": "[UNK]", "vocab": vocab}, "added_tokens": added}
+    found = read_tokenizer(tmp_path, vocabulary, tokenizer=content)
+    assert [token.content for token in found["added_tokens"]] == ["<e>"]

@@ -47,3 +47,12 @@ def test_columns_that_are_no_object(tmp_path):
     for columns in ([], "text", 5):
         with pytest.raises(ValueError, match="must be an object"):
             remembered(tmp_path, columns)
+
+
+def test_a_list_of_label_columns_is_remembered(tmp_path):
+    data = tmp_path / "a.csv"
+    data.write_text("text,toxic,rude\na,1,1\n")
+    label = ["toxic", "rude"]
+    provenance.write_metrics(tmp_path, {"columns": {"text": "text", "label": label}})
+    columns = reading.columns_of(argparse.Namespace(), tmp_path)
+    assert reading.read(data, "multi-label", columns, None).label_sets == [("toxic", "rude")]

@@ -2,6 +2,7 @@
 
 import pytest
 
+import keras_bert
 from keras_bert.data import conll
 from keras_bert.data.conll import TaggedSentences
 from tests.tiny import write_file
@@ -322,3 +323,22 @@ def test_csv_holds_a_word_per_row(tmp_path):
         conll.read(write_file(tmp_path / "c.csv", "sentence,word,tag\n1,a,\n"))
     with pytest.raises(ValueError, match="line 2: must have 3 fields"):
         conll.read(write_file(tmp_path / "d.csv", "sentence,word,tag\n1,a\n"))
+
+
+@pytest.mark.parametrize("names", [("Sentence #", "Word", "Tag"), ("sentence", "word", "tag")])
+def test_a_table_with_a_word_per_row(tmp_path, names):
+    pandas = pytest.importorskip("pandas")
+    columns = [["1", "", "2"], ["Ann", "left", "Go"], ["B-PER", "O", "O"]]
+    frame = pandas.DataFrame(dict(zip(names, columns, strict=True)))
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    options = {} if names[1] == "word" else {"word": "Word", "tag": "Tag"}
+    for source in (tmp_path / "a.csv", frame, pandas.read_csv(tmp_path / "a.csv")):
+        sentences = keras_bert.read(source, "tagging", **options)
+        assert sentences.words == [["Ann", "left"], ["Go"]]
+        assert sentences.tags == [["B-PER", "O"], ["O"]]
+        first = keras_bert.read(source, "tagging", **{**options, "tag": None}, limit=1)
+        assert first.words == [["Ann", "left"]] and first.tags is None
+    with pytest.raises(ValueError, match="the table, row 2: the word or the tag is empty"):
+        keras_bert.read(frame.assign(**{names[2]: ["O", None, "O"]}), "tagging", **options)
+    with pytest.raises(ValueError, match="the table has no column 'x'"):
+        keras_bert.read(frame, "tagging", word="x", tag=names[2])

@@ -15,10 +15,10 @@ from keras_bert.data.examples import (
 )
 
 
-def test_columns_become_lists_of_strings():
+def test_columns_become_lists():
     columns = Examples(np.array(["a", "b"]), labels=np.array([1, 0]))
-    assert (columns.texts, columns.labels) == (["a", "b"], ["1", "0"])
-    assert columns.label_names() == ["0", "1"]
+    assert (columns.texts, columns.labels) == (["a", "b"], [1, 0])
+    assert columns.label_names() == [0, 1]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ import pytest
 import keras_bert
 from keras_bert.cli import reading
 from keras_bert.data.conll import TaggedSentences
-from keras_bert.runtime.label_types import typed
 from tests import tiny
 from tests.tiny import write_file
 
@@ -24,10 +23,6 @@ def tsv(folder, *labels):
 def jsonl(folder, *labels, name="a.jsonl"):
     rows = [{"text": "a", "label": label} for label in labels]
     return write_file(folder / name, "".join(json.dumps(row) + "\n" for row in rows))
-
-
-def typed_labels(examples):
-    return [typed(label, examples.label_type) for label in examples.labels]
 
 
 @pytest.mark.parametrize(
@@ -44,15 +39,15 @@ def typed_labels(examples):
     ],
 )
 def test_labels_of_a_file_without_types(tmp_path, labels, expected):
-    assert typed_labels(keras_bert.read(tsv(tmp_path, *labels))) == expected
+    assert keras_bert.read(tsv(tmp_path, *labels)).labels == expected
 
 
 @pytest.mark.parametrize("labels", [[1, 0], [True, False], ["1", "0"], [0.5, 1.0], ["x", "y"]])
 def test_labels_keep_the_type_of_the_data(tmp_path, labels):
-    assert typed_labels(keras_bert.read(jsonl(tmp_path, *labels))) == labels
+    assert keras_bert.read(jsonl(tmp_path, *labels)).labels == labels
     table = {"text": ["a", "a"], "label": labels}
-    assert typed_labels(keras_bert.read(table)) == labels
-    assert typed_labels(keras_bert.read({**table, "label": np.array(labels)})) == labels
+    assert keras_bert.read(table).labels == labels
+    assert keras_bert.read({**table, "label": np.array(labels)}).labels == labels
 
 
 def test_true_is_one_label_in_every_source(tmp_path):
@@ -60,7 +55,7 @@ def test_true_is_one_label_in_every_source(tmp_path):
     frame = pandas.DataFrame({"text": ["a", "a"], "label": [True, False]})
     frame.to_csv(tmp_path / "a.csv", index=False)
     sources = [jsonl(tmp_path, True, False), frame, tmp_path / "a.csv"]
-    assert [keras_bert.read(data).labels for data in sources] == [["True", "False"]] * 3
+    assert [keras_bert.read(data).labels for data in sources] == [[True, False]] * 3
 
 
 def test_rows_of_snli_without_a_label_are_left_out(tmp_path):
@@ -71,7 +66,7 @@ def test_rows_of_snli_without_a_label_are_left_out(tmp_path):
         f"{tmp_path}/a.tsv, row 2", f"{tmp_path}/a.tsv, row 4"
     ]  # fmt: skip
     with pytest.warns(UserWarning, match="2 of 5 rows were left out, .* it is '-1'"):
-        assert keras_bert.read(tsv(tmp_path, 0, -1, 2, 1, -1)).labels == ["0", "2", "1"]
+        assert keras_bert.read(tsv(tmp_path, 0, -1, 2, 1, -1)).labels == [0, 2, 1]
     with pytest.warns(UserWarning, match="1 of 4 rows"):
         assert keras_bert.read({"text": ["a"] * 4, "label": [0, 1, 2, -1]}).label_type == "int"
     with pytest.raises(ValueError, match="no row has a label; all are '-'"):
@@ -168,7 +163,7 @@ def test_label_may_be_a_key_within_an_object(tmp_path):
     file = write_file(tmp_path / "a.json", json.dumps(rows))
     options = {"text": "sentence1", "text_pair": "sentence2"}
     assert keras_bert.read(file, "regression", label="labels.label", **options).scores == [3.7]
-    assert keras_bert.read(file, "pair", label="labels.binary-label", **options).labels == ["1"]
+    assert keras_bert.read(file, "pair", label="labels.binary-label", **options).labels == [1]
     with pytest.raises(ValueError, match=r"item 1 has no key 'labels\.x'; its keys are sentence1"):
         keras_bert.read(file, "pair", label="labels.x", **options)
 
@@ -215,3 +210,47 @@ def test_unknown_label_that_differs_in_its_normalization_is_said():
     dev = keras_bert.Examples(["good"], labels=[DECOMPOSED])
     with pytest.raises(ValueError, match="differ in their Unicode normalization.*NFC"):
         keras_bert.finetune(tiny.encoder(), train, dev, epochs=1, show_progress=False)
+
+
+def test_a_named_column_without_positives_is_a_label(tmp_path):
+    rows = [("good", 1, 0), ("bad", 0, 0), ("so good", 1, 0), ("so bad", 0, 0)]
+    lines = "".join(f"{text},{toxic},{threat}\n" for text, toxic, threat in rows)
+    file = write_file(tmp_path / "a.csv", "text,toxic,threat\n" + lines)
+    options = {"task": "multi_label", "label": ["toxic", "threat"]}
+    texts, toxic, threat = map(list, zip(*rows, strict=True))
+    table = {"text": texts, "toxic": toxic, "threat": threat}
+    for examples in (keras_bert.read(file, **options), keras_bert.read(table, **options)):
+        assert examples.label_names() == ["threat", "toxic"]
+    with tiny.eagerly():
+        model, _ = keras_bert.finetune(
+            tiny.learner(pooling="mean"), examples, epochs=1, show_progress=False
+        )
+    assert model.output_shape == (None, 2)
+
+
+@pytest.mark.parametrize(
+    ("cells", "expected"),
+    [
+        (["['x', 'y']", "[]", '["it\'s"]'], [("x", "y"), (), ("it's",)]),
+        (['["x", "\\u00e9"]', ""], [("x", "é"), ()]),
+        (["('x', 'y')", "('x',)"], [("x", "y"), ("x",)]),
+        (["[1, 2]", "[2]"], [(1, 2), (2,)]),
+        (["x,y", "['x']"], [("x", "y"), ("['x']",)]),  # not all are lists
+    ],
+)
+def test_lists_as_pandas_writes_them_are_label_sets(tmp_path, cells, expected):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"text": ["a"] * len(cells), "label": cells})
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    frame.to_json(tmp_path / "a.jsonl", orient="records", lines=True)
+    for source in (tmp_path / "a.csv", tmp_path / "a.jsonl", frame):
+        assert keras_bert.read(source, "multi_label").label_sets == expected
+
+
+def test_spaces_between_labels_are_noticed(tmp_path):
+    with pytest.warns(UserWarning, match="holds ' '.* give separator=' '"):
+        keras_bert.read(tsv(tmp_path, "x y", "y", "x z"), "multi_label")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        keras_bert.read(tsv(tmp_path, "x y", "y", "x z"), "multi_label", separator=" ")
+        keras_bert.read(tsv(tmp_path, "lost parcel", "refund"), "multi_label")

@@ -51,7 +51,7 @@ TEXTS = [
     Layout(
         "NSMC", "github.com/e9t/nsmc",
         tsv(("id", "document", "label"), (7, '"좋다...', 1), (8, "별로", 0)),
-        ['"좋다...', "1", "별로", "0"], file="ratings.txt", options={"text": "document"},
+        ['"좋다...', 1, "별로", 0], file="ratings.txt", options={"text": "document"},
     ),
     Layout(
         "KLUE-TC", "github.com/KLUE-benchmark/KLUE",
@@ -89,19 +89,19 @@ TEXTS = [
     ),
     Layout(
         "CoLA", "nyu-mll.github.io/CoLA", tsv(("gj04", 1, "", "a b."), ("gj04", 0, "*", "b a.")),
-        ["a b.", "1", "b a.", "0"], options={"text": 4, "label": 2, "header": False},
+        ["a b.", 1, "b a.", 0], options={"text": 4, "label": 2, "header": False},
     ),
     Layout(
         "MRPC", "gluebenchmark.com/tasks",
         "\ufeff"
         + tsv(("Quality", "#1 ID", "#2 ID", "#1 String", "#2 String"), (1, 7, 8, 'a "b', 'c"')),
-        ['a "b', 'c"', "1"], "pair",
+        ['a "b', 'c"', 1], "pair",
         options={"text": "#1 String", "text_pair": "#2 String", "label": "Quality"},
     ),
     Layout(
         "QQP on Kaggle", "kaggle.com/c/quora-question-pairs",
         '"id","question1","question2","is_duplicate"\n"0","a ""b""?","c,\nd","0"\n',
-        ['a "b"?', "c,\nd", "0"], "pair", "a.csv",
+        ['a "b"?', "c,\nd", 0], "pair", "a.csv",
         {"text": "question1", "text_pair": "question2", "label": "is_duplicate"},
     ),
     Layout(
@@ -113,7 +113,7 @@ TEXTS = [
     Layout(
         "SNLI of Hugging Face as CSV", "huggingface.co/datasets/stanfordnlp/snli",
         "premise,hypothesis,label\na,b,0\nc,d,1\ne,f,2\ng,h,-1\n",
-        ["a", "b", "0", "c", "d", "1", "e", "f", "2"], "pair", "a.csv",
+        ["a", "b", 0, "c", "d", 1, "e", "f", 2], "pair", "a.csv",
         {"text": "premise", "text_pair": "hypothesis"},
     ),
     Layout(
@@ -124,7 +124,7 @@ TEXTS = [
     Layout(
         "BoolQ", "github.com/google-research-datasets/boolean-questions",
         lines({"question": "q", "title": "t", "answer": True, "passage": "p"}),
-        ["q", "p", "True"], "pair", "a.jsonl",
+        ["q", "p", True], "pair", "a.jsonl",
         {"text": "question", "text_pair": "passage", "label": "answer"},
     ),
     Layout(
@@ -162,7 +162,7 @@ TEXTS = [
     ),
     Layout(
         "AG News", "github.com/mhjabreel/CharCnn_Keras", '"3","title","text, of it"\n"1","t","u"\n',
-        ["text, of it", "3", "u", "1"], file="a.csv",
+        ["text, of it", 3, "u", 1], file="a.csv",
         options={"text": 3, "label": 1, "header": False},
     ),
 ]  # fmt: skip
@@ -238,7 +238,7 @@ TAGGED = [
     Layout(
         "CoNLL-2003 of Hugging Face", "huggingface.co/datasets/eriktks/conll2003",
         lines({"id": "0", "tokens": ["EU", "says"], "ner_tags": [3, 0]}),
-        ([["EU", "says"]], [["3", "0"]]), file="a.jsonl",
+        ([["EU", "says"]], [[3, 0]]), file="a.jsonl",
         options={"word": "tokens", "tag": "ner_tags"},
     ),
     Layout(

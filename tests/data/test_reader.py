@@ -11,7 +11,7 @@ from tests import tiny
 def test_tables_in_memory():
     columns = {"review": ["so good", "bad"], "stars": [5, 1], "kinds": ["a, b", ""]}
     examples = keras_bert.read(columns, text="review", label="stars")
-    assert examples.texts == ["so good", "bad"] and examples.labels == ["5", "1"]
+    assert examples.texts == ["so good", "bad"] and examples.labels == [5, 1]
     scores = keras_bert.read(columns, "regression", text="review", label="stars", limit=1)
     assert scores.scores == [5.0]
     sets = keras_bert.read(columns, "multi_label", text="review", label="kinds")

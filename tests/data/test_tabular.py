@@ -40,7 +40,7 @@ def test_unicode_line_ends_do_not_end_a_row(tmp_path):
 def test_numeric_labels_sort_by_value(tmp_path):
     rows = "".join(json.dumps({"text": "a", "label": n}) + "\n" for n in (10, 9, 2))
     examples = tabular.read(write_file(tmp_path / "a.jsonl", rows), text="text", label="label")
-    assert examples.label_names() == ["2", "9", "10"]
+    assert examples.label_names() == [2, 9, 10]
 
 
 def test_blank_line_is_a_text_in_a_file_of_texts_only(tmp_path):
@@ -288,7 +288,7 @@ def test_ragged_rows_of_qqp_are_skipped_and_counted(tmp_path):
     broken = "\tWas he real?\t0\n"  # as in its train.tsv, where a question holds a line end
     write_file(tmp_path / "train.tsv", HEADERS["QQP"] + "\n" + row + broken + row)
     examples = tabular.read_glue(tmp_path, task="QQP")
-    assert (examples.labels, examples.ragged_rows) == (["0", "0"], 1)
+    assert (examples.labels, examples.ragged_rows) == ([0, 0], 1)
     columns = {name: tabular.GLUE["QQP"][name] for name in ("text", "text_pair", "label")}
     with pytest.raises(ValueError, match=r"train\.tsv, row 3: must have 6 columns; received 3"):
         tabular.read(tmp_path / "train.tsv", **columns)

@@ -8,6 +8,7 @@ import scipy.special
 
 import keras_bert
 from keras_bert import heads
+from tests import tiny
 from tests.checkpoints import numpy_bert
 from tests.checkpoints.huggingface_files import (
     SIZES,
@@ -81,6 +82,28 @@ def test_an_export_says_that_the_pooler_is_fresh(tmp_path):
         warnings.simplefilter("always")
         keras_bert.export(bert, tmp_path / "onnx", format="onnx")
     assert any("pooled_output of this export" in str(each.message) for each in caught)
+
+
+@pytest.mark.parametrize("architectures", [None, ["MyClassifier"], ["BertModel"]])
+@pytest.mark.parametrize(
+    ("head", "pooler", "tasks"),
+    [
+        (classifier(3), True, ["classifier", "tagger"]),
+        (classifier(3), False, ["tagger"]),
+        (classifier(1), True, ["multiple_choice", "regressor"]),
+        (fill(SPAN), False, ["span_selector"]),
+        (masked_lm(), False, ["masked_lm"]),
+    ],
+)
+def test_a_head_that_the_config_does_not_name_is_said(tmp_path, architectures, head, pooler, tasks):
+    config = {} if architectures is None else {"architectures": architectures}
+    make_folder(tmp_path, encoder_tensors(pooler=pooler) | head, VOCABULARY, **config)
+    known = " or ".join(f"task='{task}'" for task in tasks)
+    with pytest.warns(UserWarning, match=f"only the encoder is used. .*pass {known}$"):
+        keras_bert.load(tmp_path, task="auto")
+    keras_bert.load(tmp_path)  # asks for the encoder: no warning
+    for task in tasks:
+        assert heads.find_task(keras_bert.load(tmp_path, task=task)) == task
 
 
 # Masked language models
@@ -406,3 +429,24 @@ def test_null_threshold_needs_no_answer(untraced, tmp_path):
     model = keras_bert.load(tmp_path, task="span_selector", no_answer=True)
     answer = keras_bert.pipeline(model)
     assert answer(**question, null_threshold=-1e9)["answer"] == ""
+
+
+def test_options_of_a_head_that_a_format_does_not_keep_are_said(tmp_path):
+    encoder = tiny.encoder(num_hidden_layers=1)
+    models = {
+        "no_answer=True": heads.span_selector(encoder, no_answer=True),
+        "characters=True": heads.tagger(encoder, labels=["O", "X"], characters=True),
+        "int": heads.classifier(encoder, labels=[0, 1]),
+    }
+    options = {"no_answer=True": {"no_answer": True}, "characters=True": {"characters": True}}
+    for number, (lost, model) in enumerate(models.items()):
+        with pytest.warns(UserWarning, match=f"does not keep .*{lost}.*format='keras'"):
+            keras_bert.save(model, tmp_path / str(number), format="huggingface")
+        again = keras_bert.load(
+            tmp_path / str(number),
+            task=heads.find_task(model),
+            **options.get(lost, {"labels": [0, 1]}),
+        )
+        output = heads.find_output(model).get_config()
+        assert heads.find_output(again).get_config() == output
+    keras_bert.save(heads.span_selector(encoder), tmp_path / "plain", format="huggingface")

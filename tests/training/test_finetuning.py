@@ -9,6 +9,7 @@ import keras
 import numpy as np
 import pytest
 
+import keras_bert
 from keras_bert import heads, packed_heads
 from keras_bert.data import conll, tabular
 from keras_bert.tasks import classification, inference, registry
@@ -797,3 +798,31 @@ def test_the_loss_is_that_of_the_best_epoch():
     first, last = metrics["history"]
     assert metrics["best_epoch"] == 1
     assert metrics["train_loss"] == first["loss"] != last["loss"]
+
+
+@pytest.mark.parametrize("task", ["classification", "pair", "embedding"])
+def test_the_columns_of_the_data_are_remembered(tmp_path, task):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(
+        {
+            "Review Text": ["good", "bad"],
+            "text": ["a", "a"],
+            "Other": ["so", "film"],
+            "Kind": [1, 0],
+        }
+    )
+    options = {"text": "Review Text", "label": None if task == "embedding" else "Kind"}
+    if task != "classification":
+        options["text_pair"] = "Other"
+    train = keras_bert.read(frame, task, **options)
+    with tiny.eagerly():
+        model, _ = keras_bert.finetune(tiny.learner(), train, epochs=1, show_progress=False)
+    keras_bert.save(model, tmp_path / "model")
+    for source in (model, tmp_path / "model"):
+        pipe = keras_bert.pipeline(source)
+        column = "embedding" if task == "embedding" else "score"
+        names = {name: options[name] for name in pipe.columns}
+        expected = pipe(frame, **names)[column].tolist()
+        np.testing.assert_array_equal(pipe(frame)[column].tolist(), expected)
+        with pytest.raises(ValueError, match="no column 'text'"):
+            pipe(frame[["Kind"]])
