@@ -117,7 +117,8 @@ def read(prefix: Path) -> Bundle:
 
     try:
         entries = bundle_index.read(prefix)  # TensorFlow would crash on a broken index
-        reader = tf.train.load_checkpoint(str(prefix))
+        # `tf.train.load_checkpoint` reads other files if there is a folder named like the prefix.
+        reader = tf.compat.v1.train.NewCheckpointReader(str(prefix))
         if reader.get_variable_to_shape_map().keys() != entries.keys():
             raise ValueError("an index with other tensors than TensorFlow finds")
     except broken as error:

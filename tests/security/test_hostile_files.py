@@ -525,6 +525,18 @@ def test_a_string_of_another_size_than_its_entry(tmp_path, length):
         bundle.read(prefix)
 
 
+@pytest.mark.parametrize("reader", ["google", "saved_model"])
+def test_a_folder_named_like_a_checkpoint(tmp_path, reader):
+    """TensorFlow's `load_checkpoint` reads the checkpoint that a file in this folder names."""
+    path = make_folder(reader, tmp_path / "a")
+    expected = keras_bert.load(path).get_weights()
+    (index,) = path.rglob("*.index")
+    index.with_suffix("").mkdir()
+    index.with_suffix("").joinpath("checkpoint").write_text('model_checkpoint_path: "/none"')
+    for weight, value in zip(keras_bert.load(path).get_weights(), expected, strict=True):
+        np.testing.assert_array_equal(weight, value)
+
+
 def test_a_graph_of_many_layers():
     layers = {str(number): 1 for number in range(5000)}
     nodes = [bundle.Node({"_transformer_layers": 1}, None, ""), bundle.Node(layers, None, "")]
