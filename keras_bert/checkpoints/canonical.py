@@ -5,9 +5,9 @@ Every format is converted to this form when it is read, and from this form when 
 
 import dataclasses
 import fnmatch
-import math
 import os
 import re
+import sys
 import warnings
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -306,7 +306,7 @@ def read_config(
             )
     for key in DEFAULTS.keys() - {"hidden_act"}:
         value = config[key]
-        if type(value) not in (int, float) or not (math.isfinite(value) and value >= 0):
+        if type(value) not in (int, float) or not 0 <= value <= sys.float_info.max:
             raise ValueError(
                 f"{file}: {key} must be a number of at least 0, received {value!r:.80}"
             )
