@@ -110,6 +110,8 @@ SHAPES: dict[str, tuple[str | int, ...]] = {
     "span_selector/kernel": ("hidden", 2),
     "span_selector/bias": (2,),
 }
+MAX_LAYERS = 200  # Keras takes about 30 ms to build one; the largest published BERT has 48
+_MAX_TENSORS = 2**14
 _SHOWN_NAMES = 5  # in an error
 _SHOWN_KEYS = 30  # in a warning
 # A checkpoint has all weights of such a group or none. All other weights are required.
@@ -126,14 +128,18 @@ def check_sizes(
     Call this before anything is built: a small config can ask for millions of layers. `file` is
     for error messages; `shapes` maps names of tensors to shapes.
     """
+    if len(shapes) > _MAX_TENSORS:
+        raise ValueError(
+            f"{file}: must have at most {_MAX_TENSORS} tensors, received {len(shapes)}"
+        )
     largest = max((size for shape in shapes.values() for size in shape), default=0)
     for key in SIZES:
-        limit = len(shapes) if key == "num_hidden_layers" else largest
+        limit = min(len(shapes), MAX_LAYERS) if key == "num_hidden_layers" else largest
         size = config.get(key)
         if type(size) is not int or not 1 <= size <= limit:
             raise ValueError(
-                f"{file}: {key} must be a positive integer of at most {limit}, as large as the "
-                f"weights allow, received {size!r:.80}"
+                f"{file}: {key} must be a positive integer of at most {limit}, the largest for "
+                f"these weights, received {size!r:.80}"
             )
 
 
@@ -374,7 +380,8 @@ def _listed(names: Sequence[str]) -> str:
     shown = ", ".join(printable(name, 200) for name in names[:_SHOWN_NAMES])
     if len(names) <= _SHOWN_NAMES:
         return shown
-    common = re.sub(r"[^./]*$", "", os.path.commonprefix(list(names)))
+    common = os.path.commonprefix(list(names))
+    common = common[: max(common.rfind("."), common.rfind("/")) + 1]
     matching = [f"{printable(common, 200)}*"] if common else patterns(names)
     return f"{shown}, ... (all match {', '.join(matching)})"
 

@@ -24,7 +24,6 @@ from keras_bert.runtime import reading
 from keras_bert.runtime.escaping import printable
 
 FORMAT = "model_garden"
-_MAX_LAYERS = 1000  # of an encoder
 _MAX_YAML = 2**17  # bytes; the largest experiment of the Model Garden has 2**13
 FILES = (
     "bert_config.json or params.yaml with the .index and .data files of a TensorFlow 2 checkpoint"
@@ -292,9 +291,10 @@ def resolve(file: Path, graph: Sequence[Node]) -> dict[str, str]:
         raise ValueError(f"{file}: must hold one BERT encoder, received {len(encoders)}")
     for encoder in encoders:
         layers = len(nodes[nodes[encoder].children["_transformer_layers"]].children)
-        if layers > _MAX_LAYERS:
+        if layers > canonical.MAX_LAYERS:
             raise ValueError(
-                f"{file}: an encoder must have at most {_MAX_LAYERS} layers, received {layers}"
+                f"{file}: an encoder must have at most {canonical.MAX_LAYERS} layers, received "
+                f"{layers}"
             )
     found = _resolve_by_path(nodes, encoders[0]) if encoders else _resolve_by_name(nodes)
     if not any(source.startswith("encoder/") for source in found):

@@ -247,6 +247,51 @@ def test_many_safetensors(tmp_path):
     assert_rejected(path, "must have a header of at most")
 
 
+@pytest.mark.parametrize("count", [1, 10_000, 100_000])
+def test_a_config_of_many_layers_for_many_safetensors(tmp_path, count):
+    path = make_folder("safetensors", tmp_path / "model")
+    config = json.loads((path / "config.json").read_text())
+    (path / "config.json").write_text(json.dumps(config | {"num_hidden_layers": count}))
+    tensors = {f"{number:x}": entry(0, 0, (0,)) for number in range(count)}
+    tensors["large"] = entry(0, 4000, (1000,))
+    safetensors_file(path / "model.safetensors", tensors, bytes(4000))
+    start = time.process_time()
+    assert_rejected(path, "at most 16384 tensors|at most 200, .* received 10000|missing")
+    assert time.process_time() - start < 5
+
+
+def with_header(path, change):
+    """Change the header of a safetensors file and append data."""
+    with open(path, "rb") as stream:
+        header = json.loads(stream.read(int.from_bytes(stream.read(8), "little")))
+        data = stream.read()
+    data += change(header, len(data))
+    safetensors_file(path, header, data)
+
+
+def test_safetensors_with_names_of_one_long_prefix(tmp_path):
+    path = make_folder("safetensors", tmp_path / "model")
+
+    def change(header, size):
+        for index in range(6):
+            start = size + 4 * index
+            header[f"{'a' * 10**5}.{index}"] = entry(start, start + 4, (1,))
+        return bytes(24)
+
+    with_header(path / "model.safetensors", change)
+    start = time.process_time()
+    assert_rejected(path, "unknown")
+    assert time.process_time() - start < 5
+
+
+@pytest.mark.parametrize(("dtype", "size"), [("F32", 4), ("BF16", 2)])
+def test_safetensors_of_many_dimensions(tmp_path, dtype, size):
+    path = make_folder("safetensors", tmp_path / "model")
+    tensor = {"dtype": dtype, "shape": [1] * 70, "data_offsets": [0, size]}
+    safetensors_file(path / "model.safetensors", {"a": tensor}, bytes(size))
+    assert_rejected(path, r"model\.safetensors: .* at most 8 dimensions, received 70 for 'a'")
+
+
 def test_a_safetensors_header_that_declares_gigabytes(tmp_path):
     path = make_folder("safetensors", tmp_path / "model")
     (path / "model.safetensors").write_bytes(struct.pack("<Q", 2**40) + bytes(100))
@@ -540,7 +585,7 @@ def test_a_folder_named_like_a_checkpoint(tmp_path, reader):
 def test_a_graph_of_many_layers():
     layers = {str(number): 1 for number in range(5000)}
     nodes = [bundle.Node({"_transformer_layers": 1}, None, ""), bundle.Node(layers, None, "")]
-    with pytest.raises(ValueError, match="ckpt: an encoder must have at most 1000 layers"):
+    with pytest.raises(ValueError, match="ckpt: an encoder must have at most 200 layers"):
         model_garden.resolve("ckpt", nodes)
 
 
