@@ -134,13 +134,18 @@ def check_sizes(
         )
     largest = max((size for shape in shapes.values() for size in shape), default=0)
     for key in SIZES:
-        limit = min(len(shapes), MAX_LAYERS) if key == "num_hidden_layers" else largest
+        limit = len(shapes) if key == "num_hidden_layers" else largest
         size = config.get(key)
         if type(size) is not int or not 1 <= size <= limit:
             raise ValueError(
-                f"{file}: {key} must be a positive integer of at most {limit}, the largest for "
-                f"these weights, received {size!r:.80}"
+                f"{file}: {key} must be a positive integer of at most {limit}, as large as the "
+                f"weights allow, received {size!r:.80}"
             )
+    if config["num_hidden_layers"] > MAX_LAYERS:
+        raise ValueError(
+            f"{file}: num_hidden_layers must be at most {MAX_LAYERS}, received "
+            f"{config['num_hidden_layers']}"
+        )
 
 
 def names(config: Mapping[str, Any]) -> list[str]:

@@ -10,8 +10,8 @@ from keras_bert.checkpoints import canonical
 def test_a_config_with_more_layers_than_tensors_is_an_error():
     config = dict.fromkeys(canonical.SIZES, 2) | {"num_hidden_layers": 3_000_000}
     message = (
-        "config.json: num_hidden_layers must be a positive integer of at most 1, the largest for "
-        "these weights, received 3000000"
+        "config.json: num_hidden_layers must be a positive integer of at most 1, as large as the "
+        "weights allow, received 3000000"
     )
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         canonical.check_sizes("config.json", config, {"kernel": (2, 2)})

@@ -77,17 +77,17 @@ def test_a_tensor_of_many_dimensions(tmp_path):
 # Instructions that build large objects, or that repeat work, and the reason for the refusal.
 PICKLES = {
     "a long pickle": (b"\x80\x02" + b"}" * 10**7, "exhausted|more than"),
-    "many instructions": (b"\x80\x02(" + b"N" * (2**20 + 1) + b"t.", "1048576 instructions"),
+    "many instructions": (b"\x80\x02(" + b"N" * (2**20 + 1) + b"t.", "262144 instructions"),
     "many arguments": (
         b"\x80\x02"
         + pickles.global_name("torch._utils", "_rebuild_parameter")
         + b"q\x01("
         + pickles.tensor(pickles.storage("0", 1), 0, (1,), (1,))
-        + b"N" * 300_000
+        + b"N" * 200_000
         + b"tq\x00"
         + b"h\x01h\x00R" * 50_000
         + b".",
-        "a call with 300001 arguments",
+        "a call with 200001 arguments",
     ),
 }
 
@@ -101,6 +101,90 @@ def test_pickles_that_take_long(tmp_path, attack, write):
     with pytest.raises(ValueError, match=message):
         torch_pickle.read(tmp_path / "pytorch_model.bin")
     assert time.perf_counter() - start < 5
+
+
+HASH_MODULUS = 2**61 - 1  # multiples of it have the same hash
+
+
+def test_integer_keys_of_one_hash_in_a_pickle(tmp_path):
+    items = []
+    for number in range(1, 30_000):
+        key = (number * HASH_MODULUS).to_bytes(11, "little")
+        items.append(b"\x8a" + bytes([len(key)]) + key + b"N")
+    pickles.write_archive(
+        tmp_path / "pytorch_model.bin", b"\x80\x02}(" + b"".join(items) + b"u.", {}
+    )
+    start = time.process_time()
+    with pytest.raises(ValueError, match="a int for a str"):
+        torch_pickle.read(tmp_path / "pytorch_model.bin")
+    assert time.process_time() - start < 2
+
+
+TOKEN_IDS = {number * HASH_MODULUS: f"{number}" for number in range(1, 30_000)}
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("tokenizer.json", {"model": {"vocab": {token: id_ for id_, token in TOKEN_IDS.items()}}}),
+        (
+            "tokenizer.json",
+            {"added_tokens": [{"id": id_, "content": token} for id_, token in TOKEN_IDS.items()]},
+        ),
+        ("added_tokens.json", {token: id_ for id_, token in TOKEN_IDS.items()}),
+        ("tokenizer_config.json", {"added_tokens_decoder": {"9" * 5000: "a"}}),
+        ("tokenizer_config.json", {"added_tokens_decoder": {str(2**25): "a"}}),
+    ],
+)
+def test_token_ids_of_one_hash(tmp_path, name, content):
+    path = make_folder("safetensors", tmp_path / "model")
+    if "model" in content:
+        (path / "vocab.txt").unlink()
+    (path / name).write_text(json.dumps(content))
+    start = time.process_time()
+    assert_rejected(path, rf"{name}: (ids|an id) must")
+    assert time.process_time() - start < 3
+
+
+@pytest.mark.parametrize(
+    ("reader", "name", "content"),
+    [
+        ("safetensors", "special_tokens_map.json", {"additional_special_tokens": 1}),
+        ("safetensors", "tokenizer_config.json", {"extra_special_tokens": 5}),
+        ("safetensors", "tokenizer.json", {"added_tokens": 5}),
+        ("safetensors", "config.json", {"layer_norm_eps": 10**400}),
+        ("safetensors", "config.json", {"initializer_range": 10**400}),
+        ("safetensors", "config.json", {"hidden_act": ["relu"]}),
+    ],
+)
+def test_values_of_wrong_types(tmp_path, reader, name, content):
+    path = make_folder(reader, tmp_path / "model")
+    file = path / name
+    before = json.loads(file.read_text()) if file.is_file() else {}
+    file.write_text(json.dumps(before | content))
+    assert_rejected(path, rf"{name}: {next(iter(content))} must be")
+
+
+def test_any_error_of_a_reader_names_the_folder(tmp_path, monkeypatch):
+    path = make_folder("safetensors", tmp_path / "model")
+
+    def fail(*arguments):
+        raise TypeError("'int' object is not iterable")
+
+    monkeypatch.setattr(checkpoints.huggingface, "read", fail)
+    assert_rejected(path, "model cannot be read: 'int' object is not iterable")
+
+
+@pytest.mark.parametrize(
+    "value",
+    ['!!int ""', '!!float ""', "!!bool x", "!!timestamp x", "[" * 10_000, "? " * 10_000],
+)
+def test_yaml_values_that_their_tags_do_not_fit(tmp_path, value):
+    (tmp_path / "params.yaml").write_text(f"task: {value}\n")
+    start = time.process_time()
+    with pytest.raises(ValueError, match=r"params\.yaml: must be YAML in UTF-8, received"):
+        model_garden.read_config(tmp_path)
+    assert time.process_time() - start < 3
 
 
 def test_many_tensors_of_one_storage(tmp_path):
@@ -247,7 +331,7 @@ def test_many_safetensors(tmp_path):
     assert_rejected(path, "must have a header of at most")
 
 
-@pytest.mark.parametrize("count", [1, 10_000, 100_000])
+@pytest.mark.parametrize("count", [1, 10_000, 20_000])
 def test_a_config_of_many_layers_for_many_safetensors(tmp_path, count):
     path = make_folder("safetensors", tmp_path / "model")
     config = json.loads((path / "config.json").read_text())
@@ -256,7 +340,7 @@ def test_a_config_of_many_layers_for_many_safetensors(tmp_path, count):
     tensors["large"] = entry(0, 4000, (1000,))
     safetensors_file(path / "model.safetensors", tensors, bytes(4000))
     start = time.process_time()
-    assert_rejected(path, "at most 16384 tensors|at most 200, .* received 10000|missing")
+    assert_rejected(path, "at most 16384 tensors|at most 200, received 10000|missing")
     assert time.process_time() - start < 5
 
 
@@ -555,6 +639,14 @@ def write_index(file, entries):
 def test_an_index_of_many_names(tmp_path, entries):
     write_index(tmp_path / "bert_model.ckpt.index", entries)
     with pytest.raises(ValueError, match="a name of more than 2048 bytes, or more than 131072"):
+        bundle_index.read(tmp_path / "bert_model.ckpt")
+
+
+def test_an_index_of_long_names(tmp_path):
+    shared = b"k" * 2000
+    entries = [(0, shared, b""), *((2000, b"%06d" % number, b"") for number in range(100_000))]
+    write_index(tmp_path / "bert_model.ckpt.index", entries)
+    with pytest.raises(ValueError, match="the names in the index have more than 16777216 bytes"):
         bundle_index.read(tmp_path / "bert_model.ckpt")
 
 
