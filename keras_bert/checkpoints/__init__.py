@@ -25,6 +25,7 @@ from keras_bert.checkpoints.canonical import Checkpoint
 from keras_bert.checkpoints.name_tables import Variable, assign
 from keras_bert.runtime.escaping import printable
 from keras_bert.runtime.files import temporary_folder
+from keras_bert.runtime.reading import one_line
 from keras_bert.untrusted import links
 
 __all__ = [
@@ -106,7 +107,13 @@ def read(path: str | Path, ignore: Collection[str] = ()) -> Checkpoint:
     Unknown config keys and unknown tensors are errors. Tensors that do not affect the model, such
     as optimizer state, are ignored by name. `ignore` has patterns of further names.
     """
-    checkpoint: Checkpoint = FORMATS[detect(path)].read(path, ignore)
+    module = FORMATS[detect(path)]
+    try:
+        checkpoint: Checkpoint = module.read(path, ignore)
+    except (ValueError, OSError, ImportError):
+        raise
+    except Exception as error:  # a value of another type than the format's own library writes
+        raise ValueError(f"{path} cannot be read: {one_line(error)}") from error
     return checkpoint
 
 

@@ -14,6 +14,7 @@ from keras_bert.checkpoints import folder
 # Where a text contains these strings, they are ordinary text.
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 _MAX_LENGTH = 200  # characters
+_MAX_DIGITS = 9  # of an id
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,6 +99,8 @@ def read(path: Path) -> dict[str, tuple[int | None, AddedToken]]:
             token = AddedToken(fields.get("content", ""), **flags)
         except ValueError as error:
             raise ValueError(f"{file}: {error}") from error
+        if id_ is not None:
+            folder.check_id(file, token.content, id_)
         first_id, first_token = tokens.get(token.content, (None, token))
         tokens[token.content] = (id_ if first_id is None else first_id, first_token)
     return tokens
@@ -111,19 +114,37 @@ def _declared(path: Path) -> Iterator[tuple[Path, int | None, Any, bool]]:
     if not isinstance(decoder, dict):
         raise ValueError(f"{config_file}: added_tokens_decoder must be an object")
     for id_, value in decoder.items():
-        decimal_id = int(id_) if id_.isdecimal() else None
-        yield config_file, decimal_id, value, _is_normalized(value)
+        yield config_file, _decoder_id(config_file, id_), value, _is_normalized(value)
     file = path / "tokenizer.json"
-    for value in folder.read_optional_json(file).get("added_tokens") or ():
+    for value in _list(file, folder.read_optional_json(file), "added_tokens"):
         id_ = value.get("id") if isinstance(value, dict) else None
         yield file, _int_or_none(id_), value, _is_normalized(value)
     map_file = path / "special_tokens_map.json"
     for file, content in ((config_file, config), (map_file, folder.read_optional_json(map_file))):
-        for value in _special_tokens(content):
+        for value in _special_tokens(file, content):
             yield file, None, value, False
     file = path / "added_tokens.json"
     for token, id_ in folder.read_optional_json(file).items():
         yield file, _int_or_none(id_), token, True
+
+
+def _decoder_id(file: Path, key: str) -> int | None:
+    """Return the id in a key of added_tokens_decoder. Python converts at most 4300 digits."""
+    if len(key) > _MAX_DIGITS:
+        raise ValueError(
+            f"{file}: an id must have at most {_MAX_DIGITS} digits, received {key!r:.80}"
+        )
+    return int(key) if key.isdecimal() else None
+
+
+def _list(file: Path, content: Mapping[str, Any], key: str) -> Iterable[Any]:
+    """Return the list, or the values of the object, under a key that may be missing."""
+    value = content.get(key) or ()
+    if isinstance(value, dict):
+        return value.values()
+    if not isinstance(value, (list, tuple)):
+        raise ValueError(f"{file}: {key} must be a list, received {value!r:.80}")
+    return value
 
 
 def _int_or_none(value: Any) -> int | None:
@@ -135,11 +156,10 @@ def _is_normalized(value: Any) -> bool:
     return isinstance(value, dict) and not value.get("special", False)
 
 
-def _special_tokens(content: Mapping[str, Any]) -> Iterator[Any]:
+def _special_tokens(file: Path, content: Mapping[str, Any]) -> Iterator[Any]:
     """Yield the special tokens of tokenizer_config.json or special_tokens_map.json."""
     for key, value in content.items():
         if key in ("additional_special_tokens", "extra_special_tokens"):
-            tokens: Iterable[Any] = value.values() if isinstance(value, dict) else value or ()
-            yield from tokens
+            yield from _list(file, content, key)
         elif key.endswith("_token") and isinstance(value, (str, dict)):
             yield value

@@ -5,9 +5,9 @@ Every format is converted to this form when it is read, and from this form when 
 
 import dataclasses
 import fnmatch
-import math
 import os
 import re
+import sys
 import warnings
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -115,6 +115,8 @@ SHAPES: dict[str, tuple[str | int, ...]] = {
     "span_selector/kernel": ("hidden", 2),
     "span_selector/bias": (2,),
 }
+MAX_LAYERS = 200  # Keras takes about 30 ms to build one; the largest published BERT has 48
+_MAX_TENSORS = 2**14
 _SHOWN_NAMES = 5  # in an error
 _SHOWN_KEYS = 30  # in a warning
 # A checkpoint has all weights of such a group or none. All other weights are required.
@@ -131,6 +133,10 @@ def check_sizes(
     Call this before anything is built: a small config can ask for millions of layers. `file` is
     for error messages; `shapes` maps names of tensors to shapes.
     """
+    if len(shapes) > _MAX_TENSORS:
+        raise ValueError(
+            f"{file}: must have at most {_MAX_TENSORS} tensors, received {len(shapes)}"
+        )
     largest = max((size for shape in shapes.values() for size in shape), default=0)
     for key in SIZES:
         limit = len(shapes) if key == "num_hidden_layers" else largest
@@ -140,6 +146,11 @@ def check_sizes(
                 f"{file}: {key} must be a positive integer of at most {limit}, as large as the "
                 f"weights allow, received {size!r:.80}"
             )
+    if config["num_hidden_layers"] > MAX_LAYERS:
+        raise ValueError(
+            f"{file}: num_hidden_layers must be at most {MAX_LAYERS}, received "
+            f"{config['num_hidden_layers']}"
+        )
 
 
 def names(config: Mapping[str, Any]) -> list[str]:
@@ -314,7 +325,7 @@ def read_config(
             )
     for key in DEFAULTS.keys() - {"hidden_act"}:
         value = config[key]
-        if type(value) not in (int, float) or not (math.isfinite(value) and value >= 0):
+        if type(value) not in (int, float) or not 0 <= value <= sys.float_info.max:
             raise ValueError(
                 f"{file}: {key} must be a number of at least 0, received {value!r:.80}"
             )
@@ -388,7 +399,8 @@ def _listed(names: Sequence[str]) -> str:
     shown = ", ".join(printable(name, 200) for name in names[:_SHOWN_NAMES])
     if len(names) <= _SHOWN_NAMES:
         return shown
-    common = re.sub(r"[^./]*$", "", os.path.commonprefix(list(names)))
+    common = os.path.commonprefix(list(names))
+    common = common[: max(common.rfind("."), common.rfind("/")) + 1]
     matching = [f"{printable(common, 200)}*"] if common else patterns(names)
     return f"{shown}, ... (all match {', '.join(matching)})"
 

@@ -120,6 +120,14 @@ def check_vocabulary_size(file: Path, vocabulary: Sequence[str], vocab_size: int
         )
 
 
+def check_id(file: Path, token: str, id_: object) -> None:
+    """Raise a `ValueError` if an id in a file cannot be that of a token."""
+    if type(id_) is not int or not 0 <= id_ < MAX_TOKENS:
+        raise ValueError(
+            f"{file}: ids must be 0 to {MAX_TOKENS - 1}, received {id_!r:.80} for {token!r:.80}"
+        )
+
+
 def check_tokens(source: object, vocabulary: Sequence[str]) -> None:
     """Raise a `ValueError` for a vocabulary from which no tokenizer can be made in seconds."""
     longest = max(vocabulary, key=len, default="")

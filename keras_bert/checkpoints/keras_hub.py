@@ -255,7 +255,7 @@ def _location(source: str) -> tuple[str, str]:
     """Return file and name in the file of a variable, given its path in a model in memory."""
     *layers, leaf = source.split("/")
     first, rest = layers[0], "/".join(layers[1:])
-    if match := re.fullmatch(r"transformer_layer_(\d+)", first):
+    if match := re.fullmatch(r"transformer_layer_(\d{1,9})", first):
         number = int(match[1])
         file, name = _MODEL_FILE, "layers/transformer_encoder" + (f"_{number}" if number else "")
     else:

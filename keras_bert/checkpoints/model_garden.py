@@ -24,7 +24,7 @@ from keras_bert.runtime import reading
 from keras_bert.runtime.escaping import printable
 
 FORMAT = "model_garden"
-_MAX_LAYERS = 1000  # of an encoder
+_MAX_DEPTH = 50  # of YAML; the parser takes quadratic time
 _MAX_YAML = 2**17  # bytes; the largest experiment of the Model Garden has 2**13
 FILES = (
     "bert_config.json or params.yaml with the .index and .data files of a TensorFlow 2 checkpoint"
@@ -89,7 +89,7 @@ _OLDER_NAMES = (
 )
 # Functional encoders number their layers that have weights. Before August 2020, encoders had no
 # attributes besides these numbers.
-_NUMBERED = re.compile(r"layer_with_weights-(\d+)")
+_NUMBERED = re.compile(r"layer_with_weights-(\d{1,9})")
 _BEFORE_BLOCKS = (
     "_embedding_layer",
     "_position_embedding_layer",
@@ -198,10 +198,16 @@ def _read_yaml(file: Path) -> dict[str, Any]:
 
     try:
         text = reading.read_bytes(file, _MAX_YAML).decode("utf-8")
-        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text)):
-            raise ValueError("an alias, which can expand to any size")
+        depth = 0
+        for event in yaml.parse(text):
+            if isinstance(event, yaml.AliasEvent):
+                raise ValueError("an alias, which can expand to any size")
+            depth += isinstance(event, yaml.CollectionStartEvent)
+            depth -= isinstance(event, yaml.CollectionEndEvent)
+            if depth > _MAX_DEPTH:
+                raise ValueError(f"more than {_MAX_DEPTH} nested values")
         found = yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+    except Exception as error:  # yaml raises many types for a value that its tag does not fit
         raise ValueError(
             f"{file}: must be YAML in UTF-8, received {reading.one_line(error)}"
         ) from error
@@ -292,9 +298,10 @@ def resolve(file: Path, graph: Sequence[Node]) -> dict[str, str]:
         raise ValueError(f"{file}: must hold one BERT encoder, received {len(encoders)}")
     for encoder in encoders:
         layers = len(nodes[nodes[encoder].children["_transformer_layers"]].children)
-        if layers > _MAX_LAYERS:
+        if layers > canonical.MAX_LAYERS:
             raise ValueError(
-                f"{file}: an encoder must have at most {_MAX_LAYERS} layers, received {layers}"
+                f"{file}: an encoder must have at most {canonical.MAX_LAYERS} layers, received "
+                f"{layers}"
             )
     found = _resolve_by_path(nodes, encoders[0]) if encoders else _resolve_by_name(nodes)
     if not any(source.startswith("encoder/") for source in found):

@@ -26,7 +26,7 @@ FILES = "saved_model.pb with variables/variables.index and its .data files"
 TABLE = model_garden.TABLE
 
 _LOWERCASE = "do_lower_case/.ATTRIBUTES/VARIABLE_VALUE"
-_LAYER = re.compile(r"encoder/_transformer_layers/(\d+)/.+")
+_LAYER = re.compile(r"encoder/_transformer_layers/(\d{1,9})/.+")
 # Paths of the names of ops: of the graph, and of its functions.
 _OPS = (
     "meta_graphs.graph_def.node.op",

@@ -80,7 +80,7 @@ def _read_cross_encoder(path: Path, checkpoint: Checkpoint) -> Checkpoint:
     config = folder.read_optional_json(path / _CONFIG_FILE)
     prompts = config.get("prompts")
     default = config.get("default_prompt_name")
-    if default is not None and isinstance(prompts, dict) and prompts.get(default):
+    if default is not None and isinstance(prompts, dict) and prompts.get(str(default)):
         raise ValueError(
             f"{path / _CONFIG_FILE}: default_prompt_name must be null for a cross-encoder; "
             f"received {default!r:.80}"
@@ -250,6 +250,8 @@ def _read_pooling(file: Path) -> tuple[str, ...]:
         raise ValueError(
             f"{file}: the pooling must be of {', '.join(_MODES)}; received {modes or config!r:.80}"
         )
+    if len(set(modes)) < len(modes):
+        raise ValueError(f"{file}: each pooling must occur once; received {modes!r:.80}")
     return tuple(modes)
 
 

@@ -2,23 +2,26 @@
 
 import collections
 import functools
+import math
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from keras_bert.checkpoints import canonical, folder
 from keras_bert.runtime import reading
-from keras_bert.runtime.escaping import printable
+from keras_bert.runtime.escaping import printable, shown
 from keras_bert.untrusted import containers, panics, torch_pickle
 
 INDEX = ".index.json"  # ending of the file that lists the shards
 
 _MAX_HEADER = 2**23  # bytes of the names in a safetensors file; those of BERT-Large have 2**16
 
+_LENGTH = 8  # bytes of the length of the header
 # Types in safetensors -> types in NumPy, which has no bfloat16.
+_BFLOAT16 = "BF16"
 _NUMPY_TYPES = {
     **{f"F{bits}": f"float{bits}" for bits in (16, 32, 64)},
     **{f"I{bits}": f"int{bits}" for bits in (8, 16, 32, 64)},
@@ -93,25 +96,15 @@ def _read_shards(index: Path) -> dict[str, Tensor]:
 
 
 def _read_safetensors(file: Path) -> dict[str, Tensor]:
-    import safetensors
-
     with open(file, "rb") as stream:
-        header_size = int.from_bytes(stream.read(8), "little")
-    if _MAX_HEADER < header_size <= file.stat().st_size:
-        raise ValueError(
-            f"{file}: must have a header of at most {_MAX_HEADER} bytes, received {header_size}"
-        )
-    try:
-        with (
-            panics.as_value_error(file),
-            safetensors.safe_open(file, framework="numpy") as opened,
-        ):
-            slices = {name: opened.get_slice(name) for name in opened.keys()}  # noqa: SIM118
-            if any(s.get_dtype() == "BF16" for s in slices.values()):
-                return _in_memory(_read_bfloat16_safetensors(file))
-            found = {name: (tuple(s.get_shape()), s.get_dtype()) for name, s in slices.items()}
-    except (safetensors.SafetensorError, TypeError, AttributeError) as error:
-        raise _broken_safetensors(file, error) from error
+        header_size = int.from_bytes(stream.read(_LENGTH), "little")
+        if _MAX_HEADER < header_size <= file.stat().st_size:
+            raise ValueError(
+                f"{file}: must have a header of at most {_MAX_HEADER} bytes, received {header_size}"
+            )
+        _check_safetensors(file)
+        entries = reading.parse_json(stream.read(header_size), file)
+    entries.pop("__metadata__", None)
 
     def state() -> tuple[int, ...]:
         found = file.stat()
@@ -119,24 +112,40 @@ def _read_safetensors(file: Path) -> dict[str, Tensor]:
 
     before = state()
 
-    def load(name: str) -> np.ndarray:
+    def load(entry: dict[str, Any]) -> np.ndarray:
         if state() != before:
             raise ValueError(f"{file}: changed while it was read; load it again")
-        # Reopened for each tensor, because mapped memory counts as memory of the process.
-        try:
-            with (
-                panics.as_value_error(file),
-                safetensors.safe_open(file, framework="numpy") as opened,
-            ):
-                array: np.ndarray = opened.get_tensor(name)
-                return array
-        except (safetensors.SafetensorError, TypeError, AttributeError) as error:
-            raise _broken_safetensors(file, error) from error
+        shape = entry["shape"]
+        dtype = "<u2" if entry["dtype"] == _BFLOAT16 else _NUMPY_TYPES[entry["dtype"]]
+        offset = _LENGTH + header_size + entry["data_offsets"][0]
+        array = np.fromfile(file, dtype, math.prod(shape), offset=offset).reshape(shape)
+        return torch_pickle.bfloat16_to_float32(array) if dtype == "<u2" else array
 
-    return {
-        name: Tensor(shape, _NUMPY_TYPES.get(dtype, dtype), functools.partial(load, name))
-        for name, (shape, dtype) in found.items()
-    }
+    tensors = {}
+    for name, entry in entries.items():
+        shape = tuple(entry["shape"])
+        if len(shape) > containers.MAX_RANK:
+            raise ValueError(
+                f"{file}: a tensor must have at most {containers.MAX_RANK} dimensions, received "
+                f"{len(shape)} for {shown(name)}"
+            )
+        dtype = "float32" if entry["dtype"] == _BFLOAT16 else entry["dtype"]
+        dtype = _NUMPY_TYPES.get(dtype, dtype)
+        tensors[name] = Tensor(shape, dtype, functools.partial(load, entry))
+    return tensors
+
+
+def _check_safetensors(file: Path) -> None:
+    """Raise a `ValueError` unless the tensors in a safetensors file fill it without overlap."""
+    import safetensors
+
+    try:
+        with panics.as_value_error(file), safetensors.safe_open(file, framework="numpy"):
+            pass
+    except (safetensors.SafetensorError, TypeError, AttributeError) as error:
+        raise ValueError(
+            f"{file}: must be a complete safetensors file, received {reading.one_line(error)}"
+        ) from error
 
 
 def _read_hdf5(file: Path) -> dict[str, np.ndarray]:
@@ -165,27 +174,6 @@ def _read_hdf5(file: Path) -> dict[str, np.ndarray]:
                 f"{file}: {printable(name, 200)} is stored several times with different "
                 "values. Save the model again"
             )
-    return tensors
-
-
-def _broken_safetensors(file: Path, error: Exception) -> ValueError:
-    return ValueError(
-        f"{file}: must be a complete safetensors file, received {reading.one_line(error)}"
-    )
-
-
-def _read_bfloat16_safetensors(file: Path) -> dict[str, np.ndarray]:
-    """Read a file with bfloat16 tensors, which the NumPy interface of safetensors rejects."""
-    import safetensors
-
-    numpy_types = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2", "I64": "<i8"}
-    tensors = {}
-    for name, found in safetensors.deserialize(file.read_bytes()):  # type: ignore[no-untyped-call]
-        if found["dtype"] not in numpy_types:
-            raise TypeError(f"{name} of type {found['dtype']}")
-        flat = np.frombuffer(found["data"], numpy_types[found["dtype"]])
-        flat = torch_pickle.bfloat16_to_float32(flat) if found["dtype"] == "BF16" else flat
-        tensors[name] = flat.reshape(found["shape"])
     return tensors
 
 

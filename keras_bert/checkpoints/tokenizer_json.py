@@ -67,7 +67,10 @@ def vocabulary(file: Path, content: Mapping[str, Any]) -> dict[int, str]:
     tokens = model.get("vocab") if isinstance(model, dict) else None
     if not isinstance(tokens, dict):
         raise ValueError(f"{file}: must hold a WordPiece model with its vocab")
-    return {id_: token for token, id_ in tokens.items() if type(id_) is int}
+    # Python finds integers of the same hash in quadratic time, and only large ones have it.
+    for token, id_ in tokens.items():
+        folder.check_id(file, token, id_)
+    return {id_: token for token, id_ in tokens.items()}
 
 
 def write(path: Path, tokenizer: Mapping[str, Any], vocabulary: Sequence[str]) -> None:
@@ -133,11 +136,7 @@ def read_exported(path: Path) -> ExportedTokenizer:
     if missing:
         raise ValueError(f"{file}: has no token {min(missing)}. {advice}")
     for token, id_ in ids.items():
-        if type(id_) is not int or not 0 <= id_ < folder.MAX_TOKENS:
-            raise ValueError(
-                f"{file}: ids must be 0 to {folder.MAX_TOKENS - 1}, received {id_!r:.80} for "
-                f"{token!r:.80}. {advice}"
-            )
+        folder.check_id(file, token, id_)
     stated = normalizer(exported)
     options = {
         "lowercase": stated.get("lowercase", True),

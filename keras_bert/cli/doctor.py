@@ -15,6 +15,7 @@ import sys
 
 from keras_bert.runtime.escaping import printable
 from keras_bert.runtime.files import cache_folder
+from keras_bert.runtime.processes import safe_path
 from keras_bert.runtime.processor import instruction_sets
 from keras_bert.runtime.terminal import print_line
 from keras_bert.version import __version__
@@ -66,15 +67,17 @@ def _start(module, details):
     if importlib.util.find_spec(module) is None:
         return None
     code = f"import {module} as m; print(getattr(m, '__version__', 'unknown version'), {details})"
-    return subprocess.Popen(
-        [sys.executable, "-c", code],
-        # Without the second setting, JAX reserves most of a GPU's memory.
-        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        encoding="utf-8",
-        errors="replace",
-    )
+    # Without the second setting, JAX reserves most of a GPU's memory.
+    settings = {"TF_CPP_MIN_LOG_LEVEL": "3", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+    with safe_path():
+        return subprocess.Popen(
+            [sys.executable, "-c", code],
+            env={**os.environ, **settings},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            encoding="utf-8",
+            errors="replace",
+        )
 
 
 def _result(process):

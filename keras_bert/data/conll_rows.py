@@ -11,7 +11,7 @@ Row = tuple[int, list[str] | None]
 
 _CONLLU_COLUMNS = 10
 _SAMPLE_LINES = 200  # lines that show whether the first column is an index
-_INDEX = re.compile(r"[0-9]+")
+_INDEX = re.compile(r"[0-9]{1,9}")
 _OTHER_INDEX = re.compile(r"[0-9]+[-.][0-9]+")  # a range of words or an empty node in CoNLL-U
 _NUMBER = re.compile(r"[-+]?[0-9.]+")
 _COMMENT = re.compile(r"#+\s|#(begin|end) document\b")

@@ -1,5 +1,6 @@
 """Multiple-choice data from SWAG's CSV files and from JSON Lines files."""
 
+import collections
 import csv
 import dataclasses
 import itertools
@@ -17,6 +18,9 @@ from keras_bert.data.text_files import (
     json_rows,
     open_utf8,
 )
+from keras_bert.runtime.escaping import printable
+
+_MAX_DIGITS = 9  # of a number in a file; Python reads at most 4300
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -164,7 +168,7 @@ def read_in_parts(path, *, format=None, limit=None, labeled=True, size=10_000):
 
 def _numbers(locations, labels):
     for location, label in zip(locations, labels, strict=True):
-        if not str(label).isdecimal():
+        if not str(label).isdecimal() or len(str(label)) > _MAX_DIGITS:
             raise ValueError(
                 f"{location}: the label must be a number from 0; received {label!r:.80}"
             )
@@ -187,7 +191,7 @@ def _swag_rows(path, file):
     try:
         names = rows.fieldnames or []
         _check_swag_columns(path, names)
-        endings = sorted((name for name in names if _is_ending(name)), key=lambda n: int(n[6:]))
+        endings = sorted((name for name in names if _is_ending(name)), key=_ending_number)
         for row in rows:
             # `line_num` is the last line of the row: fields may span lines.
             location = f"{path}, line {rows.line_num}"
@@ -203,16 +207,21 @@ def _is_ending(name):
     return name.startswith("ending") and name[6:].isdecimal()
 
 
+def _ending_number(name):
+    return int(name[6:][:_MAX_DIGITS])  # a longer number leaves a gap after the other endings
+
+
 def _check_swag_columns(path, names):
     """Raise an error if a column of SWAG is missing or occurs twice."""
     if not names:  # an empty file; the caller raises the error
         return
-    numbers = sorted(int(name[6:]) for name in names if _is_ending(name))
-    twice = sorted({name for name in names if names.count(name) > 1 and name})
+    numbers = sorted(map(_ending_number, filter(_is_ending, names)))
+    counts = collections.Counter(filter(None, names))
+    twice = sorted(name for name, count in counts.items() if count > 1)
     if twice:
         raise ValueError(f"{path} has two columns {twice[0]!r:.80}; remove one")
     if not {"sent1", "sent2"} <= set(names) or not numbers or numbers != list(range(len(numbers))):
-        found = ", ".join(name[:40] for name in names[:20])
+        found = ", ".join(printable(name, 40) for name in names[:20])
         raise ValueError(
             f"{path}: must have the columns sent1, sent2, ending0, ending1, ... without a gap; "
             f"received {found}"

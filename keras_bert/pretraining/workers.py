@@ -7,6 +7,8 @@ import os
 import threading
 import typing
 
+from keras_bert.runtime.processes import safe_path
+
 
 def apply(function, inputs, workers):
     """Yield (key, function(argument)) for inputs (key, argument), in order, by worker processes.
@@ -16,11 +18,16 @@ def apply(function, inputs, workers):
     """
     # Spawned processes do not import TensorFlow, and a fork of TensorFlow's threads can hang.
     context = multiprocessing.get_context("spawn")
-    pool = concurrent.futures.ProcessPoolExecutor(workers, context, initializer=_exit_with_parent)
+    with safe_path():  # the first semaphore starts a process
+        pool = concurrent.futures.ProcessPoolExecutor(
+            workers, context, initializer=_exit_with_parent
+        )
     pending: collections.deque[tuple] = collections.deque()
     try:
         for key, argument in inputs:
-            pending.append((key, pool.submit(function, argument)))
+            with safe_path():  # `submit` starts the workers
+                future = pool.submit(function, argument)
+            pending.append((key, future))
             if len(pending) > 2 * workers:
                 key, future = pending.popleft()
                 yield key, future.result()

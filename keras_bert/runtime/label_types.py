@@ -1,6 +1,6 @@
 """The types of labels. Models hold labels as strings; data and results have the original type."""
 
-import math
+import sys
 from collections.abc import Iterable
 
 NAMES = ("str", "int", "float", "bool")
@@ -63,6 +63,8 @@ def typed_texts(labels: list[str]) -> list:
             values = list(map(kind, labels))
         except ValueError:
             continue
-        if list(map(str, values)) == labels and all(map(math.isfinite, values)):
+        # NaN, infinity and larger integers have no place among floats.
+        in_range = all(abs(value) <= sys.float_info.max for value in values)
+        if in_range and list(map(str, values)) == labels:
             return values
     return labels

@@ -6,7 +6,9 @@ import os
 import pathlib
 
 from keras_bert.runtime.files import atomic_write, open_to_append
-from keras_bert.runtime.reading import parse_json
+from keras_bert.runtime.reading import parse_json, read_bytes
+
+_MAX_STATE = 2**24  # bytes; predictions have counts per label
 
 
 class ResumableFile:
@@ -94,11 +96,14 @@ class ResumableFile:
 
     def _read_state(self):
         """Set the state; return the size of the lines that it covers, 0 without a valid state."""
+        if self._state_file.is_symlink() or not self._state_file.is_file():
+            return 0
         try:
-            content = parse_json(self._state_file.read_bytes(), self._state_file)
+            content = parse_json(read_bytes(self._state_file, _MAX_STATE), self._state_file)
             is_valid = content["settings"] == self._settings
-            size = int(content["size"])
-            if is_valid and self._partial.stat().st_size >= size:
+            size = content["size"]
+            is_size = type(size) is int and 0 <= size <= self._partial.stat().st_size
+            if is_valid and is_size:
                 self.state = content["state"]
                 return size
         except (OSError, ValueError, KeyError, TypeError):

@@ -167,6 +167,7 @@ def _read(file, types, remedy):
     with state_file.reading(file, remedy):
         header, arrays = state_file.read(file, _HEADER)
         is_valid = all(isinstance(header[key], kind) for key, kind in types.items())
-        if not is_valid or not all("epoch" in dict(each) for each in header.get("history", ())):
+        history = header.get("history", ())
+        if not is_valid or not all(isinstance(each, dict) and "epoch" in each for each in history):
             raise ValueError("a key is missing or of another type")
     return header, arrays

@@ -56,21 +56,35 @@ def check_settings(file, saved, current, remedy):
     another name is compared under the present one. The message names the first setting that
     differs and ends with `remedy`.
     """
-    saved, current = dict(_flatten(saved)), dict(_flatten(current))
-    for name in current | saved:
-        if saved.get(name) != current.get(name):
-            raise ValueError(
-                f"{file} belongs to a run with {printable(name, 200)}="
-                f"{saved.get(name)!r:.200}; this run has {current.get(name)!r:.200}; {remedy}"
-            )
+    difference = _first_difference(saved, current)
+    if difference is not None:
+        path, saved_value, current_value = difference
+        name = printable(".".join(map(str, path)), 200)
+        raise ValueError(
+            f"{file} belongs to a run with {name}={saved_value!r:.200}; this run has "
+            f"{current_value!r:.200}; {remedy}"
+        )
 
 
-def _flatten(settings, prefix=""):
-    """Yield (name, value) of nested settings, such as ("model.hidden_size", 8)."""
-    for key, value in settings.items():
-        if isinstance(value, list):
-            value = dict(enumerate(value))
-        if isinstance(value, dict):
-            yield from _flatten(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{_NEW_NAMES.get(key, key)}", value
+def _first_difference(saved, current):
+    """Return the path of the first setting that differs and its two values, or `None`."""
+    # A missing setting, `None`, equals a dict or list without settings.
+    if not all(isinstance(value, (dict, list, type(None))) for value in (saved, current)):
+        return None if saved == current else ([], saved, current)
+    saved_items = _items(saved)
+    current_items = _items(current)
+    for key in current_items | saved_items:
+        difference = _first_difference(saved_items.get(key), current_items.get(key))
+        if difference is not None:
+            path, *values = difference
+            return [key, *path], *values
+    return None
+
+
+def _items(value):
+    """Return a dict of the items of a dict or list, under present names; of others an empty one."""
+    if isinstance(value, list):
+        return dict(enumerate(value))
+    if isinstance(value, dict):
+        return {_NEW_NAMES.get(key, key): item for key, item in value.items()}
+    return {}

@@ -108,6 +108,7 @@ def change(file, **values):
     ("file", "values", "message"),
     [
         ("1_Pooling/config.json", {"include_prompt": False}, "include_prompt must be true"),
+        ("1_Pooling/config.json", {"pooling_mode": ["cls", "cls"]}, "each pooling must occur once"),
         ("1_Pooling/config.json", {"pooling_mode": "median"}, "pooling must be of cls, max"),
         (
             "2_Dense/config.json",

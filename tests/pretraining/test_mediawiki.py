@@ -127,6 +127,7 @@ def test_time_is_linear(unit):
     [
         "{{ a", "{|\n|a\n", "[[a|", "[[a|b] ]", "[http://a ", "http://a", "==a", "=a=", "<div>",
         "<b></i>", "<nowiki>", "<ref name=a ", '<div a="b ', "<s ", "{{a|[[b|<b>",
+        "<b /", "<ref /", "<br /", "<hr ", "<b></b", '<b a="/>', "<hr a='>", '<b a="></b>',
     ],
 )  # fmt: skip
 def test_elements_without_an_end_are_left_out(unit):

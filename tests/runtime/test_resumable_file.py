@@ -99,3 +99,26 @@ def test_a_link_in_a_folder_of_somebody_else_is_not_followed(tmp_path, link, is_
     (folder / ".out.txt.partial").unlink()
     write(folder / "out.txt", {}, ["one"])
     assert (folder / "out.txt").read_text() == "one\n"
+
+
+@pytest.mark.parametrize("size", ["1e999", "-5", "true", '"1"', "1.5"])
+def test_a_state_with_a_wrong_size_begins_anew(tmp_path, size):
+    (tmp_path / ".out.txt.partial").write_text("another\n")
+    state = f'{{"settings": {{}}, "size": {size}, "state": 1}}'
+    (tmp_path / ".out.txt.partial.json").write_text(state)
+    assert write(tmp_path / "out.txt", {}, ["one"]) == 0
+    assert (tmp_path / "out.txt").read_text() == "one\n"
+
+
+@pytest.mark.parametrize("kind", ["device", "pipe", "large"])
+def test_a_state_that_is_no_small_file_is_not_read(tmp_path, kind):
+    state_file = tmp_path / ".out.txt.partial.json"
+    if kind == "device":
+        state_file.symlink_to("/dev/zero")
+    elif kind == "pipe":
+        os.mkfifo(state_file)
+    else:
+        state_file.touch()
+        os.truncate(state_file, 2**40)
+    assert write(tmp_path / "out.txt", {}, ["one"]) == 0
+    assert names(tmp_path) == ["out.txt"]

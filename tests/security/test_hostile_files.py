@@ -77,17 +77,17 @@ def test_a_tensor_of_many_dimensions(tmp_path):
 # Instructions that build large objects, or that repeat work, and the reason for the refusal.
 PICKLES = {
     "a long pickle": (b"\x80\x02" + b"}" * 10**7, "exhausted|more than"),
-    "many instructions": (b"\x80\x02(" + b"N" * (2**20 + 1) + b"t.", "1048576 instructions"),
+    "many instructions": (b"\x80\x02(" + b"N" * (2**20 + 1) + b"t.", "262144 instructions"),
     "many arguments": (
         b"\x80\x02"
         + pickles.global_name("torch._utils", "_rebuild_parameter")
         + b"q\x01("
         + pickles.tensor(pickles.storage("0", 1), 0, (1,), (1,))
-        + b"N" * 300_000
+        + b"N" * 200_000
         + b"tq\x00"
         + b"h\x01h\x00R" * 50_000
         + b".",
-        "a call with 300001 arguments",
+        "a call with 200001 arguments",
     ),
 }
 
@@ -101,6 +101,90 @@ def test_pickles_that_take_long(tmp_path, attack, write):
     with pytest.raises(ValueError, match=message):
         torch_pickle.read(tmp_path / "pytorch_model.bin")
     assert time.perf_counter() - start < 5
+
+
+HASH_MODULUS = 2**61 - 1  # multiples of it have the same hash
+
+
+def test_integer_keys_of_one_hash_in_a_pickle(tmp_path):
+    items = []
+    for number in range(1, 30_000):
+        key = (number * HASH_MODULUS).to_bytes(11, "little")
+        items.append(b"\x8a" + bytes([len(key)]) + key + b"N")
+    pickles.write_archive(
+        tmp_path / "pytorch_model.bin", b"\x80\x02}(" + b"".join(items) + b"u.", {}
+    )
+    start = time.process_time()
+    with pytest.raises(ValueError, match="a int for a str"):
+        torch_pickle.read(tmp_path / "pytorch_model.bin")
+    assert time.process_time() - start < 2
+
+
+TOKEN_IDS = {number * HASH_MODULUS: f"{number}" for number in range(1, 30_000)}
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("tokenizer.json", {"model": {"vocab": {token: id_ for id_, token in TOKEN_IDS.items()}}}),
+        (
+            "tokenizer.json",
+            {"added_tokens": [{"id": id_, "content": token} for id_, token in TOKEN_IDS.items()]},
+        ),
+        ("added_tokens.json", {token: id_ for id_, token in TOKEN_IDS.items()}),
+        ("tokenizer_config.json", {"added_tokens_decoder": {"9" * 5000: "a"}}),
+        ("tokenizer_config.json", {"added_tokens_decoder": {str(2**25): "a"}}),
+    ],
+)
+def test_token_ids_of_one_hash(tmp_path, name, content):
+    path = make_folder("safetensors", tmp_path / "model")
+    if "model" in content:
+        (path / "vocab.txt").unlink()
+    (path / name).write_text(json.dumps(content))
+    start = time.process_time()
+    assert_rejected(path, rf"{name}: (ids|an id) must")
+    assert time.process_time() - start < 3
+
+
+@pytest.mark.parametrize(
+    ("reader", "name", "content"),
+    [
+        ("safetensors", "special_tokens_map.json", {"additional_special_tokens": 1}),
+        ("safetensors", "tokenizer_config.json", {"extra_special_tokens": 5}),
+        ("safetensors", "tokenizer.json", {"added_tokens": 5}),
+        ("safetensors", "config.json", {"layer_norm_eps": 10**400}),
+        ("safetensors", "config.json", {"initializer_range": 10**400}),
+        ("safetensors", "config.json", {"hidden_act": ["relu"]}),
+    ],
+)
+def test_values_of_wrong_types(tmp_path, reader, name, content):
+    path = make_folder(reader, tmp_path / "model")
+    file = path / name
+    before = json.loads(file.read_text()) if file.is_file() else {}
+    file.write_text(json.dumps(before | content))
+    assert_rejected(path, rf"{name}: {next(iter(content))} must be")
+
+
+def test_any_error_of_a_reader_names_the_folder(tmp_path, monkeypatch):
+    path = make_folder("safetensors", tmp_path / "model")
+
+    def fail(*arguments):
+        raise TypeError("'int' object is not iterable")
+
+    monkeypatch.setattr(checkpoints.huggingface, "read", fail)
+    assert_rejected(path, "model cannot be read: 'int' object is not iterable")
+
+
+@pytest.mark.parametrize(
+    "value",
+    ['!!int ""', '!!float ""', "!!bool x", "!!timestamp x", "[" * 10_000, "? " * 10_000],
+)
+def test_yaml_values_that_their_tags_do_not_fit(tmp_path, value):
+    (tmp_path / "params.yaml").write_text(f"task: {value}\n")
+    start = time.process_time()
+    with pytest.raises(ValueError, match=r"params\.yaml: must be YAML in UTF-8, received"):
+        model_garden.read_config(tmp_path)
+    assert time.process_time() - start < 3
 
 
 def test_many_tensors_of_one_storage(tmp_path):
@@ -245,6 +329,51 @@ def test_many_safetensors(tmp_path):
     header = ",".join(f'"{number}":{json.dumps(entry(0, 0, (0,)))}' for number in range(200_000))
     safetensors_file(path / "model.safetensors", f"{{{header}}}".encode(), b"")
     assert_rejected(path, "must have a header of at most")
+
+
+@pytest.mark.parametrize("count", [1, 10_000, 20_000])
+def test_a_config_of_many_layers_for_many_safetensors(tmp_path, count):
+    path = make_folder("safetensors", tmp_path / "model")
+    config = json.loads((path / "config.json").read_text())
+    (path / "config.json").write_text(json.dumps(config | {"num_hidden_layers": count}))
+    tensors = {f"{number:x}": entry(0, 0, (0,)) for number in range(count)}
+    tensors["large"] = entry(0, 4000, (1000,))
+    safetensors_file(path / "model.safetensors", tensors, bytes(4000))
+    start = time.process_time()
+    assert_rejected(path, "at most 16384 tensors|at most 200, received 10000|missing")
+    assert time.process_time() - start < 5
+
+
+def with_header(path, change):
+    """Change the header of a safetensors file and append data."""
+    with open(path, "rb") as stream:
+        header = json.loads(stream.read(int.from_bytes(stream.read(8), "little")))
+        data = stream.read()
+    data += change(header, len(data))
+    safetensors_file(path, header, data)
+
+
+def test_safetensors_with_names_of_one_long_prefix(tmp_path):
+    path = make_folder("safetensors", tmp_path / "model")
+
+    def change(header, size):
+        for index in range(6):
+            start = size + 4 * index
+            header[f"{'a' * 10**5}.{index}"] = entry(start, start + 4, (1,))
+        return bytes(24)
+
+    with_header(path / "model.safetensors", change)
+    start = time.process_time()
+    assert_rejected(path, "unknown")
+    assert time.process_time() - start < 5
+
+
+@pytest.mark.parametrize(("dtype", "size"), [("F32", 4), ("BF16", 2)])
+def test_safetensors_of_many_dimensions(tmp_path, dtype, size):
+    path = make_folder("safetensors", tmp_path / "model")
+    tensor = {"dtype": dtype, "shape": [1] * 70, "data_offsets": [0, size]}
+    safetensors_file(path / "model.safetensors", {"a": tensor}, bytes(size))
+    assert_rejected(path, r"model\.safetensors: .* at most 8 dimensions, received 70 for 'a'")
 
 
 def test_a_safetensors_header_that_declares_gigabytes(tmp_path):
@@ -517,6 +646,14 @@ def test_an_index_of_many_names(tmp_path, entries):
         bundle_index.read(tmp_path / "bert_model.ckpt")
 
 
+def test_an_index_of_long_names(tmp_path):
+    shared = b"k" * 2000
+    entries = [(0, shared, b""), *((2000, b"%06d" % number, b"") for number in range(100_000))]
+    write_index(tmp_path / "bert_model.ckpt.index", entries)
+    with pytest.raises(ValueError, match="the names in the index have more than 16777216 bytes"):
+        bundle_index.read(tmp_path / "bert_model.ckpt")
+
+
 @pytest.mark.parametrize("length", [10**12, 3 * 10**9, 3, 5])
 def test_a_string_of_another_size_than_its_entry(tmp_path, length):
     prefix = tmp_path / "bert_model.ckpt"
@@ -546,10 +683,22 @@ def test_a_header_of_an_unreadable_checkpoint(tmp_path, header, message):
         bundle.read(tmp_path / "ckpt")
 
 
+@pytest.mark.parametrize("reader", ["google", "saved_model"])
+def test_a_folder_named_like_a_checkpoint(tmp_path, reader):
+    """TensorFlow's `load_checkpoint` reads the checkpoint that a file in this folder names."""
+    path = make_folder(reader, tmp_path / "a")
+    expected = keras_bert.load(path).get_weights()
+    (index,) = path.rglob("*.index")
+    index.with_suffix("").mkdir()
+    index.with_suffix("").joinpath("checkpoint").write_text('model_checkpoint_path: "/none"')
+    for weight, value in zip(keras_bert.load(path).get_weights(), expected, strict=True):
+        np.testing.assert_array_equal(weight, value)
+
+
 def test_a_graph_of_many_layers():
     layers = {str(number): 1 for number in range(5000)}
     nodes = [bundle.Node({"_transformer_layers": 1}, None, ""), bundle.Node(layers, None, "")]
-    with pytest.raises(ValueError, match="ckpt: an encoder must have at most 1000 layers"):
+    with pytest.raises(ValueError, match="ckpt: an encoder must have at most 200 layers"):
         model_garden.resolve("ckpt", nodes)
 
 

@@ -152,6 +152,15 @@ def test_broken_state_raises(killed, model, tmp_path, part):
         run_state.RunState(tmp_path, {}).restore(model)
 
 
+def test_a_history_of_other_types_raises(model, tmp_path):
+    state = run_state.RunState(tmp_path, {})
+    assert not state.restore(model)
+    state.history = [[["epoch", 1]]]
+    state.save(model)
+    with pytest.raises(ValueError, match=rf"{run_state.STATE_FILE} is broken .*delete it"):
+        run_state.RunState(tmp_path, {}).restore(model)
+
+
 @pytest.mark.parametrize("name", [run_state.STATE_FILE, run_state.BEST_FILE])
 def test_weights_that_are_not_finite_raise(model, tmp_path, name):
     state = run_state.RunState(tmp_path, {})
