@@ -57,7 +57,7 @@ def test_data(name):
 
 def test_data_that_is_accepted():
     examples = Examples(iter(TWO), labels=tf.constant([0, 1]))
-    assert (examples.texts, examples.labels) == (TWO, ["0", "1"])
+    assert (examples.texts, examples.labels) == (TWO, [0, 1])
     assert repr(examples) == "<Examples: 2 items with labels, from the examples>"
     assert "1 item with tags" in repr(TaggedSentences([["a"]], [["O"]]))
 

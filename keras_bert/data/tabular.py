@@ -168,6 +168,8 @@ class _Part:
         columns = {role: [row[role] for row in self.values] for role in self.values[0]}
         columns |= {"location": self.locations, "row": self.rows}
         labels = columns.get("label")
+        if kind == "label_set" and labels is not None:
+            columns["label"] = labels = split_sets(labels, separator)
         if kind in ("label", "label_set") and labels is not None:
             kept = labeled_rows(path, labels)
             for role, column in columns.items():
@@ -176,7 +178,6 @@ class _Part:
         if kind == "label" and labels is not None and typed:
             labels = typed_texts(labels)
         if kind == "label_set" and labels is not None:
-            labels = split_sets(labels, separator)
             for location, label_set in zip(columns["location"], labels, strict=True):
                 for name in label_set:
                     check_name(str(name), f"{path}, {location}: a label")

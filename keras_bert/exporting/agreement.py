@@ -94,7 +94,7 @@ def check_data(dev, output):
             f"the model reads single texts; {dev.source} has pairs of texts. Give single texts"
         )
     given = getattr(dev, "labels", None) if output.task in _WITH_LABEL else None
-    unknown = next((label for label in given or () if label not in output.labels), None)
+    unknown = next((label for label in given or () if str(label) not in output.labels), None)
     if unknown is not None:
         raise ValueError(
             f"{dev.source}: the label {unknown!r:.80} is not one of the model's labels: "
@@ -131,7 +131,7 @@ def compare(actual, expected, examples, names):
         difference = _larger(difference, found, reference)
         equal.extend(_equal_rows(found, reference))
         if labels is not None and "label" in reference:
-            right = np.array([label.encode() for label in labels[batch]], object)
+            right = np.array([str(label).encode() for label in labels[batch]], object)
             correct.extend(zip(found["label"] == right, reference["label"] == right, strict=True))
     accuracies = np.mean(correct, axis=0).tolist() if correct else ()
     share = float(np.mean(equal)) if equal else None

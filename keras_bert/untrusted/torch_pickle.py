@@ -169,7 +169,7 @@ def _tensors(file: str, value: object) -> dict[str, _Tensor]:
     name = next((name for name in _STATES if isinstance(value.get(name), dict)), None)
     if name is not None:
         warnings.warn(
-            f"{file}: only the entry {name!r} is read, which has the weights",
+            f"{file}: only the entry {name!r:.80} is read, which has the weights",
             stacklevel=level_of_caller(),
         )
         value = value[name]

@@ -151,7 +151,7 @@ def test_readme_of_an_onnx_folder(tmp_path):
 def test_compose_file_and_curl(tmp_path, name):
     folder = tmp_path / name.replace("/", "_")
     folder.mkdir()
-    tf_serving.write_settings(folder, [model_card.tf.TensorSpec([None], "string", "text")])
+    tf_serving.write_settings(folder, [tf_serving.tf.TensorSpec([None], "string", "text")])
     content = (folder / "compose.yaml").read_text(encoding="utf-8")
     assert terminal.printable_lines(content) == content
     service = yaml.safe_load(content)["services"]["serving"]

@@ -34,15 +34,18 @@ def test_a_student_of_some_layers_imitates_its_teacher(teacher):
     assert heads.find_encoder(student).bert_config["num_hidden_layers"] == 1
 
 
+def assert_equal(*tensors):
+    np.testing.assert_array_equal(*map(keras.ops.convert_to_numpy, tensors))
+
+
 def test_keep_layers_copies_weights(teacher):
     bert = heads.find_encoder(teacher.model)
     inputs = bert.preprocessor(TEXTS[:3])
     whole = bert.keep_layers([0, 1])
-    np.testing.assert_array_equal(whole(inputs)["sequence_output"], bert(inputs)["sequence_output"])
+    expected = bert(inputs)
+    assert_equal(whole(inputs)["sequence_output"], expected["sequence_output"])
     part = bert.keep_layers([0])
-    np.testing.assert_array_equal(
-        part(inputs)["sequence_output"], bert(inputs)["encoder_outputs"][0]
-    )
+    assert_equal(part(inputs)["sequence_output"], expected["encoder_outputs"][0])
     assert part.pooling == bert.pooling and part.preprocessor is bert.preprocessor
 
 
