@@ -98,6 +98,11 @@ def choices():
     return Choices(texts * 6, continuations * 6, [0, 1, 1, 0] * 6)
 
 
+def user_warnings(caught):
+    """Return the `UserWarning`s of `pytest.warns`; Keras' torch backend gives others."""
+    return [each for each in caught if each.category is UserWarning]
+
+
 def write_file(path, content):
     """Write a string as UTF-8, or bytes, to a file, without changing line ends; return the path."""
     path.write_bytes(content if isinstance(content, bytes) else content.encode())

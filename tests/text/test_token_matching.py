@@ -9,7 +9,6 @@ import tokenizers
 
 import keras_bert
 from keras_bert.checkpoints import tokenizer_json
-from keras_bert.text.offsets import characters_of_bytes
 from keras_bert.text.python_tokenizer import PythonTokenizer
 from keras_bert.text.tokenizer import WordPieceTokenizer
 
@@ -62,6 +61,11 @@ def make(added, **options):
     }
     content = tokenizer_json.content(vocabulary, settings, special=False)
     return ours, tokenizers.Tokenizer.from_str(json.dumps(content))
+
+
+def characters_of_bytes(text):
+    """Return the index of the character of each UTF-8 byte of a text, a list."""
+    return [index for index, character in enumerate(text) for _ in character.encode()]
 
 
 def our_tokens(tokenizer, texts):
