@@ -13,7 +13,7 @@ Keras. Then `keras.saving.load_model` can read our models, too.
 import importlib
 import sys
 
-from keras_bert.runtime.packages import explained
+from keras_bert.runtime.packages import advise_on_backend
 from keras_bert.version import __version__
 
 # Public name -> module, and after a colon the name in that module if it differs.
@@ -77,7 +77,7 @@ def _register_classes():
 def __getattr__(name):
     if name not in __all__:
         return _internal_module(name)
-    with explained(f"keras_bert.{name}"):
+    with advise_on_backend(f"keras_bert.{name}"):
         if name in _MODULES:
             value = importlib.import_module(_MODULES[name])
         else:

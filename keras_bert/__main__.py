@@ -16,7 +16,7 @@ import warnings
 from keras_bert.cli.options import make_parser
 from keras_bert.hub import resolve
 from keras_bert.runtime.escaping import printable
-from keras_bert.runtime.packages import explained
+from keras_bert.runtime.packages import advise_on_backend
 from keras_bert.runtime.reading import first_line, one_line
 from keras_bert.runtime.stopping import stop_requests
 from keras_bert.runtime.terminal import print_line, quiet_imports, use_utf8
@@ -86,9 +86,14 @@ def _run(args):
         resolve.check(args.model)
     module, name = args.run.split(".")
     feature = f"keras-bert {args.command}"
-    with explained(feature), quiet_imports(), stop_requests() as stop, stop.between_imports():
+    with (
+        advise_on_backend(feature),
+        quiet_imports(),
+        stop_requests() as stop,
+        stop.between_imports(),
+    ):
         command = getattr(importlib.import_module(f"keras_bert.cli.{module}"), name)
-    with explained(feature), _plain_warnings():
+    with advise_on_backend(feature), _plain_warnings():
         command(args)
 
 

@@ -80,7 +80,7 @@ class Examples:
                 column, label_type = _labels(where, column)
                 object.__setattr__(self, "label_type", label_type)
             elif name == "label_sets":
-                _check_names(where, column)
+                _refuse_matrix(where, column)
                 column = list(column)
                 sets = [
                     _label_set(f"{where}, row {number}", labels)
@@ -289,8 +289,8 @@ def _labels(name, labels, item="row"):
     return of_one_type(labels, label_type), label_type
 
 
-def _check_names(name, column):
-    """Raise a `ValueError` if label sets are a matrix with a column of 0 and 1 for each label."""
+def _refuse_matrix(name, column):
+    """Raise a `ValueError` for an array with a column of 0 and 1 for each label."""
     if getattr(column, "ndim", 1) > 1:
         raise ValueError(
             f"{name} must be lists of the names of the labels; received an array of the shape "

@@ -50,10 +50,10 @@ def labeled_rows(source, labels):
     return rows
 
 
-def is_missing(label):
+def is_missing(value):
     """Return True for `None`, an empty string, NaN, NaT and pandas' NA."""
     try:
-        return label is None or bool(label == "") or bool(label != label)
+        return value is None or bool(value == "") or bool(value != value)
     except TypeError:  # the truth of pandas' NA
         return True
 

@@ -68,7 +68,7 @@ def input_names(output):
 
 
 def check_data(dev, output):
-    """Raise an error unless `dev` can be the data of a comparison.
+    """Check that `dev` fits the model's task and has all inputs.
 
     Args:
         dev: The argument `dev` of `export`.
@@ -133,7 +133,7 @@ def compare(actual, expected, examples, names):
         if labels is not None and "label" in reference:
             right = np.array([str(label).encode() for label in labels[batch]], object)
             correct.extend(zip(found["label"] == right, reference["label"] == right, strict=True))
-    accuracies = np.mean(correct, axis=0).tolist() if correct else ()
+    accuracies = np.mean(correct, axis=0).tolist() if correct else (None, None)
     share = float(np.mean(equal)) if equal else None
     return Agreement(len(examples), share, difference, *accuracies)
 

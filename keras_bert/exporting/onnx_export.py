@@ -74,8 +74,8 @@ _PIPELINE = """
 TensorFlow.
 """
 _TOKENIZER = """
-Its ids can differ from those of Google's tokenizer, which keras_bert computes: in texts with rare
-characters, and in the last token of pairs of which both texts are too long.
+The ids of `tokenizer.json` can differ from Google's ids, which keras_bert computes: in texts with
+rare characters, and in the last token of pairs of which both texts are too long.
 """
 
 

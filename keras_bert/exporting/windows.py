@@ -68,8 +68,9 @@ class WordWindows(typing.NamedTuple):
 
 
 def split_between_words(tokens, counts, size):
-    """Return the `WordWindows` of a batch. They are those of `keras_bert.tasks.tag_windows.encode`.
+    """Return the `WordWindows` of a batch.
 
+    Gives the same windows as `keras_bert.tasks.tag_windows.encode`.
     `tokens` is a `tf.RaggedTensor` (rows, tokens) and `counts` a `tf.RaggedTensor` (rows, words)
     with the number of tokens of each word, at least 1, int64. `size` is the largest number of
     tokens in a window. Longer words are truncated. A row without words has no window.

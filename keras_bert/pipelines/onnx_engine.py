@@ -1,6 +1,6 @@
 """Compute with ONNX Runtime, for pipelines.
 
-Keras and TensorFlow are imported only to score labeled data.
+Keras is imported only to score labeled data.
 """
 
 import itertools

@@ -3,6 +3,7 @@
 import contextlib
 import importlib.util
 import os
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,14 +19,14 @@ def import_tensorflow(feature: str) -> Any:
     Raises:
         ImportError: If TensorFlow is not installed.
     """
-    with explained(feature):
+    with advise_on_backend(feature):
         import tensorflow
     return tensorflow
 
 
 @contextlib.contextmanager
-def explained(feature: str) -> Iterator[None]:
-    """Say how to install TensorFlow, or a backend of Keras, if an import within fails for it.
+def advise_on_backend(feature: str) -> Iterator[None]:
+    """Replace the error of a missing backend by one with the command that installs it.
 
     Args:
         feature: What needs it, for the error.
@@ -43,6 +44,8 @@ def explained(feature: str) -> Iterator[None]:
 
 def _advice(feature: str, missing: str) -> str:
     backend = os.environ.get("KERAS_BACKEND")
+    if keras := sys.modules.get("keras"):
+        backend = keras.backend.backend()  # it may come from Keras' own file of settings
     installed = [name for name in _BACKENDS if importlib.util.find_spec(name)]
     if not installed:
         return (

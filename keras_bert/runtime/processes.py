@@ -9,7 +9,7 @@ _SAFE_PATH = "PYTHONSAFEPATH"  # as `python -P`, also for the processes of `mult
 
 @contextlib.contextmanager
 def safe_path() -> Iterator[None]:
-    """Start the processes of Python in this block, so that they ignore the current folder.
+    """Context manager: Python processes started in the block do not import from the current folder.
 
     Otherwise `python -c`, `python -m` and the workers of `multiprocessing` first search the current
     folder for the modules that they import. It may hold the files of a stranger.

@@ -58,9 +58,9 @@ class EncodedMasks:
         return np.array(ids)
 
     def batch(self, rows, length):
-        """Return the inputs of some rows, int32 (batch, length), and `None` twice.
+        """Return (inputs, None, None) of some rows: there are no targets.
 
-        `masked_lm_positions` is (batch, masked tokens), padded with 0.
+        Inputs are int32 (batch, length). `masked_lm_positions` is (batch, masked tokens), padded with 0.
         """
         ids = pad([self._ids[row] for row in rows], length, self._tokenizer.special_ids.pad)
         inputs = {

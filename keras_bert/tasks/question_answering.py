@@ -193,7 +193,9 @@ def metric_names(output, examples):
     has_answer = [bool(right) for right in _known_answers(examples)]
     names = ["f1", "exact_match"]
     if not all(has_answer):
-        names += ["has_answer_f1"] * any(has_answer) + ["no_answer_accuracy"]
+        if any(has_answer):
+            names.append("has_answer_f1")
+        names.append("no_answer_accuracy")
         if output is not None and output.no_answer:
             names += ["best_f1", "best_exact_match"]
     return tuple(names)

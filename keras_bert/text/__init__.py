@@ -1,1 +1,1 @@
-"""Strings to ids: the exact tokenizer as a TensorFlow graph, and the preprocessing layer."""
+"""Strings to ids: tokenizers in Python and as a TensorFlow graph, and the preprocessing layer."""

@@ -2,13 +2,14 @@
 
 The order is that of Hugging Face's tokenizers. First, tokens with `normalized=False` are matched in
 the text itself. Then, the other tokens are matched in the normalized text between these matches.
-Each time the leftmost match counts, and the longest of several at the same position.
+Each time the leftmost match counts, and the longest of several at the same position. Normalization
+of added tokens, and what is a letter beside them, follow the Unicode version of the running Python.
 """
 
 import functools
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -77,7 +78,7 @@ class Search:
         return any(is_word[ord(character)] for character in beside)
 
 
-def _count_spaces(characters) -> int:
+def _count_spaces(characters: Iterable[str]) -> int:
     """Return the number of white space characters before the first other one."""
     space = unicode_tables.tables().space
     count = 0

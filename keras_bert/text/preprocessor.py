@@ -35,7 +35,8 @@ class Preprocessor(keras.layers.Layer):
     `keras.Input(shape=(), dtype="string")`. The vocabulary is saved as an asset.
 
     Source: `convert_single_example` and `_truncate_seq_pair` in google-research/bert
-    `run_classifier.py`; the tokenizer is `keras_bert.text.tokenizer.WordPieceTokenizer`.
+    `run_classifier.py`; `text.python_tokenizer` tokenizes Python strings,
+    and `text.tokenizer` string tensors, with the same ids.
 
     Args:
         vocabulary: list of tokens, or the path of a file with one token per line, stripped of
@@ -368,11 +369,7 @@ class Preprocessor(keras.layers.Layer):
 
 
 def _truncated_lengths(lengths, limit):
-    """Return the length that each of one or two texts keeps within `limit`, int64 (batch,) each.
-
-    Google removes one token at a time from the longer text, on a tie from the second. In effect, a
-    text keeps up to half of the budget and what the other text leaves of it.
-    """
+    """Do for tensors what `token_ids.kept_lengths` does: int64 (batch,) for each text."""
     import tensorflow as tf
 
     budget = limit - 1 - len(lengths)

@@ -20,7 +20,7 @@ _SIGMA = chr(unicode_tables.CAPITAL_SIGMA)
 _SMALL_SIGMA = "σ"  # noqa: RUF001
 _FINAL_SIGMA = chr(unicode_tables.FINAL_SIGMA)
 _SURROGATES = range(0xD800, 0xE000)  # code points that UTF-8 cannot encode; they are removed
-_MAX_CACHED = 500_000  # strings; about 100 MB
+_MAX_CACHED = 500_000  # strings per cache, of which a tokenizer has three
 _SPACE_LIMIT = 0x3001  # the code points of all white space are below this
 _NEVER = "(?!)"  # matches nothing
 
@@ -57,8 +57,8 @@ class _Characters(NamedTuple):
 
     Attributes:
         text: The characters.
-        sources: Index in the text of the character from which each of them was made.
-        word_starts: Index of the first of them of each word.
+        sources: For each character, the index in the text of the character it was made from.
+        word_starts: Index of the first character of each word.
     """
 
     text: str
@@ -93,7 +93,6 @@ class PythonTokenizer(BaseTokenizer):
         self._replacements = _replacements(self.lowercase, self.strip_accents)
         self._ids_of_chunk = _Cache(self._tokenize_chunk)
         self._ids_of_word = _Cache(self._tokenize_word)
-        self._ids_of_rest = _Cache(self._match_rest)
         self._tokens_of_word = _Cache(self._tokenize_word_with_offsets)
         exact = {token.content: token for token in self.added_tokens if not token.normalized}
         normalized = added_token_search.normalized_texts(
@@ -207,10 +206,11 @@ class PythonTokenizer(BaseTokenizer):
     def _tokenize_chunk(self, chunk: str) -> tuple[int, ...]:
         words = self._patterns.word.findall(chunk)
         if len(words) == 1:
-            return self._tokenize_word(chunk)
+            return self._tokenize_word(words[0])
         return tuple(itertools.chain.from_iterable(map(self._ids_of_word.__getitem__, words)))
 
     def _tokenize_word(self, word: str) -> tuple[int, ...]:
+        """Normalize a word, without the sources of the characters, and split it."""
         if self._patterns.reordered.search(word):
             characters, _ = self._normalize(word)
         else:
@@ -229,12 +229,26 @@ class PythonTokenizer(BaseTokenizer):
 
     def _split(self, characters: str) -> tuple[int, ...]:
         """Split a normalized word, longest token first."""
-        if not characters:
-            return ()
         if len(characters) > tables.MAX_WORD_LENGTH:
             return (self.unknown_id,)
-        ids = self._match(characters, self._id_of_piece, self._longest_piece)
-        return (self.unknown_id,) if ids is None else ids
+        ids: list[int] = []
+        start = 0
+        id_of_piece = self._id_of_piece
+        while start < len(characters):
+            limit = self._longest_match(characters, start, id_of_piece)
+            if limit == start:
+                return (self.unknown_id,)
+            ids.append(id_of_piece[characters[start:limit]])
+            start = limit
+            id_of_piece = self._id_of_suffix
+        return tuple(ids)
+
+    def _longest_match(self, characters: str, start: int, id_of_piece: dict[str, int]) -> int:
+        """Return the end of the longest token that begins at `start`; `start` if none does."""
+        limit = min(len(characters), start + self._longest_piece)
+        while limit > start and characters[start:limit] not in id_of_piece:
+            limit -= 1
+        return limit
 
     def _split_with_limits(self, characters: str) -> tuple[list[int], list[int]]:
         """Return the ids of a normalized word, and the index after the last character of each."""
@@ -244,24 +258,6 @@ class PythonTokenizer(BaseTokenizer):
         lengths = [len(self.vocabulary[token_id]) for token_id in ids]
         lengths[1:] = [length - len(tables.SUFFIX) for length in lengths[1:]]
         return ids, list(itertools.accumulate(lengths))
-
-    def _match(
-        self, characters: str, id_of_piece: dict[str, int], longest: int
-    ) -> tuple[int, ...] | None:
-        """Return the ids of the longest first token and of the rest; `None` without a match."""
-        size = len(characters)
-        for limit in range(min(size, longest), 0, -1):
-            token_id = id_of_piece.get(characters[:limit])
-            if token_id is None:
-                continue
-            if limit == size:
-                return (token_id,)
-            rest = self._ids_of_rest[characters[limit:]]
-            return None if rest is None else (token_id, *rest)
-        return None
-
-    def _match_rest(self, characters: str) -> tuple[int, ...] | None:
-        return self._match(characters, self._id_of_suffix, self._longest_piece)
 
     def _normalize(self, word: str) -> tuple[str, Sequence[int]]:
         """Return the normalized characters of a word, and the index in the word of each."""

@@ -51,8 +51,9 @@ def splits_of(sizes: Sequence[int] | np.ndarray) -> np.ndarray:
 def kept_lengths(lengths: Sequence[int], limit: int) -> list[int]:
     """Return how many tokens of one or two texts fit into a sequence of at most `limit` tokens.
 
-    Google removes one token at a time from the longer text, on a tie from the second. In effect, a
-    text keeps up to half of the tokens and what the other text leaves of them.
+    Google removes one token at a time from the longer text, on a tie from the second. In effect,
+    both texts may keep half of the tokens, and a short text leaves its unused half to the other.
+    `limit` includes [CLS] and [SEP].
 
     Example:
 

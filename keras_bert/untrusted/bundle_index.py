@@ -21,7 +21,7 @@ from keras_bert.untrusted.protobuf import varint
 MAX_INDEX = 2**24  # bytes; BERT-Large with Adam's slots has 2**17
 _MAX_ENTRIES = 2**17  # tensors; BERT-Large with Adam's slots has 2**11
 _MAX_KEY = 2**11  # bytes of a name; a key may share bytes with the key before it
-_MAX_KEYS = 2**24  # bytes of all names; those of BERT-Large with Adam's slots have 2**18
+_MAX_TOTAL_KEY_BYTES = 2**24  # bytes of all names; those of BERT-Large with Adam's slots have 2**18
 _MAX_NUMBER = 5  # bytes of a number, which has at most 32 bits
 _FOOTER = 48  # bytes
 _TRAILER = 5  # bytes after a block: type of compression, checksum
@@ -154,7 +154,7 @@ def _read_table(data: bytes) -> list[tuple[bytes, bytes]]:
         block = _read_block(data, offset, size)
         items += block
         key_bytes += sum(len(key) for key, _ in block)
-        _check_keys(key_bytes)
+        _check_key_bytes(key_bytes)
         if len(items) > _MAX_ENTRIES:
             raise ValueError(f"the index has more than {_MAX_ENTRIES} tensors")
     keys = [key for key, _ in items]
@@ -163,9 +163,9 @@ def _read_table(data: bytes) -> list[tuple[bytes, bytes]]:
     return items
 
 
-def _check_keys(key_bytes: int) -> None:
-    if key_bytes > _MAX_KEYS:
-        raise ValueError(f"the names in the index have more than {_MAX_KEYS} bytes")
+def _check_key_bytes(key_bytes: int) -> None:
+    if key_bytes > _MAX_TOTAL_KEY_BYTES:
+        raise ValueError(f"the names in the index have more than {_MAX_TOTAL_KEY_BYTES} bytes")
 
 
 def _read_block(data: bytes, offset: int, size: int) -> list[tuple[bytes, bytes]]:
@@ -204,7 +204,7 @@ def _read_block(data: bytes, offset: int, size: int) -> list[tuple[bytes, bytes]
         key = key[:shared] + data[position : position + rest]
         position += rest
         key_bytes += len(key)
-        _check_keys(key_bytes)
+        _check_key_bytes(key_bytes)
         items.append((key, data[position : position + length]))
         position += length
     starts = [int.from_bytes(data[at : at + 4], "little") for at in range(end, limit - 4, 4)]
