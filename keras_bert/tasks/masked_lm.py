@@ -60,7 +60,8 @@ class EncodedMasks:
     def batch(self, rows, length):
         """Return (inputs, None, None) of some rows: there are no targets.
 
-        Inputs are int32 (batch, length). `masked_lm_positions` is (batch, masked tokens), padded with 0.
+        Inputs are int32 (batch, length); `masked_lm_positions` is (batch, masked tokens), padded
+        with 0.
         """
         ids = pad([self._ids[row] for row in rows], length, self._tokenizer.special_ids.pad)
         inputs = {
