@@ -158,7 +158,15 @@ class PythonTokenizer(BaseTokenizer):
         matches: list[added_token_search.Match],
         shift: int,
     ) -> None:
-        """Add the tokens of a part of a text with matches in its normalized characters."""
+        """Add the tokens of a part of a text with matches in its normalized characters.
+
+        For the part "A [E1]b" with the token "[e1]":
+
+            characters.text         "a [e1]b"
+            characters.word_starts  0 2 3 5 6    (punctuation is a word)
+            matches                 2 to 6
+            edges                   0 2 6 7      (pieces "a ", "[e1]" and "b")
+        """
         match_at = {match.start: match for match in matches}
         edges = set(characters.word_starts) | {0, len(characters.text)}
         for match in matches:
