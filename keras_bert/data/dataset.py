@@ -7,7 +7,7 @@ import keras
 import numpy as np
 
 from keras_bert import heads
-from keras_bert.data.batching import Batches, compiled_length
+from keras_bert.data.batching import compiled_length
 from keras_bert.data.examples import unknown_label
 from keras_bert.runtime.arguments import as_integer
 from keras_bert.runtime.escaping import printable
@@ -77,7 +77,7 @@ def _dataset(encoded, batch_size, shuffle, seed, pad, has_weights=True):
     """Return a dataset of the batches of encoded sequences, see `data.batching`."""
     tf = import_tensorflow("to_dataset")
     limits = range(batch_size, len(encoded), batch_size)
-    in_order = np.array_split(np.arange(len(encoded)), limits)  # rows of each batch
+    in_order = np.arange(len(encoded))
     epochs = itertools.count()
 
     def batch(rows):
@@ -94,16 +94,16 @@ def _dataset(encoded, batch_size, shuffle, seed, pad, has_weights=True):
     def batches():
         order = in_order
         if shuffle:
-            order = Batches(encoded, batch_size, (seed, next(epochs))).rows
-        return map(batch, order)
+            order = np.random.default_rng((seed, next(epochs))).permutation(in_order)
+        return map(batch, np.array_split(order, limits))
 
     def spec(array):
         sizes = [None] * (array.ndim - 1) if pad == "batch" else array.shape[1:]
         return tf.TensorSpec([None, *sizes], array.dtype)
 
-    signature = keras.tree.map_structure(spec, batch(in_order[0]))
+    signature = keras.tree.map_structure(spec, batch(in_order[:batch_size]))
     dataset = tf.data.Dataset.from_generator(batches, output_signature=signature)
-    size = tf.data.experimental.assert_cardinality(len(in_order))
+    size = tf.data.experimental.assert_cardinality(len(limits) + 1)
     return dataset.apply(size).prefetch(2)
 
 

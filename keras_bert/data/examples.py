@@ -124,8 +124,7 @@ class Examples:
             model: A classifier or regressor of `keras_bert.heads`, whose labels give the targets;
                 or a `Preprocessor`.
             batch_size: Texts per batch.
-            shuffle: If True, each epoch has another order, with texts of similar lengths in each
-                batch.
+            shuffle: If True, each epoch has another order.
             seed: Seed of the order.
             pad: `"batch"` pads each batch to its longest text, with JAX to one of a few lengths.
                 An int pads to that length. Texts longer than that, or with `"batch"` than the
@@ -185,8 +184,7 @@ class TaskData:
         Args:
             model: A model of the data's task. To train an embedder, fit `heads.siamese(model)`.
             batch_size: Sequences or rows per batch.
-            shuffle: If True, each epoch has another order, with sequences of similar lengths in
-                each batch.
+            shuffle: If True, each epoch has another order.
             seed: Seed of the order.
             pad: `"batch"` pads each batch to its longest sequence, with JAX to one of a few
                 lengths. An int pads to that length. Other sequences than windows that are longer
