@@ -31,7 +31,12 @@ _VALUES_PER_CALL = 100  # reading 100 values takes Keras as long as a call of a 
 _MAX_INTEGER = 2**53
 _PATH = re.compile(r"[\w/-]{1,500}")
 _DTYPE = re.compile(r"[a-z0-9_/-]{1,40}")
-_LARGE_LAYERS = ("TransformerBlock", "MultiHeadAttention", "GroupQueryAttention")
+_LARGE_LAYERS = (
+    "TransformerBlock",
+    "MultiHeadAttention",
+    "GroupQueryAttention",
+    "GroupedQueryAttention",
+)
 _ARRAYS = ("__numpy__", "__tensor__")
 _MODEL_CLASSES = frozenset.union(*(kind.classes for kind in keras_objects.MODELS))
 _LAYERS_IN_LAYERS = ("layer", "forward_layer", "backward_layer", "cell")

@@ -13,7 +13,7 @@ from keras_bert.checkpoints import keras_hub as format
 from keras_bert.hub import conversion
 from tests import damage, tiny
 
-keras_hub = pytest.importorskip("keras_hub")
+keras_hub = pytest.importorskip("keras_hub", exc_type=ImportError)
 
 numpy = keras.ops.convert_to_numpy
 CONFIG = {

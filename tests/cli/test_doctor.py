@@ -76,7 +76,7 @@ def no_imports(monkeypatch):
 
 def test_missing_packages(no_imports, monkeypatch, capsys):
     requirements = [
-        "keras<3.16,>=3.15",
+        "keras<3.17,>=3.15",
         "no-such-requirement",
         'pytest-none; extra == "dev"',
         'no-such-text!=2.21.0,>=2.20.1; platform_system != "Windows" and extra == "fast"',

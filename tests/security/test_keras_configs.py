@@ -627,8 +627,8 @@ def layers_of_keras():
     arguments = {
         "Dense": (2,), "EinsumDense": ("ab,bc->ac", 3), "Embedding": (5, 2),
         "Activation": ("relu",), "ReversibleEmbedding": (5, 2), "MultiHeadAttention": (2, 2),
-        "GroupQueryAttention": (2, 2, 1), "Rescaling": (0.5,), "Dropout": (0.1,),
-        "AlphaDropout": (0.1,), "GaussianDropout": (0.1,),
+        "GroupQueryAttention": (2, 2, 1), "GroupedQueryAttention": (2, 2, 1),
+        "Rescaling": (0.5,), "Dropout": (0.1,), "AlphaDropout": (0.1,), "GaussianDropout": (0.1,),
         "GaussianNoise": (0.1,), "SpatialDropout1D": (0.1,), "SpatialDropout2D": (0.1,),
         "SpatialDropout3D": (0.1,), "Dot": (1,), "Permute": ((1,),), "Reshape": ((-1,),),
         "LSTM": (2,), "LSTMCell": (2,), "GRU": (2,), "GRUCell": (2,), "SimpleRNN": (2,),
@@ -636,7 +636,8 @@ def layers_of_keras():
         "StackedRNNCells": ([keras.layers.GRUCell(2)],), "Wrapper": (keras.layers.Dense(2),),
         "TimeDistributed": (keras.layers.Dense(2),), "Bidirectional": (keras.layers.GRU(2),),
     }  # fmt: skip
-    for name in sorted(keras_objects.KERAS_LAYERS.classes):
+    # Keras 3.16 renames a layer, so each version lacks a name.
+    for name in sorted(keras_objects.KERAS_LAYERS.classes & set(dir(keras.layers))):
         default = (
             (2, 2) if "Conv" in name else (2,) if "Pooling" in name and "Global" not in name else ()
         )
