@@ -182,19 +182,19 @@ SHAPE_ARGUMENTS = _names(
 # Numbers, Booleans, strings, and short lists of them.
 VALUE_ARGUMENTS = _names(
     """
-    alpha amax_history_length approximate attention_axes axes axis axis1 axis2 batch_size bias_axes
-    block_size center cropping data_format decimals depth_multiplier destination dilation_rate dims
-    distribution dropout epsilon equation factor filters flash_attention gain go_backwards groups
-    head_dim initial input_axes input_dim is_stable k keepdims kernel_size key_dim l1 l2
-    logit_soft_cap lora_alpha lora_rank mask_value mask_zero max_value maxval mean merge_mode
-    min_value minval mode momentum name nan negative_slope neginf newshape normalize num_heads num_key_value_heads
-    num_query_heads offset optional order output_axes output_dim output_padding padding
-    pool_dimensions pool_mode pool_size posinf ragged rank rate recurrent_dropout renorm
-    renorm_clipping renorm_momentum reset_after return_sequences return_state rms_scaling scale
-    score_mode seed shared_axes sliding_window sorted source source_name sparse stateful stddev
-    strides subscripts synchronized threshold tie_weights trainable unit_forget_bias units unroll
-    use_bias use_cudnn use_gate use_scale value value_dim value_range x_max x_min
-    zero_output_for_mask
+    alpha amax_history_length approximate attention_axes axes axis axis1 axis2 batch_size
+    bias_axes block_size center cropping data_format decimals depth_multiplier destination
+    dilation_rate dims distribution dropout epsilon equation factor filters flash_attention gain
+    go_backwards groups head_dim initial input_axes input_dim is_stable k keepdims kernel_size
+    key_dim l1 l2 logit_soft_cap lora_alpha lora_rank mask_value mask_zero max_value maxval mean
+    merge_mode min_value minval mode momentum name nan negative_slope neginf newshape normalize
+    num_heads num_key_value_heads num_query_heads offset optional order output_axes output_dim
+    output_padding padding pool_dimensions pool_mode pool_size posinf ragged rank rate
+    recurrent_dropout renorm renorm_clipping renorm_momentum reset_after return_sequences
+    return_state rms_scaling scale score_mode seed shared_axes sliding_window sorted source
+    source_name sparse stateful stddev strides subscripts synchronized threshold tie_weights
+    trainable unit_forget_bias units unroll use_bias use_cudnn use_gate use_scale value value_dim
+    value_range x_max x_min zero_output_for_mask
     """
 )
 # Arguments of this package's own layers. `OWN_COLLECTIONS` may be lists and dicts of any length.
