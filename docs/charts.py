@@ -337,7 +337,7 @@ def library_speed():
         ("exported model, one text, KerasHub", "exported model, one text of 20 words, one of 5", 0),
         ("exported model, 32 texts, KerasHub", "exported model, one text of 20 words, one of 5", 2),
         ("pretraining step of BERT-Base, KerasHub", "pretraining step of BERT-Base, speed", 0),
-        ("records with tensorflow-text,\ntokenizers", "tokenizer of records with tensorflow-text", 0),
+        ("records with tensorflow-text,\ntokenizers", "tokenizer of records", 0),
     ]  # fmt: skip
     rows = [(name, _decimals(start)[index]) for name, start, index in rows]
     axes = _axes(7, 4.8, 0.45, 0.12, 0.51, 0.86)
