@@ -125,8 +125,8 @@ def export(
     if keras.backend.backend() != "tensorflow":
         raise ValueError(
             "export writes TensorFlow graphs and needs KERAS_BACKEND=tensorflow; this process "
-            f"runs {keras.backend.backend()}. Save the model, then load and export it with the "
-            "TensorFlow backend: the .keras file is the same for all backends."
+            f"runs {keras.backend.backend()}. Give format='onnx', or save the model and export it "
+            "with the TensorFlow backend, which reads the same .keras file"
         )
     from keras_bert.exporting import saved_model
 
