@@ -66,8 +66,8 @@ test-all: $(installed)
 
 # The tests of what works without TensorFlow, with each of the other backends.
 no_tensorflow := $(parallel) -m "not slow and not peers and not documents" tests/test_without_tensorflow.py \
-	tests/tasks tests/data tests/pipelines tests/text/test_python_tokenizer.py tests/text/test_words.py \
-	tests/test_search.py
+	tests/tasks tests/data tests/pipelines tests/text/test_python_tokenizer.py tests/text/test_words.py
+
 test-no-tensorflow: $(VENV_JAX)/installed $(VENV_TORCH)/installed
 	KERAS_BACKEND=jax $(VENV_JAX)/bin/python -m pytest $(no_tensorflow)
 	KERAS_BACKEND=torch $(VENV_TORCH)/bin/python -m pytest $(no_tensorflow)

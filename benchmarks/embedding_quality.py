@@ -35,10 +35,11 @@ import numpy as np
 
 import keras_bert
 from keras_bert import EmbeddingExamples, RetrievalData
-from keras_bert.data import squad, tabular
+from keras_bert.data import tabular
 from keras_bert.pretraining import vocabulary
 from keras_bert.runtime import processor
-from keras_bert.tasks import embedding_metrics
+from keras_bert.tasks.embedding import metrics as embedding_metrics
+from keras_bert.tasks.question_answering import data as squad
 
 
 def wikipedia(shared, language, count):

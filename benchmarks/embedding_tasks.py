@@ -38,7 +38,8 @@ LENGTH = {"squad": 256, "stsb": 128}
 def read(task, folder, limit):
     """Return training and dev data as `EmbeddingExamples`."""
     from keras_bert import EmbeddingExamples
-    from keras_bert.data import squad, tabular
+    from keras_bert.data import tabular
+    from keras_bert.tasks.question_answering import data as squad
 
     if task == "stsb":
         options = {"text": "6", "text_pair": "7", "label": "5", "header": False, "kind": "score"}
@@ -152,7 +153,7 @@ def run_one(task, library, folder, seed, limit):
     """Run a task in this process; return its metrics and examples per second."""
     import numpy as np
 
-    from keras_bert.tasks import embedding
+    from keras_bert.tasks.embedding import task as embedding
 
     train, dev = read(task, folder, limit)
     seconds, encode = RUNS[library](task, train, seed)

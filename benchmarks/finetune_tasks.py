@@ -138,7 +138,9 @@ TASKS |= {
 
 def read(task, folder, limit):
     """Return training and dev data, each with at most `limit` rows."""
-    from keras_bert.data import conll, squad, tabular
+    from keras_bert.data import tabular
+    from keras_bert.tasks.question_answering import data as squad
+    from keras_bert.tasks.tagging import data as conll
 
     options = dict(task.read)
     if task.kind in ("label", "score"):
@@ -185,7 +187,8 @@ def score(task, dev, answers):
     from scipy import stats
     from sklearn import metrics
 
-    from keras_bert.tasks import question_answering, tagging
+    from keras_bert.tasks.question_answering import task as question_answering
+    from keras_bert.tasks.tagging import task as tagging
 
     if task.kind == "tags":
         return tagging.score(None, dev, answers)

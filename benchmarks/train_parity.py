@@ -24,7 +24,7 @@ import transformers
 import keras_bert
 import keras_bert.hub.resolve
 from keras_bert import optimizers
-from keras_bert.tasks import question_answering
+from keras_bert.tasks.question_answering import task as question_answering
 
 BATCH, LENGTH = 16, 128
 TOTAL, WARMUP = 426, 43  # steps of the whole run; only the first ones are taken

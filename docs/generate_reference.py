@@ -19,7 +19,10 @@ _PARTS = {
 }  # fmt: skip
 # Classes whose objects a public function returns.
 _RETURNED = {
-    "pipeline": ("keras_bert.pipelines.base.Pipeline", "keras_bert.pipelines.embedding.Embedding"),
+    "pipeline": (
+        "keras_bert.tasks.pipeline.Pipeline",
+        "keras_bert.tasks.embedding.pipeline.Embedding",
+    ),
 }
 # Public names of modules that `keras_bert` does not import, some of which need other packages.
 _OPTIONAL_MODULES = {

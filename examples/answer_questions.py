@@ -18,7 +18,7 @@ os.environ["KERAS_BACKEND"] = "tensorflow"
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import keras_bert
-from keras_bert.tasks import question_answering
+from keras_bert.tasks.question_answering import task as question_answering
 
 DATA = pathlib.Path(__file__).parent / "data"
 CONTEXT = (

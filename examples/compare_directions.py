@@ -35,9 +35,9 @@ from keras import ops
 
 import keras_bert
 from keras_bert import heads, optimizers
-from keras_bert.data import conll
 from keras_bert.layers import MaskedLMHead
 from keras_bert.pretraining import corpus, records, stream, train, vocabulary
+from keras_bert.tasks.tagging import data as conll
 
 DATA = pathlib.Path(__file__).parent / "data"
 WAYS = ("both directions, NSP", "both directions", "left to right", "left to right, BiLSTM")

@@ -25,7 +25,7 @@ import keras
 import numpy as np
 
 import keras_bert
-from keras_bert.tasks import embedding_metrics
+from keras_bert.tasks.embedding import metrics as embedding_metrics
 
 DATA = pathlib.Path(__file__).parent / "data"
 QUESTIONS = ["책을 늦게 돌려주면 돈을 내야 해요?", "받은 그릇이 깨져 있어요"]

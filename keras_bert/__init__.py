@@ -19,14 +19,14 @@ from keras_bert.version import __version__
 # Public name -> module, and after a colon the name in that module if it differs.
 _MODULE_OF = {
     "BertEncoder": "keras_bert.encoder",
-    "Choices": "keras_bert.data.swag",
-    "EmbeddingExamples": "keras_bert.data.embedding_examples",
+    "Choices": "keras_bert.tasks.multiple_choice.data",
+    "EmbeddingExamples": "keras_bert.tasks.embedding.data",
     "Examples": "keras_bert.data.examples",
     "HubLayer": "keras_bert.exporting.hub_layer",
     "Preprocessor": "keras_bert.text.preprocessor",
-    "Questions": "keras_bert.data.squad",
-    "RetrievalData": "keras_bert.data.retrieval",
-    "TaggedSentences": "keras_bert.data.conll",
+    "Questions": "keras_bert.tasks.question_answering.data",
+    "RetrievalData": "keras_bert.tasks.embedding.retrieval",
+    "TaggedSentences": "keras_bert.tasks.tagging.data",
     "Tokenizer": "keras_bert.text.tokenizer:WordPieceTokenizer",
     "convert": "keras_bert.hub.loading",
     "evaluate": "keras_bert.tasks.inference",
@@ -38,7 +38,7 @@ _MODULE_OF = {
     "plot_curves": "keras_bert.training.report",
     "predict": "keras_bert.pipelines.factory",
     "quiet": "keras_bert.runtime.terminal",
-    "read": "keras_bert.data.reader",
+    "read": "keras_bert.tasks.reader",
     "save": "keras_bert.hub.loading",
 }
 # Public module -> module.
@@ -50,7 +50,7 @@ _MODULES = {
     "losses": "keras_bert.losses",
     "optimizers": "keras_bert.optimizers",
     "pretraining": "keras_bert.pretraining",
-    "search": "keras_bert.search",
+    "search": "keras_bert.tasks.embedding.nearest",
 }
 
 __all__ = [*_MODULE_OF, *_MODULES]

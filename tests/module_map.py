@@ -19,10 +19,11 @@ def rows():
     modules = sorted(path for path in package.glob("*.py") if path.name != "__init__.py")
     for path in modules:
         yield f"| `{path.name}` | {_first_line(path)} |"
-    for folder in sorted(path.parent for path in package.glob("*/__init__.py")):
+    for folder in sorted(path.parent for path in package.glob("*/**/__init__.py")):
         names = sorted(path.stem for path in folder.glob("*.py") if path.stem != "__init__")
         about = _first_line(folder / "__init__.py")
-        yield f"| `{folder.name}/` | {about} {', '.join(f'`{name}`' for name in names)} |"
+        modules_of_folder = ", ".join(f"`{name}`" for name in names)
+        yield f"| `{folder.relative_to(package).as_posix()}/` | {about} {modules_of_folder} |"
 
 
 def _first_line(path):

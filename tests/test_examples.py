@@ -14,7 +14,9 @@ import pytest
 
 import keras_bert
 import keras_bert.hub.resolve
-from keras_bert.data import conll, squad, tabular
+from keras_bert.data import tabular
+from keras_bert.tasks.question_answering import data as squad
+from keras_bert.tasks.tagging import data as conll
 
 EXAMPLES = pathlib.Path(__file__).parent.parent / "examples"
 DATA = EXAMPLES / "data"
@@ -151,6 +153,8 @@ def test_quickstart():
     keras.backend.backend() != "tensorflow", reason="the examples run on TensorFlow"
 )
 @pytest.mark.parametrize("name", LESSONS)
+# The vectors of the small model differ a little between processors.
+@pytest.mark.filterwarnings("ignore:.*rows were left out")
 def test_lesson(name, small_model, monkeypatch, capsys, tmp_path):
     """In this process, where TensorFlow is imported already and warnings are errors."""
     arguments, lines = LESSONS[name]

@@ -13,7 +13,7 @@ import pytest
 
 import keras_bert
 from keras_bert import heads
-from keras_bert.data.embedding_examples import EmbeddingExamples
+from keras_bert.tasks.embedding.data import EmbeddingExamples
 from tests import tiny
 from tests.cli.shared import run
 

@@ -68,7 +68,7 @@ def examples(rows=ROWS, **options):
 
 def tagged():
     """Return `TaggedSentences`: films are works; "so" and the next word are a mood."""
-    from keras_bert.data.conll import TaggedSentences
+    from keras_bert.tasks.tagging.data import TaggedSentences
 
     words = [["this", "film", "is", "so", "good"], ["so", "bad", "a", "films"], ["good", "!"]]
     tags = [["O", "B-work", "O", "B-mood", "I-mood"], ["B-mood", "I-mood", "O", "B-work"]]
@@ -77,7 +77,7 @@ def tagged():
 
 def questions():
     """Return `Questions` whose answer is the word after "so"; without "so" they have none."""
-    from keras_bert.data.squad import Questions
+    from keras_bert.tasks.question_answering.data import Questions
 
     contexts = ["this film is so good!", "a film so bad is this", "a good film", "so films"]
     answers = [[("good", 16)], [("bad", 10)], [], [("films", 3)]]
@@ -86,7 +86,7 @@ def questions():
 
 def choices():
     """Return `Choices` of which the good one is right."""
-    from keras_bert.data.swag import Choices
+    from keras_bert.tasks.multiple_choice.data import Choices
 
     texts = ["this film is", "a film", "this is a film", "films"]
     continuations = [

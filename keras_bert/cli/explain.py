@@ -10,7 +10,7 @@ from keras_bert.inspect.encoding import MASKED_LM_TASKS
 from keras_bert.runtime.files import atomic_write
 from keras_bert.runtime.terminal import print_line, waiting
 from keras_bert.tasks import inference
-from keras_bert.tasks.masked_lm import MASK
+from keras_bert.tasks.masked_tokens.task import MASK
 
 
 def explain(args):

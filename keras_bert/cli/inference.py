@@ -11,22 +11,23 @@ import sys
 
 import numpy as np
 
-from keras_bert import heads, search
+from keras_bert import heads
 from keras_bert.cli import arguments, reading
-from keras_bert.data import conll, squad, swag, tabular
+from keras_bert.data import tabular
+from keras_bert.exporting.predict_function import predict_function
 from keras_bert.hub import loading
-from keras_bert.pipelines.inputs import prompt_of
 from keras_bert.runtime.escaping import printable, printable_lines
 from keras_bert.runtime.files import atomic_write
 from keras_bert.runtime.resumable_file import ResumableFile
 from keras_bert.runtime.terminal import print_line, progress
-from keras_bert.tasks import (
-    inference,
-    masked_lm,
-    prediction_files,
-    question_windows,
-    registry,
-)
+from keras_bert.tasks import inference, prediction_files, registry
+from keras_bert.tasks.embedding import nearest as search
+from keras_bert.tasks.inputs import prompt_of
+from keras_bert.tasks.masked_tokens import task as masked_lm
+from keras_bert.tasks.multiple_choice import data as swag
+from keras_bert.tasks.question_answering import data as squad
+from keras_bert.tasks.question_answering import windows as question_windows
+from keras_bert.tasks.tagging import data as conll
 from keras_bert.text.words import split_words
 from keras_bert.training import report, run_state
 
@@ -79,7 +80,7 @@ def evaluate(args):
             batch_size=args.batch_size,
             encoded=encoded,
             on_batch=on_batch,
-            predict=inference.predict_function(model, args.precision),
+            predict=predict_function(model, args.precision),
             **decoding,
         )
     metrics = inference.score(heads.find_output(model), examples, answers)
@@ -143,7 +144,7 @@ def predict_texts(args):
         )
     format = prediction_files.format_of(args.output, model)
     decoding = _decoding(args, model)
-    predict = inference.predict_function(model, args.precision)
+    predict = predict_function(model, args.precision)
     with _writer(args, format) as output, progress() as bar:
         work = bar.add_task("Predicting", total=None if args.input else 1)
         state = output.state or {"rows": 0, "counts": {}}
@@ -241,7 +242,7 @@ def embed(args):
     model = inference.as_embedder(arguments.load(args, task="auto"), args.pooling)
     shape = [0, model.output_shape[-1]]
     prompt = prompt_of(heads.find_output(model), args.prompt)
-    predict = inference.predict_function(model, args.precision)
+    predict = predict_function(model, args.precision)
     counts: collections.Counter[str] = collections.Counter()
     path = pathlib.Path(args.output).resolve()
     with atomic_write(path) as beside, open(beside, "wb") as file, progress() as bar:
@@ -272,7 +273,7 @@ def fill_masks(args):
     """Print candidates for [MASK]."""
     model = _load_masked_lm(args)
     encoded = inference.encode_masks(model, args.texts)
-    outputs = inference.run(model, encoded, predict=inference.predict_function(model))
+    outputs = inference.run(model, encoded, predict=predict_function(model))
     vocabulary = heads.find_encoder(model).preprocessor.vocabulary
     answers = masked_lm.decode(vocabulary, encoded, outputs, args.top)
     for text, masks in zip(args.texts, answers, strict=True):

@@ -4,10 +4,14 @@ import os
 import sys
 
 from keras_bert import heads, provenance
-from keras_bert.data import conll, reader, retrieval, squad, swag, tabular
+from keras_bert.data import tabular
 from keras_bert.runtime.escaping import shown
 from keras_bert.runtime.terminal import print_line
-from keras_bert.tasks import registry
+from keras_bert.tasks import reader, registry
+from keras_bert.tasks.embedding import retrieval
+from keras_bert.tasks.multiple_choice import data as swag
+from keras_bert.tasks.question_answering import data as squad
+from keras_bert.tasks.tagging import data as conll
 
 # Task -> how `tabular.read` reads labels.
 _KINDS = {"classification": "label", "pair": "label", "multi-label": "label_set"}

@@ -7,7 +7,6 @@ import sys
 import numpy as np
 
 import keras_bert
-from keras_bert import search
 from keras_bert.cli import arguments, reading
 from keras_bert.data import tabular
 from keras_bert.model_structure import find_encoder
@@ -16,6 +15,7 @@ from keras_bert.runtime.escaping import printable
 from keras_bert.runtime.files import atomic_write, cache_folder
 from keras_bert.runtime.terminal import print_line
 from keras_bert.tasks import inference, prediction_files
+from keras_bert.tasks.embedding import nearest as search
 from keras_bert.untrusted import containers
 
 

@@ -10,14 +10,16 @@ import numpy as np
 import keras_bert
 from keras_bert import heads, provenance
 from keras_bert.cli import arguments, reading
-from keras_bert.data import conll, tabular
-from keras_bert.data.embedding_examples import EmbeddingExamples
+from keras_bert.data import tabular
 from keras_bert.encoder import BertEncoder
 from keras_bert.hub import loading
 from keras_bert.pretraining import vocabulary
 from keras_bert.runtime.files import exclusive_lock
 from keras_bert.runtime.terminal import print_line
-from keras_bert.tasks import inference, registry, tagging
+from keras_bert.tasks import inference, registry
+from keras_bert.tasks.embedding.data import EmbeddingExamples
+from keras_bert.tasks.tagging import data as conll
+from keras_bert.tasks.tagging import task as tagging
 from keras_bert.text.words import split_words
 from keras_bert.training import finetuning, report, run_state, search
 

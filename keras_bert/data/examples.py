@@ -151,7 +151,7 @@ class Examples:
         >>> next(iter(dataset))[1].numpy().tolist()
         [1, 0]
         """
-        from keras_bert.data import dataset
+        from keras_bert.tasks import to_dataset as dataset
 
         return dataset.of_examples(self, model, batch_size, shuffle, seed, pad, labels)
 
@@ -198,7 +198,7 @@ class TaskData:
             ValueError: If the model has another task or no preprocessor.
             ImportError: If TensorFlow is not installed.
         """
-        from keras_bert.data import dataset
+        from keras_bert.tasks import to_dataset as dataset
 
         return dataset.of_task(self, model, batch_size, shuffle, seed, pad)
 

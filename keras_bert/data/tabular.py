@@ -9,12 +9,7 @@ import sys
 import typing
 
 from keras_bert.data.examples import Examples, check_score
-from keras_bert.data.label_columns import (
-    flagged_set,
-    labeled_rows,
-    split_sets,
-    warn_of_label_sets,
-)
+from keras_bert.data.label_columns import flagged_set, labeled_rows, split_sets, warn_of_label_sets
 from keras_bert.data.text_files import (
     FORMATS,
     allow_long_csv_fields,

@@ -30,6 +30,7 @@ from keras_bert.exporting.model_card import ModelInfo
 from keras_bert.hub import own_files
 from keras_bert.model_structure import max_sequence_length
 from keras_bert.runtime.files import check_subfolder, temporary_folder
+from keras_bert.tasks.embedding import serving as embedding_serving
 
 LABELS_FILE = "labels.txt"
 
@@ -156,7 +157,7 @@ def _head(model, output, assets, precision):
     functions = {"serving_default": module.serving_default, "ids": module.ids}
     if output.prompts:
         encoder = heads.find_encoder(model)
-        with_prompt, inputs = signatures.embedder_with_prompts(
+        with_prompt, inputs = embedding_serving.embedder_with_prompts(
             predict, output, encoder.preprocessor, max_sequence_length(encoder)
         )
         module.with_prompt = tf.function(

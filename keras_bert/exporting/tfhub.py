@@ -8,7 +8,7 @@ import pathlib
 
 import tensorflow as tf
 
-from keras_bert.exporting import signatures
+from keras_bert.text import windows_graph
 from keras_bert.text.preprocessor import VOCABULARY_FILE
 
 SEQUENCE_LENGTH = 128  # of `preprocess(texts)`, as on TF-Hub
@@ -163,7 +163,7 @@ def _trainable(call, keys, layers):
 def _by_word(tokens):
     """Return ids, starts and limits, each int32 ragged (batch, (words), (tokens))."""
     ids, words, starts, limits = tokens
-    first = signatures.first_tokens(ids, words)
+    first = windows_graph.first_tokens(ids, words)
     # `tf.searchsorted` rejects empty tensors. Its result has the static shape of `row_splits`.
     starts_and_end = tf.concat([first, [tf.size(ids.flat_values, tf.int64)]], axis=0)
     word_splits = tf.searchsorted(starts_and_end, ids.row_splits, out_type=tf.int64)

@@ -9,7 +9,7 @@ import numpy as np
 from keras_bert import heads
 from keras_bert.runtime.warn import level_of_caller
 from keras_bert.tasks import inference
-from keras_bert.tasks.masked_lm import MASK
+from keras_bert.tasks.masked_tokens.task import MASK
 from keras_bert.text import token_ids
 from keras_bert.text.python_tokenizer import Tokens
 

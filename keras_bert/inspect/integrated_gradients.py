@@ -12,7 +12,7 @@ from keras_bert.layers.head_layers import unit_length
 from keras_bert.runtime.arguments import as_integer
 from keras_bert.runtime.escaping import printable
 from keras_bert.runtime.gradients import value_and_gradient
-from keras_bert.tasks.masked_lm import MASK
+from keras_bert.tasks.masked_tokens.task import MASK
 
 _SPANS = ("start", "end")
 _TOKENS_PER_BATCH = 2048  # bounds the memory: a batch keeps the activations of all layers

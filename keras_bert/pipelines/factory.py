@@ -4,9 +4,9 @@ Keras is imported in the function, because an ONNX folder does not need it.
 """
 
 from keras_bert.pipelines import kinds
-from keras_bert.pipelines.embedding import Embedding
 from keras_bert.pipelines.onnx_engine import OnnxEngine, is_onnx_folder
 from keras_bert.runtime.arguments import as_integer
+from keras_bert.tasks.embedding.pipeline import Embedding
 
 
 def pipeline(

@@ -3,7 +3,11 @@
 import functools
 
 from keras_bert import heads, provenance
-from keras_bert.tasks import inference, masked_lm
+from keras_bert.exporting import export
+from keras_bert.exporting.predict_function import predict_function
+from keras_bert.hub import loading
+from keras_bert.tasks import inference
+from keras_bert.tasks.masked_tokens import task as masked_lm
 from keras_bert.text.words import split_words
 
 
@@ -27,7 +31,7 @@ class KerasEngine:
         self.longest = heads.find_encoder(model).bert_config["max_position_embeddings"]
         self.columns = provenance.columns_of_texts(model)
         self._precision = precision
-        self._predict = inference.predict_function(model, precision)
+        self._predict = predict_function(model, precision)
 
     def encode(self, examples, **options):
         """Encode the data of the task; `options` are those of the task's `encode`."""
@@ -41,7 +45,7 @@ class KerasEngine:
     @functools.cached_property
     def _predict_rows(self):
         """Function from rows of texts to the vectors of an embedder."""
-        return inference.predict_function(inference.model_for_data(self.model), self._precision)
+        return predict_function(inference.model_for_data(self.model), self._precision)
 
     def check_labeled(self, examples):
         """Raise an error if data has no labels."""
@@ -67,6 +71,14 @@ class KerasEngine:
         """Return the most probable tokens for each [MASK], see `tasks.masked_lm.decode`."""
         vocabulary = heads.find_encoder(self.model).preprocessor.vocabulary
         return masked_lm.decode(vocabulary, encoded, self.outputs(encoded, **options), top_k)
+
+    def export(self, path, **options):
+        """Export the model; the arguments of `keras_bert.export`."""
+        return export.export(self.model, path, **options)
+
+    def save(self, path, **options):
+        """Save the model; the arguments of `keras_bert.save`."""
+        return loading.save(self.model, path, **options)
 
     def split_words(self, texts):
         """Split texts into words: a list of strings per text, and their spans in characters."""

@@ -16,7 +16,9 @@ from keras_bert.exporting.onnx_folder import LABELS_FILE, MODEL_FILE, TASKS
 from keras_bert.runtime import reading
 from keras_bert.runtime.escaping import check_name
 from keras_bert.runtime.reading import one_line
-from keras_bert.tasks import masked_lm, question_windows, tag_windows
+from keras_bert.tasks.masked_tokens import task as masked_lm
+from keras_bert.tasks.question_answering import windows as question_windows
+from keras_bert.tasks.tagging import windows as tag_windows
 from keras_bert.text import token_ids
 from keras_bert.text.encoded_texts import EncodedChoices, EncodedTexts
 from keras_bert.text.python_tokenizer import PythonTokenizer
@@ -105,6 +107,14 @@ class OnnxEngine:
             "exported to keras_bert.pipeline"
         )
 
+    def export(self, path, **options):
+        """Raise an error: an ONNX folder has no Keras model."""
+        return self.model
+
+    def save(self, path, **options):
+        """Raise an error: an ONNX folder has no Keras model."""
+        return self.model
+
     def check_labeled(self, examples):
         """Raise an error if data has no labels, or labels that the model lacks. Imports Keras."""
         from keras_bert.tasks import inference
@@ -122,7 +132,7 @@ class OnnxEngine:
         if not len(examples):
             raise ValueError(f"{examples.source} contains no examples")
         if self.task == "embedder":  # only to score: a pipeline encodes texts with `encode_texts`
-            from keras_bert.tasks import embedding
+            from keras_bert.tasks.embedding import task as embedding
 
             rows = embedding.rows_with_prompts(self.output, examples)
             return self.encode_texts([text for row in rows for text in row])

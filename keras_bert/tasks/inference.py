@@ -5,14 +5,19 @@ import inspect
 
 import keras
 
-from keras_bert import heads, keras_private
 from keras_bert.data.batching import LENGTHS, Batches
-from keras_bert.data.conll import TaggedSentences
-from keras_bert.data.dataset import targets_of
 from keras_bert.data.examples import Examples
 from keras_bert.encoder import BertEncoder
+from keras_bert.model_structure import find_encoder, find_output
 from keras_bert.runtime.arguments import as_integer
-from keras_bert.tasks import classification, embedding, masked_lm, registry, tagging
+from keras_bert.tasks import registry
+from keras_bert.tasks.classification import task as classification
+from keras_bert.tasks.embedding import task as embedding
+from keras_bert.tasks.embedding.head import embedder
+from keras_bert.tasks.masked_tokens import task as masked_lm
+from keras_bert.tasks.tagging import task as tagging
+from keras_bert.tasks.tagging.data import TaggedSentences
+from keras_bert.tasks.to_dataset import targets_of
 from keras_bert.text.encoded_texts import EncodedTexts
 
 
@@ -118,7 +123,7 @@ def length_limit(model, max_length=None):
     Raises:
         ValueError: If the encoder has no preprocessor.
     """
-    encoder = heads.find_encoder(model)
+    encoder = find_encoder(model)
     if encoder.preprocessor is None:
         raise ValueError(
             f"the encoder of {model.name!r} has no preprocessor; set its `preprocessor`"
@@ -129,53 +134,12 @@ def length_limit(model, max_length=None):
     return min(max_length or encoder.preprocessor.max_sequence_length, longest)
 
 
-def predict_function(model, precision=None):
-    """Return a function from the inputs of a batch, a dict of arrays, to the outputs.
-
-    On TensorFlow, it is one graph for batches of all shapes, as in an export. `predict_on_batch` of
-    a model that is not compiled would compile a program for each shape. `precision` is
-    `"float32"` or `"bfloat16"` for the matmuls of the encoder; `None` keeps its dtype.
-    """
-    if keras.backend.backend() != "tensorflow":
-        if precision is not None:
-            raise ValueError(
-                f"precision needs KERAS_BACKEND=tensorflow; this process runs "
-                f"{keras.backend.backend()}. Load the model with dtype='mixed_bfloat16'"
-            )
-        return model.predict_on_batch
-    import tensorflow as tf
-
-    from keras_bert.exporting import inference_graph
-
-    names = sorted(model.input)
-    specs = [tf.TensorSpec([None] * len(model.input[name].shape), tf.int32) for name in names]
-    layers = [layer for layer in keras_private.all_layers(model) if hasattr(layer, "lora_enabled")]
-
-    inference_graph.forward_function(model, precision)  # raises an error for a wrong precision
-
-    @functools.lru_cache(maxsize=1)
-    def graph(weight_forms):
-        forward = inference_graph.forward_function(model, precision)
-        traced = tf.function(
-            lambda *values: forward(dict(zip(names, values, strict=True))), autograph=False
-        )
-        return traced.get_concrete_function(*specs)  # a call takes 0.5 ms less than one of `traced`
-
-    def predict(inputs):
-        # LoRA and quantization change which variables a layer computes with.
-        forms = tuple((layer.lora_enabled, layer.quantization_mode) for layer in layers)
-        outputs = graph(forms)(*(tf.constant(inputs[name], tf.int32) for name in names))
-        return keras.tree.map_structure(lambda output: output.numpy(), outputs)
-
-    return predict
-
-
 def run(model, encoded, *, batch_size=32, on_batch=None, on_outputs=None, predict=None):
     """Return a list with the outputs for each encoded sequence: arrays, or dicts of arrays.
 
     `encoded` is as in `data.batching`. After each batch, `on_batch` is called with the fraction of
-    the sequences in it, and `on_outputs` with its outputs, targets and weights. `predict` is from
-    `predict_function`, by default `model.predict_on_batch`.
+    the sequences in it, and `on_outputs` with its outputs, targets and weights. `predict` is a
+    function from a dict of arrays to the outputs, by default `model.predict_on_batch`.
     """
     lengths = LENGTHS if keras.backend.backend() == "jax" else None
     batches = Batches(encoded, batch_size, lengths=lengths)
@@ -227,6 +191,7 @@ def evaluate(model, examples, **options):
     >>> preprocessor = Preprocessor(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "good"])
     >>> encoder = BertEncoder(vocab_size=5, hidden_size=4, num_hidden_layers=1,
     ...     num_attention_heads=2, intermediate_size=8, preprocessor=preprocessor)
+    >>> from keras_bert import heads
     >>> model = heads.classifier(encoder, labels=["no", "yes"])
     >>> list(evaluate(model, Examples(["good", "bad"], labels=["yes", "no"])))
     ['accuracy', 'f1', 'mcc', 'majority']
@@ -235,7 +200,7 @@ def evaluate(model, examples, **options):
     if "top_k" in options:
         raise ValueError("top_k is not an option of evaluate; remove it")
     found = answers(model, examples, **options)
-    return score(heads.find_output(model), examples, found)
+    return score(find_output(model), examples, found)
 
 
 def score(output, examples, found, report=False):
@@ -285,13 +250,13 @@ def is_labeled(examples):
 def encode_texts(model, texts):
     """Encode single texts for any model on an encoder with a preprocessor, as `EncodedTexts`."""
     limit = length_limit(model)
-    return EncodedTexts(heads.find_encoder(model).preprocessor.python_tokenizer, [texts], limit)
+    return EncodedTexts(find_encoder(model).preprocessor.python_tokenizer, [texts], limit)
 
 
 def encode_masks(model, texts):
     """Encode texts with [MASK] for `heads.masked_lm` or `heads.pretraining`, as `EncodedMasks`."""
     limit = length_limit(model)
-    preprocessor = heads.find_encoder(model).preprocessor
+    preprocessor = find_encoder(model).preprocessor
     if masked_lm.MASK not in preprocessor.vocabulary:
         raise ValueError(
             f"the vocabulary of {len(preprocessor.vocabulary)} tokens has no {masked_lm.MASK}, "
@@ -302,7 +267,7 @@ def encode_masks(model, texts):
 
 def as_embedder(model, pooling=None):
     """Return the embedder for a model: itself, or a new head on its encoder."""
-    output = heads.find_output(model)
+    output = find_output(model)
     if output is not None and output.task == "embedder":
         if len(model.output_shape) != 2:
             raise ValueError(
@@ -317,7 +282,7 @@ def as_embedder(model, pooling=None):
             f"{model.name!r} has a custom output, use its `predict` method; embeddings need an "
             "encoder or a model of heads.embedder"
         )
-    encoder = heads.find_encoder(model)
+    encoder = find_encoder(model)
     if pooling is None:
         embedding.warn_of_pooling(encoder)
-    return heads.embedder(encoder, pooling=pooling)
+    return embedder(encoder, pooling=pooling)

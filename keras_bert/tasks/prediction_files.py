@@ -7,10 +7,13 @@ import json
 import pathlib
 import re
 
-from keras_bert import heads
 from keras_bert.data import tabular
+from keras_bert.model_structure import find_output
 from keras_bert.runtime.label_types import typed
-from keras_bert.tasks import classification, question_answering, registry, tagging
+from keras_bert.tasks import registry
+from keras_bert.tasks.classification import task as classification
+from keras_bert.tasks.question_answering import task as question_answering
+from keras_bert.tasks.tagging import task as tagging
 
 FORMATS = {**tabular.FORMATS, ".json": "json"}
 # The line ends of `str.splitlines`.
@@ -48,7 +51,7 @@ def lines(format, model, answered, *, header=True, probabilities=False, label=No
         yield json.dumps(predictions, ensure_ascii=False)
         return
     options = {"probabilities": True} if probabilities else {}
-    separator = classification.separator(heads.find_output(model).labels)
+    separator = classification.separator(find_output(model).labels)
     row = _csv_row if format == "csv" else _tsv_row
     columns = None
     for examples, answers in answered:
@@ -65,7 +68,7 @@ def lines(format, model, answered, *, header=True, probabilities=False, label=No
                 record = {key: record[key] for key in record if key not in ("text", "text_pair")}
             if format == "jsonl":
                 answer = {_name(key, input_row): value for key, value in _rounded(record).items()}
-                input_row = _with_typed_label(input_row, label, heads.find_output(model))
+                input_row = _with_typed_label(input_row, label, find_output(model))
                 yield json.dumps(answer | input_row, ensure_ascii=False)
                 continue
             names, values = zip(*_columns(record, separator), strict=True)

@@ -2,20 +2,18 @@
 
 import keras
 
-from keras_bert import heads
-from keras_bert.data.conll import TaggedSentences
-from keras_bert.data.embedding_examples import EmbeddingExamples
 from keras_bert.data.examples import Examples
-from keras_bert.data.retrieval import RetrievalData
-from keras_bert.data.squad import Questions
-from keras_bert.data.swag import Choices
-from keras_bert.tasks import (
-    classification,
-    embedding,
-    multiple_choice,
-    question_answering,
-    tagging,
-)
+from keras_bert.model_structure import find_encoder, find_output
+from keras_bert.tasks.classification import task as classification
+from keras_bert.tasks.embedding import task as embedding
+from keras_bert.tasks.embedding.data import EmbeddingExamples
+from keras_bert.tasks.embedding.retrieval import RetrievalData
+from keras_bert.tasks.multiple_choice import task as multiple_choice
+from keras_bert.tasks.multiple_choice.data import Choices
+from keras_bert.tasks.question_answering import task as question_answering
+from keras_bert.tasks.question_answering.data import Questions
+from keras_bert.tasks.tagging import task as tagging
+from keras_bert.tasks.tagging.data import TaggedSentences
 
 _BY_DATA = {
     Examples: classification,
@@ -63,11 +61,11 @@ def for_model(model):
     Raises:
         ValueError: If the model has no head, or a head without a task module.
     """
-    output = heads.find_output(model) if isinstance(model, keras.Model) else None
+    output = find_output(model) if isinstance(model, keras.Model) else None
     task = None if output is None else _BY_HEAD.get(output.task)
     if task is None:
-        heads.find_encoder(model)  # raises an error if there is none
-        if any(heads.find_output(layer) for layer in model.layers if hasattr(layer, "layers")):
+        find_encoder(model)  # raises an error if there is none
+        if any(find_output(layer) for layer in model.layers if hasattr(layer, "layers")):
             raise ValueError(
                 f"{model.name!r} contains a model with a head, as after heads.with_text. Pass that "
                 "inner model"

@@ -11,17 +11,18 @@ import keras
 import numpy as np
 
 from keras_bert import heads, optimizers, provenance
-from keras_bert.data.conll import TaggedSentences
-from keras_bert.data.embedding_examples import EmbeddingExamples
 from keras_bert.data.examples import Examples, UnknownLabel
-from keras_bert.data.retrieval import RetrievalData
 from keras_bert.encoder import BertEncoder
+from keras_bert.exporting.predict_function import predict_function
 from keras_bert.runtime import distribution, label_types
 from keras_bert.runtime.arguments import as_integer
 from keras_bert.runtime.files import exclusive_lock
 from keras_bert.runtime.stopping import stop_requests
 from keras_bert.runtime.terminal import print_line
 from keras_bert.tasks import inference, registry
+from keras_bert.tasks.embedding.data import EmbeddingExamples
+from keras_bert.tasks.embedding.retrieval import RetrievalData
+from keras_bert.tasks.tagging.data import TaggedSentences
 from keras_bert.training import loop
 from keras_bert.training.batch_plan import BatchPlan
 from keras_bert.training.callbacks import (
@@ -310,7 +311,7 @@ class _Run:
             _check_metric(self._score_names(task), self.metric)
             self.score = functools.partial(
                 _score, model, dev, self._encoded_dev, recipe.batch_size,
-                inference.predict_function(model) if distribution.replicas() == 1 else None,
+                predict_function(model) if distribution.replicas() == 1 else None,
             )  # fmt: skip
         if not len(self.encoded):
             raise ValueError(

@@ -7,7 +7,7 @@ import numpy as np
 
 from keras_bert import heads
 from keras_bert.data.batching import LENGTHS
-from keras_bert.tasks import inference
+from keras_bert.exporting.predict_function import predict_function
 
 # Sequences that a regression is fitted to. For a tagger, each word is an example.
 _MAX_SEQUENCES = {"classifier": 2000, "regressor": 2000, "tagger": 500}
@@ -61,7 +61,7 @@ def _vectors(model, encoded, rows):
     """Return vectors (n, hidden), targets and weights of some sequences or their words."""
     rows = rows[np.argsort(encoded.lengths[rows], kind="stable")]
     features = keras.Model(model.input, model.get_layer("logits").input)
-    predict, parts = inference.predict_function(features), []
+    predict, parts = predict_function(features), []
     for start in range(0, len(rows), _BATCH_SIZE):
         chosen = rows[start : start + _BATCH_SIZE]
         longest = int(encoded.lengths[chosen].max())

@@ -16,7 +16,10 @@ import pytest
 
 import keras_bert
 from keras_bert.cli import inference, training
-from keras_bert.data import conll, squad, swag, tabular
+from keras_bert.data import tabular
+from keras_bert.tasks.multiple_choice import data as swag
+from keras_bert.tasks.question_answering import data as squad
+from keras_bert.tasks.tagging import data as conll
 from tests import tiny
 from tests.cli.shared import ASKED, QUESTIONS, TASKS, TEXTS, run
 

@@ -15,13 +15,15 @@ import pytest
 
 import keras_bert
 from keras_bert.cli import arguments, reading, training
-from keras_bert.data import conll, squad, tabular
+from keras_bert.data import tabular
 from keras_bert.runtime import distribution, files
+from keras_bert.tasks.question_answering import data as squad
+from keras_bert.tasks.tagging import data as conll
 from keras_bert.training import finetuning
 from tests import tiny
 from tests.cli.shared import SCORES, TEXTS, run
-from tests.data.test_retrieval import beir
 from tests.parameters import slow
+from tests.tasks.embedding.test_retrieval import beir
 
 pytestmark = pytest.mark.usefixtures("eager")
 
@@ -702,7 +704,7 @@ def test_scores_of_a_range(pairs, tmp_path, capsys):
 
 
 def test_evaluate_retrieval(pairs, tmp_path, capsys):
-    from tests.data.test_retrieval import beir
+    from tests.tasks.embedding.test_retrieval import beir
 
     encoder, _ = pairs
     (folder := tmp_path / "beir").mkdir()

@@ -10,7 +10,7 @@ import pytest
 
 import keras_bert
 from keras_bert.cli import reading
-from keras_bert.data.conll import TaggedSentences
+from keras_bert.tasks.tagging.data import TaggedSentences
 from tests import tiny
 from tests.tiny import write_file
 

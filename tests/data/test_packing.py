@@ -9,7 +9,9 @@ from keras_bert.data import packing
 from keras_bert.data.examples import Examples
 from keras_bert.data.packed_layout import Layout, within
 from keras_bert.data.packing import PackedBatches
-from keras_bert.tasks import classification, inference, tagging
+from keras_bert.tasks import inference
+from keras_bert.tasks.classification import task as classification
+from keras_bert.tasks.tagging import task as tagging
 from keras_bert.text.encoded_texts import EncodedTexts
 from keras_bert.training import finetuning
 from tests import tiny

@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 
 from keras_bert import heads
-from keras_bert.data import conll, squad, swag
 from keras_bert.data.examples import Examples
 from keras_bert.exporting import agreement, signatures
+from keras_bert.tasks.multiple_choice import data as swag
+from keras_bert.tasks.question_answering import data as squad
+from keras_bert.tasks.tagging import data as conll
 from tests import tiny
 
 

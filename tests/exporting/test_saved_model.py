@@ -12,8 +12,8 @@ import pytest
 import tensorflow as tf
 
 import keras_bert
-from keras_bert.data import conll
 from keras_bert.exporting import saved_model as export_module
+from keras_bert.tasks.tagging import data as conll
 from tests import served, tiny
 
 TEXTS = ["this film is good!", "", "so bad", "한국어 " * 40, "\x00\ufffd", "good " * 500]

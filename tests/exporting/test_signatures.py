@@ -9,12 +9,15 @@ import tensorflow as tf
 
 import keras_bert
 from keras_bert import heads
-from keras_bert.data import conll
 from keras_bert.data.examples import Examples
-from keras_bert.data.squad import Questions
-from keras_bert.data.swag import Choices
-from keras_bert.exporting import signatures, windows
+from keras_bert.exporting import signatures
 from keras_bert.tasks import inference
+from keras_bert.tasks.masked_tokens import serving as masked_serving
+from keras_bert.tasks.multiple_choice.data import Choices
+from keras_bert.tasks.question_answering.data import Questions
+from keras_bert.tasks.tagging import data as conll
+from keras_bert.text import windows_graph
+from keras_bert.text import windows_graph as windows
 from keras_bert.text.words import split_words
 from tests import served as saved_models
 from tests import tiny
@@ -364,7 +367,7 @@ def test_masked_tokens_of_many_texts_are_predicted_in_chunks(served, monkeypatch
     make = functools.partial(signatures.masked_lm, model, output, preprocessor, 32)
     at_once = make()[0](given)
     rows = []
-    monkeypatch.setattr(signatures, "_MAX_LOGITS", 2 * model.output_shape[-1])
+    monkeypatch.setattr(masked_serving, "_MAX_LOGITS", 2 * model.output_shape[-1])
     call = type(model).__call__
 
     def counted(self, inputs, **options):
@@ -385,7 +388,7 @@ def test_masked_tokens_of_many_texts_are_predicted_in_chunks(served, monkeypatch
 def test_vocabulary_without_mask_is_an_error():
     encoder = tiny.encoder()
     encoder.preprocessor = keras_bert.Preprocessor(
-        [token for token in tiny.PIECES if token != signatures.MASK]
+        [token for token in tiny.PIECES if token != masked_serving.MASK]
     )
     model = heads.masked_lm(encoder)
     with pytest.raises(ValueError, match=r"needs \[MASK\] .* received 17 tokens"):
@@ -406,7 +409,7 @@ def test_long_text_is_not_copied_for_each_word(served):
 
 def test_first_tokens_of_words():
     words = tf.ragged.constant([[0, 0, 1], [], [0]])
-    assert signatures.first_tokens(words, words).numpy().tolist() == [0, 2, 3]
+    assert windows_graph.first_tokens(words, words).numpy().tolist() == [0, 2, 3]
 
 
 def test_checked_function_returns_its_result():

@@ -8,8 +8,8 @@ import pytest
 import keras_bert
 from keras_bert import heads
 from keras_bert.data import tabular
-from keras_bert.data.conll import TaggedSentences
 from keras_bert.tasks import prediction_files
+from keras_bert.tasks.tagging.data import TaggedSentences
 from keras_bert.training import report
 from tests import tiny
 

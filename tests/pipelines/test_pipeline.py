@@ -10,10 +10,11 @@ import pytest
 
 import keras_bert
 from keras_bert import heads
-from keras_bert.data.conll import TaggedSentences
-from keras_bert.data.squad import Questions
-from keras_bert.pipelines import base, results
-from keras_bert.tasks import classification, inference
+from keras_bert.tasks import inference, results
+from keras_bert.tasks import pipeline as base
+from keras_bert.tasks.classification import task as classification
+from keras_bert.tasks.question_answering.data import Questions
+from keras_bert.tasks.tagging.data import TaggedSentences
 from tests import tiny
 from tests.parameters import needs_tensorflow
 

@@ -286,19 +286,19 @@ def _read_texts(name):
 
 
 def _read_tags(folder):
-    from keras_bert.data import conll
+    from keras_bert.tasks.tagging import data as conll
 
     conll.read(next(folder.glob("train.*")))
 
 
 def _read_questions(folder):
-    from keras_bert.data import squad
+    from keras_bert.tasks.question_answering import data as squad
 
     squad.read(folder / "train.json")
 
 
 def _read_choices(folder):
-    from keras_bert.data import swag
+    from keras_bert.tasks.multiple_choice import data as swag
 
     swag.read(folder / "train.jsonl")
 

@@ -21,14 +21,17 @@ from keras_bert import __main__ as command_line
 from keras_bert import checkpoints, heads
 from keras_bert.checkpoints import tokenizer_config
 from keras_bert.cli import inference as commands
-from keras_bert.data import conll, retrieval, swag, tabular
+from keras_bert.data import tabular
 from keras_bert.exporting import model_card, tf_serving
 from keras_bert.inspect import drawing
 from keras_bert.inspect.attention_weights import Attention
-from keras_bert.pipelines.results import Answer, Entities, Label, Labels, Metrics, Results
 from keras_bert.pretraining import corpus
 from keras_bert.runtime import terminal
 from keras_bert.tasks import prediction_files
+from keras_bert.tasks.embedding import retrieval
+from keras_bert.tasks.multiple_choice import data as swag
+from keras_bert.tasks.results import Answer, Entities, Label, Labels, Metrics, Results
+from keras_bert.tasks.tagging import data as conll
 from keras_bert.training import report, state_file
 from tests import tiny
 

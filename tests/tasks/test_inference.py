@@ -5,8 +5,12 @@ import numpy as np
 import pytest
 
 from keras_bert import heads
-from keras_bert.data import conll, squad, swag, tabular
+from keras_bert.data import tabular
+from keras_bert.exporting.predict_function import predict_function
 from keras_bert.tasks import inference
+from keras_bert.tasks.multiple_choice import data as swag
+from keras_bert.tasks.question_answering import data as squad
+from keras_bert.tasks.tagging import data as conll
 from tests import tiny
 
 TEXTS = ["good " * 9, "bad", "this is " * 12, "", "so good film"]
@@ -98,7 +102,7 @@ def in_numpy(model):
 def test_predict_function_equals_the_model():
     for case in ("tagger", "span_selector"):
         model, examples = CASES[case]()
-        predict = inference.predict_function(model)
+        predict = predict_function(model)
         for size in (1, 3):
             given = inference.answers(model, examples, batch_size=size, predict=predict)
             plain = inference.answers(model, examples, batch_size=size, predict=in_numpy(model))

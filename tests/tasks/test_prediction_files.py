@@ -9,8 +9,11 @@ import numpy as np
 import pytest
 
 from keras_bert import heads
-from keras_bert.data import conll, squad, swag, tabular
+from keras_bert.data import tabular
 from keras_bert.tasks import prediction_files
+from keras_bert.tasks.multiple_choice import data as swag
+from keras_bert.tasks.question_answering import data as squad
+from keras_bert.tasks.tagging import data as conll
 from tests import tiny
 
 QUOTED = 'so "good",\nreally'

@@ -6,8 +6,15 @@ import keras
 import pytest
 
 from keras_bert import heads
-from keras_bert.data import conll, squad, swag, tabular
-from keras_bert.tasks import classification, multiple_choice, question_answering, registry, tagging
+from keras_bert.data import tabular
+from keras_bert.tasks import registry
+from keras_bert.tasks.classification import task as classification
+from keras_bert.tasks.multiple_choice import data as swag
+from keras_bert.tasks.multiple_choice import task as multiple_choice
+from keras_bert.tasks.question_answering import data as squad
+from keras_bert.tasks.question_answering import task as question_answering
+from keras_bert.tasks.tagging import data as conll
+from keras_bert.tasks.tagging import task as tagging
 from tests import tiny
 
 MODULES = {

@@ -11,8 +11,10 @@ import pytest
 
 import keras_bert
 from keras_bert import heads, packed_heads
-from keras_bert.data import conll, tabular
-from keras_bert.tasks import classification, inference, registry
+from keras_bert.data import tabular
+from keras_bert.tasks import inference, registry
+from keras_bert.tasks.classification import task as classification
+from keras_bert.tasks.tagging import data as conll
 from keras_bert.training import batch_plan, finetuning, loop
 from tests import tiny
 from tests.runtime.test_tensorboard import scalars

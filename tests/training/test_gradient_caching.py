@@ -6,10 +6,10 @@ import pytest
 
 import keras_bert
 from keras_bert import EmbeddingExamples, heads
-from keras_bert.tasks import embedding
+from keras_bert.tasks.embedding import task as embedding
 from keras_bert.training import gradient_caching, loop
 from keras_bert.training.batch_plan import BatchPlan
-from tests.tasks.test_embedding import encoder, rows
+from tests.tasks.embedding.test_embedding import encoder, rows
 
 
 def weights_after(batch_size, steps, examples, bert=None, **options):

@@ -5,9 +5,11 @@ import numpy as np
 import pytest
 
 from keras_bert import heads
-from keras_bert.data.conll import TaggedSentences
 from keras_bert.data.examples import Examples
-from keras_bert.tasks import classification, inference, tagging
+from keras_bert.tasks import inference
+from keras_bert.tasks.classification import task as classification
+from keras_bert.tasks.tagging import task as tagging
+from keras_bert.tasks.tagging.data import TaggedSentences
 from keras_bert.training import finetuning, head_initialization
 from tests import tiny
 

@@ -7,10 +7,10 @@ import pytest
 
 import keras_bert
 from keras_bert import checkpoints, provenance
-from keras_bert.data import retrieval
 from keras_bert.exporting import onnx_folder
 from keras_bert.pipelines.onnx_engine import OnnxEngine
 from keras_bert.pretraining import corpus, records, records_manifest
+from keras_bert.tasks.embedding import retrieval
 from keras_bert.training import run_state, state_file
 from keras_bert.untrusted import links
 from tests import tiny

@@ -1,0 +1,80 @@
+"""The pipelines of classifiers and regressors."""
+
+import numpy as np
+
+from keras_bert.runtime.arguments import LONG_TEXTS
+from keras_bert.runtime.label_types import typed
+from keras_bert.tasks import results
+from keras_bert.tasks.text_pipeline import TextPipeline, texts_of
+
+
+class Classification(TextPipeline):
+    """Pipeline of `heads.classifier` and `heads.next_sentence`."""
+
+    options: tuple[str, ...] = ("top_k",)
+    long_texts_options = LONG_TEXTS
+
+    def _encode(self, examples):
+        return self._engine.encode(examples, long_texts=self.long_texts)
+
+    def _results(self, examples, answers, **options):
+        labels = self._typed_labels()
+        result_per_text: list[results.Label | results.Labels] = []
+        for text, row in zip(examples.texts, answers, strict=True):
+            order = np.argsort(-row, kind="stable")
+            ranked = [{"label": labels[index], "score": float(row[index])} for index in order]
+            if "top_k" in options:
+                ranked = ranked[: options["top_k"]]
+            elif self.output.multi_label:
+                ranked = [scored for scored in ranked if scored["score"] >= 0.5]
+            else:
+                result_per_text.append(results.Label(ranked[0], text))
+                continue
+            result_per_text.append(results.Labels(ranked, text))
+        return result_per_text
+
+    def _typed_labels(self):
+        """Return the labels in the type that results have."""
+        return [typed(label, self.output.label_type) for label in self.output.labels]
+
+    def _mistakes(self, examples, answers):
+        mistakes = []
+        labels = self._typed_labels()
+        label_of_text = dict(zip(self.output.labels, labels, strict=True))
+        for index, row in enumerate(answers):
+            if self.output.multi_label:
+                expected_set = {label_of_text[str(label)] for label in examples.label_sets[index]}
+                answered_set = {labels[column] for column in np.flatnonzero(row >= 0.5)}
+                wrong = expected_set ^ answered_set
+                if not wrong:
+                    continue
+                # The score of a wrong label is the probability of its wrong value, at least 0.5.
+                score = max(abs(row[labels.index(label)] - 0.5) + 0.5 for label in wrong)
+                answered = sorted(answered_set)
+                expected = sorted(expected_set)
+            else:
+                answered = labels[row.argmax()]
+                expected = label_of_text[str(examples.labels[index])]
+                if answered == expected:
+                    continue
+                score = row.max()
+            answer = {"expected": expected, "label": answered, "score": float(score)}
+            mistakes.append(texts_of(examples, index) | answer)
+        return sorted(mistakes, key=lambda mistake: -mistake["score"])
+
+
+class Regression(Classification):
+    """Pipeline of `heads.regressor`."""
+
+    options: tuple[str, ...] = ()
+
+    def _results(self, examples, answers, **options):
+        return [{"score": float(score)} for score in answers]
+
+    def _mistakes(self, examples, answers):
+        order = np.argsort(-np.abs(np.array(examples.scores) - answers), kind="stable")
+        mistakes = []
+        for index in order:
+            scores = {"expected": examples.scores[index], "score": float(answers[index])}
+            mistakes.append(texts_of(examples, index) | scores)
+        return mistakes

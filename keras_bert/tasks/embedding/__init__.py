@@ -1,0 +1,1 @@
+"""Embeddings: training data, head, losses, metrics, pipeline, search."""

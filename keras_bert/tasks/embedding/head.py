@@ -1,0 +1,114 @@
+"""The head that returns a vector per text, and the model of rows of texts for its training."""
+
+import keras
+
+from keras_bert.layers import MergeChoices, SentencePooling, SplitChoices, TaskOutput, UnitLength
+from keras_bert.model_structure import find_encoder, find_task
+from keras_bert.tasks.head_parts import check_pair_encoder, encoder_inputs
+from keras_bert.token_model import TokenModel
+
+
+def embedder(
+    encoder,
+    *,
+    pooling=None,
+    layers=(),
+    normalize=True,
+    prompts=None,
+    default_prompt=None,
+    similarity="cosine",
+    name="embedder",
+):
+    """Build a model that returns a vector per text, for comparing texts.
+
+    Source: Reimers and Gurevych (2019), Sentence-BERT, section 3.
+
+    Args:
+        encoder: A `BertEncoder`. It is shared, not copied.
+        pooling: A mode of `layers.SentencePooling`, such as `"mean"`, `"cls"` or `"max"`, or a list
+            of modes. Defaults to the encoder's `pooling`, and without one to `"mean"`.
+        layers: Keras layers for the pooled vectors, such as `[keras.layers.Dense(128)]`.
+        normalize: If True, scale vectors to length 1, so that their dot product is the cosine.
+        prompts: Dict from names to texts that come before each text, for example
+            `{"query": "query: "}`.
+        default_prompt: Name of the prompt that is used by default.
+        similarity: `"cosine"`, `"dot"`, `"euclidean"` or `"manhattan"`; how to compare vectors.
+        name: Name of the model.
+
+    Returns:
+        A functional `keras.Model` from the encoder's inputs to float32 (batch, width), where width
+        is that of the last layer.
+
+    Raises:
+        ValueError: If the pooling or the similarity is unknown.
+
+    Example:
+
+    >>> from keras_bert import BertEncoder
+    >>> encoder = BertEncoder(vocab_size=9, hidden_size=4, num_hidden_layers=1,
+    ...                       num_attention_heads=2, intermediate_size=8)
+    >>> embedder(encoder).output_shape
+    (None, 4)
+    >>> embedder(encoder, pooling=["cls", "mean"], layers=[keras.layers.Dense(3)]).output_shape
+    (None, 3)
+    """
+    inputs = encoder_inputs(encoder)
+    x = encoder(inputs)["sequence_output"]  # (batch, seq, hidden)
+    pooling = pooling or encoder.pooling or "mean"
+    layers = list(layers)
+    x = SentencePooling(pooling, normalize and not layers, name="pooling")(x, inputs["input_mask"])
+    for layer in layers:
+        x = layer(x)
+    if normalize and layers:
+        x = UnitLength(name="normalize")(x)
+    output = TaskOutput(
+        "embedder", prompts=prompts, default_prompt=default_prompt, similarity=similarity,
+        name="output",
+    )  # fmt: skip
+    return TokenModel(inputs, output(x), name=name)
+
+
+def siamese(model, *, name="siamese"):
+    """Build a model that embeds rows of texts, such as queries with their answers, for training.
+
+    Fit it with a loss of `keras_bert.losses`. It shares the weights of the embedder.
+
+    Source: Reimers and Gurevych (2019), Sentence-BERT, section 3.
+
+    Args:
+        model: A model of `embedder`.
+        name: Name of the model.
+
+    Returns:
+        A functional `keras.Model` from the encoder's inputs, each int32 (batch, texts, seq), to
+        float32 (batch, texts, width).
+
+    Raises:
+        ValueError: If the model is not one of `embedder`.
+
+    Example:
+
+    >>> from keras_bert import BertEncoder
+    >>> encoder = BertEncoder(vocab_size=9, hidden_size=4, num_hidden_layers=1,
+    ...                       num_attention_heads=2, intermediate_size=8)
+    >>> siamese(embedder(encoder)).output_shape
+    (None, None, 4)
+    """
+    is_model = isinstance(model, keras.Model)
+    if not is_model or find_task(model) != "embedder" or len(model.output_shape) != 2:
+        received = model.name if is_model else model
+        raise ValueError(f"siamese needs a model of heads.embedder; received {received!r:.80}")
+    encoder, pooling = find_encoder(model), model.get_layer("pooling")
+    check_pair_encoder(encoder)
+    inputs = {
+        key: keras.Input(shape=(None, None), dtype="int32", name=key) for key in encoder.input
+    }
+    merged = {key: MergeChoices(name=f"merge_{key}")(value) for key, value in inputs.items()}
+    x = pooling(encoder(merged)["sequence_output"], merged["input_mask"])
+    *layers, output = model.layers[model.layers.index(pooling) + 1 :]
+    for layer in layers:
+        x = layer(x)
+    split = SplitChoices(keep_width=True, name="split_texts")
+    x = split(x, inputs["input_word_ids"])  # (batch, texts, width)
+    output = TaskOutput.from_config(output.get_config())
+    return TokenModel(inputs, output(x), name=name)

@@ -1,0 +1,195 @@
+"""Metrics of embeddings: rank correlation of scored pairs, retrieval, and pair classification."""
+
+import numpy as np
+
+from keras_bert.tasks.embedding import nearest as search
+
+DEPTH = 100  # results per query that the metrics take into account
+_TOP = 10  # results per query of the metrics "@10"
+# Metrics of `of_labels` that can select an epoch, so without the thresholds.
+OF_LABELS = ("average_precision", "accuracy", "f1", "precision", "recall")
+RETRIEVAL = ("mrr@10", "ndcg@10", "map@100", "recall@1", "recall@10", "recall@100")
+
+
+def of_scores(vectors, scores, kind="cosine"):
+    """Return the metrics of scored pairs.
+
+    Args:
+        vectors: Embeddings of the pairs, floats (pairs, 2, width).
+        scores: Scores of the pairs, floats (pairs,).
+        kind: How to compare the embeddings, see `search.similarity`.
+
+    Returns:
+        A dict: the correlations `spearman` and `pearson` of the similarities and the scores. If all
+        scores are 0 or 1, also `average_precision` of the pairs with the score 1, and the metrics
+        of `of_labels`.
+
+    Example:
+
+    >>> values = of_scores(np.eye(2)[[[0, 0], [0, 1]]], [1.0, 0.0])
+    >>> {name: round(values[name], 3) for name in ("spearman", "pearson", "average_precision")}
+    {'spearman': 1.0, 'pearson': 1.0, 'average_precision': 1.0}
+    """
+    from scipy import stats
+    from sklearn import metrics
+
+    similarity = search.similarity_of_pairs(vectors[:, 0], vectors[:, 1], kind)
+    values = {
+        "spearman": _correlation(stats.spearmanr, similarity, scores),
+        "pearson": _correlation(stats.pearsonr, similarity, scores),
+    }
+    if are_labels(scores):
+        values["average_precision"] = float(metrics.average_precision_score(scores, similarity))
+        values |= of_labels(similarity, scores)
+    return values
+
+
+def are_labels(scores):
+    """Return True if all scores are 0 or 1, and both occur."""
+    return set(scores) == {0.0, 1.0}
+
+
+def of_labels(similarity, labels):
+    """Return the metrics of pairs that are accepted if their similarity exceeds a threshold.
+
+    Each threshold is the middle between two neighboring values of the sorted similarities.
+
+    Args:
+        similarity: Similarity of each pair, floats (pairs,).
+        labels: 1 for the pairs to accept and 0 for the others, (pairs,).
+
+    Returns:
+        A dict: the best `accuracy`, and its `accuracy_threshold`; the best `f1` of the pairs with
+        the label 1, with its `precision`, its `recall` and its `f1_threshold`.
+
+    Example:
+
+    >>> values = of_labels(np.array([0.9, 0.7, 0.5]), [1, 0, 0])
+    >>> values["accuracy"], round(values["accuracy_threshold"], 3), values["f1"]
+    (1.0, 0.8, 1.0)
+    """
+    # For the similarities 0.9, 0.7, 0.5 with the labels 1, 0, 0:
+    #     thresholds  0.8  0.6
+    #     accepted    1    2    (pairs above the threshold)
+    #     hits        1    1    (accepted pairs with the label 1)
+    #     accuracy    1.0  0.67
+    order = np.argsort(-similarity, kind="stable")
+    ranked = np.asarray(similarity, float)[order]
+    is_positive = np.asarray(labels)[order] == 1
+    positives = is_positive.sum()
+    # The index of the last pair that each threshold accepts. A threshold accepts all pairs of equal
+    # similarity or none of them.
+    last = np.flatnonzero(np.diff(ranked))
+    if not len(last):
+        last = np.array([len(ranked) - 1])
+    following = np.minimum(last + 1, len(ranked) - 1)
+    thresholds = (ranked[last] + ranked[following]) / 2
+    accepted = last + 1
+    hits = np.cumsum(is_positive)[last]
+    rejected_negatives = (~is_positive).sum() - (accepted - hits)
+    accuracy = (hits + rejected_negatives) / len(ranked)
+    precision = hits / accepted
+    recall = hits / positives
+    f1 = 2 * hits / (accepted + positives)
+    best_accuracy = accuracy.argmax()
+    best_f1 = f1.argmax()
+    values = {
+        "accuracy": accuracy[best_accuracy],
+        "accuracy_threshold": thresholds[best_accuracy],
+        "f1": f1[best_f1],
+        "precision": precision[best_f1],
+        "recall": recall[best_f1],
+        "f1_threshold": thresholds[best_f1],
+    }
+    return {name: float(value) for name, value in values.items()}
+
+
+def of_triplets(rows, kind="cosine"):
+    """Return the share of negatives that are less similar to the first text than the positive.
+
+    Args:
+        rows: Embeddings of a text, its positive and its negatives, a list of floats (texts, width).
+        kind: See `search.similarity`.
+
+    Example:
+
+    >>> of_triplets([np.array([[1.0, 0.0], [1.0, 0.1], [0.0, 1.0]])])
+    {'triplet_accuracy': 1.0}
+    """
+    is_right = []
+    for first, *others in rows:
+        similarities = search.similarity(first, others, kind)[0]
+        positive, *negatives = similarities
+        is_right += [positive > negative for negative in negatives]
+    return {"triplet_accuracy": float(np.mean(is_right))}
+
+
+def _correlation(function, first, second):
+    if min(np.ptp(first), np.ptp(second)) == 0:  # the correlation with a constant is not defined
+        return 0.0
+    return float(function(first, second).statistic)
+
+
+def of_vectors(vectors, wanted):
+    """Return the mean cosine similarity of embeddings and the vectors that they should imitate.
+
+    Example:
+
+    >>> of_vectors(np.eye(2), np.eye(2))
+    {'cosine': 1.0}
+    """
+    cosine = (search.unit_length(vectors) * search.unit_length(wanted)).sum(axis=1)
+    return {"cosine": float(cosine.mean())}
+
+
+def of_retrieval(queries, corpus, relevant, excluded=None, kind="cosine"):
+    """Search a corpus for each query, and return the metrics of `of_ranking`.
+
+    Args:
+        queries: Embeddings of the queries, floats (n, width).
+        corpus: Embeddings of the documents, floats (m, width).
+        relevant: See `of_ranking`.
+        excluded: For each query, the index of a document to leave out of the results. `None` leaves
+            out nothing.
+        kind: See `search.similarity`.
+    """
+    ranking, _ = search.top_k(queries, corpus, DEPTH + 1, kind)
+    if excluded is not None:
+        ranking = [row[row != index] for row, index in zip(ranking, excluded, strict=True)]
+    return of_ranking(ranking, relevant)
+
+
+def of_ranking(found, relevant):
+    """Return the metrics of ranked documents, means over the queries.
+
+    Args:
+        found: For each query, the indices of the documents found, best first, an int array.
+        relevant: For each query, a dict {index of a relevant document: grade}.
+
+    Returns:
+        A dict: `mrr@10`, the mean of 1 / rank of the first relevant document; `ndcg@10`;
+        `map@100`, the mean average precision; `recall@1`, `recall@10` and `recall@100`.
+
+    Source: Manning et al. (2008), Introduction to Information Retrieval, section 8.4; nDCG as in
+    Järvelin and Kekäläinen (2002), with the grades as gains.
+
+    Example:
+
+    >>> of_ranking(np.array([[3, 1]]), [{1: 1.0}])["mrr@10"]
+    0.5
+    """
+    discount = 1 / np.log2(np.arange(_TOP) + 2)
+    rows = []
+    for documents, grades in zip(found, relevant, strict=True):
+        gains = np.array([grades.get(int(document), 0.0) for document in documents[:DEPTH]])
+        hits = gains > 0
+        ideal = np.sort(list(grades.values()))[::-1][:_TOP]  # the gains of a perfect ranking
+        precision = np.cumsum(hits) / (np.arange(len(hits)) + 1)
+        top = hits[:_TOP]
+        reciprocal_rank = 1 / (top.argmax() + 1) if top.any() else 0.0
+        discounted_gain = (discount[: len(top)] * gains[:_TOP]).sum()
+        ideal_gain = (discount[: len(ideal)] * ideal).sum()
+        average_precision = (precision * hits).sum() / len(grades)
+        recalls = [hits[:count].sum() / len(grades) for count in (1, _TOP, DEPTH)]
+        rows.append((reciprocal_rank, discounted_gain / ideal_gain, average_precision, *recalls))
+    return dict(zip(RETRIEVAL, np.mean(rows, axis=0).tolist(), strict=True))

@@ -1,0 +1,234 @@
+"""The pipeline of embedders."""
+
+import collections
+import numbers
+import warnings
+
+import numpy as np
+
+from keras_bert.data.examples import Examples
+from keras_bert.runtime.arguments import as_integer
+from keras_bert.runtime.warn import level_of_caller
+from keras_bert.tasks.embedding import nearest as search
+from keras_bert.tasks.embedding.data import EmbeddingExamples
+from keras_bert.tasks.embedding.retrieval import RetrievalData
+from keras_bert.tasks.inputs import SOURCE, check_texts, is_pair, listed, prompt_of
+from keras_bert.tasks.text_pipeline import TextPipeline
+
+_MINED = 20  # texts that are looked at for each negative
+
+
+class Embedding(TextPipeline):
+    """Pipeline of `heads.embedder`. Its results are arrays."""
+
+    options = ("prompt", "normalize", "truncate_dim")
+    long_texts_options = ("truncate", "error")
+
+    def encode(self, inputs, **options):
+        """Return the embeddings of texts; the same as a call of the pipeline.
+
+        Args:
+            inputs: As for `__call__`.
+            **options: `batch_size` and `show_progress`, see `__call__`. `prompt`: the name of one
+                of the model's prompts, or a text that comes before each text; by default the
+                model's default prompt, and `""` for none. `normalize`: if True, scale vectors to
+                length 1. `truncate_dim`: keep that many first numbers of each vector.
+
+        Returns:
+            A float32 array (width,) for one text, (texts, width) for several.
+        """
+        return self(inputs, **options)
+
+    def mine_negatives(self, examples, count=1, *, margin=0.05, prompt=None, corpus_prompt=None):
+        """Add hard negatives to pairs: the most similar texts that are not positives of the query.
+
+        Args:
+            examples: `keras_bert.EmbeddingExamples` of pairs without scores. The second texts are
+                the corpus.
+            count: Negatives per row. Rows with fewer are left out, and a warning counts them.
+            margin: A text whose cosine similarity is not below that of the positive by the margin
+                is left out, because it may be another right answer.
+            prompt: Prompt of the first texts, see `encode`.
+            corpus_prompt: Prompt of the second texts.
+
+        Returns:
+            `EmbeddingExamples` of rows with 2 + `count` texts, for `keras_bert.finetune`.
+
+        Raises:
+            ValueError: If the examples are not pairs without scores, or no row has negatives.
+        """
+        count = as_integer("count", count, 1)
+        if isinstance(margin, bool) or not isinstance(margin, numbers.Real) or margin != margin:
+            raise ValueError(f"margin must be a number; received {margin!r:.80}")
+        if not isinstance(examples, EmbeddingExamples):
+            raise ValueError(
+                f"examples must be EmbeddingExamples; received {type(examples).__name__}"
+            )
+        _check_no_prompts(examples)
+        if not len(examples):
+            raise ValueError(f"{examples.source}: there are no rows")
+        if (examples.scores, examples.classes, examples.set_sizes) != (None, None, None) or any(
+            len(row) != 2 for row in examples.texts[:1]
+        ):
+            raise ValueError(
+                f"{examples.source} must hold pairs of one set, without scores and classes"
+            )
+        positives = collections.defaultdict(set)
+        for query, positive in examples.texts:
+            positives[query].add(positive)
+        corpus = list(dict.fromkeys(examples.positives))
+        if len(corpus) == 1:
+            raise ValueError(
+                f"{examples.source}: all rows have the same positive, so there are no negatives"
+            )
+        vectors = self.encode(corpus, prompt=corpus_prompt, normalize=True)
+        queries = self.encode([row[0] for row in examples.texts], prompt=prompt, normalize=True)
+        most = max(map(len, positives.values()))
+        found, scores = search.top_k(queries, vectors, _MINED * count + most)
+        place = {text: number for number, text in enumerate(corpus)}
+        rows = []
+        for number, row in enumerate(examples.texts):
+            limit = queries[number] @ vectors[place[row[1]]] - margin
+            ranked = zip((corpus[index] for index in found[number]), scores[number], strict=True)
+            negatives = [
+                text for text, score in ranked if score < limit and text not in positives[row[0]]
+            ]
+            if len(negatives) >= count:
+                rows.append((*row, *negatives[:count]))
+        if not rows:
+            raise ValueError(
+                f"no row of {examples.source} has {count} negatives; lower count or margin"
+            )
+        if left_out := len(examples) - len(rows):
+            warnings.warn(
+                f"{examples.source}: {left_out} of {len(examples)} rows were left out, because "
+                f"they have fewer than {count} negatives. To keep more rows, lower count or margin",
+                stacklevel=level_of_caller(),
+            )
+        return EmbeddingExamples(rows, source=examples.source)
+
+    def as_teacher(self, texts, *, target="vectors", prompt=None):
+        """Return training data for a smaller model: texts with their embeddings, or scored pairs.
+
+        Args:
+            texts: A list of texts, or `keras_bert.Examples` or `EmbeddingExamples`, whose texts are
+                taken. For scores, pairs: a list of tuples, or such data.
+            target: `"vectors"`, the embeddings of the texts, or `"scores"`, the cosine similarities
+                of the pairs. The embeddings of a model that learns scores can have any width.
+            prompt: See `encode`.
+
+        Returns:
+            `EmbeddingExamples` with `vectors` or `scores`, for `keras_bert.finetune`.
+
+        Raises:
+            ValueError: If a text is not a string, or `target` is `"scores"` and a row is not a
+                pair.
+        """
+        if target not in ("vectors", "scores"):
+            raise ValueError(f'target must be "vectors" or "scores"; received {target!r:.80}')
+        _check_no_prompts(texts)
+        source = getattr(texts, "source", SOURCE)
+        rows = _rows_of(texts)
+        is_pairs = all(len(row) == 2 for row in rows) and any(row[0] != row[1] for row in rows)
+        if target == "scores" and not is_pairs:
+            raise ValueError(
+                f"{source}: scores need pairs of different texts. Give a list of tuples"
+            )
+        distinct = list(dict.fromkeys(check_texts([text for row in rows for text in row])))
+        vectors = self.encode(distinct, prompt=prompt, normalize=target == "scores")
+        if target == "vectors":
+            return EmbeddingExamples([(text,) for text in distinct], source=source, vectors=vectors)
+        vector_of = dict(zip(distinct, vectors, strict=True))
+        cosines = [vector_of[first] @ vector_of[second] for first, second in rows]
+        scores = [float(np.clip(cosine, -1, 1)) for cosine in cosines]  # rounding can exceed 1
+        return EmbeddingExamples(rows, scores, source=source)
+
+    def similarity(self, first, second):
+        """Compare each vector of one array with each of another, as the model was trained.
+
+        Args:
+            first: Floats (n, width) or (width,).
+            second: Floats (m, width) or (width,).
+
+        Returns:
+            A float32 array (n, m). A higher number means more similar, so distances are negative.
+
+        Raises:
+            ValueError: If the widths differ.
+        """
+        return search.similarity(first, second, self.output.similarity)
+
+    def __call__(self, inputs=None, *args, **options):
+        if isinstance(inputs, (EmbeddingExamples, RetrievalData)):
+            kind = type(inputs).__name__
+            raise ValueError(f"give a list of texts; {kind} are for `evaluate`")
+        return super().__call__(inputs, *args, **options)
+
+    def _run_rows(self, rows, settings, options, warn=True):
+        width = self._kept(options.get("truncate_dim"))
+        return np.reshape(super()._run_rows(rows, settings, options, warn), (-1, width))
+
+    def _kept(self, truncate_dim):
+        """Return the width of the vectors of a call."""
+        width = self._engine.width
+        if truncate_dim is None:
+            return width
+        truncate_dim = as_integer("truncate_dim", truncate_dim, 1)
+        if truncate_dim > width:
+            raise ValueError(f"truncate_dim must be at most {width}; received {truncate_dim}")
+        return truncate_dim
+
+    def _check_data(self, examples, scored=False):
+        if not scored:
+            return super()._check_data(examples)
+        if not isinstance(examples, (EmbeddingExamples, RetrievalData)):
+            raise ValueError(
+                f"evaluate takes EmbeddingExamples or RetrievalData; received "
+                f"{type(examples).__name__}. Make them with EmbeddingExamples.of_pairs, "
+                "EmbeddingExamples.of_classes or RetrievalData.of_questions"
+            )
+        return self._engine.check_labeled(examples)
+
+    def _decoding(self, options):
+        return options
+
+    def _answers(self, examples, batch_size, on_batch=None, **options):
+        if isinstance(examples, (EmbeddingExamples, RetrievalData)):
+            encoded = self._engine.encode(examples)
+            self._count_truncated(encoded, len(encoded))
+            return self._engine.answers(examples, encoded, batch_size=batch_size)
+        prompt = prompt_of(self.output, options.get("prompt"))
+        texts = [prompt + text for text in examples.texts] if prompt else examples.texts
+        encoded = self._engine.encode_texts(texts)
+        self._count_truncated(encoded, len(examples))
+        vectors = self._engine.outputs(encoded, batch_size=batch_size, on_batch=on_batch)
+        vectors = np.reshape(np.array(vectors, np.float32), (-1, self._engine.width))
+        search.check_finite(vectors, self._engine.name)
+        vectors = vectors[:, : options.get("truncate_dim")]
+        return list(search.unit_length(vectors) if options.get("normalize") else vectors)
+
+    def _results(self, examples, answers, **options):
+        return answers
+
+    def _joined(self, answers):
+        return np.array(answers, np.float32)
+
+
+def _check_no_prompts(texts):
+    """Raise an error for data with prompts, since the methods have arguments for them."""
+    if getattr(texts, "prompts", None) is not None:
+        raise ValueError(
+            f"{texts.source}: the data has prompts. Call with_prompts later, and pass the prompts "
+            "of this call as arguments"
+        )
+
+
+def _rows_of(texts):
+    """Return data of texts, or a list of texts or pairs, as a list of tuples of texts."""
+    if isinstance(texts, EmbeddingExamples):
+        return texts.texts
+    if isinstance(texts, Examples):
+        columns = [texts.texts] + [texts.text_pairs] * (texts.text_pairs is not None)
+        return list(zip(*columns, strict=True))
+    texts, _ = listed(texts, "texts")
+    return [tuple(row) if is_pair(row) else (row,) for row in texts]

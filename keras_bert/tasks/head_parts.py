@@ -1,0 +1,127 @@
+"""Parts that several heads share: inputs, vectors of texts, dense layers, checks."""
+
+import collections
+import warnings
+
+import keras
+
+from keras_bert.encoder import BertEncoder
+from keras_bert.layers import Dropout, SentencePooling
+from keras_bert.runtime.escaping import check_name
+from keras_bert.runtime.warn import level_of_caller
+
+
+def encoder_inputs(encoder, pairs=False):
+    """Return new inputs of a model, a dict with the names of the encoder's inputs."""
+    if pairs:
+        check_pair_encoder(encoder)
+    else:
+        check_encoder(encoder)
+    return {key: token_input(key) for key in encoder.input}
+
+
+def token_input(name):
+    """Return an input of integers, int32 (batch, seq)."""
+    return keras.Input(shape=(None,), dtype="int32", name=name)
+
+
+def check_encoder(encoder):
+    """Raise a `ValueError` unless `encoder` is a `BertEncoder`."""
+    if isinstance(encoder, BertEncoder):
+        return
+    if isinstance(encoder, keras.Model):
+        received = f"the model {encoder.name!r}; give the encoder in it, heads.find_encoder(model)"
+    else:
+        received = f"{encoder!r:.80}. Load one with keras_bert.load"
+    raise ValueError(f"encoder must be a BertEncoder; received {received}")
+
+
+def check_pair_encoder(encoder):
+    """Raise a `ValueError` if an encoder has no segment embedding for a second text."""
+    check_encoder(encoder)
+    segments = encoder.bert_config["type_vocab_size"]
+    if segments < 2:
+        raise ValueError(
+            "a model of pairs of texts needs an encoder with a type_vocab_size of at least 2; "
+            f"received {segments}. Use a model of single texts, or another encoder"
+        )
+
+
+def pooled_output(encoder, outputs):
+    """Return the output of the pooler; warn if the pooler has random weights."""
+    if encoder.fresh_pooler:
+        encoder.fresh_pooler = False
+        warnings.warn(
+            "this head reads the pooler, which has random weights, because the checkpoint has no "
+            'pooler. Train the model; or give the encoder pooling="mean" or "cls"',
+            stacklevel=level_of_caller(),
+        )
+    return outputs["pooled_output"]
+
+
+def dense(encoder, x, units, name):
+    """Apply a new dense layer with the encoder's initializer and dtype."""
+    return keras.layers.Dense(
+        units,
+        # Not `layers.initializer`: the config of this layer holds its initializer.
+        kernel_initializer=keras.initializers.TruncatedNormal(
+            stddev=encoder.get_config()["initializer_range"]
+        ),
+        dtype=float_policy(encoder),
+        name=name,
+    )(x)
+
+
+def text_vector(encoder, inputs, pooling):
+    """Return one vector per text, (batch, hidden)."""
+    pooling = pooling or encoder.pooling or "pooler"
+    outputs = encoder(inputs)
+    if pooling == "pooler":
+        return pooled_output(encoder, outputs)
+    if pooling not in SentencePooling.MODES:
+        modes = ", ".join(SentencePooling.MODES)
+        raise ValueError(f"pooling must be one of pooler, {modes}; received {pooling!r:.80}")
+    layer = SentencePooling(pooling, normalize=False, name="pooling")
+    return layer(outputs["sequence_output"], inputs["input_mask"])
+
+
+def dropout_and_dense(encoder, x, units, dropout):
+    """Apply dropout, by default with the encoder's rate, and a dense layer for the logits."""
+    if dropout is None:
+        dropout = encoder.get_config()["hidden_dropout_prob"]
+    x = Dropout(dropout, dtype=float_policy(encoder), name="dropout")(x)
+    return dense(encoder, x, units, "logits")
+
+
+def float_policy(encoder):
+    """Return the dtype policy for a new layer; a quantized encoder has a map of policies."""
+    policy = encoder.dtype_policy
+    if isinstance(policy, keras.dtype_policies.DTypePolicyMap):
+        return policy.default_policy
+    return policy
+
+
+def check_labels(head, count, labels, least):
+    """Return the labels as strings."""
+    if isinstance(count, (list, tuple)):
+        raise ValueError(f"num_classes must be an integer; give labels={count!r:.80} by name")
+    if isinstance(labels, str):
+        raise ValueError(f"labels must be a list of strings; received the string {labels!r:.80}")
+    if labels is None:
+        labels = [str(index) for index in range(count or 0)]
+    labels = [str(label) for label in labels]
+    if count is not None and len(labels) != count:
+        raise ValueError(
+            f"{head} with {count} classes needs {count} labels; received {len(labels)}"
+        )
+    if len(labels) < least:
+        raise ValueError(
+            f"{head} needs at least {least} classes; received {len(labels)}. Give labels, the "
+            "names of the classes, or num_classes"
+        )
+    repeated = [label for label, count in collections.Counter(labels).items() if count > 1]
+    if repeated:
+        raise ValueError(f"labels must be unique; received {repeated[0]!r:.80} more than once")
+    for label in labels:
+        check_name(label, "a label")
+    return labels

@@ -1,0 +1,1 @@
+"""Prediction of masked tokens, and the heads of pretraining."""

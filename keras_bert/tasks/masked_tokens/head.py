@@ -1,0 +1,96 @@
+"""The heads of pretraining: masked tokens, with or without next sentence."""
+
+from keras_bert.layers import MaskedLMHead, TaskOutput
+from keras_bert.tasks.head_parts import (
+    check_pair_encoder,
+    dense,
+    encoder_inputs,
+    float_policy,
+    pooled_output,
+    token_input,
+)
+from keras_bert.token_model import TokenModel
+
+
+def masked_lm(encoder, *, tied=True, name="masked_lm"):
+    """Build a model that predicts masked tokens.
+
+    Source: section 3.1 of the paper, task 1.
+
+    Args:
+        encoder: A `BertEncoder`. It is shared, not copied.
+        tied: If True, the output matrix is the variable of the encoder's word embeddings, also
+            after a reload. If False, the head has its own matrix.
+        name: Name of the model.
+
+    Returns:
+        A functional `keras.Model` from the encoder's inputs and `masked_lm_positions`, int32
+        (batch, predictions), to float32 logits (batch, predictions, vocab_size).
+
+    Example:
+
+    >>> from keras_bert import BertEncoder
+    >>> encoder = BertEncoder(vocab_size=9, hidden_size=4, num_hidden_layers=1,
+    ...                       num_attention_heads=2, intermediate_size=8)
+    >>> masked_lm(encoder).output_shape
+    (None, None, 9)
+    """
+    inputs, x = _encode_for_masked_lm(encoder)
+    logits = _masked_lm_logits(encoder, x, tied)
+    return TokenModel(inputs, TaskOutput("masked_lm", name="output")(logits), name=name)
+
+
+def pretraining(encoder, *, tied=True, name="pretraining"):
+    """Build a model with both pretraining heads: masked tokens and next sentence.
+
+    Source: section 3.1 of the paper.
+
+    Args:
+        encoder: A `BertEncoder`. It is shared, not copied.
+        tied: As for `masked_lm`.
+        name: Name of the model.
+
+    Returns:
+        A functional `keras.Model` from the encoder's inputs and `masked_lm_positions`, int32
+        (batch, predictions), to a dict of float32 logits: `masked_lm` (batch, predictions,
+        vocab_size) and `next_sentence` (batch, 2).
+
+    Example:
+
+    >>> from keras_bert import BertEncoder
+    >>> encoder = BertEncoder(vocab_size=9, hidden_size=4, num_hidden_layers=1,
+    ...                       num_attention_heads=2, intermediate_size=8)
+    >>> {key: value.shape for key, value in pretraining(encoder).output.items()}
+    {'masked_lm': (None, None, 9), 'next_sentence': (None, 2)}
+    """
+    check_pair_encoder(encoder)
+    inputs, x = _encode_for_masked_lm(encoder)
+    outputs = {
+        "masked_lm": _masked_lm_logits(encoder, x, tied),
+        "next_sentence": dense(encoder, pooled_output(encoder, x), 2, "next_sentence"),
+    }
+    outputs = {
+        task: TaskOutput(task, pairs=True, name=f"{task}_output")(logits)
+        for task, logits in outputs.items()
+    }
+    return TokenModel(inputs, outputs, name=name)
+
+
+def _encode_for_masked_lm(encoder):
+    """Return the inputs, and the encoder's outputs for [CLS] and the positions to predict."""
+    inputs, positions = encoder_inputs(encoder), token_input("masked_lm_positions")
+    return {**inputs, positions.name: positions}, encoder({**inputs, "output_positions": positions})
+
+
+def _masked_lm_logits(encoder, x, tied):
+    config = encoder.get_config()
+    head = MaskedLMHead(
+        vocab_size=config["vocab_size"],
+        hidden_act=config["hidden_act"],
+        layer_norm_eps=config["layer_norm_eps"],
+        initializer_range=config["initializer_range"],
+        tied=tied,
+        dtype=float_policy(encoder),
+        name="masked_lm",
+    )
+    return head(x["sequence_output"])

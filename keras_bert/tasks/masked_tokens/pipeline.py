@@ -1,0 +1,45 @@
+"""The pipeline of masked tokens."""
+
+from keras_bert.tasks import results
+from keras_bert.tasks.text_pipeline import TextPipeline
+
+
+class MaskedLM(TextPipeline):
+    """Pipeline of `heads.masked_lm` and `heads.pretraining`."""
+
+    options = ("top_k",)
+    chunk = 256  # the logits of a masked token take 4 bytes per token of the vocabulary
+
+    def __init__(self, engine, **options):
+        super().__init__(engine, **options)
+        self._pairs = False
+        self.columns = ("text",)
+
+    def _check_data(self, examples, scored=False):
+        if scored:
+            raise ValueError(
+                "evaluate and errors do not apply to masked tokens. Use keras-bert pretrain "
+                "--held-out, which scores a model while it is trained"
+            )
+        super()._check_data(examples)
+
+    def _answers(self, examples, batch_size, on_batch=None, *, top_k=5, **options):
+        encoded = self._engine.encode_masks(examples.texts)
+        return self._engine.candidates(encoded, top_k, batch_size=batch_size, on_batch=on_batch)
+
+    def _decoding(self, options):
+        return options
+
+    def _results(self, examples, answers, **options):
+        result_per_text = []
+        for masks in answers:
+            ranked_per_mask = [_ranked_tokens(mask) for mask in masks]
+            has_one_mask = len(ranked_per_mask) == 1
+            result_per_text.append(
+                results.Results(ranked_per_mask[0] if has_one_mask else ranked_per_mask)
+            )
+        return result_per_text
+
+
+def _ranked_tokens(mask):
+    return [{"token": token, "score": score} for token, score in mask]

@@ -1,0 +1,1 @@
+"""Multiple choice: select the best continuation of a text."""

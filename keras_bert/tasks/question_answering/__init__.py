@@ -1,0 +1,1 @@
+"""Question answering: find the answer to a question in a text."""

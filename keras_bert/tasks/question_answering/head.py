@@ -1,0 +1,46 @@
+"""The head that selects the first and the last token of an answer."""
+
+from keras_bert.layers import TaskOutput
+from keras_bert.tasks.head_parts import dropout_and_dense, encoder_inputs
+from keras_bert.token_model import TokenModel
+
+
+def span_selector(encoder, *, no_answer=False, dropout=0.0, name="span_selector"):
+    """Build a model that selects the answer to a question: its first and its last token.
+
+    The input is [CLS] question [SEP] context [SEP]. Fit it with
+    `keras.losses.SparseCategoricalCrossentropy(from_logits=True)` for both outputs. If there is
+    no answer, both targets are 0, the position of [CLS].
+
+    Source: sections 4.2 and 4.3 of the paper; `create_model` in google-research/bert
+    `run_squad.py`, which has no dropout here.
+
+    Args:
+        encoder: A `BertEncoder`. It is shared, not copied.
+        no_answer: If True, a question can have no answer (SQuAD 2).
+        dropout: Dropout rate of the vectors.
+        name: Name of the model.
+
+    Returns:
+        A functional `keras.Model` from the encoder's inputs to a dict of float32 logits
+        `start_logits` and `end_logits`, each (batch, seq).
+
+    Example:
+
+    >>> from keras_bert import BertEncoder
+    >>> encoder = BertEncoder(vocab_size=9, hidden_size=4, num_hidden_layers=1,
+    ...                       num_attention_heads=2, intermediate_size=8)
+    >>> sorted(span_selector(encoder).output)
+    ['end_logits', 'start_logits']
+    """
+    inputs = encoder_inputs(encoder, pairs=True)
+    x = encoder(inputs)["sequence_output"]  # (batch, seq, hidden)
+    x = dropout_and_dense(encoder, x, 2, dropout)  # (batch, seq, 2)
+    output = TaskOutput(
+        "span_selector",
+        pairs=True,
+        no_answer=no_answer,
+        names=("start_logits", "end_logits"),
+        name="output",
+    )
+    return TokenModel(inputs, output(x), name=name)

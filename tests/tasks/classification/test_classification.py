@@ -1,0 +1,247 @@
+"""Tests of classification and regression: heads, targets, weights, answers, metrics."""
+
+import types
+
+import numpy as np
+import pytest
+from scipy import stats
+from sklearn import metrics
+
+from keras_bert import heads
+from keras_bert.data.examples import Examples
+from keras_bert.tasks.classification import task as classification
+from tests import tiny
+
+
+def model_of(**options):
+    return heads.classifier(tiny.encoder(num_hidden_layers=1), **options)
+
+
+LABELS = ["x", "y", "z"]
+SETS = Examples(["a"] * 3, label_sets=[["z", "x"], [], ["y"]])
+
+
+def test_build_chooses_the_head():
+    encoder = tiny.encoder(num_hidden_layers=1)
+    model = classification.build(encoder, Examples(["a"] * 3, labels=["10", "9", "10"]))
+    output = heads.find_output(model)
+    assert (output.labels, output.pairs, output.multi_label) == (["9", "10"], False, False)
+    output = heads.find_output(
+        classification.build(encoder, Examples(["a"], text_pairs=["b"], label_sets=[["x"]]))
+    )
+    assert (output.labels, output.pairs, output.multi_label) == (["x"], True, True)
+    output = heads.find_output(
+        classification.build(encoder, Examples(["a"], text_pairs=["b"], scores=[1]))
+    )
+    assert (output.task, output.pairs) == ("regressor", True)
+
+
+@pytest.mark.parametrize(
+    ("examples", "message"),
+    [
+        (Examples(["a"]), "found no labels in the examples"),
+        (Examples(["a"], labels=["x"]), "at least two labels; received only 'x'"),
+        (
+            Examples(["a"], label_sets=[[]]),
+            "needs at least one label; all label sets are empty",
+        ),
+    ],
+)
+def test_build_rejects_data_without_labels(examples, message):
+    with pytest.raises(ValueError, match=message):
+        classification.build(tiny.encoder(num_hidden_layers=1), examples)
+
+
+def test_build_warns_if_the_labels_look_like_texts():
+    numbers = [str(number) for number in range(30)]
+    encoder = tiny.encoder(num_hidden_layers=1)
+    with pytest.warns(UserWarning, match="30 texts have 30 different labels, such as '0'. Check"):
+        classification.build(encoder, Examples(numbers, labels=numbers))
+    classification.build(encoder, Examples(numbers * 2, labels=numbers * 2))
+
+
+@pytest.mark.slow
+def test_targets_and_weights():
+    model = model_of(labels=LABELS)
+    examples = Examples(["good", "bad film", "so"], labels=["z", "x", "z"])
+    encoded = classification.encode(model, examples, 8)
+    inputs, targets, weights = encoded.batch(np.array([1, 0]), 4)
+    assert inputs["input_word_ids"].tolist() == [[2, 6, 7, 3], [2, 5, 3, 0]]
+    assert (targets.tolist(), weights.tolist()) == ([0, 2], [1, 1])
+    for given, expected in (
+        ({"z": 3}, [3, 1, 3]),
+        ("balanced", [0.5, 1, 0.5]),  # 3 texts, 3 labels: z occurs twice, x once
+    ):
+        encoded = classification.encode(model, examples, 8, class_weight=given)
+        assert encoded.batch(np.arange(3), 4)[2].tolist() == expected
+    targets = classification.encode(model_of(labels=LABELS, multi_label=True), SETS, 8).batch(
+        [0, 1, 2], 3
+    )[1]
+    assert targets.tolist() == [[1, 0, 1], [0, 0, 0], [0, 1, 0]]
+    regressor = heads.regressor(tiny.encoder(num_hidden_layers=1))
+    targets = classification.encode(regressor, Examples(["a", "b"], scores=[2, 3]), 8).batch(
+        [1, 0], 3
+    )[1]
+    assert targets.tolist() == [[3], [2]]
+    assert classification.encode(regressor, Examples(["a"]), 8).batch([0], 3)[1:] == (None, None)
+
+
+def test_pairs_and_truncation():
+    examples = Examples(["good", "a a a a"], text_pairs=["bad", "so so so"])
+    encoded = classification.encode(model_of(labels=LABELS, pairs=True), examples, 8)
+    assert encoded.lengths.tolist() == [5, 8]
+    assert encoded.truncated == 1
+    inputs, _, _ = encoded.batch([0], 6)
+    assert inputs["input_word_ids"].tolist() == [[2, 5, 3, 6, 3, 0]]
+    assert inputs["input_type_ids"].tolist() == [[0, 0, 0, 1, 1, 0]]
+
+
+@pytest.mark.parametrize(
+    ("options", "examples", "class_weight", "message"),
+    [
+        ({}, Examples(["a"], labels=["odd"]), None, "the label 'odd' is not .*: x, y, z"),
+        (
+            {},
+            Examples(["a"], text_pairs=["b"]),
+            None,
+            "reads single texts; the examples has pairs of texts",
+        ),
+        ({"pairs": True}, Examples(["a"]), None, "reads pairs of texts; the examples has single"),
+        ({}, SETS, None, "the model takes labels; received label sets in the examples"),
+        (
+            {"multi_label": True},
+            Examples(["a"], scores=[1]),
+            None,
+            "takes label sets; received scores",
+        ),
+        (
+            {},
+            Examples(["a"], labels=["x"]),
+            {"odd": 1},
+            "has 'odd', which is not a label",
+        ),
+        (
+            {},
+            Examples(["a"], labels=["x"]),
+            "balancd",
+            'must be "balanced" or a dict; received \'b',
+        ),
+        ({}, Examples(["a"], labels=["x"]), {"x": -1}, "class_weight must be at least 0"),
+        ({}, Examples(["a"], labels=["x"]), {"x": float("nan")}, "class_weight must be at least 0"),
+        ({}, Examples(["a"], labels=["x"]), {"x": 0}, "class_weight must be at least 0"),
+        ({"multi_label": True}, SETS, "balanced", "classifier with one label per text"),
+        ({}, Examples(["a"]), "balanced", "classifier with one label per text"),
+    ],
+)
+def test_encode_rejects_other_data(options, examples, class_weight, message):
+    with pytest.raises(ValueError, match=message):
+        classification.encode(
+            model_of(labels=LABELS, **options), examples, 8, class_weight=class_weight
+        )
+
+
+def test_class_weight_of_numeric_labels():
+    examples = Examples(["a", "b"], labels=[0, 1])
+    weights = classification.encode(
+        model_of(labels=[0, 1]), examples, 8, class_weight={1: 3}
+    ).batch([0, 1], 8)
+    assert weights[2].tolist() == [1, 3]
+
+
+RNG = np.random.default_rng(0)
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_scores_of_labels(count):
+    output = heads.TaskOutput("classifier", labels=LABELS[:count])
+    examples = Examples(["a"] * 50, labels=[LABELS[i] for i in RNG.integers(0, count, 50)])
+    answers = RNG.random((50, count))
+    found = classification.score(output, examples, answers)
+    given, chosen = examples.labels, [LABELS[i] for i in answers.argmax(1)]
+    assert found["accuracy"] == metrics.accuracy_score(given, chosen)
+    assert found["mcc"] == pytest.approx(metrics.matthews_corrcoef(given, chosen))
+    assert found["majority"] == max(map(given.count, LABELS)) / 50
+    if count == 2:
+        assert found["f1"] == metrics.f1_score(given, chosen, pos_label="y")
+    else:
+        assert found["macro_f1"] == metrics.f1_score(given, chosen, average="macro")
+
+
+def test_score_of_a_single_label_does_not_warn():
+    output = heads.TaskOutput("classifier", labels=LABELS[:2])
+    found = classification.score(
+        output, Examples(["a"] * 2, labels=["x"] * 2), np.array([[0.9, 0.1]] * 2)
+    )
+    assert found == {"accuracy": 1.0, "f1": 0.0, "mcc": 0.0, "majority": 1.0}
+
+
+def test_scores_of_label_sets():
+    answers = np.array([[0.9, 0.1, 0.5], [0.1, 0.6, 0.1], [0.2, 0.9, 0.4]])
+    output = heads.TaskOutput("classifier", labels=LABELS, multi_label=True)
+    found = classification.score(output, SETS, answers)
+    # Correct: x, z, y; wrong: y in the second text.
+    assert found == pytest.approx(
+        {"micro_f1": 6 / 7, "macro_f1": (1 + 2 / 3 + 1) / 3, "exact_match": 2 / 3}
+    )
+
+
+def test_scores_of_numbers():
+    output = heads.TaskOutput("regressor")
+    given, answers = RNG.normal(size=20), RNG.normal(size=20).astype(np.float32)
+    found = classification.score(output, Examples(["a"] * 20, scores=given), answers)
+    assert found["pearson"] == pytest.approx(stats.pearsonr(given, answers).statistic)
+    assert found["spearman"] == pytest.approx(stats.spearmanr(given, answers).statistic)
+    assert found["rmse"] == pytest.approx(np.sqrt(np.mean((given - answers) ** 2)))
+    # Constant answers have correlation 0, without a warning.
+    found = classification.score(
+        output, Examples(["a"] * 20, scores=given), np.ones(20, np.float32)
+    )
+    assert (found["pearson"], found["spearman"]) == (0.0, 0.0)
+
+
+def rows_of(*arguments, **options):
+    """Return the values of each record, with numbers of four decimals."""
+    return [
+        [round(value, 4) if isinstance(value, float) else value for value in record.values()]
+        for record in classification.records(*arguments, **options)
+    ]
+
+
+WHOLE = types.SimpleNamespace(text_of=None)  # texts that are not split into windows
+
+
+def test_decode_and_records():
+    examples = Examples(["a", "b"])
+    logits = [np.array([0.0, 2.0, 1.0]), np.array([3.0, -3.0, -3.0])]
+    model = model_of(labels=LABELS)
+    answers = classification.decode(model, examples, WHOLE, logits)
+    np.testing.assert_allclose(answers.sum(1), 1, atol=1e-6)
+    assert rows_of(model, examples, answers) == [["y", 0.6652, "a"], ["x", 0.9951, "b"]]
+    record, _ = classification.records(model, examples, answers, probabilities=True)
+    assert list(record) == ["label", "score", "scores", "text"]
+    assert record["scores"] == pytest.approx({"x": 0.09, "y": 0.6652, "z": 0.2447}, abs=1e-4)
+    model = model_of(labels=LABELS, multi_label=True)
+    answers = classification.decode(model, examples, WHOLE, logits)
+    first, second = classification.records(model, examples, answers)
+    assert list(first) == ["labels", "scores", "text"]
+    assert (first["labels"], second["labels"]) == (["x", "y", "z"], ["x"])
+    assert first["scores"] == pytest.approx({"x": 0.5, "y": 0.8808, "z": 0.7311}, abs=1e-4)
+    model = heads.regressor(tiny.encoder(num_hidden_layers=1))
+    answers = classification.decode(model, examples, WHOLE, [np.array([0.5]), np.array([-2.0])])
+    assert rows_of(model, examples, answers) == [[0.5, "a"], [-2.0, "b"]]
+    pairs = Examples(["a", "b"], text_pairs=["c", "d"])
+    assert [list(row) for row in classification.records(model, pairs, answers)] == [
+        ["score", "text", "text_pair"]
+    ] * 2
+
+
+def test_separator_does_not_occur_in_labels():
+    assert classification.separator(["rude", "short, but kind", "true"]) == ";"
+    assert classification.separator([",;|/"]) == "+"
+    assert [classification.separator([",;|/"[:size]]) for size in range(5)] == list(",;|/+")
+
+
+def test_large_logits_do_not_overflow():
+    model = model_of(labels=LABELS, multi_label=True)
+    answers = classification.decode(model, Examples(["a"]), WHOLE, [np.array([-200.0, 0.0, 200.0])])
+    np.testing.assert_allclose(answers, [[0, 0.5, 1]], atol=1e-6)

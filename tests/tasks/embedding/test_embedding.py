@@ -1,0 +1,733 @@
+"""Training and scoring of embedders."""
+
+import keras
+import numpy as np
+import pytest
+
+import keras_bert
+from keras_bert import EmbeddingExamples, heads, losses
+from keras_bert.data.batching import Batches
+from keras_bert.packed_heads import packed_siamese
+from keras_bert.tasks import inference
+from keras_bert.tasks.embedding import task as embedding
+from keras_bert.training.batch_plan import BatchPlan
+from tests import tiny
+
+WORDS = [token for token in tiny.PIECES if token.isalpha()]
+
+
+def encoder(**options):
+    rates = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    options = {"num_hidden_layers": 1, "initializer_range": 0.3, **rates, **options}
+    return tiny.encoder(pooling="mean", **options)
+
+
+def rows(count=24, negatives=0, seed=0):
+    """Return rows whose texts share a word; the negatives share none."""
+    rng = np.random.default_rng(seed)
+    made = []
+    for number in range(count):
+        word = WORDS[number % len(WORDS)]
+        others = [" ".join(rng.choice(WORDS, 2)) for _ in range(negatives)]
+        made.append((f"{word} so", f"{word} {rng.choice(WORDS)}", *others))
+    return made
+
+
+@pytest.mark.parametrize(
+    ("examples", "options"),
+    [
+        (EmbeddingExamples(rows()), {}),
+        pytest.param(
+            EmbeddingExamples(rows(negatives=1)), {"loss": "triplet"}, marks=pytest.mark.slow
+        ),
+        pytest.param(
+            EmbeddingExamples(rows(negatives=2)),
+            {"matryoshka_dims": [8, 4]},
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            EmbeddingExamples(rows(), scores=np.linspace(0, 1, 24)), {}, marks=pytest.mark.slow
+        ),
+        pytest.param(
+            EmbeddingExamples(rows(), scores=[0, 1] * 12),
+            {"loss": "contrastive"},
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            EmbeddingExamples(rows(), scores=[0, 1] * 12),
+            {"loss": "cosine_similarity"},
+            marks=pytest.mark.slow,
+        ),
+    ],
+)
+def test_finetune_lowers_the_loss(examples, options, tmp_path):
+    model, found = keras_bert.finetune(
+        encoder(), examples, dev=examples, epochs=8, batch_size=8, learning_rate=1e-2,
+        show_progress=False, **options,
+    )  # fmt: skip
+    history = found["history"]
+    assert history[-1]["loss"] < history[0]["loss"]
+    assert heads.find_task(model) == "embedder" and model.output_shape == (None, 8)
+    names = embedding.metric_names(None, examples)
+    scores = keras_bert.evaluate(model, examples)
+    assert next(iter(scores)) == names[0] and set(names) <= set(scores)
+    assert scores[names[1]] == pytest.approx(found[names[1]], abs=1e-5)
+    keras_bert.save(model, tmp_path / "model.keras")
+    texts = [row[0] for row in examples.texts]
+    again = keras_bert.pipeline(tmp_path / "model.keras").encode(texts)
+    np.testing.assert_allclose(again, keras_bert.pipeline(model).encode(texts), atol=1e-6)
+
+
+@pytest.mark.parametrize("layers", [[], [5]])
+def test_packed_rows_give_the_same_vectors(layers):
+    made = [keras.layers.Dense(units, "tanh") for units in layers]
+    model = heads.siamese(heads.embedder(encoder(), layers=made))
+    encoded = embedding.encode(model, EmbeddingExamples(rows(24, negatives=1)), 32)
+    plan = BatchPlan(model, encoded, 8, seed=0, epochs=2)
+    assert plan.shape is not None
+    seen = []
+    for epoch in range(2):
+        batches = plan.epoch(epoch)
+        for index, chosen in enumerate(batches.rows):
+            inputs, targets, weights = batches[index]
+            plain, expected_targets, _ = encoded.batch(chosen, int(encoded.lengths[chosen].max()))
+            packed = keras.ops.convert_to_numpy(plan.trained(inputs, training=False))
+            expected = keras.ops.convert_to_numpy(model(plain, training=False))
+            np.testing.assert_allclose(packed, expected, atol=1e-5)
+            np.testing.assert_array_equal(targets, expected_targets)
+            assert weights.tolist() == [1.0] * len(chosen)
+            seen.extend(chosen)
+    assert sorted(seen) == sorted([*range(24), *range(24)])
+
+
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="compiles with TensorFlow")
+def test_empty_places_of_packed_rows_have_no_nan_gradient():
+    import tensorflow as tf
+
+    model = packed_siamese(heads.siamese(heads.embedder(encoder())))
+    encoded = embedding.encode(model, EmbeddingExamples(rows(25)), 32)
+    plan = BatchPlan(heads.siamese(heads.embedder(encoder())), encoded, 8, seed=0, epochs=1)
+    inputs, _, _ = plan.epoch(0)[0]
+    counts = inputs["text_ids"].max(axis=1)
+    assert counts.min() < counts.max(), "some rows have an empty place"
+
+    @tf.function(jit_compile=True)
+    def gradients(inputs):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(model(inputs)[:, 0] * tf.ones([8]))
+        variables = [variable.value for variable in model.trainable_variables]
+        return tape.gradient(loss, variables, unconnected_gradients="zero")
+
+    found = gradients({key: tf.constant(value) for key, value in inputs.items()})
+    assert all(np.isfinite(tf.convert_to_tensor(each)).all() for each in found)
+
+
+def test_calls_between_the_results_of_an_iterator():
+    embed = keras_bert.pipeline(heads.embedder(encoder()))
+    found = embed(iter(["good", "bad"]), truncate_dim=3)
+    assert embed("film").shape == (8,)
+    assert [vector.shape for vector in found] == [(3,), (3,)]
+
+
+def test_rows_are_embedded_like_texts():
+    model = heads.embedder(encoder(), layers=[keras.layers.Dense(5, "tanh")])
+    examples = EmbeddingExamples(rows(3, negatives=1))
+    answers = inference.answers(model, examples)
+    embed = keras_bert.pipeline(model)
+    for row, vectors in zip(examples.texts, answers, strict=True):
+        np.testing.assert_allclose(vectors, embed(list(row)), atol=1e-5)
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_dev_data_of_another_kind(order):
+    kinds = [
+        EmbeddingExamples(rows(8, negatives=1)), EmbeddingExamples(rows(8), scores=[0.0, 1.0] * 4)
+    ][::order]  # fmt: skip
+    _, found = keras_bert.finetune(
+        encoder(), kinds[0], dev=kinds[1], epochs=1, batch_size=4, show_progress=False
+    )
+    assert embedding.metric_names(None, kinds[1])[0] in found
+    assert np.isfinite(found["history"][0]["dev_loss"])
+
+
+def test_pipelines_evaluate():
+    examples = EmbeddingExamples(rows(8))
+    model = heads.embedder(encoder())
+    found = keras_bert.pipeline(model).evaluate(examples)
+    assert found["mrr@10"] == pytest.approx(keras_bert.evaluate(model, examples)["mrr@10"])
+
+
+def test_training_starts_from_an_embedder():
+    model = heads.embedder(encoder(), prompts={"query": "so "}, similarity="dot")
+    trained, _ = keras_bert.finetune(
+        model, EmbeddingExamples(rows()), epochs=1, show_progress=False
+    )
+    assert trained is model
+    assert heads.find_output(trained).similarity == "dot"
+
+
+def test_a_loss_can_be_an_object():
+    made = losses.MultipleNegativesRanking(scale=3.0)
+    _, found = train(loss=made, epochs=1)
+    assert found["recipe"]["loss"]["scale"] == 3.0
+    encoded = embedding.encode(
+        heads.embedder(encoder()), EmbeddingExamples(rows()), 16, loss=made, matryoshka_dims=[4]
+    )
+    assert encoded.loss.loss is made
+
+
+def test_the_default_prompt_is_used_as_in_encode():
+    examples = EmbeddingExamples(rows(8))
+    options = {"prompts": {"query": "film bad "}, "default_prompt": "query"}
+    bert = encoder()
+    embed = keras_bert.pipeline(heads.embedder(bert, **options))
+    prompted = EmbeddingExamples([tuple(f"film bad {text}" for text in row) for row in rows(8)])
+    plain = keras_bert.pipeline(heads.embedder(bert))
+    assert embed.evaluate(examples) == pytest.approx(plain.evaluate(prompted))
+    found = keras_bert.RetrievalData({"q": "so"}, {"d": "good", "e": "bad"}, {"q": {"d": 1}})
+    expected = plain.evaluate(found.with_prompts("film bad ", "film bad "))
+    assert embed.evaluate(found) == pytest.approx(expected)
+    with_own = found.with_prompts("a ", "")
+    assert embed.evaluate(with_own) == pytest.approx(plain.evaluate(with_own))
+
+
+def test_own_prompts_replace_the_default_prompt():
+    bert, pairs = encoder(), EmbeddingExamples(rows(8), [0.1 * number for number in range(8)])
+    prompted = pairs.with_prompts("film ", "bad ")
+    options = {"prompts": {"query": "so "}, "default_prompt": "query"}
+    embed = keras_bert.pipeline(heads.embedder(bert, **options))
+    plain = keras_bert.pipeline(heads.embedder(bert))
+    assert embed.evaluate(prompted) == pytest.approx(plain.evaluate(prompted))
+    assert embed.evaluate(prompted) != pytest.approx(embed.evaluate(pairs))
+    written = [("film " + first, "bad " + second) for first, second in rows(8)]
+    assert plain.evaluate(prompted) == plain.evaluate(EmbeddingExamples(written, pairs.scores))
+    for method in (embed.mine_negatives, embed.as_teacher):
+        with pytest.raises(ValueError, match="the data has prompts. Call with_prompts later"):
+            method(prompted)
+    with pytest.raises(ValueError, match="all have scores or none, the same prompts"):
+        EmbeddingExamples.of_sets([pairs, prompted])
+    with pytest.raises(ValueError, match="already have prompts"):
+        prompted.with_prompts("", "")
+    with pytest.raises(ValueError, match="takes texts such as 'query: '; received 'query'"):
+        pairs.with_prompts("query", "")
+
+
+def test_a_query_with_a_prompt_does_not_find_itself():
+    texts = ["good", "bad", "so good", "so bad"]
+    data = EmbeddingExamples.of_classes(keras_bert.Examples(texts, labels=["x", "y", "x", "y"]))
+    embed = keras_bert.pipeline(encoder())
+    vectors = [
+        [
+            embed.encode(text, prompt=prompt)
+            for text, prompt in zip(row, ("so ", "bad "), strict=True)
+        ]
+        for row in data.texts
+    ]
+    expected = embedding.score(None, data, vectors)
+    assert embed.evaluate(data.with_prompts("so ", "bad ")) == pytest.approx(expected)
+    # Prompts in the texts would count the own text of a query as relevant.
+    written = [("so " + first, "bad " + second) for first, second in data.texts]
+    written = EmbeddingExamples(written, classes=data.classes)
+    assert embed.evaluate(written) != pytest.approx(expected)
+    same = EmbeddingExamples([(text, text) for text in texts]).with_prompts("so ", "bad ")
+    with pytest.raises(ValueError, match="texts without labels cannot be scored"):
+        embed.evaluate(same)
+
+
+def test_one_query_can_be_scored_but_not_trained_on():
+    data = EmbeddingExamples([("good", "so good"), ("good", "bad")])
+    assert keras_bert.pipeline(encoder()).evaluate(data)["mrr@10"] == 1
+    with pytest.raises(ValueError, match="all rows have the same query, 'good'"):
+        keras_bert.finetune(encoder(), data, epochs=1, show_progress=False)
+
+
+def test_retrieval_compares_as_the_model_was_trained():
+    queries, corpus = {"q": np.array([1.0, 0.0])}, {"long": [2.0, 9.0], "near": [1.0, 0.0]}
+    vectors = [np.array([queries["q"]]), *([np.array(each)] for each in corpus.values())]
+    data = keras_bert.RetrievalData({"q": "a"}, dict.fromkeys(corpus, "b"), {"q": {"long": 1}})
+    for kind, rank in (("dot", 1.0), ("cosine", 0.5), ("euclidean", 0.5)):
+        output = heads.TaskOutput("embedder", similarity=kind)
+        assert embedding.score(output, data, vectors)["mrr@10"] == rank
+
+
+def test_grades_of_zero_are_not_relevant():
+    grades = {"q": {"d": 0, "e": 1}, "r": {"d": 0}}
+    data = keras_bert.RetrievalData({"q": "a", "r": "b"}, {"d": "a", "e": "b"}, grades)
+    assert data.relevant == {"q": {"e": 1.0}, "r": {}} and len(data) == 1
+
+
+def test_a_loss_of_a_subclass():
+    class Own(losses.MultipleNegativesRanking):
+        pass
+
+    made = Own(scale=2.0)
+    encoded = embedding.encode(heads.embedder(encoder()), EmbeddingExamples(rows()), 16, loss=made)
+    assert encoded.loss is made
+
+
+def test_an_assumed_pooling_is_a_warning():
+    bert = encoder().with_options(pooling=None)
+    for use in (lambda: embedding.build(bert, None), lambda: keras_bert.pipeline(bert)):
+        with pytest.warns(UserWarning, match="has no pooling; the mean over"):
+            use()
+
+
+def test_read(tmp_path):
+    table = {"q": ["a", "b"], "p": ["c", "d"], "n": ["e", "f"], "score": [0.5, 1]}
+    (file := tmp_path / "a.tsv").write_text("q\tp\tn\tscore\na\tc\te\t0.5\nb\td\tf\t1\n")
+    for data in (table, file):
+        pairs = keras_bert.read(data, "embedding", text="q", text_pair="p")
+        assert (pairs.texts, pairs.scores) == ([("a", "c"), ("b", "d")], None)
+        scored = keras_bert.read(data, "embedding", text="q", text_pair="p", label="score")
+        assert scored.scores == [0.5, 1.0]
+        rows = keras_bert.read(data, "embedding", text="q", text_pair="p", negatives=["n"])
+        assert rows.texts == [("a", "c", "e"), ("b", "d", "f")]
+    for data in (table, file):
+        twice = keras_bert.read(data, "embedding", text="q")
+        assert twice.texts == [("a", "a"), ("b", "b")] and twice.classes is None
+        with pytest.raises(ValueError, match="no class has two texts"):
+            keras_bert.read(data, "embedding", text="q", label="n")
+    with pytest.raises(ValueError, match="negatives applies only to pairs; give text_pair"):
+        keras_bert.read(table, "embedding", text="q", negatives=["n"])
+    with pytest.raises(ValueError, match="negatives does not apply"):
+        keras_bert.read(table, text="q", label="score", negatives=["n"])
+
+
+def test_mined_negatives():
+    embed = keras_bert.pipeline(heads.embedder(encoder()))
+    pairs = [
+        ("so good", "good"),
+        ("so good", "good film"),
+        ("bad", "bad film"),
+        ("film", "this film"),
+    ]
+    found = embed.mine_negatives(EmbeddingExamples(pairs), 1, margin=-2.0)
+    assert [row[:2] for row in found.texts] == pairs
+    corpus = [positive for _, positive in pairs]
+    gaps = []  # between the positive and the text that is least similar
+    for query, right_answer, negative in found.texts:
+        right = {positive for other, positive in pairs if other == query}
+        others = [text for text in corpus if text not in right]
+        similar = embed.similarity(embed.encode(query), embed.encode(others))[0]
+        assert negative == others[similar.argmax()]
+        near = embed.similarity(embed.encode(query), embed.encode(right_answer)).item()
+        gaps.append(near - similar.min())
+    margin = (min(gaps) + max(gaps)) / 2
+    with pytest.warns(UserWarning, match=r"\d of 4 rows were left out, .* lower count") as caught:
+        fewer = embed.mine_negatives(EmbeddingExamples(pairs), 1, margin=margin)
+    (warning,) = tiny.user_warnings(caught)
+    assert f" {4 - len(fewer)} of 4 " in str(warning.message)
+    assert warning.filename == __file__
+    for query, positive, negative in fewer.texts:
+        near, far = embed.similarity(embed.encode(query), embed.encode([positive, negative]))[0]
+        assert far < near - margin
+    with pytest.raises(ValueError, match="lower count or margin"):
+        embed.mine_negatives(EmbeddingExamples(pairs), 1, margin=3.0)
+    with pytest.raises(ValueError, match="without scores and classes"):
+        embed.mine_negatives(EmbeddingExamples(pairs, scores=[1, 2, 3, 4]))
+
+
+# Losses, compared with sums over the pairs in NumPy.
+
+
+def unit(x):
+    return x / np.linalg.norm(x, axis=-1, keepdims=True)
+
+
+@pytest.fixture
+def vectors():
+    return np.random.default_rng(0).normal(size=(5, 3, 4)).astype("float32")
+
+
+def log_softmax_at(scores, index):
+    return scores[index] - np.log(np.exp(scores).sum())
+
+
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_multiple_negatives_ranking(vectors, symmetric):
+    # Rows 0 and 2 have the same query, rows 1 and 3 the same positive.
+    ids = np.array([[0, 1, 10], [2, 3, 11], [0, 4, 12], [5, 3, 13], [6, 7, 14]])
+    query, positive, negative = np.swapaxes(unit(vectors), 0, 1)
+    positive[3] = positive[1]
+    query[2] = query[0]
+    given = np.stack([query, positive, negative], axis=1)
+    expected = []
+    for row in range(5):
+        columns = {0: [0, 1, 4], 1: [0, 1, 2, 4], 2: [1, 2, 4], 3: [0, 1, 2, 4], 4: [0, 1, 2, 4]}[
+            row
+        ]
+        at = 1 if row == 3 else row
+        scores = 20 * np.concatenate([query[row] @ positive[columns].T, query[row] @ negative.T])
+        loss = -log_softmax_at(scores, columns.index(at))
+        if symmetric:
+            columns = {
+                0: [0, 1, 3, 4],
+                1: [0, 1, 4],
+                2: [0, 1, 3, 4],
+                3: [0, 3, 4],
+                4: [0, 1, 3, 4],
+            }
+            at = 0 if row == 2 else row
+            scores = 20 * query[columns[row]] @ positive[row]
+            loss = (loss - log_softmax_at(scores, columns[row].index(at))) / 2
+        expected.append(loss)
+    loss = losses.MultipleNegativesRanking(symmetric=symmetric, reduction=None)
+    np.testing.assert_allclose(np.array(loss(ids, given)), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_positives_of_a_query_are_no_negatives(vectors):
+    """The texts P and Q are positives of query A; row 0 has P with another query."""
+    loss = losses.MultipleNegativesRanking(reduction=None)
+    one, two, negative, other = 1, 2, 5, 6
+    ids = np.array([[9, one, negative], [0, one, other], [0, two, one]])
+    given = vectors[:3].copy()
+    given[1, 1] = given[2, 2] = given[0, 1]  # P
+    given[2, 0] = given[1, 0]  # A
+    query, positive, hard = np.swapaxes(unit(given), 0, 1)
+    hard = hard[:2]  # P in row 2 is a candidate already, and a positive of A
+    for row, columns in ((1, [0]), (2, [2])):
+        scores = 20 * np.concatenate([query[row] @ positive[columns].T, query[row] @ hard.T])
+        expected = -log_softmax_at(scores, 0)
+        np.testing.assert_allclose(np.array(loss(ids, given))[row], expected, rtol=1e-4, atol=1e-5)
+
+
+def ranking_of_row(row, rows, vectors):
+    """Return the ranking loss of a row of texts, among the other rows.
+
+    Each other text of the rows is a negative once, except for positives of the same query.
+    """
+    positives = {other[1] for other in rows if other[0] == row[0]}
+    negatives = {text for other in rows for text in other[1:]} - positives
+    candidates = [row[1], *negatives]
+    return -log_softmax_at(np.array([20 * vectors[row[0]] @ vectors[t] for t in candidates]), 0)
+
+
+@pytest.mark.parametrize("texts", [2, 3, 4])
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_ranking_of_rows_that_repeat_texts(texts, symmetric):
+    rng = np.random.default_rng(texts)
+    ids = rng.integers(0, 6, (12, texts))
+    ids[:, 0] %= 4
+    vectors = unit(rng.normal(size=(6, 3)).astype("float32"))
+    rows = [tuple(row) for row in ids.tolist()]
+    expected = [ranking_of_row(row, rows, vectors) for row in rows]
+    if symmetric:
+        swapped = [(row[1], row[0]) for row in rows]
+        other = [ranking_of_row(row, swapped, vectors) for row in swapped]
+        expected = np.add(expected, other) / 2
+    loss = losses.MultipleNegativesRanking(symmetric=symmetric, reduction=None)
+    np.testing.assert_allclose(np.array(loss(ids, vectors[ids])), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_losses_tell_close_targets_apart():
+    """In bfloat16, 257 would be 256, and 0.5001 would be 0.5."""
+    vectors = unit(np.array([[[1.0, 0.9], [1.0, 0.8]], [[0.9, 1.0], [0.8, 1.0]]]))
+    cosent, ranking = losses.CoSENT(), losses.MultipleNegativesRanking()
+    scores, ids = np.array([0.5001, 0.5]), np.array([[256, 256], [257, 257]])
+    expected = float(cosent(scores, vectors)), float(ranking(ids, vectors))
+    keras.config.set_floatx("bfloat16")
+    try:
+        cosent, ranking = losses.CoSENT(), losses.MultipleNegativesRanking()
+        found = float(cosent(scores, vectors)), float(ranking(ids, vectors))
+    finally:
+        keras.config.set_floatx("float32")
+    assert found == expected and min(found) > 0
+
+
+def test_more_texts_than_the_loss_can_tell_apart_are_an_error(monkeypatch):
+    monkeypatch.setattr(embedding, "_MOST_TEXTS", 5)
+    data = EmbeddingExamples([("a", "b"), ("good", "bad"), ("so", "!")])
+    with pytest.raises(ValueError, match="at most 5 different texts; received 6. Train on one"):
+        embedding.encode(heads.embedder(encoder()), data, 16)
+
+
+def test_filler_rows_do_not_count_twice(vectors):
+    """The last batch of compiled steps is filled with copies of its first row."""
+    loss = losses.MultipleNegativesRanking()
+    ids = np.arange(15).reshape(5, 3)
+    filled = np.concatenate([vectors, vectors[:1], vectors[:1]])
+    weights = np.array([1.0] * 5 + [0.0] * 2)
+    again = loss(np.concatenate([ids, ids[:1], ids[:1]]), filled, weights)
+    np.testing.assert_allclose(float(again), float(loss(ids, vectors)), rtol=1e-5)
+
+
+@pytest.mark.parametrize("loss", ["cosine_similarity", losses.CoSENT(scale=2.0), None])
+def test_dev_loss_is_that_of_the_training(loss):
+    data = EmbeddingExamples(rows(6), scores=np.linspace(0, 1, 6))
+    model, found = keras_bert.finetune(
+        encoder(), data, data, epochs=1, loss=loss, learning_rate=1e-9, show_progress=False
+    )
+    assert found["dev_loss"] == pytest.approx(found["train_loss"], rel=1e-4)
+
+
+def test_training_that_would_learn_nothing_is_refused():
+    scored = EmbeddingExamples(rows(6), scores=[0.5] * 6)
+    with pytest.raises(ValueError, match="all scores are 0.5, so there is nothing to rank"):
+        keras_bert.finetune(encoder(), scored, epochs=1)
+    with pytest.raises(
+        ValueError, match="batch_size must be at least 2, because the loss compares"
+    ):
+        keras_bert.finetune(encoder(), EmbeddingExamples(rows(6)), batch_size=1)
+
+
+def test_vectors_with_nan_are_an_error():
+    model = encoder()
+    weight = model.trainable_variables[0]
+    weight.assign(weight * np.nan)
+    with pytest.raises(ValueError, match="returned NaN or infinity, so its weights are damaged"):
+        keras_bert.pipeline(model).encode(["so good"])
+
+
+def test_the_recipe_names_the_loss():
+    _, found = train(epochs=1, matryoshka_dims=[4])
+    assert found["recipe"]["loss"] == "multiple_negatives_ranking"
+
+
+def test_filler_rows_of_cosent_do_not_count():
+    data = EmbeddingExamples([("a b", "c"), ("b", "a"), ("c c", "a")], scores=[0.1, 0.5, 0.9])
+    model = heads.embedder(encoder())
+    encoded = embedding.encode(model, data, 16)
+    ((inputs, targets, weights),) = Batches(encoded, 5, seed=(0, 0), lengths=(16,))
+    assert weights.tolist() == [1, 1, 1, 0, 0] and np.isnan(targets[3:]).all()
+    vectors = keras.ops.convert_to_numpy(heads.siamese(model)(inputs))
+    expected = float(losses.CoSENT()(targets[:3], vectors[:3]))
+    assert float(losses.CoSENT()(targets, vectors, weights)) == pytest.approx(expected, rel=1e-5)
+
+
+def test_cosent(vectors):
+    scores = np.array([0.1, 0.9, 0.9, 0.0, 0.5])
+    cosine = 20 * (unit(vectors)[:, 0] * unit(vectors)[:, 1]).sum(-1)
+    terms = [
+        np.exp(cosine[low] - cosine[high])
+        for low, high in np.ndindex(5, 5)
+        if scores[low] < scores[high]
+    ]
+    got = float(losses.CoSENT()(scores, vectors[:, :2]))
+    np.testing.assert_allclose(got, np.log(1 + np.sum(terms)), rtol=1e-5)
+
+
+def test_matryoshka(vectors):
+    inner = losses.CosineSimilarity()
+    loss = losses.Matryoshka(inner, dims=[4, 2], weights=[1.0, 0.5])
+    targets = np.linspace(0, 1, 5)
+    expected = float(inner(targets, vectors)) + 0.5 * float(inner(targets, vectors[:, :, :2]))
+    np.testing.assert_allclose(float(loss(targets, vectors)), expected, rtol=1e-5)
+    again = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(loss))
+    np.testing.assert_allclose(float(again(targets, vectors)), expected, rtol=1e-5)
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize(
+    "name", ["MultipleNegativesRanking", "CoSENT", "CosineSimilarity", "Triplet", "Contrastive"]
+)
+def test_losses_are_those_of_sentence_transformers(vectors, name):
+    def given_texts(name):
+        return {"MultipleNegativesRanking": 3, "Triplet": 3}.get(name, 2)
+
+    torch = pytest.importorskip("torch")
+    theirs = pytest.importorskip("sentence_transformers.sentence_transformer.losses")
+    given = [torch.tensor(vectors[:, index]) for index in range(3)]
+    count = given_texts(name)
+    targets = np.array([0.1, 0.9, 0.9, 0.0, 0.5])
+    if name in ("Contrastive", "Triplet"):
+        targets = np.array([0, 1, 1, 0, 1])
+    options = {}
+    if name == "Triplet":
+        options = {
+            "distance_metric": theirs.TripletDistanceMetric.COSINE, "triplet_margin": 0.5
+        }  # fmt: skip
+
+    class Model(torch.nn.Module):
+        def forward(self, features):
+            return {"sentence_embedding": features}
+
+        def __getitem__(self, index):
+            return self
+
+    loss = getattr(theirs, f"{name}Loss")(Model(), **options)
+    labels = torch.tensor(targets, dtype=torch.float32)
+    expected = loss([{"x": each}["x"] for each in given[:count]], labels)
+    ids = np.arange(5 * given_texts(name)).reshape(5, -1)
+    ours = getattr(losses, name)()(
+        ids if name == "MultipleNegativesRanking" else targets, vectors[:, :count]
+    )
+    np.testing.assert_allclose(float(ours), float(expected), rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: EmbeddingExamples([("a",)]), "at least two texts"),
+        (lambda: train(loss="distillation"), "needs rows with vectors"),
+        (lambda: train(sampling="all"), "sampling must be proportional or round_robin"),
+        (lambda: train(sampling="round_robin"), "needs several sets"),
+        (lambda: one_positive(), "all rows have the same positive, 'x', so there are no neg"),
+        (lambda: mine(one_positive_rows()), "all rows have the same positive"),
+        (lambda: train(loss=keras.losses.MeanSquaredError()), "or a loss of keras_bert.losses"),
+        (
+            lambda: keras_bert.evaluate(
+                heads.embedder(encoder()), EmbeddingExamples(rows()), top_k=1
+            ),
+            "top_k is not an option of evaluate; remove it",
+        ),
+        (
+            lambda: keras_bert.evaluate(heads.embedder(encoder()), EmbeddingExamples(rows()), n=1),
+            "n is not an option for EmbeddingExamples; the options are none",
+        ),
+        (lambda: train(loss=losses.Matryoshka(losses.CoSENT(), [4])), "widths as matryoshka_dims"),
+        (lambda: EmbeddingExamples([("a", "b")] * 3, set_sizes=(1,)), "must sum to the 3 rows"),
+        (lambda: EmbeddingExamples([("a", "b")], [1.0], classes=["x"]), "scores or classes, not"),
+        (lambda: EmbeddingExamples([("a", "b")], classes=3), "classes must be a list"),
+        (lambda: EmbeddingExamples.of_texts("abc"), "must be a list"),
+        (lambda: keras_bert.RetrievalData({"q": 3}, {"d": "a"}, {"q": {"d": 1}}), "be strings"),
+        (lambda: keras_bert.RetrievalData({"q": "a"}, {"d": "a"}, {"q": "d"}), "dict of dicts"),
+        (lambda: keras_bert.RetrievalData({"q": "a"}, {"d": "a"}, {"q": {"d": np.nan}}), "nan"),
+        (
+            lambda: keras_bert.pipeline(encoder()).evaluate(EmbeddingExamples.of_texts(["a", "b"])),
+            "texts without labels cannot be scored",
+        ),
+        (lambda: keras_bert.pipeline(encoder()).evaluate(tiny.examples()), "of_pairs"),
+        (
+            lambda: keras_bert.pipeline(encoder())(tiny.questions()),
+            "takes Examples; received Questions",
+        ),
+        (
+            lambda: keras_bert.pipeline(encoder()).mine_negatives(
+                EmbeddingExamples(rows()), margin="x"
+            ),
+            "margin must be a number",
+        ),
+        (lambda: heads.embedder(encoder(), prompts={"a": 1}), "prompts must be a dict"),
+        (
+            lambda: keras_bert.finetune(encoder(), EmbeddingExamples([("\u200b", " "), (" ", "")])),
+            "no text has tokens",
+        ),
+        (lambda: scored([0.5, 5.0], loss="contrastive"), "needs scores from 0 to 1; .* has 5.0"),
+        (lambda: scored([-1.5, 0.5], loss="cosine_similarity"), "needs scores from -1 to 1"),
+        (lambda: EmbeddingExamples([("a", "b"), ("a", "b", "c")]), "row 2: must have"),
+        (lambda: EmbeddingExamples([("a", 3)]), "texts must be strings"),
+        (lambda: EmbeddingExamples([("a", "b")], scores=[np.nan]), "received nan in row 1"),
+        (lambda: EmbeddingExamples([("a", "b", "c")], scores=[1]), "scores need rows of two"),
+        (lambda: EmbeddingExamples([("a", "b")], scores=[1, 2]), "same length"),
+        (lambda: train(loss="x"), "loss must be one of"),
+        (lambda: train(loss="cosent"), "needs scored pairs"),
+        (lambda: train(loss="triplet"), "needs rows of three texts"),
+        (lambda: train(matryoshka_dims=[9]), "from 1 to 8"),
+        (lambda: train(matryoshka_dims=4), "must be a list"),
+        (lambda: train(matryoshka_dims=[4.5]), "must be an integer"),
+        (lambda: train(loss=["x"]), "loss must be one of"),
+        (lambda: EmbeddingExamples([("a", "b")], 5), "scores must be a list"),
+        (lambda: heads.siamese(heads.siamese(heads.embedder(encoder()))), "needs a model of"),
+        (lambda: heads.siamese(None), "needs a model of"),
+        (lambda: keras_bert.pipeline(heads.siamese(heads.embedder(encoder()))), "use its embedder"),
+        (lambda: keras_bert.pipeline(encoder())(EmbeddingExamples(rows())), "are for `evaluate`"),
+        (lambda: heads.siamese(heads.classifier(encoder(), 2)), "needs a model of heads.embedder"),
+        (lambda: losses.Matryoshka(losses.CoSENT(), [1], [1, 2]), "one number for each of dims"),
+    ],
+)
+def test_wrong_inputs(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def scored(scores, **options):
+    examples = EmbeddingExamples(rows(2), scores)
+    return keras_bert.finetune(encoder(), examples, show_progress=False, **options)
+
+
+def one_positive_rows():
+    return EmbeddingExamples([("a", "x"), ("b", "x")])
+
+
+def one_positive():
+    return keras_bert.finetune(encoder(), one_positive_rows(), show_progress=False)
+
+
+def mine(examples):
+    return keras_bert.pipeline(encoder()).mine_negatives(examples)
+
+
+def train(**options):
+    examples = EmbeddingExamples(rows())
+    return keras_bert.finetune(encoder(), examples, show_progress=False, **options)
+
+
+OTHER_BACKENDS = """
+import numpy as np
+
+import keras_bert
+from keras_bert import EmbeddingExamples
+from tests.tasks.embedding.test_embedding import encoder, rows
+
+bert, examples = encoder(), EmbeddingExamples(rows(16, negatives=1))
+
+
+def train(batch_size, steps, **options):
+    return keras_bert.finetune(
+        bert, examples, dev=examples, epochs=2, batch_size=batch_size, learning_rate=1e-2,
+        gradient_accumulation_steps=steps, show_progress=False, **options,
+    )
+
+
+model, found = train(16, 1)
+assert found["history"][1]["loss"] < found["history"][0]["loss"]
+cached, _ = train(8, 2, gradient_caching=True)
+embed = keras_bert.pipeline(model)
+texts = [text for row in examples.texts for text in row]
+# Not the weights: the gradient of the bias of the keys is 0, and Adam scales its rounding errors.
+np.testing.assert_allclose(
+    keras_bert.pipeline(cached).encode(texts), embed.encode(texts), atol=1e-4
+)
+assert embed.encode(["good", "bad so"]).shape == (2, 8)
+assert embed.evaluate(examples)["mrr@10"] == found["mrr@10"]
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("other", ["jax", pytest.param("torch", marks=pytest.mark.peers)])
+def test_other_backends_train(other, python):
+    if other == "torch":
+        pytest.importorskip("torch")
+    python("-c", OTHER_BACKENDS, backend=other)
+
+
+PROGRAM = """
+import sys
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from keras_bert import losses
+
+(cpu,) = tf.config.list_physical_devices("CPU")
+tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+rng = np.random.default_rng(0)
+inputs = rng.normal(size=(14, 3, 6)).astype("float32")
+ids = np.stack([np.arange(14) // 2, np.arange(14) % 5, np.arange(14) + 99], axis=1)
+scores = rng.random(14).astype("float32")
+targets, loss = {
+    "ranking": (ids, losses.MultipleNegativesRanking(scale=2.0, symmetric=True)),
+    "cosent": (scores, losses.CoSENT(scale=2.0)),
+    "matryoshka": (ids, losses.Matryoshka(losses.MultipleNegativesRanking(scale=2.0), [4, 2])),
+}[sys.argv[1]]
+found = []
+for strategy in (tf.distribute.get_strategy(), tf.distribute.MirroredStrategy()):
+    with strategy.scope():
+        model = keras.Sequential([keras.layers.Dense(4, "tanh", kernel_initializer="ones")])
+        model.compile(keras.optimizers.SGD(1.0), loss, jit_compile=False)
+    data = tf.data.Dataset.from_tensor_slices((inputs, targets)).batch(8)  # 8 rows, then 6
+    value = model.fit(data, shuffle=False, verbose=0).history["loss"][0]
+    found.append([np.float32(value), *model.get_weights()])
+assert strategy.num_replicas_in_sync == 2
+for one, two in zip(*found):
+    np.testing.assert_allclose(one, two, atol=1e-5)
+print("equal")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("loss", ["ranking", "cosent", "matryoshka"])
+def test_negatives_come_from_all_replicas(python, loss):
+    """A step on two devices equals a step on one with the same batch."""
+    assert "equal" in python("-c", PROGRAM, loss, backend="tensorflow")

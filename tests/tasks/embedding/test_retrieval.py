@@ -1,0 +1,156 @@
+"""Reading of retrieval data."""
+
+import json
+
+import numpy as np
+import pytest
+
+import keras_bert
+from keras_bert import RetrievalData
+from keras_bert.tasks.embedding import retrieval
+from tests import tiny
+
+
+def write(folder, **files):
+    for name, content in files.items():
+        file = folder / name.replace("__", "/").replace("_", ".", 1)
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(content, encoding="utf-8")
+    return folder
+
+
+def beir(folder, qrels="query-id\tcorpus-id\tscore\nq1\td1\t2\nq1\td2\t0\nq2\td2\t1\n"):
+    corpus = [{"_id": "d1", "title": "A", "text": "b c"}, {"_id": "d2", "title": "", "text": "d"}]
+    queries = [{"_id": "q1", "text": "b"}, {"_id": "q2", "text": "d"}, {"_id": "q3", "text": "e"}]
+    return write(
+        folder,
+        corpus_jsonl="".join(json.dumps(row) + "\n" for row in corpus),
+        queries_jsonl="".join(json.dumps(row) + "\n" for row in queries),
+        qrels__test_tsv=qrels,
+    )
+
+
+def test_relevant_documents_can_be_sets():
+    data = RetrievalData({"q": "b"}, {"d": "b", "e": "c"}, {"q": {"d", "e"}})
+    assert data.relevant == {"q": {"d": 1.0, "e": 1.0}}
+    same = RetrievalData(data.queries, data.corpus, {"q": ["d", "e"]})
+    assert same.relevant == data.relevant
+
+
+def test_prompts_are_texts_not_names():
+    data = RetrievalData({"q": "b"}, {"d": "b"}, {"q": {"d"}})
+    with pytest.raises(ValueError, match="takes texts such as 'query: '; received 'query'"):
+        data.with_prompts("query", "")
+    prompted = data.with_prompts("query: ", "")
+    assert prompted.queries == {"q": "query: b"}
+    with pytest.raises(ValueError, match="already have prompts"):
+        prompted.with_prompts("query: ", "")
+
+
+def test_beir(tmp_path):
+    found = keras_bert.read(beir(tmp_path), "retrieval")
+    assert found.queries == {"q1": "b", "q2": "d", "q3": "e"}
+    assert found.corpus == {"d1": "A b c", "d2": "d"}
+    assert found.relevant == {"q1": {"d1": 2.0}, "q2": {"d2": 1.0}}
+    assert len(found) == 2
+    with pytest.raises(FileNotFoundError, match="dev.tsv: no such file; the splits .* are test"):
+        keras_bert.read(tmp_path, "retrieval", split="dev")
+    file = tmp_path / "qrels" / "test.tsv"
+    file.write_text("".join(file.read_text().splitlines(keepends=True)[1:]))  # no header
+    assert keras_bert.read(tmp_path, "retrieval").relevant == found.relevant
+
+
+def test_single_qrels_has_no_splits(tmp_path):
+    files = {"corpus_tsv": "1\tb c\n2\td\n", "queries_tsv": "7\td\n", "qrels_txt": "7 0 2 1\n"}
+    folder = write(tmp_path, **files)
+    with pytest.warns(UserWarning, match=r"qrels\.txt .* split='dev' was not used"):
+        assert retrieval.read(folder, "dev").relevant == {"7": {"2": 1}}
+    write(tmp_path, qrels__dev_tsv="7\t1\t1\n")
+    assert retrieval.read(folder, "dev").relevant == {"7": {"1": 1}}
+
+
+def test_trec(tmp_path):
+    folder = write(
+        tmp_path, corpus_tsv="1\tb c\n2\td\n", queries_tsv="7\td\n", qrels_txt="7 0 2 1\n7 0 1 0\n"
+    )
+    found = retrieval.read(folder)
+    assert (found.queries, found.corpus) == ({"7": "d"}, {"1": "b c", "2": "d"})
+    assert found.relevant == {"7": {"2": 1.0}}
+
+
+def test_squad(tmp_path):
+    questions = [{"question": "who?", "id": "1"}, {"question": "when?", "id": "2"}]
+    paragraphs = [{"context": "Ada did.", "qas": questions}]
+    file = tmp_path / "a.json"
+    file.write_text(json.dumps({"data": [{"paragraphs": paragraphs}]}))
+    found = keras_bert.read(file, "retrieval")
+    assert list(found.queries.values()) == ["who?", "when?"]
+    assert list(found.corpus.values()) == ["Ada did."]
+    assert len(found.relevant) == 2
+
+
+def test_prompts():
+    data = RetrievalData({"q": "b"}, {"d": "c"}, {"q": {"d": 1}}).with_prompts("query: ", "text: ")
+    assert (data.queries, data.corpus) == ({"q": "query: b"}, {"d": "text: c"})
+
+
+def test_an_embedder_is_scored_and_trained_with_it():
+    words = [token for token in tiny.PIECES if token.isascii() and token.isalpha()]
+    corpus = {f"d{number}": word for number, word in enumerate(words)}
+    queries = {f"q{number}": word for number, word in enumerate(words)} | {"x": "so"}
+    data = RetrievalData(queries, corpus, {f"q{n}": {f"d{n}": 1} for n in range(len(words))})
+    bert = tiny.encoder(pooling="mean", num_hidden_layers=1)
+    found = keras_bert.pipeline(bert, task="embedder").evaluate(data)
+    assert found["mrr@10"] == pytest.approx(1.0)
+    assert found["ndcg@10"] == pytest.approx(1.0)
+    pairs = keras_bert.EmbeddingExamples([(word, word) for word in words])
+    _, metrics = keras_bert.finetune(bert, pairs, dev=data, epochs=1, show_progress=False)
+    assert metrics["metric"] == "mrr@10" and "dev_loss" not in metrics
+    with pytest.raises(ValueError, match="metric must be one of mrr@10, .*recall@100; received"):
+        keras_bert.finetune(bert, pairs, dev=data, metric="dev_loss", show_progress=False)
+
+
+@pytest.mark.parametrize(
+    ("qrels", "message"),
+    [
+        ("a\tb\tc\nq1\td1\n", "line 2: must have a query, a document and a grade"),
+        ("a\tb\tc\nq1\td1\tx\n", "line 2: must have"),
+        ("a\tb\tc\nq1\td1\tnan\n", "line 2: must have"),
+        ("a\tb\tc\nq9\td1\t1\n", "'q9' of the relevant documents is not in queries"),
+        ("a\tb\tc\nq1\td9\t1\n", "'d9' of the query 'q1' is not in the corpus"),
+        ("a\tb\tc\nq1\td1\t0\n", "no query has a relevant document"),
+    ],
+)
+def test_wrong_qrels(tmp_path, qrels, message):
+    with pytest.raises(ValueError, match=message):
+        retrieval.read(beir(tmp_path, qrels))
+
+
+@pytest.mark.parametrize(
+    ("corpus", "message"),
+    [
+        ('{"_id": "d1", "text": "a"}\n{"_id": "d1", "text": "b"}\n', "line 2: the id 'd1' occurs"),
+        ('{"_id": 1, "text": "a"}\n', "line 1: _id and text must be strings"),
+        ('{"_id": "d1"}\n', "line 1: _id and text must be strings"),
+        ("x\n", "line 1 is not JSON"),
+        ("", "there are no texts in corpus"),
+    ],
+)
+def test_wrong_corpus(tmp_path, corpus, message):
+    beir(tmp_path)
+    (tmp_path / "corpus.jsonl").write_text(corpus)
+    with pytest.raises(ValueError, match=message):
+        retrieval.read(tmp_path)
+
+
+def test_wrong_table(tmp_path):
+    beir(tmp_path)
+    (tmp_path / "corpus.tsv").write_text("d1\n")
+    with pytest.raises(ValueError, match="line 1: must have an id, a tab and a text"):
+        retrieval.read(tmp_path)
+
+
+def test_vectors_are_finite_for_empty_texts():
+    data = RetrievalData({"q": ""}, {"d": "", "e": "so"}, {"q": {"d": 1}})
+    found = keras_bert.pipeline(tiny.encoder(pooling="mean"), task="embedder").evaluate(data)
+    assert np.isfinite(list(found.values())).all()

@@ -1,0 +1,46 @@
+"""Tests of the multiple-choice task."""
+
+import pytest
+
+from keras_bert import heads
+from keras_bert.tasks.multiple_choice import task as multiple_choice
+from keras_bert.tasks.multiple_choice.data import Choices
+from tests import tiny
+
+
+def test_each_choice_is_encoded_as_a_pair():
+    model = heads.multiple_choice(tiny.encoder(num_hidden_layers=1))
+    examples = Choices(["good", "so"], [["bad", "a film"], ["is", "a a a a a a"]], [1, 0])
+    encoded = multiple_choice.encode(model, examples, 8)
+    assert encoded.lengths.tolist() == [6, 8]
+    assert (encoded.truncated, encoded.without_tokens) == (1, 0)
+    inputs, targets, weights = encoded.batch([1, 0], 8)
+    assert inputs["input_word_ids"].tolist() == [
+        [[2, 14, 3, 13, 3, 0, 0, 0], [2, 14, 3, 8, 8, 8, 8, 3]],
+        [[2, 5, 3, 6, 3, 0, 0, 0], [2, 5, 3, 8, 7, 3, 0, 0]],
+    ]
+    assert (targets.tolist(), weights.tolist()) == ([0, 1], [1, 1])
+    unlabeled = Choices(examples.texts, examples.choices)
+    assert multiple_choice.encode(model, unlabeled, 8).batch([0], 8)[1:] == (None, None)
+    with pytest.raises(ValueError, match="found no labels in the choices"):
+        multiple_choice.build(tiny.encoder(num_hidden_layers=1), unlabeled)
+
+
+def test_texts_without_tokens_are_counted():
+    model = heads.multiple_choice(tiny.encoder(num_hidden_layers=1))
+    examples = Choices(["", "so"], [["bad", "good"], ["\u200b", "good"]])
+    assert multiple_choice.encode(model, examples, 8).without_tokens == 2
+
+
+def test_decode_score_and_records():
+    examples = Choices(["a", "b", "c"], [["d", "e"]] * 3, [1, 0, 0])
+    answers = multiple_choice.decode(None, examples, None, [[0, 2], [0, 2], [4, 2]])
+    assert multiple_choice.score(None, examples, answers) == {"accuracy": 2 / 3, "majority": 2 / 3}
+    for probabilities in (False, True):
+        rows = list(multiple_choice.records(None, examples, answers, probabilities))
+        assert [(row["choice"], row["text"]) for row in rows] == [(1, "e"), (1, "e"), (0, "d")]
+        assert [row["score"] for row in rows] == pytest.approx([0.8808] * 3, abs=1e-4)
+        assert [list(row) for row in rows] == [
+            ["choice", "score", *["scores"] * probabilities, "text"]
+        ] * 3
+    assert rows[2]["scores"] == pytest.approx([0.8808, 0.1192], abs=1e-4)

@@ -1,0 +1,165 @@
+"""Tests of multiple-choice data and of its files: JSON Lines and SWAG's CSV."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+
+import keras_bert
+from keras_bert.tasks.multiple_choice import data as swag
+from keras_bert.tasks.multiple_choice.data import Choices
+from tests.tiny import write_file
+
+
+def test_formats_agree(tmp_path):
+    rows = [("She sat", ["She sang.", "She, too, ran."], 1), ("He", ["He a", "He b"], 0)]
+    keys = ("text", "choices", "label")
+    jsonl = write_file(
+        tmp_path / "a.jsonl",
+        "\n".join(json.dumps(dict(zip(keys, row, strict=True))) for row in rows) + "\n\n",
+    )
+    csv_file = write_file(
+        tmp_path / "a.csv",
+        ",video-id,sent1,sent2,gold-source,ending0,ending1,label\r\n"
+        '0,v,She sat,She,gold,sang.,", too, ran.",1\r\n'
+        "1,v,He,He,gold,a,b,0\r\n".replace('", too', '"too'),
+    )
+    found = swag.read(jsonl)
+    assert (found.texts, found.labels) == (["She sat", "He"], [1, 0])
+    assert found.choices == [row[1] for row in rows]
+    other = swag.read(csv_file)
+    assert other.choices == [["She sang.", "She too, ran."], ["He a", "He b"]]
+    assert (other.texts, other.labels, other.source) == (found.texts, [1, 0], str(csv_file))
+    assert len(swag.read(jsonl, limit=1)) == 1
+    assert swag.read(jsonl, labeled=False).labels is None
+
+
+GOOD = {"text": "a", "choices": ["b", "c"], "label": 0}
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.jsonl", "{", r"a\.jsonl, line 1 is not JSON"),
+        ("a.jsonl", '{"text": "a"}', "line 1: must be a JSON object with a list `choices`"),
+        ("a.jsonl", "", "contains no rows"),
+        ("a.jsonl", b'{"text": "\xff"}', "line 1: must be UTF-8; received the byte 0xff"),
+        (
+            "a.jsonl",
+            json.dumps(GOOD | {"label": 2}),
+            "line 1: the label must be a number from 0 to 1",
+        ),
+        ("a.jsonl", "\n\n" + json.dumps(GOOD | {"label": 2}), "line 3: the label must be a number"),
+        (
+            "a.jsonl",
+            json.dumps(GOOD) + "\n" + json.dumps(GOOD | {"choices": ["b", "c", "d"]}),
+            "line 2: must have as many choices as the first item, 2; received 3",
+        ),
+        ("a.jsonl", json.dumps(GOOD | {"label": "x"}), "line 1: the label .* received 'x'"),
+        ("a.jsonl", json.dumps(GOOD | {"label": None}), "line 1: the label .* received None"),
+        (
+            "a.jsonl",
+            json.dumps(GOOD | {"choices": ["b"]}),
+            "must have at least two choices; received 1",
+        ),
+        ("a.jsonl", json.dumps(GOOD | {"choices": ["b", 3]}), "must be strings; received 3"),
+        ("a.jsonl", json.dumps(GOOD | {"text": None}), "must be strings; received None"),
+        (
+            "a.csv",
+            "sent1,sent2,label\na,b,0\n",
+            r"a\.csv: must have the columns sent1, sent2,",
+        ),
+        ("a.csv", "sent1,sent2,ending0,ending1,label\na,b,c\n", r"line 2: must have 5 fields, as"),
+        ("a.csv", "sent1,sent2,ending0,ending1,label\na,b,c,d,\n", r"line 2: the label .* ''"),
+        ("a.csv", "sent1,sent2,ending0,ending1,label\n", "contains no rows"),
+        ("a.csv", 'sent1,sent2,ending0\n"a,b', r"a\.csv, after line 1: unexpected end"),
+        ("a.csv", "sent1,sent2,ending0,ending2,label\na,b,c,d,0\n", "ending1, ... without a gap"),
+        ("a.csv", "sent1,sent2,ending0,ending0,label\na,b,c,d,0\n", "has two columns 'ending0'"),
+        (
+            "a.csv",
+            'sent1,sent2,ending0,ending1,label\n\n"a\nb",b,c,d,0\na,b,c,d,e,0\n',
+            "line 5: must have 5 fields, as the first row has",
+        ),
+        (
+            "a.tsv",
+            "text\tchoices\n",
+            r"a\.tsv: the format must be csv or jsonl .* 'tsv'",
+        ),
+    ],
+)
+def test_errors_name_file_and_line(tmp_path, name, content, message):
+    with pytest.raises(ValueError, match=message) as caught:
+        swag.read(write_file(tmp_path / name, content))
+    assert str(tmp_path / name) in str(caught.value)
+
+
+def test_endings_are_sorted_by_number(tmp_path):
+    numbers = {f"ending{number}": str(number) for number in range(11)}
+    row = {"label": "1", "sent1": "a", "sent2": "b", **numbers}
+    names = sorted(row, reverse=True)  # ending9, ..., ending10, ending1, ending0
+    file = write_file(tmp_path / "a.csv", ",".join(names) + "\n" + ",".join(row[n] for n in names))
+    found = swag.read(file)
+    assert found.choices == [[f"b {number}" for number in range(11)]]
+    assert (found.texts, found.labels) == (["a"], [1])
+
+
+def test_format_option_and_limit(tmp_path):
+    jsonl = write_file(tmp_path / "a", json.dumps(GOOD))
+    csv_file = write_file(tmp_path / "a.txt", "sent1,sent2,ending0,ending1,label\na,b,c,d,1\n")
+    assert swag.read(jsonl).choices == [["b", "c"]]
+    assert swag.read(csv_file, format="csv").choices == [["b c", "b d"]]
+    with pytest.raises(ValueError, match="limit .* at least 1; received 0"):
+        swag.read(jsonl, limit=0)
+
+
+def test_long_csv_fields(tmp_path):
+    limit = csv.field_size_limit(131_072)  # the default of a new process
+    try:
+        row = f"sent1,sent2,ending0,ending1,label\n{'a' * 200_000},b,c,d,1\n"
+        assert len(swag.read(write_file(tmp_path / "a.csv", row)).texts[0]) == 200_000
+    finally:
+        csv.field_size_limit(limit)
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ((["a"], []), "choices must have the same length as texts, 1; received 0"),
+        ((["a"], [["b", "c"]], [0, 1]), "labels must have the same length as texts, 1; received 2"),
+        ((["a", "b"], [["c", "d"], ["e"]]), "item 2: must have at least two choices; received 1"),
+        ((["a"], [["b", "c"]], [-1]), "the label must be a number from 0 to 1; received -1"),
+        ((["a"], [["b", "c"]], ["0"]), "the label must be a number from 0 to 1; received '0'"),
+        ((["a"], ["bc"]), "item 1: the choices must be a list; received 'bc'"),
+    ],
+)
+def test_malformed_columns_are_rejected(columns, message):
+    with pytest.raises(ValueError, match=message):
+        Choices(*columns)
+
+
+def test_labels_may_be_an_array():
+    examples = Choices(["a", "b"], [["c", "d"]] * 2, np.array([1, 0]))
+    assert list(examples.labels) == [1, 0]
+
+
+def test_file_is_read_in_parts(tmp_path):
+    file = write_file(tmp_path / "a.jsonl", (json.dumps(GOOD) + "\n") * 3)
+    parts = list(swag.read_in_parts(file, size=2))
+    assert [(part.first, len(part)) for part in parts] == [(1, 2), (3, 1)]
+
+
+def test_columns_may_be_arrays_or_series():
+    pandas = pytest.importorskip("pandas")
+    texts, choices, labels = ["a", "b"], [["x", "y"], ["z", "w"]], [1, 0]
+    expected = Choices(texts, choices, labels)
+    for columns in (
+        (np.array(texts), np.array(choices), np.array(labels)),
+        (pandas.Series(texts), pandas.Series(choices), pandas.Series(labels)),
+        (texts, [np.array(row) for row in choices], np.array(labels)),
+        (texts, [tuple(row) for row in choices], labels),
+    ):
+        assert Choices(*columns) == expected
+    table = pandas.DataFrame({"text": texts, "choices": choices, "label": labels})
+    read = keras_bert.read(table, "multiple_choice")
+    assert (read.texts, read.choices, read.labels) == (texts, choices, labels)

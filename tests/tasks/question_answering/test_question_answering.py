@@ -1,0 +1,712 @@
+"""Tests of question answering: windows, targets, spans, and the official scores."""
+
+import keras
+import numpy as np
+import pytest
+
+import keras_bert
+from keras_bert import heads
+from keras_bert.tasks import inference
+from keras_bert.tasks.question_answering import task as question_answering
+from keras_bert.tasks.question_answering.data import Questions
+from tests import tiny
+
+PAD, UNK, CLS, SEP, GOOD, BAD, FILM, THIS, IS = 0, 1, 2, 3, 5, 6, 7, 12, 13
+
+
+@pytest.fixture(scope="module")
+def model():
+    """A model that always answers."""
+    return heads.span_selector(tiny.encoder())
+
+
+@pytest.fixture(scope="module")
+def model_with_no_answer(model):
+    """A model that can give no answer."""
+    return heads.span_selector(heads.find_encoder(model), no_answer=True)
+
+
+@pytest.fixture(scope="module")
+def korean_model():
+    """A model that keeps Hangul syllables."""
+    encoder = tiny.encoder()
+    encoder.preprocessor = keras_bert.Preprocessor(tiny.PIECES, strip_accents=False)
+    return heads.span_selector(encoder)
+
+
+def one(context, *answers, question="is this good"):
+    return Questions([question], [context], [list(answers)])
+
+
+def targets(encoded):
+    """Return the positions of the first and last token of the answer in each window."""
+    _, target, _ = encoded.batch(np.arange(len(encoded)), encoded.max_length)
+    return list(zip(target["start_logits"].tolist(), target["end_logits"].tolist(), strict=True))
+
+
+def logits_at_targets(encoded):
+    """Return the outputs of a perfect model."""
+    eye = 9 * np.eye(encoded.max_length, dtype=np.float32)
+    return [{"start_logits": eye[a], "end_logits": eye[b]} for a, b in targets(encoded)]
+
+
+def logits(encoded, *entries):
+    """Return outputs of 0, except for entries (window, name, position, value)."""
+    outputs = [
+        {name: np.zeros(length, np.float32) for name in ("start_logits", "end_logits")}
+        for length in encoded.lengths
+    ]
+    for window, name, position, value in entries:
+        outputs[window][f"{name}_logits"][position] = value
+    return outputs
+
+
+def test_build_allows_no_answer_if_a_training_question_has_none():
+    encoder = tiny.encoder()
+    answered = one("good", ("good", 0))
+    some = Questions(["is"] * 2, ["good"] * 2, [[("good", 0)], []])
+    for examples, expected in ((answered, False), (some, True), (one("good"), True)):
+        assert heads.find_output(question_answering.build(encoder, examples)).no_answer is expected
+    with pytest.raises(ValueError, match="found no answers in the file"):
+        question_answering.build(encoder, Questions(["is"], ["good"], source="the file"))
+
+
+@pytest.mark.slow
+def test_loss_is_the_mean_of_start_and_end(model):
+    model = question_answering.build(heads.find_encoder(model), one("good", ("good", 0)))
+    assert heads.find_output(model).task in question_answering.HEADS
+    encoded = question_answering.encode(model, one("this film is so good", ("film is", 5)), 16)
+    inputs, target, weights = encoded.batch([0], 16)
+    model.compile("sgd", **question_answering.compile_options(model))
+    loss = model.evaluate(inputs, target, sample_weight=weights, verbose=0, return_dict=True)
+    outputs = model.predict_on_batch(inputs)
+    expected = [
+        np.log(np.exp(outputs[name][0]).sum()) - outputs[name][0, target[name][0]]
+        for name in outputs
+    ]
+    np.testing.assert_allclose(loss["loss"], np.mean(expected), rtol=1e-5)
+
+
+def test_window_is_question_and_context(model):
+    examples = one("This film!", ("film", 5), question="is")
+    inputs, target, weights = question_answering.encode(model, examples, 32).batch([0], 9)
+    expected = {
+        "input_word_ids": [[CLS, IS, SEP, THIS, FILM, 11, SEP, PAD, PAD]],
+        "input_mask": [[1, 1, 1, 1, 1, 1, 1, 0, 0]],
+        "input_type_ids": [[0, 0, 0, 1, 1, 1, 1, 0, 0]],
+    }
+    assert {name: values.tolist() for name, values in inputs.items()} == expected
+    assert {values.dtype for values in inputs.values()} == {np.dtype("int32")}
+    assert target == {"start_logits": [4], "end_logits": [4]}
+    assert weights == {"start_logits": [1.0], "end_logits": [1.0]}
+    assert target["start_logits"].dtype == np.int32
+    assert weights["start_logits"].dtype == np.float32
+
+
+def test_windows_match_run_squad(model):
+    """Compare with the loop of run_squad.py."""
+    rng = np.random.default_rng(0)
+    for _ in range(30):
+        length, stride = int(rng.integers(8, 33)), int(rng.integers(1, 20))
+        texts = [" ".join(rng.choice(["good", "bad", "film"], n)) for n in rng.integers(0, 90, 4)]
+        asked = [" ".join(["is"] * n) for n in rng.integers(0, 40, 4)]
+        encoded = question_answering.encode(model, Questions(asked, texts), length, stride=stride)
+        assert len(encoded) == len(encoded.lengths) == encoded.window_splits[-1]
+        for index, (question, text) in enumerate(zip(asked, texts, strict=True)):
+            kept = min(len(question.split()), (length - 3) // 2)
+            words = len(text.split())
+            capacity = length - 3 - kept
+            step = min(stride, capacity // 2)
+            expected, start = [], 0
+            while True:
+                expected.append((start, min(capacity, words - start)))
+                if start + capacity >= words:
+                    break
+                start += step
+            rows = range(*encoded.window_splits[index : index + 2])
+            assert [(encoded.part_start[row], encoded.part_size[row]) for row in rows] == expected
+            assert {encoded.question[row] for row in rows} == {index}
+
+
+def test_windows_overlap_and_cover_the_context(model):
+    rng = np.random.default_rng(1)
+    tokens = {"good": GOOD, "bad": BAD, "film": FILM}
+    texts = [list(rng.choice(list(tokens), n)) for n in (0, 1, 5, 40, 200)]
+    examples = Questions(["is this"] * len(texts), [" ".join(words) for words in texts])
+    for length in (5, 6, 12, 32):
+        encoded = question_answering.encode(model, examples, length)
+        assert encoded.lengths.max() <= length
+        seen = [{} for _ in texts]
+        for row in rng.permutation(len(encoded)):
+            inputs, _, _ = encoded.batch([row], length)
+            ids, types = inputs["input_word_ids"][0], inputs["input_type_ids"][0]
+            assert inputs["input_mask"].sum() == encoded.lengths[row]
+            context = ids[types == 1]
+            assert context[-1] == SEP
+            for index, token in enumerate(context[:-1].tolist(), encoded.part_start[row]):
+                assert seen[encoded.question[row]].setdefault(index, token) == token
+        for words, found in zip(texts, seen, strict=True):
+            assert [found[index] for index in range(len(found))] == [tokens[w] for w in words]
+        if length > 6:  # shorter windows have one or two tokens of the context
+            moves = np.diff(encoded.part_start[encoded.question == 4])
+            assert (moves > 0).all()
+            assert (moves <= (length - 3) // 2).all()
+
+
+def test_stride_counts_tokens_of_the_context(model):
+    encoded = question_answering.encode(model, one("good " * 40), 32, stride=4)
+    assert encoded.part_start.tolist() == [0, 4, 8, 12, 16]
+
+
+def test_windows_do_not_depend_on_their_batch(model):
+    examples = Questions(
+        ["is this good", "is", ""], ["good " * 50, "bad film", "this"], [[("good", 200)], [], []]
+    )
+    encoded = question_answering.encode(model, examples, 16)
+    rows = np.random.default_rng(0).permutation(len(encoded))
+    inputs, target, weights = encoded.batch(rows, 20)
+    for index, row in enumerate(rows):
+        single_batch = encoded.batch([row], 20)
+        for together, single in zip((inputs, target, weights), single_batch, strict=True):
+            for name in together:
+                np.testing.assert_array_equal(together[name][index], single[name][0])
+
+
+def test_question_is_truncated_to_its_maximum_and_to_half_of_a_window(model):
+    examples = one("bad " * 20, question="is " * 100)
+    for length, most, kept in ((200, 64, 64), (200, 7, 7), (32, 64, 14), (5, 64, 1)):
+        encoded = question_answering.encode(model, examples, length, max_question_length=most)
+        ids = encoded.batch([0], length)[0]["input_word_ids"][0].tolist()
+        assert ids[: kept + 2] == [CLS] + [IS] * kept + [SEP]
+        assert ids[kept + 2] == BAD
+
+
+def test_empty_questions_and_contexts_have_a_window(model):
+    encoded = question_answering.encode(model, Questions(["", "is", ""], ["good", "", " "]), 16)
+    inputs, target, weights = encoded.batch([0, 1, 2], 5)
+    assert inputs["input_word_ids"].tolist() == [
+        [CLS, SEP, GOOD, SEP, PAD],
+        [CLS, IS, SEP, SEP, PAD],
+        [CLS, SEP, SEP, PAD, PAD],
+    ]
+    assert inputs["input_type_ids"].tolist() == [[0, 0, 1, 1, 0], [0, 0, 0, 1, 0], [0, 0, 1, 0, 0]]
+    assert (target, weights) == (None, None)
+
+
+def test_no_questions(model):
+    examples = Questions([], [], [])
+    encoded = question_answering.encode(model, examples, 16)
+    assert len(encoded) == 0
+    assert question_answering.decode(model, examples, encoded, []) == []
+
+
+def test_each_distinct_context_is_tokenized_once(model, monkeypatch):
+    tokenizer = heads.find_encoder(model).preprocessor.python_tokenizer
+    calls = []
+    tokenize = tokenizer.tokenize_with_offsets
+    monkeypatch.setattr(
+        tokenizer, "tokenize_with_offsets", lambda text: calls.append(text) or tokenize(text)
+    )
+    texts = ["good film", "bad film", "good film", "so bad", "bad film"]
+    encoded = question_answering.encode(model, Questions(["is"] * 5, texts), 16)
+    assert calls == ["good film", "bad film", "so bad"]
+    assert encoded.context.tolist() == [0, 1, 0, 2, 1]
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "",
+        "é ",
+        "😀 ",
+        "e\u0301 ",
+        "한국어 ",
+        "\u200b",
+        "<b>한</b> ",
+        "a\x00b ",
+        "\ud83d x ",
+        "ﬁ\u2028",
+    ],
+)
+def test_answer_positions_count_characters(model, before):
+    context = f"{before}good film 😀 bad"
+    for answer in ("good", "film", "good film", "bad", "film 😀 bad"):
+        examples = one(context, (answer, context.index(answer)))
+        encoded = question_answering.encode(model, examples, 32)
+        [(start, end)] = targets(encoded)
+        ids = encoded.batch([0], 32)[0]["input_word_ids"][0, start : end + 1].tolist()
+        words = {"good": GOOD, "film": FILM, "bad": BAD, "😀": UNK}
+        assert ids == [words[word] for word in answer.split()]
+        [found] = question_answering.decode(model, examples, encoded, logits_at_targets(encoded))
+        place = context.index(answer)
+        assert (found["text"], found["start"], found["end"]) == (answer, place, place + len(answer))
+
+
+def test_combining_accents_belong_to_the_answer(model):
+    context = "this go\u0301od\u0301 film"
+    examples = one(context, ("go\u0301od\u0301", 5))
+    encoded = question_answering.encode(model, examples, 32)
+    [found] = question_answering.decode(model, examples, encoded, logits_at_targets(encoded))
+    assert found["text"] == "go\u0301od\u0301"
+
+
+def test_korean_answers(korean_model):
+    context = "so 한국 film 한국어 good"
+    examples = Questions(
+        ["is"] * 3, [context] * 3, [[("한국", 3)], [("한국어", 11)], [("film 한국", 6)]]
+    )
+    encoded = question_answering.encode(korean_model, examples, 32)
+    found = question_answering.decode(korean_model, examples, encoded, logits_at_targets(encoded))
+    # 한국어 is a single [UNK], so an answer that ends inside of it takes the whole word.
+    assert [answer["text"] for answer in found] == ["한국", "한국어", "film 한국어"]
+    assert [answer["start"] for answer in found] == [3, 11, 6]
+    assert targets(encoded)[0] == (4, 5)  # 한 ##국
+
+
+def test_tokens_that_overlap_the_answer_are_its_span(model):
+    # films: film ##s; goodly: good ##ly
+    context = "films goodly"
+    spans = {"film": (3, 3), "s": (4, 4), "ilms": (3, 4), "s g": (4, 5), "ly": (6, 6), " ": None}
+    for answer, expected in spans.items():
+        encoded = question_answering.encode(
+            model, one(context, (answer, context.index(answer)), question="is"), 16
+        )
+        assert targets(encoded) == [expected or (0, 0)]
+        weight = encoded.batch([0], 16)[2]["start_logits"][0]
+        assert weight == (0 if expected is None else 1)
+
+
+def test_answers_at_both_ends_of_a_context(model):
+    examples = Questions(
+        ["is"] * 3,
+        ["good film", "good film", "bad"],
+        [[("good", 0)], [("film", 5)], [("bad", 0)]],
+    )
+    assert targets(question_answering.encode(model, examples, 16)) == [(3, 3), (4, 4), (3, 3)]
+
+
+def test_target_is_cls_in_windows_that_do_not_contain_the_answer(model):
+    words = ["good"] * 10 + ["bad", "film"] + ["good"] * 8
+    context = " ".join(words)
+    examples = one(context, ("bad film", context.index("bad")), question="is")
+    encoded = question_answering.encode(
+        model, examples, 14
+    )  # windows of ten context tokens, a stride of five
+    assert encoded.part_start.tolist() == [0, 5, 10]
+    assert targets(encoded) == [(0, 0), (8, 9), (3, 4)]
+    at_edge = one(context, ("good bad", context.index("bad") - 5), question="is")
+    assert targets(question_answering.encode(model, at_edge, 14)) == [(0, 0), (7, 8), (0, 0)]
+    weights = encoded.batch([0, 1, 2], 14)[2]
+    assert weights["end_logits"].tolist() == [1, 1, 1]  # as in run_squad.py
+
+
+def test_first_answer_in_the_context_is_the_target(model):
+    examples = Questions(
+        ["is"] * 3,
+        ["good film"] * 3,
+        [[("bad", 0), ("film", 5), ("good", 0)], [("bad", 0)], []],
+    )
+    encoded = question_answering.encode(model, examples, 16)
+    assert targets(encoded) == [(4, 4), (0, 0), (0, 0)]
+    weights = encoded.batch([0, 1, 2], 16)[2]
+    assert {name: values.tolist() for name, values in weights.items()} == {
+        "start_logits": [1, 0, 1],
+        "end_logits": [1, 0, 1],
+    }
+
+
+def test_encode_rejects_small_numbers_and_a_missing_preprocessor(model):
+    examples = one("good film")
+    for option, least in (("max_length", 5), ("stride", 1), ("max_question_length", 1)):
+        options = {"max_length": 16, option: least - 1}
+        message = f"{option} must be at least {least}; received {least - 1}"
+        with pytest.raises(ValueError, match=message):
+            question_answering.encode(model, examples, **options)
+    with pytest.raises(ValueError, match="length must be at least 7, .*; received 6"):
+        question_answering.encode(model, examples, 7).batch([0], 6)
+    encoder = tiny.encoder()
+    encoder.preprocessor = None
+    with pytest.raises(ValueError, match="has no preprocessor"):
+        question_answering.encode(heads.span_selector(encoder), examples, 16)
+
+
+def test_decode_inverts_encode(model):
+    rng = np.random.default_rng(2)
+    words = ["good", "films", "goodly", "bad", "!", "é😀", "한국어", "this", "A"]
+    for length in (16, 32):
+        rows = []
+        for _ in range(60):
+            chosen = rng.choice(words, rng.integers(1, 50))
+            gaps = rng.choice([" ", "  ", "\n", "\u00a0 "], len(chosen))
+            first = int(rng.integers(len(chosen)))
+            # films and goodly have two tokens: at most four, less than half of a window
+            last = min(len(chosen), first + int(rng.integers(1, 3)))
+            spread = [word + gap for word, gap in zip(chosen, gaps, strict=True)]
+            start = len("".join(spread[:first]))
+            context = "".join(spread)
+            answer = "".join(spread[first:last])[: -len(gaps[last - 1])]
+            rows.append(("is " * int(rng.integers(0, 9)), context, [(answer, start)]))
+        examples = Questions(*zip(*rows, strict=True))
+        encoded = question_answering.encode(model, examples, length)
+        found = question_answering.decode(model, examples, encoded, logits_at_targets(encoded))
+        for row, answer in zip(rows, found, strict=True):
+            text, start = row[2][0]
+            assert (answer["text"], answer["start"]) == (text, start)
+            assert answer["text"] == row[1][answer["start"] : answer["end"]]
+            assert answer["score"] > 0.9
+
+
+def test_answers_are_spans_of_the_context(model):
+    # [CLS] is [SEP] good film bad [SEP]: positions outside of the context have higher logits
+    examples = one("good film bad", question="is")
+    encoded = question_answering.encode(model, examples, 16)
+    outputs = logits(encoded)
+    for name, inside in (("start_logits", 3), ("end_logits", 4)):
+        outputs[0][name] = np.full(16, 9, np.float32)
+        outputs[0][name][3:6] = 0
+        outputs[0][name][inside] = 1
+    assert question_answering.decode(model, examples, encoded, outputs)[0]["text"] == "good film"
+
+
+def test_answers_end_after_their_start_and_have_a_maximum_length(model):
+    examples = one("this good film bad", question="is")
+    encoded = question_answering.encode(model, examples, 16)
+    outputs = logits(encoded, (0, "start", 5, 8), (0, "end", 3, 8), (0, "end", 5, 1))
+    assert question_answering.decode(model, examples, encoded, outputs)[0]["text"] == "film"
+    outputs = logits(encoded, (0, "start", 3, 8), (0, "end", 6, 8), (0, "end", 4, 2))
+    for most, text in ((4, "this good film bad"), (3, "this good"), (2, "this good"), (1, "this")):
+        [answer] = question_answering.decode(
+            model, examples, encoded, outputs, max_answer_length=most
+        )
+        assert answer["text"] == text
+
+
+def test_best_span_of_all_windows_is_the_answer(model):
+    context = "good " * 15 + "bad film"
+    examples = one(context, question="is")
+    encoded = question_answering.encode(model, examples, 14)
+    assert len(encoded) == 3
+    last = int(encoded.lengths[2]) - 2  # before [SEP]
+    outputs = logits(
+        encoded, (0, "start", 3, 5), (0, "end", 3, 5), (2, "start", last, 6), (2, "end", last, 6)
+    )
+    [answer] = question_answering.decode(model, examples, encoded, outputs)
+    assert (answer["text"], answer["start"], answer["end"]) == ("film", 79, 83)
+
+
+def test_span_counts_in_the_window_with_the_most_context(model):
+    # Windows of ten context tokens, a stride of five: token 6 is in both windows.
+    context = " ".join(["good"] * 6 + ["bad"] + ["good"] * 8)
+    examples = one(context, question="is")
+    encoded = question_answering.encode(model, examples, 14)
+    assert encoded.part_start.tolist() == [0, 5]
+    position = {0: 3 + 6, 1: 3 + 1}
+    other = 3 + 9  # the last token of window 1
+    for window, found in ((0, "bad"), (1, "good")):
+        outputs = logits(
+            encoded,
+            (window, "start", position[window], 5), (window, "end", position[window], 5),
+            (1, "start", other, 4), (1, "end", other, 4),
+        )  # fmt: skip
+        [answer] = question_answering.decode(model, examples, encoded, outputs, max_answer_length=3)
+        assert answer["text"] == found
+
+
+def test_span_counts_in_the_next_window_if_the_first_one_cuts_it(model):
+    # Token 6 has more context in window 0, which ends with token 9.
+    context = " ".join(["good"] * 6 + ["bad"] + ["good"] * 3 + ["film"] + ["good"] * 4)
+    examples = one(context, ("bad good good good film", 30), question="is")
+    encoded = question_answering.encode(model, examples, 14)
+    assert targets(encoded) == [(0, 0), (4, 8)]
+    [answer] = question_answering.decode(model, examples, encoded, logits_at_targets(encoded))
+    assert answer["text"] == "bad good good good film"
+
+
+def test_null_threshold(model, model_with_no_answer):
+    examples = one("good film", question="is")
+    encoded = question_answering.encode(model, examples, 16)
+    outputs = logits(
+        encoded, (0, "start", 0, 4), (0, "end", 0, 3), (0, "start", 3, 2), (0, "end", 3, 3)
+    )
+    for threshold, text in ((0.0, ""), (1.9, ""), (2.0, "good"), (5.0, "good")):
+        [answer] = question_answering.decode(
+            model_with_no_answer, examples, encoded, outputs, null_threshold=threshold
+        )
+        assert answer["text"] == text
+    assert question_answering.decode(model, examples, encoded, outputs)[0]["text"] == "good"
+    outputs[0]["start_logits"][0] = 2  # the same logit as the span
+    assert (
+        question_answering.decode(model_with_no_answer, examples, encoded, outputs)[0]["text"]
+        == "good"
+    )
+    [answer] = question_answering.decode(
+        model_with_no_answer, examples, encoded, outputs, null_threshold=-0.1
+    )
+    assert (answer["text"], answer["start"], answer["end"]) == ("", 0, 0)
+
+
+def test_no_answer_needs_all_windows(model_with_no_answer):
+    examples = one("good " * 15 + "film", question="is")
+    encoded = question_answering.encode(model_with_no_answer, examples, 14)
+    assert len(encoded) == 3
+    sure = [(window, name, 0, 5) for window in (0, 2) for name in ("start", "end")]
+    span = [(1, "start", 7, 2), (1, "end", 7, 2)]
+    [answer] = question_answering.decode(
+        model_with_no_answer, examples, encoded, logits(encoded, *sure, *span)
+    )
+    assert answer["text"] == "good"
+    outputs = logits(encoded, *sure, *span, (1, "end", 0, 5))
+    assert (
+        question_answering.decode(model_with_no_answer, examples, encoded, outputs)[0]["text"] == ""
+    )
+
+
+def test_truncated_questions_and_empty_texts_are_counted(model):
+    examples = Questions(["so so so so", "so", ""], ["bad", " ", "bad"])
+    encoded = question_answering.encode(model, examples, 16, max_question_length=3)
+    assert (encoded.cut_questions, encoded.without_tokens) == (1, 2)
+    encoded = question_answering.encode(model, examples, 9)  # a question has at most 3 tokens
+    assert encoded.cut_questions == 1
+    assert question_answering.encode(model, examples, 16).cut_questions == 0
+
+
+def test_context_without_tokens_has_no_answer(model, model_with_no_answer):
+    examples = Questions(["is", "is"], ["", " \n"])
+    encoded = question_answering.encode(model, examples, 16)
+    nothing = {"text": "", "start": 0, "end": 0}
+    for each, score in ((model, 0.0), (model_with_no_answer, 1.0)):
+        answers = question_answering.decode(each, examples, encoded, logits(encoded))
+        found = [{key: answer[key] for key in (*nothing, "score")} for answer in answers]
+        assert found == [{**nothing, "score": score}] * 2
+
+
+def test_score_is_a_probability_over_all_spans(model, model_with_no_answer):
+    examples = one("good film", question="is")
+    encoded = question_answering.encode(model, examples, 16)
+    outputs = logits(encoded, (0, "start", 3, 2), (0, "end", 4, 1), (0, "end", 0, -1))
+    # good 2, film 1, good film 3; no answer -1
+    spans = np.exp([3, 2, 1])
+    score = question_answering.decode(model, examples, encoded, outputs)[0]["score"]
+    assert score == pytest.approx(spans[0] / spans.sum())
+    score = question_answering.decode(model_with_no_answer, examples, encoded, outputs)[0]["score"]
+    assert score == pytest.approx(spans[0] / (spans.sum() + np.exp(-1)))
+    [answer] = question_answering.decode(
+        model_with_no_answer, examples, encoded, outputs, null_threshold=-9
+    )
+    assert answer["score"] == pytest.approx(np.exp(-1) / (spans.sum() + np.exp(-1)))
+
+
+def test_score_normalizes_over_all_windows(model):
+    words = ["good"] * 12
+    words[0], words[11] = "bad", "film"
+    examples = one(" ".join(words), question="is")
+    encoded = question_answering.encode(model, examples, 14)
+    assert encoded.part_start.tolist() == [0, 5]
+    outputs = logits(
+        encoded, (0, "start", 3, 3), (0, "end", 3, 3), (1, "start", 9, 2), (1, "end", 9, 2)
+    )
+    [answer] = question_answering.decode(model, examples, encoded, outputs, max_answer_length=1)
+    assert answer["text"] == "bad"
+    # The spans are bad, film, and ten others with logit 0.
+    assert answer["score"] == pytest.approx(np.exp(6) / (np.exp(6) + np.exp(4) + 10))
+
+
+@pytest.mark.parametrize("no_answer", [False, True])
+def test_score_does_not_depend_on_the_number_of_windows(model, model_with_no_answer, no_answer):
+    """If the logits depend only on the token, the score is the same for all window lengths."""
+    words = ["good", "bad", "film", "so", "this"] * 8
+    examples = one(" ".join(words), question="is")
+    rng = np.random.default_rng(5)
+    of_token = {name: rng.normal(0, 3, len(words)) for name in ("start_logits", "end_logits")}
+    scores = []
+    for length in (14, 20, 32, 64):
+        encoded = question_answering.encode(model, examples, length)
+        outputs = []
+        for first, size in zip(encoded.part_start, encoded.part_size, strict=True):
+            outputs.append({name: np.zeros(length) for name in of_token})
+            for name, values in of_token.items():
+                outputs[-1][name][3 : 3 + size] = values[first : first + size]
+        each = model_with_no_answer if no_answer else model
+        # Every span of at most 4 tokens is in some window.
+        [answer] = question_answering.decode(each, examples, encoded, outputs, max_answer_length=4)
+        scores.append((len(encoded), answer["text"], answer["score"]))
+    assert [windows for windows, _, _ in scores] == [7, 4, 2, 1]
+    assert len({text for _, text, _ in scores}) == 1
+    np.testing.assert_allclose([score for _, _, score in scores], scores[-1][2], rtol=1e-9)
+
+
+def test_best_span_matches_exhaustive_search(model):
+    rng = np.random.default_rng(3)
+    texts = [
+        " ".join(rng.choice(["good", "bad", "film", "so"], n)) for n in rng.integers(1, 11, 40)
+    ]
+    examples = Questions(["is"] * 40, texts)
+    encoded = question_answering.encode(model, examples, 14)
+    assert len(encoded) == 40
+    outputs = [
+        {name: rng.normal(size=14).astype(np.float32) for name in ("start_logits", "end_logits")}
+        for _ in texts
+    ]
+    answers = question_answering.decode(model, examples, encoded, outputs, max_answer_length=3)
+    for text, output, answer in zip(texts, outputs, answers, strict=True):
+        words = text.split()
+        starts, ends = output["start_logits"][3:], output["end_logits"][3:]
+        _, first, last = max(
+            (starts[i] + ends[j], i, j)
+            for i in range(len(words))
+            for j in range(i, min(i + 3, len(words)))
+        )
+        assert answer["text"] == " ".join(words[first : last + 1])
+        assert answer["start"] == len(" ".join([*words[:first], ""]))
+
+
+def test_decode_rejects_a_wrong_number_of_outputs(model):
+    examples = one("good " * 40)
+    encoded = question_answering.encode(model, examples, 16)
+    count = len(encoded)
+    with pytest.raises(ValueError, match=f"each of the {count} windows; received {count - 1}"):
+        question_answering.decode(model, examples, encoded, logits(encoded)[1:])
+    with pytest.raises(ValueError, match="max_answer_length must be an integer of at least 1"):
+        question_answering.decode(model, examples, encoded, logits(encoded), max_answer_length=0)
+
+
+def scored(given, *accepted, **options):
+    context = " ".join(accepted)
+    examples = one(context, *((text, context.index(text)) for text in accepted))
+    metrics = question_answering.score(None, examples, [{"text": given}], **options)
+    return tuple(metrics.values())
+
+
+@pytest.mark.parametrize(
+    ("given", "accepted", "f1", "exact"),
+    [
+        ("Denver Broncos", ["Denver Broncos"], 1, 1),
+        ("the denver  broncos!", ["Denver Broncos"], 1, 1),
+        ("U.S.A.", ["usa"], 1, 1),
+        ("well-known", ["wellknown"], 1, 1),  # punctuation is deleted
+        ("an apple a day", ["apple day"], 1, 1),
+        ("theatre", ["atre"], 0, 0),  # only whole words are articles
+        ("Broncos", ["Denver Broncos"], 2 / 3, 0),  # precision 1, recall 1/2
+        ("in 1990 or 1991", ["1990"], 0.4, 0),  # precision 1/4, recall 1
+        ("gold gold", ["gold"], 2 / 3, 0),  # repeated words count repeatedly
+        ("gold", ["silver", "gold medal", "golden"], 2 / 3, 0),  # the best of the accepted
+        ("silver", ["gold", "silver"], 1, 1),
+        ("", ["gold"], 0, 0),
+        ("the", ["gold"], 0, 0),
+        ("", ["the"], 1, 1),  # "the" becomes empty
+        ("", ["the", "gold"], 0, 0),  # an answer that becomes empty is ignored
+        ("“gold”", ["gold"], 0, 0),  # only ASCII punctuation is deleted
+        ("Gold\u00a0medal", ["gold medal"], 1, 1),
+    ],
+)
+def test_score_matches_squad(given, accepted, f1, exact):
+    assert scored(given, *accepted) == pytest.approx((f1, exact))
+
+
+def test_scores_are_means_with_f1_first():
+    examples = Questions(["is"] * 4, ["gold medal"] * 4, [[("gold medal", 0)]] * 4)
+    answers = [{"text": text} for text in ("gold", "Gold medal", "silver", "gold medal")]
+    metrics = question_answering.score(None, examples, answers)
+    assert list(metrics.items()) == [("f1", pytest.approx(8 / 12)), ("exact_match", 0.5)]
+    assert {type(value) for value in metrics.values()} == {float}
+
+
+def test_score_of_questions_without_an_answer():
+    examples = Questions(
+        ["is"] * 5, ["gold medal"] * 5, [[("gold medal", 0)], [("gold", 0)], [], [], []]
+    )
+    answers = [{"text": text} for text in ("gold", "", "", "gold", "the")]
+    assert question_answering.score(None, examples, answers) == {
+        "f1": pytest.approx((2 / 3 + 0 + 1 + 0 + 1) / 5),
+        "exact_match": pytest.approx(2 / 5),
+        "has_answer_f1": pytest.approx(1 / 3),
+        "no_answer_accuracy": pytest.approx(2 / 3),
+    }
+    none = Questions(["is"], ["gold"], [[]])
+    assert question_answering.score(None, none, [{"text": ""}]) == {
+        "f1": 1,
+        "exact_match": 1,
+        "no_answer_accuracy": 1,
+    }
+
+
+def test_answers_longer_than_a_window_have_weight_0(model):
+    context = "good film " * 20
+    examples = Questions(
+        ["is this"] * 2, [context] * 2, [[(context[:60], 0)], [("good", 100)]]
+    )  # of 12 words, and of one
+    encoded = question_answering.encode(model, examples, 14)
+    assert inference.counts(encoded)["cut_answers"] == encoded.cut_answers == 1
+    _, _, weights = encoded.batch(np.arange(len(encoded)), 14)
+    # All windows of question 0 have weight 0, all windows of question 1 have weight 1.
+    for weight in weights.values() if isinstance(weights, dict) else [weights]:
+        assert weight.tolist() == [float(number) for number in encoded.question]
+
+
+def test_lost_answers_are_scored():
+    examples = one("good film", ("bad", 0))
+    assert examples.lost_answers == 1
+    assert question_answering.score(None, examples, [{"text": "bad"}])["exact_match"] == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "accepted", "f1", "exact"),
+    [
+        ("서울", ["서울"], 1, 1),
+        ("서울에서", ["서울"], 2 / 3, 0),  # 2 of 4 characters, all 2 found
+        ("서울 시", ["서울시"], 1, 0),  # the same characters, other words
+        ("《토지》", ["토지"], 1, 1),
+        ("1945년(광복)", ["1945년 광복"], 1, 1),  # a bracket becomes a space
+        ("3.1운동", ["31운동"], 1, 1),  # a period is deleted
+        ("the BERT", ["bert"], 8 / 11, 0),  # articles count: 4 of 7, 4 of 4
+        ("부산", ["서울"], 0, 0),
+        ("산부", ["부산"], 1, 0),  # characters in any order
+    ],
+)
+def test_score_of_characters_matches_korquad(given, accepted, f1, exact):
+    assert scored(given, *accepted, characters=True) == pytest.approx((f1, exact))
+
+
+def test_metric_names_without_an_answer():
+    names = question_answering.metric_names(None, Questions(["Who?"], ["It was Ada."], [[]]))
+    assert names == ("f1", "exact_match", "no_answer_accuracy")
+
+
+def test_score_rejects_missing_answers():
+    with pytest.raises(ValueError, match="found no answers in the file"):
+        question_answering.score(
+            None, Questions(["is"], ["good"], source="the file"), [{"text": ""}]
+        )
+    with pytest.raises(ValueError, match="each of the 1 questions; received 0"):
+        question_answering.score(None, one("good"), [])
+    with pytest.raises(ValueError, match="found no questions in"):
+        question_answering.score(None, Questions([], [], []), [])
+
+
+def test_default_ids_are_numbers():
+    examples = Questions(["is"] * 2, ["a"] * 2)
+    answers = [{"text": text, "start": 0, "end": 1, "score": 1.0} for text in "ab"]
+    rows = question_answering.records(None, examples, answers)
+    assert [row["id"] for row in rows] == ["1", "2"]
+    assert question_answering.predictions(examples, answers) == {"1": "a", "2": "b"}
+
+
+def test_predictions_need_unique_ids():
+    examples = Questions(["is"] * 2, ["a"] * 2, ids=["x", "x"], source="the file")
+    with pytest.raises(ValueError, match="the file: ids must be unique; 'x' occurs twice"):
+        question_answering.predictions(examples, [{"text": ""}] * 2)
+    for function in (
+        lambda *columns: question_answering.records(None, *columns),
+        question_answering.predictions,
+    ):
+        with pytest.raises(ValueError, match="each of the 2 questions; received 1"):
+            function(examples, [{"text": ""}])
+
+
+def test_reloaded_model_can_give_no_answer(model_with_no_answer, tmp_path):
+    model_with_no_answer.save(tmp_path / "model.keras")
+    again = keras.saving.load_model(tmp_path / "model.keras")
+    examples = one("good film", question="is")
+    encoded = question_answering.encode(again, examples, 16)
+    outputs = logits(encoded, (0, "start", 0, 9))
+    assert question_answering.decode(again, examples, encoded, outputs)[0]["text"] == ""

@@ -1,0 +1,100 @@
+"""`to_dataset` of the data classes, for Keras' own training loop."""
+
+import keras
+import numpy as np
+import pytest
+
+import keras_bert
+from keras_bert import heads, losses
+from keras_bert.tasks import inference
+from keras_bert.tasks.question_answering import task as question_answering
+from keras_bert.tasks.tagging import task as tagging
+from tests import tiny
+from tests.parameters import fast, needs_tensorflow
+
+SCORED = keras_bert.EmbeddingExamples(
+    [("good film", "so good"), ("bad", "so bad"), ("a film", "is this")], [1, 0, 0.5]
+)
+TASKS = {
+    "tagging": (
+        tiny.tagged,
+        lambda encoder: heads.tagger(encoder, labels=["O", "B-work", "B-mood", "I-mood"]),
+        tagging.compile_options,
+    ),
+    "questions": (
+        tiny.questions,
+        lambda encoder: heads.span_selector(encoder, no_answer=True),
+        question_answering.compile_options,
+    ),
+    "choices": (
+        tiny.choices,
+        heads.multiple_choice,
+        lambda model: {
+            "loss": keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        },
+    ),
+    "embeddings": (
+        lambda: SCORED,
+        lambda encoder: heads.siamese(heads.embedder(encoder, pooling="mean")),
+        lambda model: {"loss": losses.CosineSimilarity()},
+    ),
+}
+
+
+@needs_tensorflow
+@pytest.mark.parametrize("task", fast(TASKS, "tagging", "questions", "embeddings"))
+def test_batches_in_the_order_of_the_data(task):
+    make, build, _ = TASKS[task]
+    data, model = make(), build(tiny.encoder(num_hidden_layers=1))
+    dataset = data.to_dataset(model, 5)
+    encoded = inference.encode(model, data)
+    parts = list(dataset)
+    assert len(parts) == dataset.cardinality() == -(-len(encoded) // 5)
+    start = 0
+    for inputs, targets, weights in parts:  # in the order of the data
+        size = len(inputs["input_mask"])
+        expected = encoded.batch(np.arange(start, start + size), inputs["input_mask"].shape[-1])
+        keras.tree.map_structure(
+            np.testing.assert_array_equal, (inputs, targets, weights), expected
+        )
+        start += size
+    assert start == len(encoded)
+
+
+@needs_tensorflow
+@pytest.mark.filterwarnings("ignore:Gradients do not exist for variables .'pooler")
+@pytest.mark.parametrize("task", fast(TASKS, "embeddings"))
+def test_fit_on_the_dataset(task):
+    make, build, options = TASKS[task]
+    data, model = make(), build(tiny.encoder(num_hidden_layers=1))
+    model.compile(keras.optimizers.Adam(1e-3), **options(model), run_eagerly=True)
+    before = [keras.ops.convert_to_numpy(weight) for weight in model.trainable_weights]
+    history = model.fit(data.to_dataset(model, 5).take(1), shuffle=False, verbose=0).history
+    assert np.isfinite(history["loss"]).all()
+    after = [keras.ops.convert_to_numpy(weight) for weight in model.trainable_weights]
+    assert any(not np.array_equal(*pair) for pair in zip(before, after, strict=True))
+
+
+@needs_tensorflow
+def test_order_and_length():
+    data, model = tiny.choices(), heads.multiple_choice(tiny.encoder())
+    dataset = data.to_dataset(model, 6, shuffle=True, seed=1, pad=16)
+    first, second = ([batch[1].numpy().tolist() for batch in dataset] for _ in range(2))
+    assert first != second and sorted(sum(first, [])) == sorted(sum(second, []))
+    assert {tuple(inputs["input_mask"].shape) for inputs, _, _ in dataset} == {(6, 2, 16)}
+    with pytest.warns(UserWarning, match="of 24 examples were truncated to 5 tokens"):
+        data.to_dataset(model, pad=5)
+
+
+@needs_tensorflow
+def test_data_without_labels_and_of_another_task():
+    questions = keras_bert.Questions(["is this"], ["a good film"])
+    model = heads.span_selector(tiny.encoder(num_hidden_layers=1))
+    model.compile(run_eagerly=True)
+    [(inputs,)] = questions.to_dataset(model)
+    assert set(model.predict(questions.to_dataset(model), verbose=0)) == {
+        "start_logits", "end_logits"
+    }  # fmt: skip
+    assert inputs["input_word_ids"].shape[0] == 1
+    with pytest.raises(ValueError, match="does not take Questions"):
+        questions.to_dataset(heads.multiple_choice(tiny.encoder()))
