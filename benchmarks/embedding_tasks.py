@@ -71,7 +71,7 @@ def ours(task, train, seed, dtype=None):
 def before(task, train, seed):
     import keras_bert
 
-    return 1.0, keras_bert.pipeline("minilm", task="embedder").encode
+    return 1.0, keras_bert.pipeline("minilm", task="embedding").encode
 
 
 def theirs(task, train, seed, autocast=False):

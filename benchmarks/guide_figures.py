@@ -600,7 +600,7 @@ def pretraining(shared):
         command = [sys.executable, script, *files, "--steps", "2000", "--output", folder]
         subprocess.run(command, check=True)
         lines = (folder / "model" / "history.jsonl").read_text().splitlines()
-        model = keras_bert.load(folder / "model", task="masked_lm")
+        model = keras_bert.load(folder / "model", task="masked_tokens")
         found = _continue(shared, folder / "model", model, steps=1500, rows=6000)
     history = [json.loads(line) for line in lines]
     names = ("step", "loss", "eval_masked_lm_accuracy", "eval_next_sentence_accuracy")

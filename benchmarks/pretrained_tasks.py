@@ -52,7 +52,7 @@ def mean_classifier(bert, labels):
     x = keras.layers.GlobalAveragePooling1D()(x, mask=mask)
     x = keras.layers.Dropout(DROPOUT["hidden_dropout_prob"])(x)
     logits = keras.layers.Dense(len(labels))(x)
-    return keras.Model(inputs, heads.TaskOutput("classifier", labels=labels)(logits))
+    return keras.Model(inputs, heads.TaskOutput("classification", labels=labels)(logits))
 
 
 def run(name, args, seed, is_random, rate):

@@ -133,9 +133,9 @@ def pretrain(way, made, preprocessor, args):
 
 
 def task_model(encoder, way, task, labels):
-    """Return the encoder with a head: "classifier" for texts or "tagger" for words."""
+    """Return the encoder with a head: "classification" for texts or "tagging" for words."""
     inputs = new_inputs(encoder)
-    left_to_right, tags = way in WAYS[2:], task == "tagger"
+    left_to_right, tags = way in WAYS[2:], task == "tagging"
     x = read(encoder, inputs, left_to_right)
     if way == WAYS[3]:
         lstm = keras.layers.LSTM(encoder.bert_config["hidden_size"] // 2, return_sequences=tags)
@@ -153,13 +153,13 @@ def score(way, weights, preprocessor, examples, dev, args, seed):
     if weights is not None:
         encoder.set_weights(weights)
     keras.utils.set_random_seed(seed)  # for the head
-    task = "tagger" if isinstance(examples, conll.TaggedSentences) else "classifier"
+    task = "tagging" if isinstance(examples, conll.TaggedSentences) else "classification"
     model = task_model(encoder, way, task, examples.label_names())
     keras_bert.finetune(
         model, examples, epochs=args.epochs, batch_size=16, learning_rate=args.learning_rate,
         seed=seed, show_progress=False,
     )  # fmt: skip
-    return keras_bert.evaluate(model, dev)["f1" if task == "tagger" else "accuracy"]
+    return keras_bert.evaluate(model, dev)["f1" if task == "tagging" else "accuracy"]
 
 
 def main():

@@ -87,7 +87,7 @@ def main():
     print(f"BM25                 MRR@10 {scores['mrr@10']:.2f}")
 
     bert = new_encoder([text for row in train.texts for text in row])
-    before = keras_bert.pipeline(bert, task="embedder").evaluate(dev)
+    before = keras_bert.pipeline(bert, task="embedding").evaluate(dev)
     print(f"학습 전 before       MRR@10 {before['mrr@10']:.2f}")
     model, metrics = keras_bert.finetune(
         bert, train, dev, epochs=args.epochs, batch_size=16, learning_rate=5e-4, seed=args.seed

@@ -44,7 +44,7 @@ def main():
         paragraphs = [text for manual in manuals for text in manual.corpus.values()]
     paragraphs = paragraphs[: args.limit]
 
-    embed = keras_bert.pipeline(args.model, task="embedder")
+    embed = keras_bert.pipeline(args.model, task="embedding")
     vectors = embed.encode(paragraphs)  # (paragraphs, 384)
     print(f"{len(paragraphs)} paragraphs, vectors of {vectors.nbytes / 1e6:.1f} MB")
     for query in args.query or QUESTIONS:

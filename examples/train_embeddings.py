@@ -43,10 +43,10 @@ def main():
     train, dev = read("pairs_train.tsv", args.limit), read("pairs_dev.tsv")
 
     bert = keras_bert.load(args.model)
-    embed = keras_bert.pipeline(bert, task="embedder")
+    embed = keras_bert.pipeline(bert, task="embedding")
 
     def report(name, model):
-        score = keras_bert.pipeline(model, task="embedder").evaluate(dev)["average_precision"]
+        score = keras_bert.pipeline(model, task="embedding").evaluate(dev)["average_precision"]
         print(f"{name:28} average precision {score:.2f}", flush=True)
 
     report("before", bert)

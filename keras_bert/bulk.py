@@ -252,9 +252,9 @@ class _OnnxModel:
         texts = [tuple(row[name] for name in self.inputs) for row in rows]
         if len(self.inputs) == 1:
             texts = [text for (text,) in texts]
-        if self._pipeline.task == "embedder":
+        if self._pipeline.task == "embedding":
             return [{"embedding": vector.tolist()} for vector in self._pipeline(texts)]
-        if self._pipeline.task == "regressor":
+        if self._pipeline.task == "regression":
             return self._pipeline(texts)
         return [self._classes(ranked) for ranked in self._pipeline(texts, top_k=None)]
 

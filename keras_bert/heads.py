@@ -115,7 +115,7 @@ def with_text(model, *, name="with_text"):
     (2, 2)
     """
     task, preprocessor = find_task(model), find_encoder(model).preprocessor
-    if task not in ("classifier", "regressor", "next_sentence", "embedder"):
+    if task not in ("classification", "regression", "next_sentence", "embedding"):
         raise ValueError(f"with_text needs a model with one answer per text; received {task}")
     if preprocessor is None:
         raise ValueError(
@@ -130,22 +130,19 @@ def with_text(model, *, name="with_text"):
 
 # The heads that `keras_bert.load(name, task=...)` can build.
 TASKS = {
-    head.__name__: head
-    for head in (
-        classifier,
-        regressor,
-        tagger,
-        span_selector,
-        multiple_choice,
-        masked_lm,
-        next_sentence,
-        pretraining,
-        embedder,
-    )
+    "classification": classifier,
+    "regression": regressor,
+    "tagging": tagger,
+    "question_answering": span_selector,
+    "multiple_choice": multiple_choice,
+    "masked_tokens": masked_lm,
+    "next_sentence": next_sentence,
+    "pretraining": pretraining,
+    "embedding": embedder,
 }
 
 # Heads of pretrained models. Fine-tuning replaces them with a new head.
-OF_PRETRAINING = ("pretraining", "masked_lm", "next_sentence")
+OF_PRETRAINING = ("pretraining", "masked_tokens", "next_sentence")
 
 
 def _check_layers(layers, count):

@@ -77,12 +77,12 @@ def find_task(model):
     >>> encoder = BertEncoder(vocab_size=9, hidden_size=4, num_hidden_layers=1,
     ...                       num_attention_heads=2, intermediate_size=8)
     >>> find_task(heads.regressor(encoder)), find_task(encoder)
-    ('regressor', None)
+    ('regression', None)
     """
     if find_output(model) is None:
         return None
     tasks = {layer.task for layer in model.layers if isinstance(layer, TaskOutput)}
-    return "pretraining" if tasks == {"masked_lm", "next_sentence"} else tasks.pop()
+    return "pretraining" if tasks == {"masked_tokens", "next_sentence"} else tasks.pop()
 
 
 def _check_model(model):

@@ -32,7 +32,7 @@ def packed(model, *, name="packed"):
             f"{model.name!r}"
         )
     inputs, encoder = _packed_inputs(), find_encoder(model)
-    if find_task(model) == "tagger":
+    if find_task(model) == "tagging":
         x = _encode(encoder, inputs)["sequence_output"]
     else:
         inputs["cls_positions"] = cls_positions = _input("cls_positions")
@@ -74,7 +74,7 @@ def packed_pretraining(model, *, name="packed_pretraining"):
     is (batch, texts, 2).
     """
     task = find_task(model)
-    if task not in ("pretraining", "masked_lm"):
+    if task not in ("pretraining", "masked_tokens"):
         raise ValueError(f"the model must be of pretraining or masked_lm; received {task}")
     inputs = _packed_inputs()
     inputs["masked_lm_positions"] = positions = _input("masked_lm_positions")
@@ -83,7 +83,7 @@ def packed_pretraining(model, *, name="packed_pretraining"):
         inputs["cls_positions"] = optional["cls_positions"] = _input("cls_positions")
     x = _encode(find_encoder(model), inputs, **optional)
     logits = model.get_layer("masked_lm")(x["sequence_output"])
-    if task == "masked_lm":
+    if task == "masked_tokens":
         return keras.Model(inputs, model.get_layer("output")(logits), name=name)
     next_sentence = model.get_layer("next_sentence")(x["pooled_output"])  # (batch, texts, 2)
     outputs = {
@@ -100,9 +100,9 @@ def can_be_packed(model):
     pooling layer must have the mode "mean".
     """
     task = find_task(model)
-    if task == "embedder":
+    if task == "embedding":
         return _is_siamese_of_mean(model)
-    if task not in ("classifier", "regressor", "tagger"):
+    if task not in ("classification", "regression", "tagging"):
         return False
     # `model.operations` also lists operations of `keras.ops`, which are not layers.
     encoder, *head = (
@@ -120,7 +120,7 @@ def can_be_packed(model):
     for _ in head:
         tensor = keras_private.parent_tensors(tensor)[0]
     paths = [path for path, _ in keras.tree.flatten_with_path(encoder.output)]
-    reads_sequence = task == "tagger" or _has_pooling(model)
+    reads_sequence = task == "tagging" or _has_pooling(model)
     key = "sequence_output" if reads_sequence else "pooled_output"
     return paths[keras_private.output_index(tensor)] == (key,)
 

@@ -37,15 +37,15 @@ CONFIG = {
 }
 LABELS = ["bad", "good", "so-so"]
 HEADS = {  # functions from an encoder to a model
-    "classifier": lambda encoder: keras_bert.heads.classifier(encoder, labels=LABELS),
-    "regressor": keras_bert.heads.regressor,
-    "tagger": lambda encoder: keras_bert.heads.tagger(encoder, labels=LABELS),
-    "span_selector": lambda encoder: keras_bert.heads.span_selector(encoder, no_answer=True),
+    "classification": lambda encoder: keras_bert.heads.classifier(encoder, labels=LABELS),
+    "regression": keras_bert.heads.regressor,
+    "tagging": lambda encoder: keras_bert.heads.tagger(encoder, labels=LABELS),
+    "question_answering": lambda encoder: keras_bert.heads.span_selector(encoder, no_answer=True),
     "multiple_choice": keras_bert.heads.multiple_choice,
-    "masked_lm": keras_bert.heads.masked_lm,
+    "masked_tokens": keras_bert.heads.masked_lm,
     "next_sentence": keras_bert.heads.next_sentence,
     "pretraining": keras_bert.heads.pretraining,
-    "embedder": keras_bert.heads.embedder,
+    "embedding": keras_bert.heads.embedder,
     "features": lambda encoder: keras_bert.heads.features(
         encoder, combine="weighted_sum", layers=(0, -1)
     ),
@@ -53,15 +53,15 @@ HEADS = {  # functions from an encoder to a model
 # The trainable layers that a head adds to the encoder, if not "logits".
 OWN_LAYERS = {
     "encoder": set(),
-    "embedder": set(),
+    "embedding": set(),
     "features": {"combine"},
-    "masked_lm": {"masked_lm"},
+    "masked_tokens": {"masked_lm"},
     "next_sentence": {"next_sentence"},
     "pretraining": {"masked_lm", "next_sentence"},
 }
-WITHOUT_POOLER = ("tagger", "span_selector", "masked_lm", "embedder", "features")
+WITHOUT_POOLER = ("tagging", "question_answering", "masked_tokens", "embedding", "features")
 # A head adds little to the encoder, so the slow checks run only for the encoder and one head.
-FULLY_CHECKED = ("encoder", "classifier")
+FULLY_CHECKED = ("encoder", "classification")
 CHECKS_OF_EVERY_HEAD = (
     "config_round_trip",
     "symbolic_shapes",
@@ -89,7 +89,7 @@ def batch(rows=3, length=7, subject="encoder"):
         words = inputs["input_word_ids"]
         inputs = {key: np.stack([x, x], axis=1) for key, x in inputs.items()}
         inputs["input_word_ids"][:, 1] = np.flip(words)
-    if subject in ("masked_lm", "pretraining"):
+    if subject in ("masked_tokens", "pretraining"):
         inputs["masked_lm_positions"] = np.tile(np.int32([0, length // 3]), (rows, 1))
     return inputs
 
@@ -384,7 +384,7 @@ def save(subject, folder):
     variants = {"plain": prepared()}
     on_tensorflow = keras.backend.backend() == "tensorflow"  # JAX loads these files too
     # masked_lm has tied weights.
-    if subject in FULLY_CHECKED or (subject == "masked_lm" and on_tensorflow):
+    if subject in FULLY_CHECKED or (subject == "masked_tokens" and on_tensorflow):
         variants |= {"int8": quantize(prepared()), "lora": with_lora(prepared())}
     if subject in FULLY_CHECKED and on_tensorflow:
         variants["bfloat16"] = prepared(dtype="mixed_bfloat16")

@@ -15,10 +15,10 @@ from keras_bert.hub import own_files
 from tests import tiny
 
 HEADS = {
-    "classifier": lambda encoder: heads.classifier(encoder, labels=["bad", "good", "좋음"]),
+    "classification": lambda encoder: heads.classifier(encoder, labels=["bad", "good", "좋음"]),
     "pairs": lambda encoder: heads.regressor(encoder, pairs=True),
     "sets": lambda encoder: heads.classifier(encoder, labels=["a", "b"], multi_label=True),
-    "tagger": lambda encoder: heads.tagger(encoder, labels=["B-work", "I-work", "B-mood"]),
+    "tagging": lambda encoder: heads.tagger(encoder, labels=["B-work", "I-work", "B-mood"]),
     "reader": heads.span_selector,
     "blanks": heads.masked_lm,
     "vectors": heads.embedder,

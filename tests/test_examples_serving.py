@@ -41,7 +41,7 @@ from tensorflow_serving.apis import (  # noqa: E402
 )
 
 FOLDER = ROOT / "examples" / "serving"
-HEADS = ("classifier", "tagger", "reader")
+HEADS = ("classification", "tagging", "reader")
 
 
 class Service(prediction_service_pb2_grpc.PredictionServiceServicer):
@@ -145,7 +145,7 @@ def values(lines):
 @pytest.mark.slow
 def test_classifier(ask):
     texts = ["so good", "이 영화 정말 좋아요", ""]
-    lines = ask("--model", "classifier", *texts)
+    lines = ask("--model", "classification", *texts)
     assert lines[::4] == texts
     for number in range(3):
         answer = values(lines[4 * number + 1 : 4 * number + 4])
@@ -159,7 +159,14 @@ def test_classifier(ask):
 def test_both_clients_print_the_same(folder, rest, channel, capsys, monkeypatch):
     answers = []
     for name, address in (("rest", rest), ("grpc", channel)):
-        arguments = [f"{name}_client.py", *address, "--model", "tagger", "한국어 film, so bad", "a"]
+        arguments = [
+            f"{name}_client.py",
+            *address,
+            "--model",
+            "tagging",
+            "한국어 film, so bad",
+            "a",
+        ]
         monkeypatch.setattr(sys, "argv", arguments)
         runpy.run_path(str(FOLDER / f"{name}_client.py"), run_name="__main__")
         answers.append(capsys.readouterr().out)
@@ -206,18 +213,18 @@ def test_choices():
 
 @pytest.mark.slow
 def test_versions(ask):
-    assert ask("--model", "classifier", "--version", "1", "a")
+    assert ask("--model", "classification", "--version", "1", "a")
     with pytest.raises(SystemExit, match="(?i)not.found.*classifier"):
-        ask("--model", "classifier", "--version", "7", "a")
+        ask("--model", "classification", "--version", "7", "a")
     with pytest.raises(SystemExit, match="version label: canary"):
-        ask("--model", "classifier", "--label", "canary", "a")
+        ask("--model", "classification", "--label", "canary", "a")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["--model", "classifier", "a", "--second", "b"],
+        ["--model", "classification", "a", "--second", "b"],
         ["--model", "pairs", "a"],
         ["--model", "pairs", "a", "b", "c", "--second", "d", "--second", "e"],
     ],
@@ -238,11 +245,11 @@ def test_no_server(monkeypatch):
 
 @pytest.mark.slow
 def test_version_label_in_grpc_request(service, channel, monkeypatch, capsys):
-    arguments = ["grpc_client.py", *channel, "--model", "classifier", "--label", "stable", "a"]
+    arguments = ["grpc_client.py", *channel, "--model", "classification", "--label", "stable", "a"]
     monkeypatch.setattr(sys, "argv", arguments)
     runpy.run_path(str(FOLDER / "grpc_client.py"), run_name="__main__")
     spec = service.requests[-1].model_spec
-    assert (spec.name, spec.version_label) == ("classifier", "stable")
+    assert (spec.name, spec.version_label) == ("classification", "stable")
     assert spec.signature_name == "serving_default"
 
 

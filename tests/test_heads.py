@@ -25,7 +25,7 @@ def test_a_classifier_is_a_functional_model_with_labels(encoder):
     assert isinstance(model, type(keras.Model(encoder.input, encoder.output)))
     assert heads.find_encoder(model) is encoder
     output = heads.find_output(model)
-    assert (output.task, output.labels) == ("classifier", ["0", "1"])
+    assert (output.task, output.labels) == ("classification", ["0", "1"])
     model = heads.classifier(encoder, labels=["no", "yes", 3])
     assert heads.find_output(model).labels == ["no", "yes", "3"]
     assert model.output_shape == (None, 3)
@@ -47,18 +47,21 @@ def dense(model, name="logits"):
     return layer.get_weights()
 
 
-@pytest.mark.parametrize("head", ["classifier", "regressor", "next_sentence"])
+@pytest.mark.parametrize("head", ["classification", "regression", "next_sentence"])
 def test_heads_on_the_pooled_output(encoder, head):
     model = contract.HEADS[head](encoder)
     kernel, bias = dense(model, "next_sentence" if head == "next_sentence" else "logits")
     expected = encoder(contract.batch())["pooled_output"] @ kernel + bias
     np.testing.assert_allclose(model(contract.batch()), expected, atol=1e-5)
-    assert model.output_shape == (None, {"classifier": 3, "regressor": 1, "next_sentence": 2}[head])
+    assert model.output_shape == (
+        None,
+        {"classification": 3, "regression": 1, "next_sentence": 2}[head],
+    )
 
 
 def test_heads_on_the_sequence_output(encoder):
     sequence = encoder(contract.batch())["sequence_output"].numpy()
-    model = contract.HEADS["tagger"](encoder)
+    model = contract.HEADS["tagging"](encoder)
     kernel, bias = dense(model)
     np.testing.assert_allclose(model(contract.batch()), sequence @ kernel + bias, atol=1e-5)
     model = heads.span_selector(encoder)
@@ -219,7 +222,7 @@ def test_multi_label_allows_one_class(encoder):
 
 
 def test_an_output_needs_as_many_labels_as_logits():
-    output = heads.TaskOutput("classifier", labels=["a", "b"])
+    output = heads.TaskOutput("classification", labels=["a", "b"])
     with pytest.raises(ValueError, match="received 2 labels for 3 logits"):
         output(np.ones((1, 3)))
 
@@ -267,7 +270,7 @@ def embeddings(model):
 
 def assert_tied(model):
     """Check that changing the embedding of an absent token changes only its logit."""
-    inputs = contract.batch(subject="masked_lm")
+    inputs = contract.batch(subject="masked_tokens")
     inputs["input_word_ids"] = np.minimum(inputs["input_word_ids"], 30)
     before = model(inputs).numpy()
     table = embeddings(model).embeddings
@@ -294,7 +297,7 @@ def test_weights_are_tied_in_copies(encoder, tmp_path, again):
     else:
         other = keras.models.clone_model(model)
     other.set_weights(model.get_weights())
-    inputs = contract.batch(subject="masked_lm")
+    inputs = contract.batch(subject="masked_tokens")
     np.testing.assert_allclose(other(inputs), model(inputs), atol=1e-5)
     assert embeddings(other) is not embeddings(model)
     assert_tied(other)
@@ -303,7 +306,7 @@ def test_weights_are_tied_in_copies(encoder, tmp_path, again):
 def test_input_and_output_tokens_have_gradients():
     model = heads.masked_lm(contract.build("encoder", num_hidden_layers=1))
     before = embeddings(model).embeddings.numpy()
-    inputs = contract.batch(subject="masked_lm")
+    inputs = contract.batch(subject="masked_tokens")
     inputs["input_word_ids"] = np.minimum(inputs["input_word_ids"], 20)
     model.compile(
         optimizers.adamw(0.1, total_steps=2),
@@ -317,7 +320,7 @@ def test_input_and_output_tokens_have_gradients():
 
 def test_lora_on_the_embedding_changes_the_logits(encoder):
     model = heads.masked_lm(encoder)
-    inputs = contract.batch(subject="masked_lm")
+    inputs = contract.batch(subject="masked_tokens")
     before = model(inputs).numpy()
     layer = embeddings(model)
     layer.enable_lora(2)
@@ -336,7 +339,7 @@ def test_lora_on_the_embedding_changes_the_logits(encoder):
 @pytest.mark.slow
 def test_int8_is_close_to_float32():
     model = heads.masked_lm(contract.build("encoder", num_hidden_layers=1))
-    inputs = contract.batch(subject="masked_lm")
+    inputs = contract.batch(subject="masked_tokens")
     before = model(inputs).numpy()
     found = contract.quantize(model)(inputs).numpy()
     assert 0 < abs(found - before).max() < 0.2 * abs(before).max()
@@ -565,7 +568,7 @@ def packed_batch(task="pretraining"):
             packed["masked_lm_positions"][row, slots] = plain["masked_lm_positions"][pair] + start
             places[pair] = row, number, slots
             start += lengths[pair]
-    if task == "masked_lm":
+    if task == "masked_tokens":
         del packed["cls_positions"]
     return plain, packed, places
 
@@ -592,7 +595,7 @@ def test_the_last_layer_of_a_packed_classifier_computes_only_cls_positions(monke
 def check_packed():
     """Check that a packed pair has the logits of a row of its own, whatever the other pairs."""
     to_numpy = keras.ops.convert_to_numpy
-    for task in ("pretraining", "masked_lm"):
+    for task in ("pretraining", "masked_tokens"):
         model = contract.build(task)
         view = packed_heads.packed_pretraining(model)
         plain, packed, places = packed_batch(task)
@@ -651,11 +654,11 @@ def test_a_packed_model_shares_all_weights():
     assert {id(v) for v in view.weights} == {id(v) for v in model.weights}
     assert heads.find_encoder(view) is heads.find_encoder(model)
     assert heads.find_task(view) == "pretraining"
-    view = packed_heads.packed_pretraining(contract.build("masked_lm"))
-    assert heads.find_task(view) == "masked_lm"
+    view = packed_heads.packed_pretraining(contract.build("masked_tokens"))
+    assert heads.find_task(view) == "masked_tokens"
 
 
-@pytest.mark.parametrize("task", ["pretraining", "masked_lm"])
+@pytest.mark.parametrize("task", ["pretraining", "masked_tokens"])
 def test_a_packed_model_reloads(tmp_path, task):
     view = packed_heads.packed_pretraining(contract.build(task))
     _, packed, _ = packed_batch(task)
@@ -704,7 +707,7 @@ def test_packed_training_step_equals_the_unpacked_one():
         np.testing.assert_allclose(a, b, atol=1e-5)
 
 
-@pytest.mark.parametrize("task", ["classifier", "next_sentence", "encoder"])
+@pytest.mark.parametrize("task", ["classification", "next_sentence", "encoder"])
 def test_packed_pretraining_errors(task):
     with pytest.raises(ValueError, match="must be of pretraining or masked_lm; received"):
         packed_heads.packed_pretraining(contract.build(task))

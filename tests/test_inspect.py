@@ -124,7 +124,7 @@ def test_attention_of_changed_encoders(change):
     [
         ((["good"],), "text must be one string; received .* "),
         (("good", 3), "text_pair must be one string; received 3"),
-        (("good", "bad"), "'classifier' reads single texts; remove text_pair"),
+        (("good", "bad"), "'classification' reads single texts; remove text_pair"),
         ((None,), "text must be one string; received None"),
     ],
 )
@@ -687,7 +687,7 @@ def test_attributions_equal_those_of_torch_in_float64(transformers_model):
     import torch
 
     original, folder = transformers_model
-    model = keras_bert.load(folder, task="classifier")
+    model = keras_bert.load(folder, task="classification")
     found = inspect.attributions(model, TEXT, target="yes")
     double = original.double()
     ids = torch.tensor(inputs_of(heads.find_encoder(model), TEXT)["input_word_ids"]).long()

@@ -80,7 +80,7 @@ def test_no_clipping():
 
 def check_decay():
     """With zero gradients, the decay shrinks matrices and does not change vectors."""
-    model = contract.build("classifier")
+    model = contract.build("classification")
     for variable in model.trainable_variables:
         variable.assign(np.ones(variable.shape))
     optimizer = optimizers.AdamW(learning_rate=0.1, weight_decay=0.5)
@@ -290,7 +290,7 @@ def test_serialization():
 
 @pytest.mark.slow
 def test_a_reloaded_model_keeps_its_optimizer_state(tmp_path):
-    model = contract.build("classifier")
+    model = contract.build("classification")
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(optimizers.adamw(0.01, total_steps=10), loss, jit_compile=False)
     inputs, target = contract.batch(), np.array([0, 1, 2])

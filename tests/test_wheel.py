@@ -127,7 +127,7 @@ assert keras_bert.pipeline(folder)("so good")["label"] == ask("so good")["label"
 """,
     "search": """
 import faiss
-vectors = keras_bert.pipeline(ask.model, task="embedder").encode(["so good", "bad film"])
+vectors = keras_bert.pipeline(ask.model, task="embedding").encode(["so good", "bad film"])
 index = faiss.IndexFlatIP(vectors.shape[1])
 index.add(vectors)
 assert index.search(vectors, 1)[1].ravel().tolist() == [0, 1]

@@ -31,25 +31,25 @@ _TORCH_MODULES = {"Identity": "torch.nn.modules.linear"}
 ARCHITECTURES: dict[str, tuple[str | None, set[str]]] = {
     "BertModel": (None, {"pooler"}),
     "BertForPreTraining": ("pretraining", {"pooler", "masked_lm", "next_sentence"}),
-    "BertForMaskedLM": ("masked_lm", {"masked_lm"}),
+    "BertForMaskedLM": ("masked_tokens", {"masked_lm"}),
     "BertForNextSentencePrediction": ("next_sentence", {"pooler", "next_sentence"}),
-    "BertForSequenceClassification": ("classifier", {"pooler", "classifier"}),
-    "BertForTokenClassification": ("tagger", {"classifier"}),
+    "BertForSequenceClassification": ("classification", {"pooler", "classifier"}),
+    "BertForTokenClassification": ("tagging", {"classifier"}),
     "BertForMultipleChoice": ("multiple_choice", {"pooler", "classifier"}),
-    "BertForQuestionAnswering": ("span_selector", {"span_selector"}),
+    "BertForQuestionAnswering": ("question_answering", {"span_selector"}),
 }
 # (task, whether it has several labels per text) -> `problem_type` of a config.
 PROBLEMS: dict[tuple[str | None, bool], str] = {
-    ("classifier", False): "single_label_classification",
-    ("classifier", True): "multi_label_classification",
-    ("regressor", False): "regression",
+    ("classification", False): "single_label_classification",
+    ("classification", True): "multi_label_classification",
+    ("regression", False): "regression",
 }
 
 
 def architecture(checkpoint: Checkpoint) -> str:
     """Return the class in transformers that has exactly the heads of a checkpoint."""
     for name, (task, groups) in ARCHITECTURES.items():
-        fits_regressor = checkpoint.task == "regressor" and task == "classifier"
+        fits_regressor = checkpoint.task == "regression" and task == "classification"
         fits_task = checkpoint.task in (task, None) or fits_regressor
         if checkpoint.groups == groups and fits_task:
             return name
@@ -106,11 +106,11 @@ def read_task(
     if task is None or not has_head:
         return None, False
     problem = config.get("problem_type")
-    if task == "classifier":
+    if task == "classification":
         # transformers takes a single output without a `problem_type` for a regression.
         is_untyped = problem is None
         if problem == "regression" or is_untyped and len(weights["classifier/bias"]) == 1:
-            task = "regressor"
+            task = "regression"
     return task, problem == "multi_label_classification"
 
 
@@ -125,10 +125,10 @@ def possible_tasks(checkpoint: Checkpoint) -> list[str]:
     ]
     if "classifier" in checkpoint.groups:
         is_single = len(checkpoint.weights["classifier/bias"]) == 1
-        others = {"classifier", "tagger"} if is_single else {"multiple_choice"}
+        others = {"classification", "tagging"} if is_single else {"multiple_choice"}
         tasks = [task for task in tasks if task not in others]
         if is_single and "pooler" in checkpoint.groups:
-            tasks.append("regressor")
+            tasks.append("regression")
     return tasks
 
 
@@ -139,7 +139,7 @@ def read_labels(
 
     Names that do not fit the classifier are not used, with a warning.
     """
-    if "classifier/bias" not in weights or task in ("regressor", "multiple_choice"):
+    if "classifier/bias" not in weights or task in ("regression", "multiple_choice"):
         return None
     names = config.get("id2label") or {}
     if isinstance(names, list):
@@ -187,7 +187,9 @@ def with_pairs(checkpoint: Checkpoint, config: Mapping[str, Any]) -> Checkpoint:
     if "sbert_ce_default_activation_function" in config:
         return as_cross_encoder(checkpoint, config["sbert_ce_default_activation_function"])
     labels = checkpoint.labels or ()
-    if checkpoint.task == "classifier" and any("entailment" in label.lower() for label in labels):
+    if checkpoint.task == "classification" and any(
+        "entailment" in label.lower() for label in labels
+    ):
         return dataclasses.replace(checkpoint, pairs=True)
     return checkpoint
 
@@ -198,8 +200,8 @@ def as_cross_encoder(checkpoint: Checkpoint, activation: object) -> Checkpoint:
     `activation` is the path of a class in torch.nn. `None` means a sigmoid for a single score, and
     no activation for several scores.
     """
-    task = checkpoint.task or "classifier"
-    if "classifier" not in checkpoint.groups or task not in ("classifier", "regressor"):
+    task = checkpoint.task or "classification"
+    if "classifier" not in checkpoint.groups or task not in ("classification", "regression"):
         return checkpoint
     is_score = len(checkpoint.weights["classifier/bias"]) == 1
     if activation is None:
@@ -209,7 +211,7 @@ def as_cross_encoder(checkpoint: Checkpoint, activation: object) -> Checkpoint:
     # An unknown activation is an error when the head is built.
     name = keras_activation(activation) or str(activation)
     if is_score:
-        return dataclasses.replace(checkpoint, task="regressor", pairs=True, activation=name)
+        return dataclasses.replace(checkpoint, task="regression", pairs=True, activation=name)
     if name == "sigmoid":
         return dataclasses.replace(checkpoint, task=task, pairs=True, multi_label=True)
     return dataclasses.replace(checkpoint, task=task, pairs=True, activation=name)

@@ -64,7 +64,7 @@ TABLE = {
     "classifier/kernel": rule("logits/kernel"),
     "classifier/bias": rule("logits/bias"),
 }
-TASKS = {"BertTextClassifier": "classifier", "BertMaskedLM": "masked_lm"}
+TASKS = {"BertTextClassifier": "classification", "BertMaskedLM": "masked_tokens"}
 
 # Layer in memory -> file and name in the file. Files name layers by class and number.
 _MODEL_FILE, _TASK_FILE = "model.weights.h5", "task.weights.h5"
@@ -337,7 +337,7 @@ def write(checkpoint: Checkpoint, path: str | Path) -> None:
 def _supported_head(checkpoint: Checkpoint) -> str | None:
     """Return the head of a checkpoint, or raise an error if KerasHub does not support it."""
     heads = checkpoint.groups - {"pooler"}
-    if checkpoint.task not in (None, *TASKS.values(), "embedder"):
+    if checkpoint.task not in (None, *TASKS.values(), "embedding"):
         raise ValueError(
             f"{FORMAT}: the head must be a classifier or a masked LM, received {checkpoint.task}; "
             "save its encoder alone"
@@ -346,8 +346,8 @@ def _supported_head(checkpoint: Checkpoint) -> str | None:
         raise ValueError(f"{FORMAT}: BertBackbone must have a pooler, received none")
     if checkpoint.multi_label:
         raise ValueError(f"{FORMAT}: classes must exclude each other, received a multi-label model")
-    if len(heads) > 1 or heads - set(TASKS.values()):
-        extra = heads - set(TASKS.values()) or heads - {"masked_lm"}
+    if len(heads) > 1 or heads - {"classifier", "masked_lm"}:
+        extra = heads - {"classifier", "masked_lm"} or heads - {"masked_lm"}
         raise ValueError(
             f"{FORMAT}: a preset has one head, a classifier or a masked LM, received "
             f"{', '.join(sorted(heads))}; drop {', '.join(sorted(extra))}"

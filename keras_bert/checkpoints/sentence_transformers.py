@@ -69,7 +69,7 @@ def read(path: str | Path, ignore: Collection[str] = ()) -> Checkpoint:
         format=FORMAT,
         path=str(path),
         tokenizer=tokenizer,
-        task="embedder",
+        task="embedding",
         pooling=pooling,
         embedding=embedding,
     )

@@ -23,8 +23,8 @@ def explain(args):
         task = heads.find_task(model)
         if task is None and args.target is not None:  # an encoder: compare its embeddings
             model = inference.as_embedder(model)
-            task = "embedder"
-        has_default_target = task in integrated_gradients.TASKS and task != "embedder"
+            task = "embedding"
+        has_default_target = task in integrated_gradients.TASKS and task != "embedding"
         if task in MASKED_LM_TASKS:
             vocabulary = heads.find_encoder(model).preprocessor.vocabulary
             texts = (args.text, args.text_pair or "")
@@ -52,7 +52,7 @@ def explain(args):
 
 def _target(model, target):
     """Return the target as `attributions` takes it."""
-    if target is not None and heads.find_task(model) == "tagger":
+    if target is not None and heads.find_task(model) == "tagging":
         try:
             return int(target)
         except ValueError:

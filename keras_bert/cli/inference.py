@@ -285,7 +285,7 @@ def fill_masks(args):
 def _load_masked_lm(args):
     name = args.model
     try:
-        return arguments.load(args, task="masked_lm")
+        return arguments.load(args, task="masked_tokens")
     except ValueError as error:
         # A fresh head, which the error suggests, would predict random tokens.
         lacks = re.search(r": must have the weights of the head masked_lm; missing ", str(error))

@@ -239,11 +239,11 @@ def _initial_model(args):
     options = arguments.encoder_options(args)
     model = arguments.load(args, task="auto")
     has = heads.find_task(model)
-    if has not in ("pretraining", "masked_lm"):  # use only the encoder, with fresh heads
+    if has not in ("pretraining", "masked_tokens"):  # use only the encoder, with fresh heads
         encoder = heads.find_encoder(model)
         encoder = encoder.with_options(**options) if options else encoder
         return heads.masked_lm(encoder) if args.no_next_sentence else encoder
-    task = "masked_lm" if args.no_next_sentence else has
+    task = "masked_tokens" if args.no_next_sentence else has
     if task == has and not options:
         return model
     return arguments.load(args, task=task, **options)

@@ -17,11 +17,11 @@ from keras_bert.tasks.tagging import data as conll
 _KINDS = {"classification": "label", "pair": "label", "multi-label": "label_set"}
 _KINDS |= {"regression": "score", "embedding": "score"}
 _HEAD_TASKS = {
-    "tagger": "tagging",
-    "span_selector": "question-answering",
+    "tagging": "tagging",
+    "question_answering": "question-answering",
     "multiple_choice": "multiple-choice",
-    "regressor": "regression",
-    "embedder": "embedding",
+    "regression": "regression",
+    "embedding": "embedding",
 }
 
 # Names of `inference.counts` -> text of the note.
@@ -187,7 +187,7 @@ def task_of(model):
     """Return the name of a model's task on the command line."""
     registry.for_model(model)  # raises an error if it has none
     output = heads.find_output(model)
-    if output.task == "classifier":
+    if output.task == "classification":
         single = "pair" if output.pairs else "classification"
         return "multi-label" if output.multi_label else single
     return _HEAD_TASKS[output.task]

@@ -31,7 +31,7 @@ _SEARCHED = ("batch_size", "learning_rate", "epochs")  # --search chooses them u
 _SAMPLE, _MANY_TOKENS, _MANY_UNKNOWN = 1000, 3, 0.05
 _SHOWN_LABELS = 5
 # Heads that fine-tuning for other tasks always replaces.
-_REPLACED_HEADS = (*heads.OF_PRETRAINING, "embedder")
+_REPLACED_HEADS = (*heads.OF_PRETRAINING, "embedding")
 
 # Limit for a warning about words with punctuation, such as "n't" and links. The English Web
 # Treebank has 2.4%, WNUT-17 11%.
@@ -130,7 +130,7 @@ def _starting_point(args, examples):
     """Return the encoder, and what is trained: the encoder with a new head, or a model with it."""
     loaded = arguments.load(args, task="auto")
     encoder = heads.find_encoder(loaded)
-    is_embedder = heads.find_task(loaded) == "embedder"
+    is_embedder = heads.find_task(loaded) == "embedding"
     if args.keep_layers and is_embedder:
         raise ValueError(
             f"--keep-layers cannot change {args.model}, which is an embedder. Remove --keep-layers"

@@ -16,16 +16,16 @@ _COLUMNS = {
 }
 # Inputs of the signatures, and data classes, of the tasks that do not take `Examples` only.
 _INPUTS = {
-    "tagger": ["text"],
-    "span_selector": ["question", "context"],
+    "tagging": ["text"],
+    "question_answering": ["question", "context"],
     "multiple_choice": ["text", "choices"],
 }
 _DATA = {
-    "tagger": ("TaggedSentences", "Examples"),
-    "span_selector": ("Questions",),
+    "tagging": ("TaggedSentences", "Examples"),
+    "question_answering": ("Questions",),
     "multiple_choice": ("Choices",),
 }
-_WITH_LABEL = ("classifier", "next_sentence")  # tasks whose answers can have a `label`
+_WITH_LABEL = ("classification", "next_sentence")  # tasks whose answers can have a `label`
 
 
 @dataclasses.dataclass(frozen=True)

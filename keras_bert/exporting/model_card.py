@@ -25,15 +25,15 @@ _MAX_CHARACTERS = 100  # of a label or a value
 # Pipeline tag of Hugging Face and description, for each task.
 _TASKS = {
     None: (None, "A Keras model that takes strings."),
-    "classifier": ("text-classification", "A BERT model that assigns one label to each text."),
+    "classification": ("text-classification", "A BERT model that assigns one label to each text."),
     "multi_label": ("text-classification", "A BERT model that assigns any number of labels."),
     "next_sentence": ("text-classification", "Tells if the second text follows the first."),
-    "regressor": ("text-classification", "A BERT model that predicts a number for each text."),
-    "embedder": ("feature-extraction", "A BERT model that computes a vector for each text."),
-    "tagger": ("token-classification", "A BERT model that assigns a tag to each word."),
-    "span_selector": ("question-answering", "Answers a question with a span of the context."),
+    "regression": ("text-classification", "A BERT model that predicts a number for each text."),
+    "embedding": ("feature-extraction", "A BERT model that computes a vector for each text."),
+    "tagging": ("token-classification", "A BERT model that assigns a tag to each word."),
+    "question_answering": ("question-answering", "Answers a question with a span of the context."),
     "multiple_choice": ("multiple-choice", "Selects the best continuation of each text."),
-    "masked_lm": ("fill-mask", "A BERT model that predicts the tokens hidden by [MASK]."),
+    "masked_tokens": ("fill-mask", "A BERT model that predicts the tokens hidden by [MASK]."),
     "encoder": ("feature-extraction", "A trainable BERT encoder: a reusable TF2 SavedModel."),
     "preprocess": (None, "A BERT preprocessor, from texts to ids: a reusable TF2 SavedModel."),
 }
@@ -71,8 +71,8 @@ _MEANINGS = {
     "sequence_output": "vector of each token",
 }
 _TASK_MEANINGS = {
-    ("masked_lm", "text"): "UTF-8, with [MASK] for each token to predict",
-    ("regressor", "score"): "predicted number",
+    ("masked_tokens", "text"): "UTF-8, with [MASK] for each token to predict",
+    ("regression", "score"): "predicted number",
     ("multiple_choice", "probabilities"): "of each choice",
 }
 # Entries of metrics.json that are not metrics.
@@ -312,7 +312,7 @@ def _model(info, size):
 
 def longer_texts(task, long_texts):
     """Return what a model does with texts over its limit; both are as in `layers.TaskOutput`."""
-    if task in ("tagger", "span_selector"):
+    if task in ("tagging", "question_answering"):
         return "longer texts are split into windows"
     if long_texts == "window":
         return "longer texts are read in overlapping windows, whose answers are averaged"

@@ -312,7 +312,7 @@ def _sample(model, task):
         parts = {"limit": limit, "windows": _WINDOWS, "mean": _MEAN}
     batch = "[None]" if task == "multiple_choice" else ""
     sample = _SAMPLE.format(texts=texts, positions=positions, batch=batch, **parts)
-    notes = _NO_WINDOWS if task in ("tagger", "span_selector") else ""
+    notes = _NO_WINDOWS if task in ("tagging", "question_answering") else ""
     return sample + notes + ("" if output is None else _PIPELINE) + _TOKENIZER
 
 

@@ -10,8 +10,15 @@ from keras_bert.runtime.escaping import check_name
 MODEL_FILE = "model.onnx"
 LABELS_FILE = "labels.txt"
 # Tasks of texts and pairs.
-TEXT_TASKS = ("classifier", "next_sentence", "regressor", "embedder")
-TASKS = (*TEXT_TASKS, "tagger", "span_selector", "multiple_choice", "masked_lm", "pretraining")
+TEXT_TASKS = ("classification", "next_sentence", "regression", "embedding")
+TASKS = (
+    *TEXT_TASKS,
+    "tagging",
+    "question_answering",
+    "multiple_choice",
+    "masked_tokens",
+    "pretraining",
+)
 
 
 _IS_VALID = {

@@ -111,9 +111,9 @@ def _is_unchanged_head(model):
     if output.labels and task != "next_sentence":
         options["labels"] = output.labels
     pooling = next((each for each in model.layers if isinstance(each, SentencePooling)), None)
-    if task in ("classifier", "regressor"):
+    if task in ("classification", "regression"):
         options["pooling"] = "pooler" if pooling is None else pooling.mode
-    elif task == "embedder":
+    elif task == "embedding":
         if pooling is None:
             return False
         layers = _layers_after(model, pooling)
@@ -128,7 +128,7 @@ def _is_unchanged_head(model):
             options["normalize"] = False
             if pooling.normalize:
                 return False
-    if task == "classifier" and output.multi_label:
+    if task == "classification" and output.multi_label:
         options["multi_label"] = True
     fresh = heads.TASKS[task](find_encoder(model), **options)
     return _calls(model) == _calls(fresh)
@@ -264,9 +264,9 @@ def _outputs(graph, model, names):
             "sequence_output": ("batch", "seq", hidden),
             "pooled_output": ("batch", hidden),
         }
-    if task in ("masked_lm", "pretraining"):
+    if task in ("masked_tokens", "pretraining"):
         logits = _masked_lm(graph, model, sequence, names[-1])
-        name = "logits" if task == "masked_lm" else "masked_lm"
+        name = "logits" if task == "masked_tokens" else "masked_lm"
         graph.node("Identity", logits, output=name)
         outputs = {name: ("batch", "predictions", encoder.bert_config["vocab_size"])}
         if task == "pretraining":
@@ -281,7 +281,7 @@ def _outputs(graph, model, names):
 def _head(graph, model, encoder, task, sequence, mask, names):
     """Add a head of fine-tuning."""
     output = find_output(model)
-    if task in ("tagger", "span_selector"):
+    if task in ("tagging", "question_answering"):
         x = sequence
     else:
         pooling = next((each for each in model.layers if isinstance(each, SentencePooling)), None)
@@ -289,7 +289,7 @@ def _head(graph, model, encoder, task, sequence, mask, names):
             x = _pooled(graph, encoder, sequence)
         else:
             x = _pool(graph, pooling, sequence, mask)
-    if task == "embedder":
+    if task == "embedding":
         for layer in _layers_after(model, pooling):
             if isinstance(layer, (UnitLength, keras.layers.UnitNormalization)):
                 x = _unit_length(graph, x)
@@ -301,12 +301,12 @@ def _head(graph, model, encoder, task, sequence, mask, names):
         return {"embedding": ("batch", model.output_shape[-1])}
     dense = model.get_layer("next_sentence" if task == "next_sentence" else "logits")
     x = graph.dense(x, dense.kernel, dense.bias)
-    if task == "regressor":
+    if task == "regression":
         if output.activation not in (None, "linear"):
             x = graph.activation(x, output.activation)
         graph.node("Squeeze", x, axes=[-1], output="score")
         return {"score": ("batch",)}
-    if task == "span_selector":
+    if task == "question_answering":
         for index, name in enumerate(("start_logits", "end_logits")):
             graph.node("Gather", x, graph.constant(index, np.int64), axis=-1, output=name)
         return dict.fromkeys(("start_logits", "end_logits"), ("batch", "seq"))
@@ -319,7 +319,7 @@ def _head(graph, model, encoder, task, sequence, mask, names):
         graph.node("Sigmoid", x, output="probabilities")
     else:
         graph.node("Softmax", x, axis=-1, output="probabilities")
-    axes = ("batch", "seq") if task == "tagger" else ("batch",)
+    axes = ("batch", "seq") if task == "tagging" else ("batch",)
     return {"probabilities": (*axes, len(output.labels))}
 
 

@@ -24,14 +24,14 @@ from keras_bert.tasks.question_answering.serving import span_selector
 from keras_bert.tasks.tagging.serving import tagger
 
 HEADS = {
-    "classifier": classifier,
+    "classification": classifier,
     "next_sentence": classifier,
-    "regressor": regressor,
-    "embedder": embedder,
+    "regression": regressor,
+    "embedding": embedder,
     "multiple_choice": multiple_choice,
-    "tagger": tagger,
-    "span_selector": span_selector,
-    "masked_lm": masked_lm,
+    "tagging": tagger,
+    "question_answering": span_selector,
+    "masked_tokens": masked_lm,
 }
 
 

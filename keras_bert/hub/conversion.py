@@ -29,9 +29,9 @@ _ALIGNMENT = 64  # bytes
 _DEFAULT_LENGTH = 128  # tokens
 
 # Heads whose weights are named "classifier" in checkpoints. Other heads use their own name.
-_CLASSIFIERS = ("classifier", "regressor", "tagger", "multiple_choice")
+_CLASSIFIERS = ("classification", "regression", "tagging", "multiple_choice")
 # Heads that do not use the pooler. Their checkpoints often have no pooler.
-WITHOUT_POOLER = ("tagger", "span_selector", "masked_lm", "embedder")
+WITHOUT_POOLER = ("tagging", "question_answering", "masked_tokens", "embedding")
 
 
 def from_checkpoint(
@@ -55,7 +55,7 @@ def from_checkpoint(
         task = checkpoint.task
         if task is None and checkpoint.embedding is None:
             _warn_of_heads(checkpoint)
-    if task == "embedder" and checkpoint.embedding is not None and not fresh_head:
+    if task == "embedding" and checkpoint.embedding is not None and not fresh_head:
         head_options = _embedder_options(checkpoint.embedding) | head_options
         if pooling is not None:
             head_options["pooling"] = pooling
@@ -70,7 +70,7 @@ def from_checkpoint(
     check_sequence_length(sequence_length, longest)
     if task is None and (head_options or fresh_head):
         name = next(iter(head_options), "fresh_head")
-        raise ValueError(f"{name} needs a task, such as task='classifier'")
+        raise ValueError(f"{name} needs a task, such as task='classification'")
     try:
         with without_initial_weights(_zeros()):
             encoder = BertEncoder(
@@ -115,8 +115,8 @@ def _warn_of_modules(checkpoint):
     if checkpoint.embedding != EmbeddingModules((checkpoint.pooling,), (None,)):
         warnings.warn(
             f"{checkpoint.path} has layers, prompts or other settings of embeddings, which an "
-            "encoder does not include. To use them, load it with task='embedder', or pass its path "
-            "to keras_bert.pipeline",
+            "encoder does not include. To use them, load it with task='embedding', or pass its "
+            "path to keras_bert.pipeline",
             stacklevel=level_of_caller(),
         )
 
@@ -135,7 +135,9 @@ def to_checkpoint(model):
                 f"{model.name!r} must be an encoder or end in a head of keras_bert.heads; other "
                 "layers cannot be saved in a checkpoint"
             )
-    if task in ("classifier", "regressor") and "pooling" in [each.name for each in model.layers]:
+    if task in ("classification", "regression") and "pooling" in [
+        each.name for each in model.layers
+    ]:
         raise ValueError(
             f"{model.name!r} has pooling={model.get_layer('pooling').mode!r}, which only "
             "format='keras' can hold; for other formats, build the head with pooling='pooler'"
@@ -164,12 +166,12 @@ def to_checkpoint(model):
         labels=labels if task in _CLASSIFIERS else None,
         task=task,
         multi_label=bool(getattr(output, "multi_label", False)),
-        pairs=task in ("classifier", "regressor") and output.pairs,
-        activation=output.activation if task == "regressor" else None,
+        pairs=task in ("classification", "regression") and output.pairs,
+        activation=output.activation if task == "regression" else None,
         dropout=_other_dropout(model, encoder) if task in _CLASSIFIERS else None,
         tied="masked_lm/output_embeddings" not in weights,
         pooling=encoder.pooling,
-        embedding=_embedding_modules(model) if task == "embedder" else None,
+        embedding=_embedding_modules(model) if task == "embedding" else None,
     )
 
 
@@ -265,23 +267,23 @@ def _check_names(task, labels):
 def _stored_options(task, checkpoint):
     """Return the options of a head that a checkpoint stores."""
     options = {}
-    if task in ("classifier", "tagger"):
+    if task in ("classification", "tagging"):
         bias = checkpoint.weights.get("classifier/bias")
         # Without classifier weights the number is irrelevant: `_assign` raises an error.
         numbers = [str(index) for index in range(2 if bias is None else len(bias))]
         options["labels"] = checkpoint.labels or numbers
-    if task in ("classifier", "regressor"):
+    if task in ("classification", "regression"):
         options["pairs"] = checkpoint.pairs
         options["pooling"] = "pooler"  # checkpoint formats store only the pooler
-    if task == "classifier":
+    if task == "classification":
         options["multi_label"] = checkpoint.multi_label
         if checkpoint.activation not in (None, "linear"):
             raise ValueError(_activation_error(checkpoint, "Identity, Softmax or Sigmoid"))
-    if task == "regressor":
+    if task == "regression":
         options["activation"] = checkpoint.activation
         if checkpoint.activation not in (None, *TORCH_ACTIVATIONS.values()):
             raise ValueError(_activation_error(checkpoint, ", ".join(TORCH_ACTIVATIONS)))
-    if task in ("masked_lm", "pretraining"):
+    if task in ("masked_tokens", "pretraining"):
         options["tied"] = checkpoint.tied
     return options
 
@@ -367,8 +369,8 @@ def _complete_vocabulary(preprocessor, config):
 
 def _variables(model, task):
     """Return {canonical name: variable} of a model."""
-    group = "classifier" if task in _CLASSIFIERS else task
-    if task == "embedder":  # its layers after the pooling are in `Checkpoint.embedding`
+    group = "classifier" if task in _CLASSIFIERS else "span_selector"
+    if task == "embedding":  # its layers after the pooling are in `Checkpoint.embedding`
         model = heads.find_encoder(model)
     return {weight.path.replace("logits/", f"{group}/", 1): weight for weight in model.weights}
 
@@ -426,7 +428,7 @@ def _check_head(task, checkpoint, variables, needed):
     if "classifier" in needed and checkpoint.task not in (None, task):
         raise ValueError(f"{must}; it is a {checkpoint.task}; {hint}")
     outputs = len(checkpoint.weights["classifier/bias"]) if "classifier" in needed else 1
-    if task == "regressor" and outputs != 1:
+    if task == "regression" and outputs != 1:
         raise ValueError(
             f"{must}, which has one output; the checkpoint has {outputs}. Load the encoder without "
             "task"

@@ -53,7 +53,7 @@ def load(
             - The folder of a checkpoint in a format of `checkpoints.FORMATS`, or a `.zip` of it,
               as a path or an `https` address.
             - A folder or a `.keras` file that `save` wrote.
-        task: A function of `keras_bert.heads`, such as `"masked_lm"`. The model then has that head
+        task: A task, such as `"masked_tokens"`. The model then has the head of that task
             with the weights of the checkpoint. `"auto"` uses the head that the checkpoint names,
             if any. Without a task, every checkpoint gives its encoder; if it has no pooler, the
             encoder gets a new one, and a head that reads it warns.
@@ -205,7 +205,11 @@ def save(model, path, *, format="keras"):
             raise ValueError(f"format must be one of {known}; received {format!r}")
         checkpoint = conversion.to_checkpoint(model)
         _warn_of_lost_options(model, format)
-        if format == "huggingface" and checkpoint.task in ("masked_lm", "span_selector", "tagger"):
+        if format == "huggingface" and checkpoint.task in (
+            "masked_tokens",
+            "question_answering",
+            "tagging",
+        ):
             checkpoint = checkpoint.without({"pooler"})
         checkpoints.write(checkpoint, path, format)
         return
@@ -321,11 +325,27 @@ def convert(source, path, *, format, drop=(), hidden_act=None, ignore=(), truste
     return checkpoint
 
 
+_TASK_OF_GROUP = {
+    "classification": "classification",
+    "masked_lm": "masked_tokens",
+    "next_sentence": "next_sentence",
+    "question_answering": "question_answering",
+}
+
+
+_TASK_OF_GROUP = {
+    "classifier": "classification",
+    "masked_lm": "masked_tokens",
+    "next_sentence": "next_sentence",
+    "span_selector": "question_answering",
+}
+
+
 def _task_of_parts(checkpoint):
     """Return the head that has all parts of a checkpoint that does not name its task."""
     parts = checkpoint.groups - {"pooler"}
     if len(parts) < 2:
-        return next(iter(parts), None)
+        return _TASK_OF_GROUP[next(iter(parts))] if parts else None
     if parts == {"masked_lm", "next_sentence"}:
         return "pretraining"
     raise ValueError(
@@ -418,7 +438,7 @@ def _load_saved(path, task, fresh_head, options, head_options, trusted):
         name = next(iter(head_options))
         raise ValueError(f"{path}: {name} is only possible with fresh_head=True")
     if fresh_head and task in (None, "auto"):
-        raise ValueError("fresh_head needs a task, such as task='classifier'")
+        raise ValueError("fresh_head needs a task, such as task='classification'")
     model = _load_keras(path, None if fresh_head else task, trusted)
     if not fresh_head and not options:
         return model
@@ -450,7 +470,8 @@ def _set_length(model, sequence_length, path):
 def _one_head(model, task):
     """Return one of the two heads of a pretraining model on the same encoder."""
     head = heads.TASKS[task](heads.find_encoder(model), **_tied_like(model, task))
-    head.get_layer(task).set_weights(model.get_layer(task).get_weights())
+    layer = "next_sentence" if task == "next_sentence" else "masked_tokens"
+    head.get_layer(layer).set_weights(model.get_layer(layer).get_weights())
     return head
 
 

@@ -13,7 +13,7 @@ from keras_bert.tasks.masked_tokens.task import MASK
 from keras_bert.text import token_ids
 from keras_bert.text.python_tokenizer import Tokens
 
-MASKED_LM_TASKS = ("masked_lm", "pretraining")
+MASKED_LM_TASKS = ("masked_tokens", "pretraining")
 # Tasks that read single texts or pairs, whichever they get.
 _TAKE_BOTH = (None, *MASKED_LM_TASKS)
 _NO_WORD = -1
@@ -109,8 +109,10 @@ def _check(model, text, text_pair):
         return
     reads_pairs = output.pairs or task == "multiple_choice"
     if reads_pairs and text_pair is None:
-        names = {"span_selector": "a question and its context", "multiple_choice": "a text and one "
-                 "of its choices"}  # fmt: skip
+        names = {
+            "question_answering": "a question and its context",
+            "multiple_choice": "a text and one of its choices",
+        }
         pair = names.get(task, "two texts")
         raise ValueError(f"{model.name!r} reads pairs, {pair}; give the second as text_pair")
     if not reads_pairs and text_pair is not None:

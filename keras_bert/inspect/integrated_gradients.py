@@ -308,15 +308,15 @@ def _similarity_target(model, encoded, target):
 
 
 _TARGETS = {
-    "classifier": _class_target,
+    "classification": _class_target,
     "next_sentence": _class_target,
-    "regressor": _number_target,
+    "regression": _number_target,
     "multiple_choice": _number_target,
-    "tagger": _tag_target,
-    "span_selector": _span_target,
-    "masked_lm": _mask_target,
+    "tagging": _tag_target,
+    "question_answering": _span_target,
+    "masked_tokens": _mask_target,
     "pretraining": _mask_target,
-    "embedder": _similarity_target,
+    "embedding": _similarity_target,
 }
 
 

@@ -41,7 +41,7 @@ class TaskOutput(keras.layers.Layer):
 
     Example:
 
-    >>> tuple(TaskOutput("classifier", labels=["no", "yes"])(keras.ops.ones((1, 2))).shape)
+    >>> tuple(TaskOutput("classification", labels=["no", "yes"])(keras.ops.ones((1, 2))).shape)
     (1, 2)
     """
 

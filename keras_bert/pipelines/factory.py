@@ -38,8 +38,8 @@ def pipeline(
         model: A model with a head of `keras_bert.heads`, an encoder, or its name or path for
             `keras_bert.load`. Also the folder of an ONNX export of a model with a head: it runs in
             ONNX Runtime. Neither Keras nor TensorFlow is imported, except to score labeled data.
-        task: A task of `keras_bert.load`, such as `"masked_lm"`. By default that of the model.
-            `"embedder"` gives embeddings of a model with any head.
+        task: A task of `keras_bert.load`, such as `"masked_tokens"`. By default that of the model.
+            `"embedding"` gives embeddings of a model with any head.
         batch_size: Sequences per batch.
         long_texts: What happens to texts that are longer than the model's maximum: `"truncate"`
             counts them in one warning, `"window"` averages the answers for overlapping windows, and
@@ -86,9 +86,9 @@ def pipeline(
     from keras_bert.tasks import inference
 
     if not isinstance(model, keras.Model):
-        wanted = "auto" if task in (None, "embedder") else task
+        wanted = "auto" if task in (None, "embedding") else task
         model = loading.load(model, task=wanted, trusted=trusted)
-    elif task not in (None, "embedder") and task != heads.find_task(model):
+    elif task not in (None, "embedding") and task != heads.find_task(model):
         raise ValueError(
             f"{model.name!r} has the task {heads.find_task(model)}; received {task!r}. Leave out "
             "task, or load another model"
@@ -99,7 +99,7 @@ def pipeline(
         )
     options = {"batch_size": batch_size, "long_texts": long_texts}
     head = heads.find_task(model)
-    if "embedder" in (task, head) or (head is None and isinstance(model, BertEncoder)):
+    if "embedding" in (task, head) or (head is None and isinstance(model, BertEncoder)):
         engine = KerasEngine(inference.as_embedder(model, pooling), precision)
         return Embedding(engine, **options)
     if pooling is not None:

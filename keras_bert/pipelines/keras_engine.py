@@ -27,7 +27,7 @@ class KerasEngine:
     def __init__(self, model, precision=None):
         self.model, self.name = model, model.name
         self.task, self.output = heads.find_task(model), heads.find_output(model)
-        self.width = model.output_shape[-1] if self.task == "embedder" else None
+        self.width = model.output_shape[-1] if self.task == "embedding" else None
         self.longest = heads.find_encoder(model).bert_config["max_position_embeddings"]
         self.columns = provenance.columns_of_texts(model)
         self._precision = precision
@@ -39,7 +39,7 @@ class KerasEngine:
 
     def answers(self, examples, encoded=None, **options):
         """Return the answers for encoded data, see `tasks.inference.answers`."""
-        predict = self._predict_rows if self.task == "embedder" else self._predict
+        predict = self._predict_rows if self.task == "embedding" else self._predict
         return inference.answers(self.model, examples, encoded=encoded, predict=predict, **options)
 
     @functools.cached_property

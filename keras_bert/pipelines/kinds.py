@@ -7,12 +7,12 @@ from keras_bert.tasks.question_answering.pipeline import QuestionAnswering
 from keras_bert.tasks.tagging.pipeline import Tagging
 
 KINDS = {
-    "classifier": Classification,
+    "classification": Classification,
     "next_sentence": Classification,
-    "regressor": Regression,
-    "tagger": Tagging,
-    "span_selector": QuestionAnswering,
+    "regression": Regression,
+    "tagging": Tagging,
+    "question_answering": QuestionAnswering,
     "multiple_choice": MultipleChoice,
-    "masked_lm": MaskedLM,
+    "masked_tokens": MaskedLM,
     "pretraining": MaskedLM,
 }

@@ -95,8 +95,8 @@ class OnnxEngine:
         self.longest = self._max_length
         self._outputs = [output.name for output in self._session.get_outputs()]
         size = self._session.get_outputs()[0].shape[-1]
-        self.width = size if self.task == "embedder" else None
-        if self.task in ("classifier", "next_sentence", "tagger"):
+        self.width = size if self.task == "embedding" else None
+        if self.task in ("classification", "next_sentence", "tagging"):
             self.output.labels = _read_labels(path / LABELS_FILE, size)
 
     @property
@@ -131,12 +131,12 @@ class OnnxEngine:
         """Encode the data of the task."""
         if not len(examples):
             raise ValueError(f"{examples.source} contains no examples")
-        if self.task == "embedder":  # only to score: a pipeline encodes texts with `encode_texts`
+        if self.task == "embedding":  # only to score: a pipeline encodes texts with `encode_texts`
             from keras_bert.tasks.embedding import task as embedding
 
             rows = embedding.rows_with_prompts(self.output, examples)
             return self.encode_texts([text for row in rows for text in row])
-        if self.task == "tagger":
+        if self.task == "tagging":
             all_words = itertools.chain.from_iterable(examples.words)
             words = token_ids.tokenize(self._tokenizer, all_words)
             return tag_windows.encode(
@@ -146,7 +146,7 @@ class OnnxEngine:
                 self._tokenizer.special_ids,
                 self._max_length,
             )
-        if self.task == "span_selector":
+        if self.task == "question_answering":
             return self._encode_questions(examples)
         if self.task == "multiple_choice":
             return EncodedChoices(self._tokenizer, examples, self._max_length)
@@ -173,15 +173,15 @@ class OnnxEngine:
     def answers(self, examples, encoded, *, batch_size, on_batch=None, **options):
         """Return one answer per example, as the `decode` of the task does."""
         outputs = self.outputs(encoded, batch_size=batch_size, on_batch=on_batch)
-        if self.task == "tagger":
+        if self.task == "tagging":
             return tag_windows.decode(self.output.labels, examples.words, encoded, outputs)
-        if self.task == "span_selector":
+        if self.task == "question_answering":
             return question_windows.decode(
                 examples, encoded, outputs, self.output.no_answer, **options
             )
         if self.task == "multiple_choice":
             return outputs
-        if self.task == "embedder":
+        if self.task == "embedding":
             # The rows of texts have the same number of texts.
             rows = getattr(examples, "texts", outputs)
             return np.reshape(outputs, (len(rows), -1, self.width))

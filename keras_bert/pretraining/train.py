@@ -146,7 +146,7 @@ def _check_model(model, records, phases):
     encoder = heads.find_encoder(model)
     config = encoder.bert_config
     task = "pretraining" if model is encoder else heads.find_task(model)
-    if task not in ("pretraining", "masked_lm"):
+    if task not in ("pretraining", "masked_tokens"):
         raise ValueError(
             f"model must be an encoder or have the head pretraining or masked_lm; received {task}"
         )

@@ -268,7 +268,7 @@ def encode_masks(model, texts):
 def as_embedder(model, pooling=None):
     """Return the embedder for a model: itself, or a new head on its encoder."""
     output = find_output(model)
-    if output is not None and output.task == "embedder":
+    if output is not None and output.task == "embedding":
         if len(model.output_shape) != 2:
             raise ValueError(
                 f"{model.name!r} is a model of heads.siamese, for training; use its embedder"

@@ -24,7 +24,7 @@ class Pipeline:
 
     Attributes:
         model: The `keras.Model`; not for an ONNX folder.
-        task: Name of its head, such as `"classifier"`.
+        task: Name of its head, such as `"classification"`.
         output: Its labels and options, as in `layers.TaskOutput`.
         batch_size: Sequences per batch.
     """
@@ -192,7 +192,7 @@ class Pipeline:
     def encode(self, *args, **options):
         raise ValueError(
             f"a pipeline of the task {self.task} has no embeddings. Load the Keras model with "
-            "keras_bert.pipeline(model, task='embedder')"
+            "keras_bert.pipeline(model, task='embedding')"
         )
 
     def _check_data(self, examples, scored=False):

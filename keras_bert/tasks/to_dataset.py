@@ -144,7 +144,7 @@ def targets_of(examples, output=None, labels=None):
     ((kind, column),) = given.items()
     if output is not None:
         wanted = "label sets" if output.multi_label else "labels"
-        wanted = "scores" if output.task == "regressor" else wanted
+        wanted = "scores" if output.task == "regression" else wanted
         if kind != wanted:
             raise ValueError(f"the model takes {wanted}; received {kind} in {examples.source}")
     if kind == "scores":

@@ -62,7 +62,7 @@ class BatchPlan:
         self.steps = -(-epochs * self.batches // gradient_accumulation_steps)
         self.missing = -epochs * self.batches % gradient_accumulation_steps
         self.trained, self.shape, self.compiled = model, None, False
-        self._of_positions = heads.find_task(model) == "tagger"
+        self._of_positions = heads.find_task(model) == "tagging"
         encoder = heads.find_encoder(model)
         if not fixed_length and packed_heads.can_be_packed(model) and _can_pack_here():
             # One more epoch if some of its batches complete the last step.

@@ -10,7 +10,7 @@ from keras_bert.data.batching import LENGTHS
 from keras_bert.exporting.predict_function import predict_function
 
 # Sequences that a regression is fitted to. For a tagger, each word is an example.
-_MAX_SEQUENCES = {"classifier": 2000, "regressor": 2000, "tagger": 500}
+_MAX_SEQUENCES = {"classification": 2000, "regression": 2000, "tagging": 500}
 _MAX_TOKENS_OF_TAGGER = 30_000
 _BATCH_SIZE = 32
 # `C` of scikit-learn's logistic regression on words. With 1, its default, the head fits a small
@@ -36,14 +36,14 @@ def initialize_head(model, encoded, seed):
         return
     pooling = heads.find_encoder(model).pooling
     names = [layer.name for layer in model.layers]
-    if output.task != "tagger" and (
+    if output.task != "tagging" and (
         pooling is None or "pooling" not in names or model.get_layer("pooling").mode != pooling
     ):
         return
     from sklearn.exceptions import ConvergenceWarning
 
     rows = np.random.default_rng(seed).permutation(len(encoded))[: _MAX_SEQUENCES[output.task]]
-    if output.task == "tagger":
+    if output.task == "tagging":
         rows = rows[np.cumsum(encoded.lengths[rows]) <= _MAX_TOKENS_OF_TAGGER]
     vectors, targets, weights = _vectors(model, encoded, rows)
     kernel, bias = model.get_layer("logits").get_weights()
@@ -78,11 +78,11 @@ def _vectors(model, encoded, rows):
 
 def _logit_weights(output, vectors, targets, weights):
     """Return (weights, bias) of each logit. `None`: keep the random weights."""
-    if output.task == "regressor":
+    if output.task == "regression":
         return [_ridge(vectors, targets.ravel(), weights)]
     if output.multi_label:
         return [_logistic(vectors, column, weights) for column in targets.T]
-    c = _TAGGER_C if output.task == "tagger" else 1.0
+    c = _TAGGER_C if output.task == "tagging" else 1.0
     return _softmax(vectors, targets, weights, len(output.labels), c)
 
 

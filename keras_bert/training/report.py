@@ -174,7 +174,7 @@ def _has_confusion(output):
 def _plot_confusion(output, examples, answers):
     from sklearn.metrics import confusion_matrix
 
-    if output.task == "tagger":
+    if output.task == "tagging":
         expected = [str(tag) for tags in examples.tags for tag in tags]
         predicted = [tag for sentence in answers for tag, _ in sentence]
     else:

@@ -35,19 +35,19 @@ def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("exports")
     encoder = tiny.encoder(num_hidden_layers=1, initializer_range=0.3)
     models = {
-        "classifier": heads.classifier(encoder, labels=["no", "yes", "unclear"]),
+        "classification": heads.classifier(encoder, labels=["no", "yes", "unclear"]),
         "pairs": heads.classifier(encoder, labels=["no", "yes"], pairs=True),
         "labels": heads.classifier(encoder, labels=["no", "yes"], multi_label=True),
-        "embedder": heads.embedder(encoder),
-        "regressor": heads.regressor(encoder),
-        "tagger": heads.tagger(encoder, labels=["O", "B-X"]),
+        "embedding": heads.embedder(encoder),
+        "regression": heads.regressor(encoder),
+        "tagging": heads.tagger(encoder, labels=["O", "B-X"]),
         "choice": heads.multiple_choice(encoder),
         "questions": heads.span_selector(encoder),
     }
     for name, model in models.items():
         model.save(folder / f"{name}.keras")
         keras_bert.export(model, folder / name)
-        if name in ("classifier", "pairs", "labels", "embedder", "regressor"):
+        if name in ("classification", "pairs", "labels", "embedding", "regression"):
             keras_bert.export(model, folder / f"{name}-onnx", format="onnx")
     return folder
 
@@ -72,7 +72,7 @@ def test_answers_are_those_of_the_pipeline(folder):
     rows = [{"id": index, "text": text} for index, text in enumerate(TEXTS)]
     classify = keras_bert.pipeline(folder / "classifier.keras")
     expected = classify(TEXTS, top_k=None)
-    for name in ("classifier", "classifier-onnx"):
+    for name in ("classification", "classifier-onnx"):
         predicted, rejected = answers(folder / name, rows, batch_size=4)
         assert rejected == []
         for row, ranked in zip(sorted(predicted, key=lambda row: row["id"]), expected, strict=True):
@@ -84,7 +84,7 @@ def test_answers_are_those_of_the_pipeline(folder):
             np.testing.assert_allclose(row["score"], max(by_label), atol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["pairs", "labels", "embedder", "regressor"])
+@pytest.mark.parametrize("name", ["pairs", "labels", "embedding", "regression"])
 def test_onnx_folders_answer_like_saved_models(folder, name):
     rows = [{"id": n, "text": text, "text_pair": "so bad"} for n, text in enumerate(TEXTS)]
     rows = [row for row in rows if len(row["text"]) < 100]  # over-long pairs differ by a token
@@ -103,7 +103,7 @@ def test_onnx_folders_answer_like_saved_models(folder, name):
 
 def test_padding_is_removed(folder):
     rows = [{"text": "so good film"}, {"text": "bad"}, {"text": ""}]
-    predicted, _ = answers(folder / "tagger", rows)
+    predicted, _ = answers(folder / "tagging", rows)
     assert {row["text"]: len(row["tag"]) for row in predicted} == {
         "so good film": 3, "bad": 1, "": 0
     }  # fmt: skip
@@ -122,7 +122,7 @@ def test_rows_of_other_tasks(folder):
 def test_columns_and_their_names(folder):
     rows = [{"id": 7, "sentence": "good", "score": 5, "other": 1}]
     options = {"columns": {"text": "sentence"}, "keep": ["id", "score"]}
-    [row], _ = answers(folder / "classifier", rows, **options)
+    [row], _ = answers(folder / "classification", rows, **options)
     assert (row["id"], row["score"]) == (7, 5)
     assert set(row) == {"id", "score", "label", "predicted_score", "probabilities"}
 
@@ -138,7 +138,7 @@ def test_example_with_two_processes(folder, tmp_path, capsys):
     lines = [json.dumps({"id": n, "text": TEXTS[n % len(TEXTS)]}).encode() for n in range(2000)]
     (tmp_path / "in.jsonl").write_bytes(b"\n".join([*lines, *BAD_LINES, b""]) + b"\n")
     run_example(
-        folder / "classifier", "--input", tmp_path / "in.jsonl", "--output", tmp_path / "out",
+        folder / "classification", "--input", tmp_path / "in.jsonl", "--output", tmp_path / "out",
         "--keep", "id", "--direct_num_workers", 2, "--direct_running_mode", "multi_processing",
     )  # fmt: skip
     assert "predicted: 2000" in (out := capsys.readouterr().out) and "rejected: 6" in out
@@ -154,7 +154,7 @@ def test_parquet_in_and_out(folder, tmp_path):
     table = pyarrow.table({"id": range(5), "text": TEXTS[:4] + [None], "when": [1.5] * 5})
     parquet.write_table(table, tmp_path / "in.parquet")
     run_example(
-        folder / "classifier", "--input", tmp_path / "in.parquet", "--output", tmp_path / "out",
+        folder / "classification", "--input", tmp_path / "in.parquet", "--output", tmp_path / "out",
         "--parquet",
     )  # fmt: skip
     found = parquet.read_table(list((tmp_path / "out").glob("predicted-*.parquet")))
@@ -168,7 +168,7 @@ def test_parquet_in_and_out(folder, tmp_path):
 def test_json_lines_to_parquet(folder, tmp_path):
     (tmp_path / "in.jsonl").write_text('{"text": "good", "tags": [1]}\n{"text": "bad", "x": 1}\n')
     run_example(
-        folder / "embedder", "--input", tmp_path / "in.jsonl", "--output", tmp_path / "out",
+        folder / "embedding", "--input", tmp_path / "in.jsonl", "--output", tmp_path / "out",
         "--parquet",
     )  # fmt: skip
     rows = parquet.read_table(list((tmp_path / "out").glob("*.parquet"))).to_pylist()
@@ -193,7 +193,7 @@ def test_wrong_inputs(tmp_path):
 def test_wrong_input_of_the_example(folder, tmp_path, capsys):
     with pytest.raises(SystemExit):
         run_example(
-            folder / "classifier", "--input", tmp_path / "*.txt", "--output", tmp_path / "out"
+            folder / "classification", "--input", tmp_path / "*.txt", "--output", tmp_path / "out"
         )
     assert f"argument --input: no file matches {tmp_path}/*.txt" in capsys.readouterr().err
 

@@ -493,7 +493,7 @@ def test_labels_of_any_form_are_strings(tmp_path, names, labels, fits):
     make_folder(tmp_path, encoder_tensors() | fill(CLASSIFIER), VOCABULARY, id2label=names)
     warns = pytest.warns(UserWarning, match="id2label must name .* 3 classes.*labels=")
     with contextlib.nullcontext() if fits else warns:
-        model = keras_bert.load(tmp_path, task="classifier")
+        model = keras_bert.load(tmp_path, task="classification")
     assert keras_bert.heads.find_output(model).labels == labels
 
 
@@ -502,7 +502,7 @@ def test_labels_with_control_characters(tmp_path):
     make_folder(tmp_path, encoder_tensors() | fill(CLASSIFIER), id2label=names)
     keras_bert.load(tmp_path)
     with pytest.raises(ValueError, match=r"a label .*\\x1b.* Rename it"):
-        keras_bert.load(tmp_path, task="classifier")
+        keras_bert.load(tmp_path, task="classification")
 
 
 # Folders written by transformers

@@ -128,13 +128,13 @@ LAYOUTS = [
         {**architectures("BertForMaskedLM"), "gradient_checkpointing": False, "use_cache": True},
         pretraining(),
         names=gamma,
-        task="masked_lm",
+        task="masked_tokens",
     ),
     Layout(
         "google-bert/bert-base-multilingual-cased",
         {**architectures("BertForMaskedLM"), **POOLER},
         pretraining(),
-        task="masked_lm",
+        task="masked_tokens",
     ),
     Layout("prajjwal1/bert-tiny", {"model_type": None}, pretraining(), names=gamma),
     Layout(
@@ -160,11 +160,11 @@ LAYOUTS = [
         {**architectures("BertForMaskedLM"), **POOLER, "output_past": True},
         pretraining(),
         names=with_copies,
-        task="masked_lm",
+        task="masked_tokens",
     ),
     Layout(
         "beomi/kcbert-base", {**architectures("BertForMaskedLM"), **POOLER}, pretraining(),
-        task="masked_lm",
+        task="masked_tokens",
     ),
     Layout(
         "klue/bert-base",
@@ -172,7 +172,7 @@ LAYOUTS = [
         masked_lm(),
         names=with_copies,
         pooler=False,
-        task="masked_lm",
+        task="masked_tokens",
     ),
     Layout(
         "allenai/scibert_scivocab_uncased", {"model_type": "bert"}, pretraining(), names=gamma
@@ -183,7 +183,7 @@ LAYOUTS = [
         architectures("BertForMaskedLM"),
         masked_lm(),
         names=with_copies,
-        task="masked_lm",
+        task="masked_tokens",
     ),
     Layout(
         "ctheodoris/Geneformer",
@@ -191,7 +191,7 @@ LAYOUTS = [
          "absolute"},
         masked_lm(),
         pooler=False,
-        task="masked_lm",
+        task="masked_tokens",
     ),
     Layout(
         "sentence-transformers/all-MiniLM-L6-v2",
@@ -208,7 +208,7 @@ LAYOUTS = [
         {**architectures("BertForTokenClassification"), "_num_labels": 3,
          "id2label": {"0": "O", "1": "B-PER", "2": "I-PER"}},
         classes(3),
-        task="tagger",
+        task="tagging",
     ),
     Layout(
         "dbmdz/bert-large-cased-finetuned-conll03-english",
@@ -216,7 +216,7 @@ LAYOUTS = [
          "id2label": {"0": "O", "1": "B-PER", "2": "I-PER"}},
         classes(3),
         pooler=False,
-        task="tagger",
+        task="tagging",
     ),
     Layout(
         "nlptown/bert-base-multilingual-uncased-sentiment",
@@ -224,13 +224,13 @@ LAYOUTS = [
          "finetuning_task": "sentiment-analysis",
          "id2label": {str(index): f"{index + 1} stars" for index in range(5)}},
         classes(5),
-        task="classifier",
+        task="classification",
     ),
     Layout(
         "textattack/bert-base-uncased-SST-2",
         {**architectures("BertForSequenceClassification"), "finetuning_task": "sst-2"},
         classes(2),
-        task="classifier",
+        task="classification",
     ),
     Layout(
         "deepset/bert-base-cased-squad2",
@@ -238,7 +238,7 @@ LAYOUTS = [
          "name": "Bert"},
         spans(),
         pooler=False,
-        task="span_selector",
+        task="question_answering",
     ),
     Layout(
         "cross-encoder/ms-marco-MiniLM-L6-v2",
@@ -246,7 +246,7 @@ LAYOUTS = [
          "sentence_transformers": {"activation_fn": "torch.nn.modules.linear.Identity",
                                    "version": "4.1.0.dev0"}},
         classes(1),
-        task="regressor",
+        task="regression",
     ),
 ]  # fmt: skip
 
@@ -270,15 +270,15 @@ def test_a_published_layout_gives_the_numbers_of_its_tensors(layout, tmp_path):
     with warns if layout.ignored else contextlib.nullcontext():
         model = keras_bert.load(tmp_path, task="auto", ignore=layout.ignore)
     assert keras_bert.heads.find_task(model) == layout.task
-    if layout.task in ("classifier", "regressor"):
+    if layout.task in ("classification", "regressor"):
         logits = numpy_bert.classify(tensors, sequence)
         np.testing.assert_allclose(model(INPUTS), logits, atol=1e-4)
-    if layout.task in ("masked_lm", "pretraining"):
+    if layout.task in ("masked_tokens", "pretraining"):
         matrix = tensors["bert.embeddings.word_embeddings.weight"]
         bias = tensors["cls.predictions.bias"]
         logits = numpy_bert.predict_tokens(tensors, config, sequence, matrix, bias)
         outputs = model(INPUTS | {"masked_lm_positions": np.arange(5)[None]})
-        outputs = outputs if layout.task == "masked_lm" else outputs["masked_lm"]
+        outputs = outputs if layout.task == "masked_tokens" else outputs["masked_lm"]
         np.testing.assert_allclose(outputs, logits, atol=1e-4)
 
 

@@ -13,13 +13,13 @@ from tests.checkpoints import tensorflow_files
 
 HEADS = {
     None: lambda encoder: encoder,
-    "classifier": lambda encoder: heads.classifier(
+    "classification": lambda encoder: heads.classifier(
         encoder, labels=["bad", "good"], pooling="pooler"
     ),
-    "tagger": lambda encoder: heads.tagger(encoder, labels=["O", "B"]),
-    "span_selector": heads.span_selector,
+    "tagging": lambda encoder: heads.tagger(encoder, labels=["O", "B"]),
+    "question_answering": heads.span_selector,
     "multiple_choice": heads.multiple_choice,
-    "masked_lm": heads.masked_lm,
+    "masked_tokens": heads.masked_lm,
     "next_sentence": heads.next_sentence,
     "pretraining": heads.pretraining,
 }
@@ -85,7 +85,7 @@ def test_names_of_the_model_do_not_matter(path, tmp_path):
 
 
 def test_damaged_files(tmp_path):
-    keras_bert.save(HEADS["masked_lm"](tiny.encoder()), tmp_path, format="huggingface")
+    keras_bert.save(HEADS["masked_tokens"](tiny.encoder()), tmp_path, format="huggingface")
     tensorflow_files.write_hdf5(tmp_path)
     file = tmp_path / "tf_model.h5"
     content = file.read_bytes()

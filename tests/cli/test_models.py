@@ -120,7 +120,7 @@ def test_convert(tmp_path, capsys):
     assert run(*theirs, "--drop", "next_sentence", "--drop", "pooler") == 0
     assert run(*hub, "--drop", "next_sentence") == 0
     assert run("convert", tmp_path / "b", tmp_path / "c", "--to", "keras") == 0
-    model = keras_bert.load(tmp_path / "c", task="masked_lm")
+    model = keras_bert.load(tmp_path / "c", task="masked_tokens")
     weights = keras_bert.heads.find_encoder(model).weights
     for ours, theirs in zip(encoder.weights, weights, strict=True):
         assert (ours.numpy() == theirs.numpy()).all()

@@ -756,7 +756,7 @@ def test_the_head_of_a_trained_model(calls, tmp_path, capsys, content, options, 
     start, _, _ = calls[0]
     printed = capsys.readouterr().out
     goes_on = says is not None and says.startswith("goes on")
-    assert (keras_bert.heads.find_task(start) == "classifier") == goes_on
+    assert (keras_bert.heads.find_task(start) == "classification") == goes_on
     assert re.search(says, printed) if says else "head" not in printed
     if goes_on:
         np.testing.assert_array_equal(

@@ -1,3 +1,3 @@
 import keras_bert
 
-keras_bert.export(keras_bert.load("classifier", task="classifier"), "served")
+keras_bert.export(keras_bert.load("classification", task="classification"), "served")

@@ -64,7 +64,7 @@ def _write_checkpoints(folder):
 
     train_set = keras_bert.read(folder / "train.tsv")
     model, _ = keras_bert.finetune(encoder, train_set, show_progress=False)
-    keras_bert.save(model, folder / "classifier", format="huggingface")
+    keras_bert.save(model, folder / "classification", format="huggingface")
     keras_bert.save(model, folder / "classifier_preset", format="keras_hub")
 
 

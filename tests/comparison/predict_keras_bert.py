@@ -1,3 +1,3 @@
 import keras_bert
 
-print(keras_bert.predict("classifier", ["so good", "bad film"]))
+print(keras_bert.predict("classification", ["so good", "bad film"]))

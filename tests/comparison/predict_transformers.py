@@ -1,3 +1,3 @@
 from transformers import pipeline
 
-print(pipeline("text-classification", "classifier")(["so good", "bad film"]))
+print(pipeline("text-classification", "classification")(["so good", "bad film"]))

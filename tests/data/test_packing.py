@@ -232,7 +232,7 @@ def test_models_with_a_custom_mask_are_not_packed():
     for what, read in given.items():
         x = keras.layers.Dropout(0.1, name="dropout")(encoder(read)["sequence_output"])
         x = keras.layers.Dense(2, name="logits")(x)
-        output = heads.TaskOutput("tagger", labels=["O", "B-x"], name="output")
+        output = heads.TaskOutput("tagging", labels=["O", "B-x"], name="output")
         taken = read if what == "a mask" else inputs
         assert not packed_heads.can_be_packed(keras.Model(taken, output(x)))
 
@@ -248,13 +248,13 @@ def test_only_models_on_the_last_layer_are_packed():
     ):
         x = keras.layers.Dropout(0.1, name="dropout")(x)
         x = keras.layers.Dense(2, name="logits")(x)
-        output = heads.TaskOutput("tagger", labels=["O", "B-x"], name="output")
+        output = heads.TaskOutput("tagging", labels=["O", "B-x"], name="output")
         model = keras.Model(inputs, output(x))
         assert packed_heads.can_be_packed(model) == packs
         if packs:
             packed_heads.packed(model)
             assert packed_heads.can_be_packed(model)  # its layers are called twice now
-    classes = heads.TaskOutput("classifier", labels=["a", "b"], name="output")
+    classes = heads.TaskOutput("classification", labels=["a", "b"], name="output")
     x = keras.layers.Dropout(0.1, name="dropout")(outputs["sequence_output"][:, 0])
     model = keras.Model(inputs, classes(keras.layers.Dense(2, name="logits")(x)))
     assert not packed_heads.can_be_packed(model)
@@ -286,7 +286,7 @@ def test_custom_models_are_trained_without_packing(monkeypatch):
     inputs = {key: keras.Input((None,), dtype="int32", name=key) for key in encoder.input}
     x = keras.layers.Dense(4, "tanh")(encoder(inputs)["pooled_output"])
     x = keras.layers.Dense(2)(x)
-    model = keras.Model(inputs, heads.TaskOutput("classifier", labels=["bad", "good"])(x))
+    model = keras.Model(inputs, heads.TaskOutput("classification", labels=["bad", "good"])(x))
     assert not packed_heads.can_be_packed(model)
     with pytest.raises(ValueError, match="must be an unchanged classifier, regressor or tagger"):
         packed_heads.packed(model)

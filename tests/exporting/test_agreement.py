@@ -75,22 +75,24 @@ def test_data_of_other_tasks():
 
 
 DATA = {
-    "tagger": conll.TaggedSentences([["a"]]),
-    "span_selector": squad.Questions(["who?"], ["me"]),
+    "tagging": conll.TaggedSentences([["a"]]),
+    "question_answering": squad.Questions(["who?"], ["me"]),
     "multiple_choice": swag.Choices(["a"], [["c", "d"]]),
 }
 
 
 @pytest.mark.parametrize("task", signatures.HEADS)
 def test_data_of_each_task(task):
-    model = heads.TASKS[task](tiny.encoder(), *([2] if task in ("classifier", "tagger") else []))
+    model = heads.TASKS[task](
+        tiny.encoder(), *([2] if task in ("classification", "tagging") else [])
+    )
     output = heads.find_output(model)
     made = signatures.HEADS[task](None, output, tiny.encoder().preprocessor, 8)
     names = [spec.name for spec in made.input_signature]
     assert agreement.input_names(output) == names
     default = Examples(["a"], text_pairs=["b"] if output.pairs else None)
     agreement.check_data(DATA.get(task, default), output)
-    wrong = DATA["tagger"] if task != "tagger" else DATA["multiple_choice"]
+    wrong = DATA["tagging"] if task != "tagging" else DATA["multiple_choice"]
     for data in ("dev.tsv", ["a"], {"text": ["a"]}, wrong):
         message = f"dev must be keras_bert.* received {type(data).__name__}. Read a file with"
         with pytest.raises(ValueError, match=message):
@@ -105,9 +107,11 @@ def test_a_tagger_takes_both_classes():
 
 
 def test_labels_that_the_model_does_not_know():
-    output = heads.TaskOutput("classifier", labels=["bad", "good"])
+    output = heads.TaskOutput("classification", labels=["bad", "good"])
     agreement.check_data(Examples(["a"], labels=["good"]), output)
-    agreement.check_data(Examples(["a"], labels=[1]), heads.TaskOutput("classifier", labels=["1"]))
+    agreement.check_data(
+        Examples(["a"], labels=[1]), heads.TaskOutput("classification", labels=["1"])
+    )
     with pytest.raises(ValueError, match="the examples: the label '1' is not one of the model's l"):
         agreement.check_data(Examples(["a", "b"], labels=["good", "1"]), output)
     output = heads.find_output(heads.next_sentence(tiny.encoder()))
@@ -116,14 +120,14 @@ def test_labels_that_the_model_does_not_know():
 
 
 def test_pairs_and_single_texts():
-    output = heads.TaskOutput("classifier", labels=["bad", "good"])
+    output = heads.TaskOutput("classification", labels=["bad", "good"])
     with pytest.raises(ValueError, match="the model reads single texts; the examples has pairs of"):
         agreement.check_data(Examples(["a"], text_pairs=["b"]), output)
-    output = heads.TaskOutput("classifier", labels=["bad", "good"], pairs=True)
+    output = heads.TaskOutput("classification", labels=["bad", "good"], pairs=True)
     with pytest.raises(ValueError, match="has no column for the input 'text_pair'"):
         agreement.check_data(Examples(["a"]), output)
 
 
 def test_empty_data():
     with pytest.raises(ValueError, match="the examples contains no examples"):
-        agreement.check_data(Examples([]), heads.TaskOutput("regressor"))
+        agreement.check_data(Examples([]), heads.TaskOutput("regression"))

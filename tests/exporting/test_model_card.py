@@ -70,13 +70,13 @@ def run_example(card):
 
 
 def test_labels_are_escaped():
-    card = render(ModelInfo("classifier", labels=MARKUP_LABELS))
+    card = render(ModelInfo("classification", labels=MARKUP_LABELS))
     assert table(card, "Labels") == [[str(i), label] for i, label in enumerate(MARKUP_LABELS)]
 
 
 def test_unprintable_labels():
     labels = ["", "  ", "a\nb", "a\u2028b", "\u202egood", "x" * 5000, "\x00", "\ud800"]
-    card = render(ModelInfo("classifier", labels=labels))
+    card = render(ModelInfo("classification", labels=labels))
     shown = [label for _, label in table(card, "Labels")]
     assert shown[:5] == ["(empty)", "(spaces)", "a\\nb", "a\\u2028b", "\\u202egood"]
     assert shown[5] == "x" * 100 + "..." and shown[6:] == ["\\x00", "\\ud800"]
@@ -84,7 +84,7 @@ def test_unprintable_labels():
 
 
 def test_long_lists_of_labels_are_shortened():
-    card = render(ModelInfo("classifier", labels=[str(n) for n in range(20_000)]))
+    card = render(ModelInfo("classification", labels=[str(n) for n in range(20_000)]))
     assert len(card) < 5000
     assert len(table(card, "Labels")) == 60 and "and 19,940 more" in card
 
@@ -95,24 +95,24 @@ def test_metrics_do_not_show_folders():
         "accuracy": 0.912345, "f1": float("nan"), "best_epoch": 2, "history": [{"loss": 1}],
         "train_seconds": 3.0, "a|b": "x|y",
     }  # fmt: skip
-    assert table(render(ModelInfo("classifier", metrics=metrics)), "Metrics") == [
+    assert table(render(ModelInfo("classification", metrics=metrics)), "Metrics") == [
         ["started from", "bert"], ["trained on", "train.tsv"], ["evaluated on", "hf:some/data"],
         ["accuracy", "0.9123"], ["f1", "nan"], ["best_epoch", "2"], ["a|b", "x|y"],
     ]  # fmt: skip
-    assert "Not recorded" in render(ModelInfo("classifier"))
+    assert "Not recorded" in render(ModelInfo("classification"))
 
 
 def test_metrics_may_be_numpy_numbers():
     metrics = {"f1": np.float32(0.912345), "steps": np.int64(7)}
-    card = render(ModelInfo("classifier", metrics=metrics))
+    card = render(ModelInfo("classification", metrics=metrics))
     assert table(card, "Metrics") == [["f1", "0.9123"], ["steps", "7"]]
 
 
 def test_license():
-    card = render(ModelInfo("classifier", license="Apache-2.0", metrics={"model": "minilm"}))
+    card = render(ModelInfo("classification", license="Apache-2.0", metrics={"model": "minilm"}))
     assert "(minilm): Apache-2.0." in card
     assert huggingface_hub.ModelCard(card).data.license == "apache-2.0"
-    card = render(ModelInfo("classifier"))
+    card = render(ModelInfo("classification"))
     assert "unknown" in card and huggingface_hub.ModelCard(card).data.license is None
 
 
@@ -142,7 +142,7 @@ def folder(tmp_path_factory):
     """A folder with exported models of each kind."""
     folder = tmp_path_factory.mktemp("models")
     encoder = tiny.encoder(num_hidden_layers=1)
-    keras_bert.export(served.HEADS["tagger"](encoder), folder / "tagger")
+    keras_bert.export(served.HEADS["tagging"](encoder), folder / "tagging")
     classifier = heads.classifier(encoder, labels=["좋음", "a|b"], pairs=True)
     keras_bert.export(
         classifier, folder / "한국 {}", metrics={"accuracy": 0.5}, license="Apache-2.0"
@@ -156,7 +156,7 @@ def folder(tmp_path_factory):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["tagger", "한국 {}", "pair/preprocess", "pair/encoder", "own"])
+@pytest.mark.parametrize("name", ["tagging", "한국 {}", "pair/preprocess", "pair/encoder", "own"])
 def test_card_describes_the_saved_model_and_its_example_runs(folder, name, monkeypatch):
     monkeypatch.chdir(folder / name)
     card = read(folder / name)
@@ -174,9 +174,9 @@ def test_card_describes_the_saved_model_and_its_example_runs(folder, name, monke
 @pytest.mark.parametrize(
     ("task", "long_texts", "words"),
     [
-        ("classifier", "window", "overlapping windows"),
-        ("classifier", "truncate", "truncated"),
-        ("tagger", "truncate", "split into windows"),
+        ("classification", "window", "overlapping windows"),
+        ("classification", "truncate", "truncated"),
+        ("tagging", "truncate", "split into windows"),
     ],
 )
 def test_the_card_says_what_happens_to_long_texts(task, long_texts, words):
@@ -202,14 +202,14 @@ def test_facts_about_the_model(folder):
     assert int(rows["parameters"].replace(",", "")) > 100
     assert table(card, "Labels") == [["0", "좋음"], ["1", "a|b"]]
     assert table(card, "Metrics") == [["accuracy", "0.5"]]
-    assert "windows" in read(folder / "tagger")
+    assert "windows" in read(folder / "tagging")
     assert "MIT" in read(folder / "pair" / "encoder")
     assert "## Metrics" not in read(folder / "pair" / "preprocess")
 
 
 @pytest.mark.slow
 def test_export_changes_nothing_outside_the_model_folder(folder):
-    assert sorted(path.name for path in folder.iterdir()) == ["own", "pair", "tagger", "한국 {}"]
+    assert sorted(path.name for path in folder.iterdir()) == ["own", "pair", "tagging", "한국 {}"]
 
 
 def test_card_follows_the_versions_until_the_user_edits_it(tmp_path):
@@ -344,7 +344,7 @@ def test_card_of_a_loaded_run(minilm, info_of, tmp_path):
         info = info_of(keras_bert.load(name))
         assert (info.metrics, info.license) == (metrics, None)
         assert "According to its metrics, training started from minilm" in render(info)
-    again = keras_bert.load(folder, task="classifier", fresh_head=True, labels=["a", "b"])
+    again = keras_bert.load(folder, task="classification", fresh_head=True, labels=["a", "b"])
     assert (info_of(again).metrics, info_of(again).license) == (None, None)
     (folder / "model.keras").rename(folder / "other.keras")
     assert info_of(keras_bert.load(folder / "other.keras")).metrics is None

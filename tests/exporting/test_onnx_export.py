@@ -28,7 +28,7 @@ def softmax(logits):
 
 # Of each head: its builder, and the outputs for those of the Keras model.
 HEADS = {
-    "classifier": (lambda e: heads.classifier(e, 3), lambda y: {"probabilities": softmax(y)}),
+    "classification": (lambda e: heads.classifier(e, 3), lambda y: {"probabilities": softmax(y)}),
     "mean": (
         lambda e: heads.classifier(e, 3, pooling="mean"), lambda y: {"probabilities": softmax(y)}
     ),
@@ -37,15 +37,15 @@ HEADS = {
         lambda y: {"probabilities": np.array(keras.ops.sigmoid(y))},
     ),
     "next_sentence": (heads.next_sentence, lambda y: {"probabilities": softmax(y)}),
-    "regressor": (heads.regressor, lambda y: {"score": y[:, 0]}),
-    "embedder": (heads.embedder, lambda y: {"embedding": y}),
+    "regression": (heads.regressor, lambda y: {"score": y[:, 0]}),
+    "embedding": (heads.embedder, lambda y: {"embedding": y}),
     "max": (lambda e: heads.embedder(e, pooling="max", normalize=False),
             lambda y: {"embedding": y}),
     "cls": (lambda e: heads.embedder(e, pooling="cls"), lambda y: {"embedding": y}),
-    "tagger": (lambda e: heads.tagger(e, 3), lambda y: {"probabilities": softmax(y)}),
-    "span_selector": (heads.span_selector, dict),
+    "tagging": (lambda e: heads.tagger(e, 3), lambda y: {"probabilities": softmax(y)}),
+    "question_answering": (heads.span_selector, dict),
     "multiple_choice": (heads.multiple_choice, lambda y: {"probabilities": softmax(y)}),
-    "masked_lm": (heads.masked_lm, lambda y: {"logits": y}),
+    "masked_tokens": (heads.masked_lm, lambda y: {"logits": y}),
     "pretraining": (heads.pretraining, dict),
     "encoder": (lambda e: e, lambda y: {k: y[k] for k in ("sequence_output", "pooled_output")}),
 }  # fmt: skip
@@ -118,10 +118,10 @@ def test_every_head_is_tested():
 
 @pytest.mark.parametrize("hidden_act", ["gelu_new", "relu", "silu"])
 def test_activations(hidden_act):
-    check("masked_lm", hidden_act)
+    check("masked_tokens", hidden_act)
 
 
-@pytest.mark.parametrize("head", ["classifier", "multiple_choice"])
+@pytest.mark.parametrize("head", ["classification", "multiple_choice"])
 def test_onnx_runtime_fuses_attention_layer_norm_and_gelu(head, tmp_path):
     model = HEADS[head][0](tiny.encoder(num_hidden_layers=3))
     options = onnxruntime.SessionOptions()
@@ -167,7 +167,9 @@ def test_a_folder(tmp_path):
         keras_bert.export(model, folder, format="onnx")
 
 
-@pytest.mark.parametrize("head", ["masked_lm", "multiple_choice", "span_selector", "tagger"])
+@pytest.mark.parametrize(
+    "head", ["masked_tokens", "multiple_choice", "question_answering", "tagging"]
+)
 def test_the_program_of_each_readme_runs(head, tmp_path, monkeypatch):
     model = HEADS[head][0](tiny.encoder())
     folder = keras_bert.export(model, tmp_path / "a", format="onnx")
@@ -175,16 +177,18 @@ def test_the_program_of_each_readme_runs(head, tmp_path, monkeypatch):
     assert "`keras_bert.pipeline` with the path of this folder" in page
     axes = "batch, choices, seq" if head == "multiple_choice" else "batch, seq"
     assert f"Inputs, int32: `input_word_ids` ({axes}), `input_mask` ({axes}), " in page
-    assert ("`masked_lm_positions` (batch, predictions);" in page) == (head == "masked_lm")
+    assert ("`masked_lm_positions` (batch, predictions);" in page) == (head == "masked_tokens")
     monkeypatch.chdir(folder)
     exec(page.partition("```python\n")[2].partition("```")[0], {})
 
 
-@pytest.mark.parametrize("task", ["classifier", pytest.param("regressor", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "task", ["classification", pytest.param("regression", marks=pytest.mark.slow)]
+)
 def test_the_program_of_the_readme_reads_long_texts_in_windows(task, tmp_path, monkeypatch):
     encoder = tiny.encoder(initializer_range=0.5, max_position_embeddings=24)
     encoder.preprocessor = encoder.preprocessor.with_options(max_sequence_length=24)
-    options = {"labels": ["a", "b", "c"]} if task == "classifier" else {}
+    options = {"labels": ["a", "b", "c"]} if task == "classification" else {}
     model = heads.TASKS[task](encoder, **options)
     heads.find_output(model).long_texts = "window"
     folder = keras_bert.export(model, tmp_path / "a", format="onnx")
@@ -364,7 +368,7 @@ def test_a_changed_head_is_refused(change, tmp_path):
     encoder = tiny.encoder()
     inputs = {key: keras.Input((None,), dtype="int32", name=key) for key in encoder.input}
     logits = CHANGED[change](encoder, inputs)
-    output = heads.TaskOutput("classifier", labels=["a", "b"], name="output")(logits)
+    output = heads.TaskOutput("classification", labels=["a", "b"], name="output")(logits)
     with pytest.raises(ValueError, match="or an unchanged model of keras_bert.heads"):
         keras_bert.export(keras.Model(inputs, output), tmp_path / "a", format="onnx")
 
@@ -388,7 +392,7 @@ def test_heads_on_one_encoder_are_unchanged():
         (
             lambda: heads.tagger(tiny.encoder(), 2),
             {"quantize": "int8", "dev": keras_bert.Examples(["a"])},
-            "dev works for the tasks classifier",
+            "dev works for the tasks classification",
         ),
         (
             lambda: heads.classifier(tiny.encoder(), 2),

@@ -24,22 +24,24 @@ from tests import tiny
 
 TEXTS = ["this film is good!", "", "good bad " * 40, "한국어 film so bad", "\x00"]
 HEADS = {
-    "classifier": lambda encoder: heads.classifier(encoder, labels=["a", "b"], multi_label=True),
+    "classification": lambda encoder: heads.classifier(
+        encoder, labels=["a", "b"], multi_label=True
+    ),
     "next_sentence": heads.next_sentence,
-    "regressor": lambda encoder: heads.regressor(encoder, pairs=True),
-    "embedder": heads.embedder,
+    "regression": lambda encoder: heads.regressor(encoder, pairs=True),
+    "embedding": heads.embedder,
     "multiple_choice": heads.multiple_choice,
-    "tagger": lambda encoder: heads.tagger(encoder, labels=["O", "B-x", "I-x"]),
+    "tagging": lambda encoder: heads.tagger(encoder, labels=["O", "B-x", "I-x"]),
     "tagger of characters": lambda encoder: heads.tagger(
         encoder, labels=["O", "B-x", "I-x"], characters=True
     ),
-    "span_selector": heads.span_selector,
-    "masked_lm": heads.masked_lm,
+    "question_answering": heads.span_selector,
+    "masked_tokens": heads.masked_lm,
 }
 
 
 # These heads share their code with others, so a fast run does without their exports.
-SLOW = ("regressor", "multiple_choice", "tagger of characters", "masked_lm")
+SLOW = ("regression", "multiple_choice", "tagger of characters", "masked_tokens")
 HEADS_BY_SPEED = [pytest.param(head, marks=[pytest.mark.slow] * (head in SLOW)) for head in HEADS]
 
 
@@ -78,7 +80,7 @@ def test_every_head_can_be_exported():
 
 @pytest.mark.slow
 def test_multi_label_classifier(served):
-    model, signature = served("classifier")
+    model, signature = served("classification")
     answer = ask(signature, text=TEXTS)
     expected = inference.answers(model, Examples(TEXTS))
     np.testing.assert_allclose(answer["probabilities"], expected, atol=1e-5)
@@ -94,14 +96,14 @@ def test_next_sentence(served):
 
 @pytest.mark.slow
 def test_regressor_of_pairs(served):
-    model, signature = served("regressor")
+    model, signature = served("regression")
     answer = ask(signature, text=TEXTS, text_pair=TEXTS[::-1])
     expected = inference.answers(model, Examples(TEXTS, text_pairs=TEXTS[::-1]))
     np.testing.assert_allclose(answer["score"], expected, atol=1e-5)
 
 
 def test_embedder(served):
-    model, signature = served("embedder")
+    model, signature = served("embedding")
     answer = ask(signature, text=TEXTS)
     with pytest.warns(UserWarning, match="were truncated"):
         expected = keras_bert.pipeline(model)(TEXTS)
@@ -109,8 +111,8 @@ def test_embedder(served):
 
 
 def test_exports_with_one_output_can_be_called(served):
-    served("embedder")
-    loaded = served.loaded("embedder")  # as hub.load does
+    served("embedding")
+    loaded = served.loaded("embedding")  # as hub.load does
     expected = loaded.signatures["serving_default"](text=tf.constant(TEXTS))["embedding"]
     np.testing.assert_array_equal(loaded(TEXTS), expected)
     served("next_sentence")  # three outputs
@@ -130,7 +132,7 @@ def test_multiple_choice(served):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("head", "counts"),
-    [("tagger", [5, 0, 80, 4, 0]), ("tagger of characters", [15, 0, 280, 12, 0])],
+    [("tagging", [5, 0, 80, 4, 0]), ("tagger of characters", [15, 0, 280, 12, 0])],
 )
 def test_tags_and_byte_offsets(served, head, counts):
     model, signature = served(head)
@@ -231,7 +233,7 @@ def test_answers_from_windows_match_python(tmp_path, length, no_answer):
 
 @pytest.mark.slow
 def test_long_context(served):
-    _, signature = served("span_selector")
+    _, signature = served("question_answering")
     long = ask(signature, question=["is"], context=["so bad " * 60])
     assert long["answer"].shape == (1,) and len(long["answer"][0]) > 0
     assert long["end"][0] - long["start"][0] == len(long["answer"][0])
@@ -239,7 +241,7 @@ def test_long_context(served):
 
 @pytest.mark.slow
 def test_masked_tokens_are_predicted(served):
-    model, signature = served("masked_lm")
+    model, signature = served("masked_tokens")
     texts = ["this [MASK] is good", "[MASK][MASK]!"]
     answer = ask(signature, text=[*texts, "no mask", ""])
     assert answer["candidates"].shape == (4, 2, 5)
@@ -272,14 +274,14 @@ def test_graphs_use_only_core_ops(served, head):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("head", ["tagger", "span_selector", "masked_lm"])
+@pytest.mark.parametrize("head", ["tagging", "question_answering", "masked_tokens"])
 def test_c_library_gives_the_same_answers(served, head):
     """As in a server: the C library without Python TensorFlow and tensorflow-text."""
     _, signature = served(head)
     request = {
-        "tagger": {"text": TEXTS},
-        "span_selector": {"question": ["is good?"] * len(TEXTS), "context": TEXTS},
-        "masked_lm": {"text": ["this [MASK] is good", "no mask", "[MASK][MASK]!"]},
+        "tagging": {"text": TEXTS},
+        "question_answering": {"question": ["is good?"] * len(TEXTS), "context": TEXTS},
+        "masked_tokens": {"text": ["this [MASK] is good", "no mask", "[MASK][MASK]!"]},
     }[head]
     version = served.versions()[head]
     found = saved_models.by_c_api(saved_models.LIBRARIES, version, request)
@@ -297,8 +299,8 @@ def test_chunks_give_the_same_answers_as_one_batch(served, monkeypatch):
     rng = np.random.default_rng(0)
     long = " ".join(rng.choice(tiny.PIECES[5:9], 2000))
     requests = {
-        "tagger": {"text": [long, "so good"]},
-        "span_selector": {"question": ["is good?", "so"], "context": ["a film", long]},
+        "tagging": {"text": [long, "so good"]},
+        "question_answering": {"question": ["is good?", "so"], "context": ["a film", long]},
     }
     for head, request in requests.items():
         model, signature = served(head)
@@ -349,7 +351,7 @@ def test_wrong_shapes_are_errors(served, head):
 
 def test_positions_must_lie_within_their_row(served):
     """Otherwise a request could read the logits of another request in the batch."""
-    model, _ = served("masked_lm")
+    model, _ = served("masked_tokens")
     output, preprocessor = heads.find_output(model), heads.find_encoder(model).preprocessor
     _, _, ids = signatures.masked_lm(model, output, preprocessor, 32)
     inputs = {name: tf.ones([2, 3], tf.int32) for name in model.input}
@@ -361,7 +363,7 @@ def test_positions_must_lie_within_their_row(served):
 
 def test_masked_tokens_of_many_texts_are_predicted_in_chunks(served, monkeypatch):
     """The logits over the vocabulary take far more memory than the texts."""
-    model, _ = served("masked_lm")
+    model, _ = served("masked_tokens")
     output, preprocessor = heads.find_output(model), heads.find_encoder(model).preprocessor
     given = tf.constant(["good [MASK] [MASK]", "", "[MASK]", "bad"])
     make = functools.partial(signatures.masked_lm, model, output, preprocessor, 32)
@@ -398,7 +400,7 @@ def test_vocabulary_without_mask_is_an_error():
 def test_long_text_is_not_copied_for_each_word(served):
     resource = pytest.importorskip("resource")  # not on Windows
     unit = 1 if sys.platform == "darwin" else 1024
-    _, signature = served("tagger")
+    _, signature = served("tagging")
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     answer = ask(signature, text=["good bad " * 15_000])  # 135 kB, 30,000 words
     assert answer["count"].tolist() == [30_000]

@@ -204,7 +204,7 @@ def assert_pretrainers_agree(path, theirs, next_sentence=True):
     expected = theirs(inputs(masked_lm_positions=True))
     encoder = keras_bert.load(path)
     assert_close(encoder(inputs())["sequence_output"], expected["sequence_output"], "sequence")
-    ours = keras_bert.load(path, task="masked_lm")
+    ours = keras_bert.load(path, task="masked_tokens")
     assert_close(ours(inputs(True)), expected["mlm_logits"], "mlm")
     head = theirs.classification_heads[0]
     pooled = head(expected["sequence_output"], only_project=True)
@@ -238,13 +238,13 @@ def test_fine_tuned_models(tmp_path):
             models.BertClassifier(make("V2"), 5, use_encoder_pooler=use_encoder_pooler)
         )
         path = folder(tmp_path / f"classifier {use_encoder_pooler}", model=theirs)
-        ours = keras_bert.load(path, task="classifier")
-        assert_close(ours(inputs()), theirs(inputs()), "classifier")
+        ours = keras_bert.load(path, task="classification")
+        assert_close(ours(inputs()), theirs(inputs()), "classification")
     theirs = randomize(models.BertTokenClassifier(make("V2"), 5))
-    ours = keras_bert.load(folder(tmp_path / "tagger", model=theirs), task="tagger")
-    assert_close(ours(inputs()), theirs(inputs())["logits"], "tagger")
+    ours = keras_bert.load(folder(tmp_path / "tagging", model=theirs), task="tagging")
+    assert_close(ours(inputs()), theirs(inputs())["logits"], "tagging")
     theirs = randomize(models.BertSpanLabeler(make("V2")))
-    ours = keras_bert.load(folder(tmp_path / "spans", model=theirs), task="span_selector")
+    ours = keras_bert.load(folder(tmp_path / "spans", model=theirs), task="question_answering")
     found = ours(inputs())
     found = list(found.values()) if isinstance(found, dict) else found
     valid = inputs()["input_mask"] == 1  # ours hides the padding
@@ -303,7 +303,7 @@ def test_hub(tmp_path, vocabulary, activation, with_mlm, lowercase):
     hub = tf.saved_model.load(str(path))
     assert_encoders_agree(keras_bert.load(path), hub)
     if with_mlm:
-        ours = keras_bert.load(path, task="masked_lm")(inputs(True))
+        ours = keras_bert.load(path, task="masked_tokens")(inputs(True))
         assert_close(ours, hub.mlm(inputs(True))["mlm_logits"], "mlm of the hub")
 
 

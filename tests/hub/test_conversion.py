@@ -34,16 +34,16 @@ def scrambled(model, seed=0):
 
 
 MODELS = {
-    "classifier": lambda e: heads.classifier(e, labels=["bad", "good", "so-so"]),
+    "classification": lambda e: heads.classifier(e, labels=["bad", "good", "so-so"]),
     "multi-label": lambda e: heads.classifier(e, labels=["a", "b"], multi_label=True),
-    "regressor": heads.regressor,
-    "tagger": lambda e: heads.tagger(e, labels=["O", "B-x"]),
-    "span_selector": heads.span_selector,
+    "regression": heads.regressor,
+    "tagging": lambda e: heads.tagger(e, labels=["O", "B-x"]),
+    "question_answering": heads.span_selector,
     "multiple_choice": heads.multiple_choice,
-    "masked_lm": heads.masked_lm,
+    "masked_tokens": heads.masked_lm,
     "next_sentence": heads.next_sentence,
     "pretraining": heads.pretraining,
-    "embedder": heads.embedder,
+    "embedding": heads.embedder,
     "encoder": lambda e: e,
 }
 
@@ -64,7 +64,11 @@ def assert_same_weights(model, other):
 def as_checkpoint_writes(model, format):
     """Return what the format keeps: Hugging Face drops poolers that the head does not use."""
     checkpoint = conversion.to_checkpoint(model)
-    if format == "huggingface" and checkpoint.task in ("masked_lm", "tagger", "span_selector"):
+    if format == "huggingface" and checkpoint.task in (
+        "masked_tokens",
+        "tagging",
+        "question_answering",
+    ):
         checkpoint = checkpoint.without({"pooler"})
     return checkpoint
 
@@ -91,7 +95,7 @@ def test_round_trip_keeps_all_bits(name, format, tmp_path):
     again = keras_bert.load(tmp_path / "there", task=task)
     if "pooler" in found.groups:
         assert_same_weights(model, again)
-    if format == "huggingface" and task in ("classifier", "tagger"):
+    if format == "huggingface" and task in ("classification", "tagging"):
         assert heads.find_output(again).labels == heads.find_output(model).labels
         assert heads.find_output(again).multi_label == (name == "multi-label")
 
@@ -151,7 +155,7 @@ def test_unsupported_options_are_errors(format, options, message, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("name", ["tagger", "span_selector", "next_sentence", "pretraining"])
+@pytest.mark.parametrize("name", ["tagging", "question_answering", "next_sentence", "pretraining"])
 def test_keras_hub_does_not_support_these_heads(name, tmp_path):
     with pytest.raises(ValueError, match=f"must be a classifier or a masked LM, received {name}"):
         keras_bert.save(make(name, **GOOGLE), tmp_path / "there", format="keras_hub")
@@ -233,14 +237,14 @@ def test_round_trip_in_each_dtype(dtype, tmp_path):
 
 
 def test_task_of_the_checkpoint_is_used(tmp_path):
-    for name in ("tagger", "masked_lm", "classifier", "regressor"):
+    for name in ("tagging", "masked_tokens", "classification", "regression"):
         model = make(name)
         keras_bert.save(model, tmp_path / name, format="huggingface")
         assert heads.find_task(keras_bert.load(tmp_path / name, task="auto")) == name
     keras_bert.save(make("encoder"), tmp_path / "encoder", format="huggingface")
     assert isinstance(keras_bert.load(tmp_path / "encoder", task="auto"), keras_bert.BertEncoder)
-    keras_bert.save(make("tagger"), tmp_path / "own")
-    assert heads.find_task(keras_bert.load(tmp_path / "own", task="auto")) == "tagger"
+    keras_bert.save(make("tagging"), tmp_path / "own")
+    assert heads.find_task(keras_bert.load(tmp_path / "own", task="auto")) == "tagging"
 
 
 def test_file_that_changes_while_it_is_read_is_an_error(tmp_path):
@@ -293,24 +297,24 @@ def test_parts_can_be_dropped():
     less = checkpoint.without({"next_sentence"})
     assert less.groups == {"pooler", "masked_lm"}
     assert less.task is None  # no longer a pretraining model
-    with pytest.raises(ValueError, match="one of its parts, masked_lm, pooler; received 'tagger'"):
-        less.without({"tagger"})
+    with pytest.raises(ValueError, match="one of its parts, masked_lm, pooler; received 'tagging'"):
+        less.without({"tagging"})
 
 
 # --- The transformers library reads the files
 
 
 TRANSFORMERS = {
-    "classifier": "BertForSequenceClassification",
+    "classification": "BertForSequenceClassification",
     "multi-label": "BertForSequenceClassification",
-    "regressor": "BertForSequenceClassification",
-    "tagger": "BertForTokenClassification",
-    "span_selector": "BertForQuestionAnswering",
+    "regression": "BertForSequenceClassification",
+    "tagging": "BertForTokenClassification",
+    "question_answering": "BertForQuestionAnswering",
     "multiple_choice": "BertForMultipleChoice",
-    "masked_lm": "BertForMaskedLM",
+    "masked_tokens": "BertForMaskedLM",
     "next_sentence": "BertForNextSentencePrediction",
     "pretraining": "BertForPreTraining",
-    "embedder": "BertModel",
+    "embedding": "BertModel",
     "encoder": "BertModel",
 }
 
@@ -341,12 +345,12 @@ def test_transformers_uses_all_weights(name, tmp_path):
             attention_mask=torch.tensor(ones),
             token_type_ids=torch.tensor(ones * 0),
         )
-    if name == "embedder":
+    if name == "embedding":
         model = heads.find_encoder(model)
     found = model(inputs)
-    if name in ("encoder", "embedder"):
+    if name in ("encoder", "embedding"):
         pairs = [(found["sequence_output"], given[0]), (found["pooled_output"], given[1])]
-    elif name == "span_selector":
+    elif name == "question_answering":
         pairs = [(found[key], given[key]) for key in ("start_logits", "end_logits")]
     elif name == "pretraining":
         pairs = [(found["masked_lm"], given[0]), (found["next_sentence"], given[1])]
@@ -355,7 +359,7 @@ def test_transformers_uses_all_weights(name, tmp_path):
     for ours, expected in pairs:
         # Weights of variance 1 make logits of some hundreds.
         np.testing.assert_allclose(np.array(ours), expected.numpy(), rtol=1e-4, atol=1e-4)
-    if name in ("classifier", "tagger"):
+    if name in ("classification", "tagging"):
         labels = [theirs.config.id2label[i] for i in range(len(theirs.config.id2label))]
         assert labels == heads.find_output(model).labels
 
@@ -384,7 +388,9 @@ def test_part_that_a_format_cannot_hold_is_an_error(tmp_path):
         checkpoints.write(checkpoint, tmp_path / "there", "keras_hub")
     with pytest.raises(ValueError, match="drop next_sentence, pooler for BertForMaskedLM"):
         checkpoints.write(
-            dataclasses.replace(conversion.to_checkpoint(make("pretraining")), task="masked_lm"),
+            dataclasses.replace(
+                conversion.to_checkpoint(make("pretraining")), task="masked_tokens"
+            ),
             tmp_path / "there",
             "huggingface",
         )
@@ -398,7 +404,7 @@ def test_google_to_huggingface_to_keras_hub_and_back(tmp_path):
     keras_bert.save(ours, tmp_path / "b", format="huggingface")
     second = checkpoints.read(tmp_path / "b")
     checkpoints.write(second.without({"next_sentence"}), tmp_path / "c", "keras_hub")
-    last = keras_bert.load(tmp_path / "c", task="masked_lm")
+    last = keras_bert.load(tmp_path / "c", task="masked_tokens")
     found = conversion.to_checkpoint(last)
     assert found.config | {"attention_probs_dropout_prob": 0.1} == start.config
     assert found.vocabulary == start.vocabulary

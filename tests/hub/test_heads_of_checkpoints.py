@@ -69,7 +69,7 @@ def test_a_fresh_pooler_is_said_after_a_copy_and_a_reload(tmp_path):
     with pytest.warns(UserWarning, match="reads the pooler"):
         heads.next_sentence(again)
     with pytest.warns(UserWarning, match="reads the pooler"):
-        keras_bert.load(tmp_path / "hf", task="regressor", fresh_head=True)
+        keras_bert.load(tmp_path / "hf", task="regression", fresh_head=True)
     heads.classifier(bert, 2, pooling="mean")
     with pytest.raises(ValueError, match="missing .*pooler/dense/kernel"):
         keras_bert.load(tmp_path / "hf", task="next_sentence")
@@ -88,11 +88,11 @@ def test_an_export_says_that_the_pooler_is_fresh(tmp_path):
 @pytest.mark.parametrize(
     ("head", "pooler", "tasks"),
     [
-        (classifier(3), True, ["classifier", "tagger"]),
-        (classifier(3), False, ["tagger"]),
-        (classifier(1), True, ["multiple_choice", "regressor"]),
-        (fill(SPAN), False, ["span_selector"]),
-        (masked_lm(), False, ["masked_lm"]),
+        (classifier(3), True, ["classification", "tagging"]),
+        (classifier(3), False, ["tagging"]),
+        (classifier(1), True, ["multiple_choice", "regression"]),
+        (fill(SPAN), False, ["question_answering"]),
+        (masked_lm(), False, ["masked_tokens"]),
     ],
 )
 def test_a_head_that_the_config_does_not_name_is_said(tmp_path, architectures, head, pooler, tasks):
@@ -134,7 +134,7 @@ def test_a_decoder_that_is_not_tied(untied):
     keras_bert.save(model, path / "keras")
     keras_bert.save(model, path / "again", format="huggingface")
     for name in ("keras", "again"):
-        again = keras_bert.load(path / name, task="masked_lm")
+        again = keras_bert.load(path / name, task="masked_tokens")
         np.testing.assert_allclose(again(with_positions()), expected, atol=1e-4)
     model = keras_bert.load(path / "hf", task="auto", hidden_act="relu")
     with pytest.raises(ValueError, match="unsupported .*masked_lm/output_embeddings"):
@@ -180,8 +180,8 @@ def test_a_decoder_that_is_not_tied_and_missing(untied):
     make_folder(path / "hf", tensors, VOCABULARY, tie_word_embeddings=False)
     assert keras_bert.load(path / "hf").count_params()
     with pytest.raises(ValueError, match="output_embeddings is missing. Pass tied=True .*encoder"):
-        keras_bert.load(path / "hf", task="masked_lm")
-    assert keras_bert.load(path / "hf", task="masked_lm", tied=True).count_params()
+        keras_bert.load(path / "hf", task="masked_tokens")
+    assert keras_bert.load(path / "hf", task="masked_tokens", tied=True).count_params()
 
 
 def test_unequal_copies_can_be_ignored(untied):
@@ -190,7 +190,7 @@ def test_unequal_copies_can_be_ignored(untied):
     with pytest.raises(ValueError, match=r"copies .*ignore=\['cls.predictions.decoder.weight', "):
         keras_bert.load(path / "hf")
     assert keras_bert.load(path / "hf", ignore=["cls.*"]).count_params()
-    model = keras_bert.load(path / "hf", task="masked_lm", ignore=["*.decoder.*"])
+    model = keras_bert.load(path / "hf", task="masked_tokens", ignore=["*.decoder.*"])
     matrix = tensors["bert.embeddings.word_embeddings.weight"]
     bias = tensors["cls.predictions.bias"]
     expected = numpy_bert.predict_tokens(tensors, SIZES, sequence, matrix, bias)
@@ -347,9 +347,9 @@ def test_other_activations_do_not_block_the_encoder(tmp_path, classes, name):
 def test_classes_of_one_name_need_other_names(tmp_path):
     make_classifier(tmp_path, 3, id2label={"0": "neg", "1": "neg", "2": "pos"})
     assert keras_bert.load(tmp_path).count_params()
-    with pytest.raises(ValueError, match=r"name 'neg'.*task='classifier', labels=\[...\]"):
+    with pytest.raises(ValueError, match=r"name 'neg'.*task='classification', labels=\[...\]"):
         keras_bert.load(tmp_path, task="auto")
-    model = keras_bert.load(tmp_path, task="classifier", labels=["bad", "poor", "good"])
+    model = keras_bert.load(tmp_path, task="classification", labels=["bad", "poor", "good"])
     assert heads.find_output(model).labels == ["bad", "poor", "good"]
 
 
@@ -367,7 +367,7 @@ def test_the_dropout_of_a_classifier(tmp_path):
     models = [
         model,
         keras_bert.load(tmp_path / "again", task="auto"),
-        keras_bert.load(tmp_path / "hf", task="tagger", fresh_head=True, labels=["O", "B"]),
+        keras_bert.load(tmp_path / "hf", task="tagging", fresh_head=True, labels=["O", "B"]),
     ]
     assert [each.get_layer("dropout").rate for each in models] == [0.3, 0.3, 0.3]
     model = keras_bert.load(tmp_path / "hf", task="auto", dropout=0.2)
@@ -405,8 +405,8 @@ def test_an_encoder_with_one_segment_reads_single_texts(untraced, tmp_path):
     with pytest.raises(ValueError, match="type_vocab_size=1, so it reads single texts"):
         bert(bert.preprocessor(["a"], ["b"]))
     with pytest.raises(ValueError, match=f"{tmp_path}: .*pairs .*type_vocab_size of at least 2"):
-        keras_bert.load(tmp_path, task="classifier", pairs=True)
-    for head in ("next_sentence", "span_selector", "multiple_choice", "pretraining"):
+        keras_bert.load(tmp_path, task="classification", pairs=True)
+    for head in ("next_sentence", "question_answering", "multiple_choice", "pretraining"):
         with pytest.raises(ValueError, match="type_vocab_size of at least 2; received 1"):
             heads.TASKS[head](bert)
 
@@ -426,7 +426,7 @@ def test_null_threshold_needs_no_answer(untraced, tmp_path):
     data = keras_bert.Questions(["a"], ["b c d"], [[]])
     with pytest.raises(ValueError, match="null_threshold .*no_answer=True"):
         answer.evaluate(data, null_threshold=-1e9)
-    model = keras_bert.load(tmp_path, task="span_selector", no_answer=True)
+    model = keras_bert.load(tmp_path, task="question_answering", no_answer=True)
     answer = keras_bert.pipeline(model)
     assert answer(**question, null_threshold=-1e9)["answer"] == ""
 

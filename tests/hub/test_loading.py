@@ -44,7 +44,7 @@ def test_pooling_of_a_checkpoint(tmp_path):
     keras_bert.save(tiny.encoder(num_hidden_layers=1), tmp_path / "mine.keras")
     for name in ("hf", "mine.keras"):
         assert keras_bert.load(tmp_path / name, pooling="cls").pooling == "cls"
-    model = keras_bert.load(tmp_path / "hf", task="embedder", pooling="cls")
+    model = keras_bert.load(tmp_path / "hf", task="embedding", pooling="cls")
     assert model.get_layer("pooling").mode == "cls"
 
 
@@ -263,12 +263,12 @@ LABELS = {0: "bad", 1: "good", 2: "so-so"}
 @pytest.mark.parametrize(
     ("task", "kind", "options", "outputs"),
     [
-        ("classifier", "BertForSequenceClassification", {"id2label": LABELS}, ["logits"]),
-        ("regressor", "BertForSequenceClassification", {"num_labels": 1}, ["logits"]),
-        ("tagger", "BertForTokenClassification", {"id2label": LABELS}, ["logits"]),
-        ("span_selector", "BertForQuestionAnswering", {}, ["end_logits", "start_logits"]),
+        ("classification", "BertForSequenceClassification", {"id2label": LABELS}, ["logits"]),
+        ("regression", "BertForSequenceClassification", {"num_labels": 1}, ["logits"]),
+        ("tagging", "BertForTokenClassification", {"id2label": LABELS}, ["logits"]),
+        ("question_answering", "BertForQuestionAnswering", {}, ["end_logits", "start_logits"]),
         ("multiple_choice", "BertForMultipleChoice", {}, ["logits"]),
-        ("masked_lm", "BertForMaskedLM", {}, ["logits"]),
+        ("masked_tokens", "BertForMaskedLM", {}, ["logits"]),
         ("next_sentence", "BertForNextSentencePrediction", {}, ["logits"]),
         (
             "pretraining",
@@ -312,15 +312,15 @@ def test_heads_agree_with_transformers(saved, task, kind, options, outputs):
     ("task", "kind", "tensors"),
     [
         (
-            "masked_lm",
+            "masked_tokens",
             "BertForSequenceClassification",
             ["masked_lm/transform/kernel", "masked_lm/"],
         ),
-        ("classifier", "BertForMaskedLM", ["classifier/kernel", "classifier/bias", "pooler/"]),
-        ("span_selector", "BertForPreTraining", ["span_selector/kernel"]),
+        ("classification", "BertForMaskedLM", ["classifier/kernel", "classifier/bias", "pooler/"]),
+        ("question_answering", "BertForPreTraining", ["span_selector/kernel"]),
         ("next_sentence", "BertForMaskedLM", ["next_sentence/kernel", "pooler/dense/kernel"]),
         ("pretraining", "BertForMaskedLM", ["next_sentence/bias"]),
-        ("tagger", "BertModel", ["classifier/kernel"]),
+        ("tagging", "BertModel", ["classifier/kernel"]),
     ],
 )
 def test_missing_weights_of_a_head_are_named(saved, task, kind, tensors):
@@ -333,12 +333,12 @@ def test_missing_weights_of_a_head_are_named(saved, task, kind, tensors):
 @pytest.mark.peers
 def test_weights_of_another_head_are_an_error(saved):
     _, folder = saved("BertForSequenceClassification", id2label=LABELS)
-    for task in ("regressor", "tagger", "multiple_choice"):  # their weights have the same names
+    for task in ("regression", "tagging", "multiple_choice"):  # their weights have the same names
         with pytest.raises(ValueError, match=f"of the head {task}; it is a classifier"):
             keras_bert.load(folder, task=task)
     _, folder = saved("BertForSequenceClassification", num_labels=1)
     with pytest.raises(ValueError, match="a classifier needs at least 2 classes; received 1"):
-        keras_bert.load(folder, task="classifier")
+        keras_bert.load(folder, task="classification")
 
 
 @pytest.mark.peers
@@ -347,9 +347,9 @@ def test_fresh_head_is_random_and_the_encoder_is_loaded(saved):
     encoder = keras_bert.load(folder)
     keras.utils.set_random_seed(0)
     for task, options in {
-        "classifier": {"labels": ["a", "b"]},
-        "tagger": {"num_tags": 4},
-        "masked_lm": {},
+        "classification": {"labels": ["a", "b"]},
+        "tagging": {"num_tags": 4},
+        "masked_tokens": {},
         "pretraining": {},
     }.items():
         model = keras_bert.load(folder, task=task, fresh_head=True, **options)
@@ -367,7 +367,7 @@ def test_fresh_head_is_random_and_the_encoder_is_loaded(saved):
                 assert 0.01 < array.std() < 0.03, path
             else:
                 assert set(array.flat) == {1.0 if path.endswith("gamma") else 0.0}, path
-    labels = keras_bert.load(folder, task="classifier", fresh_head=True, labels=["a", "b"])
+    labels = keras_bert.load(folder, task="classification", fresh_head=True, labels=["a", "b"])
     assert keras_bert.heads.find_output(labels).labels == ["a", "b"]
     with pytest.raises(ValueError, match="fresh_head needs a task"):
         keras_bert.load(folder, fresh_head=True)
@@ -376,7 +376,7 @@ def test_fresh_head_is_random_and_the_encoder_is_loaded(saved):
 @pytest.mark.peers
 def test_hidden_act_replaces_the_activation(saved):
     _, folder = saved("BertForMaskedLM")
-    model = keras_bert.load(folder, task="masked_lm", hidden_act="relu")
+    model = keras_bert.load(folder, task="masked_tokens", hidden_act="relu")
     assert keras_bert.heads.find_encoder(model).get_config()["hidden_act"] == "relu"
 
 
@@ -384,10 +384,10 @@ def test_hidden_act_replaces_the_activation(saved):
 @pytest.mark.parametrize(
     ("task", "kind"),
     [
-        ("tagger", "BertForTokenClassification"),
-        ("span_selector", "BertForQuestionAnswering"),
-        ("masked_lm", "BertForMaskedLM"),
-        ("embedder", "BertForMaskedLM"),
+        ("tagging", "BertForTokenClassification"),
+        ("question_answering", "BertForQuestionAnswering"),
+        ("masked_tokens", "BertForMaskedLM"),
+        ("embedding", "BertForMaskedLM"),
         (None, "BertForMaskedLM"),
     ],
 )
@@ -404,26 +404,28 @@ def test_unused_pooler_is_initialized(saved, task, kind):
 @pytest.mark.peers
 def test_embedder_keeps_the_pooler_of_pretraining(saved):
     _, folder = saved("BertForPreTraining")
-    model = keras_bert.load(folder, task="embedder")
+    model = keras_bert.load(folder, task="embedding")
     encoder = keras_bert.load(folder)
     pooler = keras_bert.heads.find_encoder(model).get_layer("pooler").dense
     np.testing.assert_array_equal(pooler.kernel, encoder.get_layer("pooler").dense.kernel)
 
 
 def test_task_must_match_a_saved_model(tmp_path):
-    with pytest.raises(ValueError, match="task must be one of classifier, .*; received 'chess'"):
+    with pytest.raises(
+        ValueError, match="task must be one of classification, .*; received 'chess'"
+    ):
         keras_bert.load("nowhere", task="chess")
     encoder = tiny.encoder(num_hidden_layers=1)
     keras_bert.save(keras_bert.heads.regressor(encoder), tmp_path / "a")
-    assert keras_bert.load(tmp_path / "a", task="regressor").name == "regressor"
-    with pytest.raises(ValueError, match="has the head regressor, not tagger"):
-        keras_bert.load(tmp_path / "a", task="tagger")
+    assert keras_bert.load(tmp_path / "a", task="regression").name == "regressor"
+    with pytest.raises(ValueError, match="has the head regression, not tagging"):
+        keras_bert.load(tmp_path / "a", task="tagging")
     keras_bert.save(encoder, tmp_path / "b")
-    with pytest.raises(ValueError, match="has no head, not tagger"):
-        keras_bert.load(tmp_path / "b", task="tagger")
+    with pytest.raises(ValueError, match="has no head, not tagging"):
+        keras_bert.load(tmp_path / "b", task="tagging")
 
 
-@pytest.mark.parametrize("task", [None, "pretraining", "masked_lm", "next_sentence"])
+@pytest.mark.parametrize("task", [None, "pretraining", "masked_tokens", "next_sentence"])
 def test_options_replace_those_of_a_saved_encoder(task, tmp_path):
     model = tiny.encoder()
     if task:
@@ -450,7 +452,7 @@ def test_fresh_head_on_a_saved_model(tmp_path):
     model = keras_bert.heads.classifier(tiny.encoder(), labels=["no", "yes"])
     keras_bert.save(model, tmp_path)
     again = keras_bert.load(
-        tmp_path, task="classifier", fresh_head=True, num_classes=3, dtype="mixed_bfloat16"
+        tmp_path, task="classification", fresh_head=True, num_classes=3, dtype="mixed_bfloat16"
     )
     assert again.output_shape == (None, 3)
     encoders = [keras_bert.heads.find_encoder(one) for one in (model, again)]
@@ -462,14 +464,17 @@ def test_fresh_head_on_a_saved_model(tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"dtype": "mixed_bfloat16"}, "the head classifier, whose options are fixed; remove dtype"),
+        (
+            {"dtype": "mixed_bfloat16"},
+            "the head classification, whose options are fixed; remove dtype",
+        ),
         ({"rematerialize": True}, "options are fixed; remove rematerialize"),
         ({"num_classes": 3}, "num_classes is only possible with fresh_head"),
         ({"squence_length": 64}, "squence_length is not an argument of load; did you mean 'sequen"),
         ({"lables": ["a"], "fresh_head": True}, "lables is not an .*; did you mean 'labels'"),
         ({"zzz": 1}, "zzz is not an argument of load; remove it"),
         ({"fresh_head": True}, "fresh_head needs a task"),
-        ({"task": "tagger"}, "has the head classifier, not tagger; pass fresh_head=True"),
+        ({"task": "tagging"}, "has the head classification, not tagging; pass fresh_head=True"),
         (
             {"sequence_length": 2},
             "sequence_length must be an integer of at least 3; received 2",

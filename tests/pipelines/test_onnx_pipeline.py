@@ -39,7 +39,7 @@ def test_classes(tmp_path):
     assert isinstance(found, types.GeneratorType)
     assert_equal(list(found), keras_pipeline(TEXTS))
     assert onnx_pipeline([]) == []
-    assert (onnx_pipeline.task, onnx_pipeline.output.labels) == ("classifier", ["a", "b", "c"])
+    assert (onnx_pipeline.task, onnx_pipeline.output.labels) == ("classification", ["a", "b", "c"])
     frame = pd.DataFrame({"text": TEXTS})
     assert onnx_pipeline(frame)["label"].tolist() == keras_pipeline(frame)["label"].tolist()
 
@@ -192,7 +192,7 @@ def test_a_folder_of_another_format_keeps_its_engine(tmp_path):
     model = heads.classifier(tiny.encoder(), labels=["a", "b"])
     keras_bert.save(model, tmp_path / "both")
     (tmp_path / "both" / "model.onnx").write_bytes(b"")
-    assert keras_bert.pipeline(tmp_path / "both").task == "classifier"
+    assert keras_bert.pipeline(tmp_path / "both").task == "classification"
 
 
 def test_truncation_is_a_warning(tmp_path):
@@ -392,7 +392,7 @@ WORDS = [["so", "good"], ["a", "bad", "film"]]
 PAIRS = keras_bert.EmbeddingExamples([("good", "so good"), ("bad", "so bad"), ("film", "this")])
 # For each head: the model, and labeled data.
 SCORED = {
-    "classifier": (
+    "classification": (
         lambda encoder: heads.classifier(encoder, labels=["a", "b"]),
         keras_bert.Examples(TEXTS[:3], labels=["a", "b", "a"]),
     ),
@@ -400,15 +400,15 @@ SCORED = {
         lambda encoder: heads.classifier(encoder, labels=["a", "b"], multi_label=True),
         keras_bert.Examples(TEXTS[:3], label_sets=[("a",), (), ("a", "b")]),
     ),
-    "regressor": (
+    "regression": (
         lambda encoder: heads.regressor(encoder, pairs=True),
         keras_bert.Examples(TEXTS[:3], text_pairs=TEXTS[1:4], scores=[0.0, 1.0, 3.0]),
     ),
-    "tagger": (
+    "tagging": (
         lambda encoder: heads.tagger(encoder, labels=["O", "B-x"]),
         keras_bert.TaggedSentences(WORDS, [["O", "B-x"], ["O", "O", "B-x"]]),
     ),
-    "span_selector": (
+    "question_answering": (
         lambda encoder: heads.span_selector(encoder, no_answer=True),
         keras_bert.Questions(
             ["who?", "what?"], ["so good", "a film"], answers=[[("good", 3)], []]
@@ -418,7 +418,7 @@ SCORED = {
         heads.multiple_choice,
         keras_bert.Choices(["so", "a"], [["good", "bad"], ["film", "this"]], labels=[0, 1]),
     ),
-    "embedder": (
+    "embedding": (
         lambda encoder: heads.embedder(encoder, prompts={"q": "a "}, default_prompt="q"), PAIRS
     ),
     "with prompts": (heads.embedder, PAIRS.with_prompts("so ", "film ")),
@@ -440,7 +440,7 @@ def test_scores_equal_those_of_the_keras_model(case, tmp_path):
     rows = expected.pop("report", {}), found.pop("report", {})
     assert rows[0] == rows[1]
     assert found == pytest.approx(expected, abs=1e-5)
-    if asks[0].task != "embedder":
+    if asks[0].task != "embedding":
         mistakes = [ask.errors(data) for ask in asks]
         assert len(mistakes[0]) == len(mistakes[1])
         for one, other in zip(*mistakes, strict=True):

@@ -235,7 +235,7 @@ def test_embeddings():
     expected = keras.ops.convert_to_numpy(model(preprocessor(TEXTS)))
     np.testing.assert_allclose(keras_bert.pipeline(model)(TEXTS), expected, atol=1e-5)
     np.testing.assert_array_equal(embed(keras_bert.Examples(TEXTS)), vectors)
-    other = keras_bert.pipeline(heads.classifier(base, 2), task="embedder")
+    other = keras_bert.pipeline(heads.classifier(base, 2), task="embedding")
     np.testing.assert_allclose(other(TEXTS), vectors, atol=1e-6)
     with pytest.raises(ValueError, match="has the pooling 'max'; received 'cls'"):
         keras_bert.pipeline(model, pooling="cls")
@@ -408,7 +408,7 @@ def test_long_texts_in_windows():
         keras_bert.pipeline(model, long_texts="error")([text, "bad"])
     with pytest.raises(ValueError, match="long_texts must be one of truncate, window, error"):
         keras_bert.pipeline(model, long_texts="cut")
-    with pytest.raises(ValueError, match="long_texts must be one of window for the task tagger"):
+    with pytest.raises(ValueError, match="long_texts must be one of window for the task tagging"):
         keras_bert.pipeline(heads.tagger(encoder(), 2), long_texts="truncate")
     with pytest.raises(ValueError, match='"window" is only for single texts'):
         keras_bert.pipeline(heads.classifier(encoder(), 2, pairs=True), long_texts="window")
@@ -455,7 +455,7 @@ def test_second_call_is_not_traced_again():
     base = encoder()
     inputs = {key: keras.Input((None,), dtype="int32", name=key) for key in base.input}
     x = Counter()(keras.layers.Dense(2)(base(inputs)["pooled_output"]))
-    output = heads.TaskOutput("classifier", labels=["a", "b"], name="output")
+    output = heads.TaskOutput("classification", labels=["a", "b"], name="output")
     classify = keras_bert.pipeline(keras.Model(inputs, output(x)))
     classify("good")
     before = len(traced)
@@ -613,7 +613,7 @@ def test_wrong_options_and_models(classify):
         classify("a", grouped=True)
     with pytest.raises(ValueError, match="context is not an input of this task"):
         classify("a", context="b")
-    with pytest.raises(ValueError, match="remove text_pair, or.*task='classifier', pairs=True"):
+    with pytest.raises(ValueError, match="remove text_pair, or.*task='classification', pairs=True"):
         classify("a", text_pair="b")
     with pytest.raises(ValueError, match="must have a head of keras_bert.heads"):
         keras_bert.pipeline(heads.features(tiny.encoder(), (-2, -1)))
@@ -623,8 +623,8 @@ def test_wrong_options_and_models(classify):
             call()
     with pytest.raises(ValueError, match="text_pair cannot be combined with a generator"):
         classify((text for text in "ab"), text_pair=["a", "b"])
-    with pytest.raises(ValueError, match="has the task classifier; received 'masked_lm'"):
-        keras_bert.pipeline(classify.model, task="masked_lm")
+    with pytest.raises(ValueError, match="has the task classification; received 'masked_tokens'"):
+        keras_bert.pipeline(classify.model, task="masked_tokens")
     with pytest.raises(ValueError, match="pooling is only for embeddings"):
         keras_bert.pipeline(classify.model, pooling="mean")
     base = encoder()
@@ -661,7 +661,7 @@ def test_dicts_and_strings_in_place_of_lists_are_refused():
 
 def test_embeddings_have_the_pooling_of_the_encoder():
     bert = tiny.encoder(pooling="cls")
-    found = keras_bert.pipeline(bert, task="embedder")("so good")
+    found = keras_bert.pipeline(bert, task="embedding")("so good")
     expected = keras_bert.pipeline(heads.embedder(bert, pooling="cls"))("so good")
     np.testing.assert_allclose(found, expected, atol=1e-6)
     other = keras_bert.pipeline(heads.embedder(bert, pooling="mean"))("so good")

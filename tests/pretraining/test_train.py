@@ -98,8 +98,8 @@ def test_model_loads_and_predicts_masked_tokens(learned, capsys):
     whole = keras_bert.load(folder)
     for a, b in zip(runs.weights(model), runs.weights(whole), strict=True):
         np.testing.assert_array_equal(a, b)
-    half = keras_bert.load(folder, task="masked_lm")
-    assert heads.find_task(half) == "masked_lm"
+    half = keras_bert.load(folder, task="masked_tokens")
+    assert heads.find_task(half) == "masked_tokens"
     assert keras_bert.pipeline(half)("b b [MASK] b b. b b b.")[0]["token"] == "b"
     assert main(["fill", str(folder), "c c [MASK] c c.", "--top", "1"]) == 0
     assert capsys.readouterr().out.split("\t")[1] == "c"
@@ -112,7 +112,7 @@ def test_model_loads_and_predicts_masked_tokens(learned, capsys):
         rtol=1e-6,
     )
     with pytest.raises(ValueError, match="has the head pretraining, not tagger"):
-        keras_bert.load(folder, task="tagger")
+        keras_bert.load(folder, task="tagging")
 
 
 @pytest.mark.slow
@@ -335,7 +335,7 @@ def test_model_can_be_finetuned(eager, learned):
 
     examples = tabular.Examples(["a b", "b c"], labels=["yes", "no"])
     model, _ = finetune(keras_bert.load(learned[2]), examples, epochs=1, show_progress=False)
-    assert heads.find_task(model) == "classifier" and model.output_shape == (None, 2)
+    assert heads.find_task(model) == "classification" and model.output_shape == (None, 2)
 
 
 def test_nan_evaluation_raises(eager, records, tmp_path, monkeypatch):
@@ -542,7 +542,7 @@ def test_masked_lm_without_next_sentence(packed, eager, records, tmp_path):
     for prefix in ("", "eval_"):
         assert history[-1][prefix + "masked_lm_loss"] == history[-1][prefix + "loss"]
         assert 0 <= history[-1][prefix + "masked_lm_accuracy"] <= 1
-    assert heads.find_task(keras_bert.load(tmp_path, task="masked_lm")) == "masked_lm"
+    assert heads.find_task(keras_bert.load(tmp_path, task="masked_tokens")) == "masked_tokens"
 
 
 def diverged(folder):

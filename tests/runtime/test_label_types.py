@@ -31,4 +31,4 @@ def test_a_classifier_keeps_the_type_of_its_labels():
     output = heads.find_output(heads.classifier(tiny.encoder(), 2))
     assert output.label_type == "str" and "label_type" not in output.get_config()
     with pytest.raises(ValueError, match="label_type must be one of str, int.*received 'date'"):
-        heads.TaskOutput("classifier", labels=["a", "b"], label_type="date")
+        heads.TaskOutput("classification", labels=["a", "b"], label_type="date")

@@ -742,7 +742,7 @@ def test_json_of_many_or_nested_values(tmp_path, name, bomb):
 )
 def test_names_with_control_characters_are_refused(options):
     with pytest.raises(ValueError, match="must be a string without .* Rename it") as caught:
-        heads.TaskOutput("classifier", **options)
+        heads.TaskOutput("classification", **options)
     assert str(caught.value).isprintable()
 
 

@@ -128,7 +128,7 @@ def shown_markdown(content):
 @pytest.mark.parametrize("text", HOSTILE)
 def test_markdown(text):
     info = model_card.ModelInfo(
-        "embedder", labels=[text], metrics={"model": text, text: text}, license=text,
+        "embedding", labels=[text], metrics={"model": text, text: text}, license=text,
         prompts={text: text}, default_prompt=text,
     )  # fmt: skip
     card = model_card._render(text, 1, info, {text: ([], [])}, 1)

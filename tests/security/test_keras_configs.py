@@ -583,7 +583,7 @@ def test_own_layers_have_arguments_of_their_kinds(tmp_path):
     keras_bert.save(heads.classifier(tiny.encoder(), 2), file)
 
     def edit(config):
-        layer_of(config, "TaskOutput")["config"]["task"] = {"classifier": 1}
+        layer_of(config, "TaskOutput")["config"]["task"] = {"classification": 1}
 
     edit_config(file, edit)
     with pytest.raises(ValueError, match="the argument task of TaskOutput is"):
@@ -713,7 +713,7 @@ def test_listed_names_exist():
 def test_models_of_all_tasks_load_without_trust(tmp_path, task):
     encoder = tiny.encoder(num_hidden_layers=1)
     encoder.preprocessor = keras_bert.Preprocessor(tiny.PIECES, max_sequence_length=32)
-    labels = {"classifier": ["no", "예"], "tagger": ["O", "B-a"]}
+    labels = {"classification": ["no", "예"], "tagging": ["O", "B-a"]}
     options = {"labels": labels[task]} if task in labels else {}
     model = heads.TASKS[task](encoder, **options)
     keras_bert.save(model, tmp_path / "model.keras")

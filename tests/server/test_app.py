@@ -55,7 +55,7 @@ def serving(found, host=app.HOST, **limits):
 def folder(tmp_path_factory):
     """Return a folder of models: an export, and functions that multiply, echo or are slow."""
     folder = tmp_path_factory.mktemp("models")
-    served.head("classifier", folder / "reviews")
+    served.head("classification", folder / "reviews")
     served.times(folder / "times" / "1", 2.0)
 
     def slow(text):

@@ -218,7 +218,7 @@ TEXTS = ["this film is so good!", "", "bad", "this [MASK] is [MASK]", "[MASK]", 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("head", ["classifier", "tagger", "blanks"])
+@pytest.mark.parametrize("head", ["classification", "tagging", "blanks"])
 def test_batched_outputs_equal_those_of_single_requests(head, tmp_path, one_tokenizer):
     version = models.load(served.head(head, tmp_path) / "1", 1)
     signature = version.signatures["serving_default"]

@@ -263,7 +263,7 @@ def test_labels_may_contain_unusual_spaces_and_joiners(tmp_path):
 
 
 def test_labels_and_example_of_an_export(tmp_path):
-    served.head("classifier", tmp_path / "reviews")
+    served.head("classification", tmp_path / "reviews")
     version = models.load(tmp_path / "reviews" / "1", 1)
     assert version.labels == ["bad", "good", "좋음"]
     assert version.example() == "your text"

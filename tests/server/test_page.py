@@ -20,7 +20,7 @@ from tests.server.test_app import call, serving
 
 pytestmark = pytest.mark.browser
 
-HEADS = ("classifier", "tagger", "reader", "blanks")
+HEADS = ("classification", "tagging", "reader", "blanks")
 EVIL = "<img src=x onerror=\"document.title='broken into'\">"
 ELEMENT = "element-6066-11e4-a52e-4f735466cecf"  # the key in the WebDriver standard
 
@@ -141,7 +141,7 @@ def folder(tmp_path_factory):
     pathlib.Path(folder, "classifier/1/assets/labels.txt").write_text(
         f"bad\n{EVIL}\n좋음\n", encoding="utf-8"
     )
-    own_files.record(folder / "classifier" / "1")
+    own_files.record(folder / "classification" / "1")
 
     def vectors(text):
         size = tf.cast(tf.strings.length(text), tf.float32)
@@ -206,13 +206,13 @@ def percent(value):
 
 @pytest.mark.slow
 def test_labels_and_probabilities(browser, page, port):
-    page("classifier")
+    page("classification")
     assert browser.run("return document.title") == "classifier · keras_bert"
     assert browser.texts("#version") == ["version 1"]
     text = f"so good {EVIL} 한국어"
     browser.type("text", text)
     answer = browser.ask()
-    expected = predict(port, "classifier", text)
+    expected = predict(port, "classification", text)
     order = sorted(range(3), key=lambda index: -expected["probabilities"][index])
     labels = ["bad", EVIL, "좋음"]
     assert browser.texts("#answer dt") == [labels[index] for index in order]
@@ -230,7 +230,7 @@ def test_labels_and_probabilities(browser, page, port):
 
 
 def test_curl_command_sends_the_same_request(browser, page, port):
-    page("classifier")
+    page("classification")
     browser.type("text", "it's good")
     browser.ask()
     browser.wait(lambda: browser.texts("#curl")[0])
@@ -256,12 +256,12 @@ def test_multi_label(browser, page):
 
 
 def test_tags_are_at_their_byte_offsets(browser, page, port):
-    page("tagger")
+    page("tagging")
     text = "한국어 film 😀 <b>so</b> bad!"
     browser.type("text", "x")
     browser.run("document.querySelector('#in-text').value = arguments[0]", text)
     browser.ask()
-    expected = predict(port, "tagger", text)
+    expected = predict(port, "tagging", text)
     spans = []
     for word in range(expected["count"]):
         mark, name = expected["tag"][word].split("-")
@@ -357,7 +357,7 @@ def test_keyboard_shortcut_and_list_of_models(browser, page):
 
 
 def test_every_field_has_a_label(browser, page):
-    for model in ("classifier", "reader", "choices", "vectors", "own"):
+    for model in ("classification", "reader", "choices", "vectors", "own"):
         page(model)
         names = browser.run(
             "return [...document.querySelectorAll('textarea, select')]"
@@ -394,7 +394,7 @@ def test_light_and_dark(browser, page):
 def test_small_window_does_not_scroll_horizontally(browser, page):
     size = {"width": 340, "height": 640, "deviceScaleFactor": 1, "mobile": True}
     browser.do("goog/cdp/execute", cmd="Emulation.setDeviceMetricsOverride", params=size)
-    page("classifier")
+    page("classification")
     browser.type("text", "good" * 100)
     browser.ask()
     root = "document.documentElement"

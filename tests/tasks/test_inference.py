@@ -22,7 +22,7 @@ def encoder(**options):
 
 # A model and its data.
 CASES = {
-    "classifier": lambda: (heads.classifier(encoder(), 3), tabular.Examples(TEXTS)),
+    "classification": lambda: (heads.classifier(encoder(), 3), tabular.Examples(TEXTS)),
     "pairs": lambda: (
         heads.classifier(encoder(), 3, pairs=True),
         tabular.Examples(TEXTS, text_pairs=TEXTS[::-1]),
@@ -31,12 +31,12 @@ CASES = {
         heads.classifier(encoder(), 2, multi_label=True),
         tabular.Examples(TEXTS),
     ),
-    "regressor": lambda: (heads.regressor(encoder()), tabular.Examples(TEXTS)),
-    "tagger": lambda: (
+    "regression": lambda: (heads.regressor(encoder()), tabular.Examples(TEXTS)),
+    "tagging": lambda: (
         heads.tagger(encoder(), labels=["O", "B-x", "I-x"]),
         conll.TaggedSentences([text.split() for text in TEXTS]),
     ),
-    "span_selector": lambda: (
+    "question_answering": lambda: (
         heads.span_selector(encoder()),
         squad.Questions(["good", "is", "a", "so", "this"], TEXTS),
     ),
@@ -70,14 +70,16 @@ def test_answers_do_not_depend_on_their_batch(case):
     assert len(together) == 5
     alone = [inference.answers(model, part(examples, [row]))[0] for row in range(5)]
     np.testing.assert_allclose(flat(together), flat(alone), atol=1e-5)
-    others = [keras.tree.flatten(list(together[row])) if case == "tagger" else [] for row in (0, 2)]
-    assert others[0] != others[1] or case != "tagger"
-    if case not in ("tagger", "span_selector"):  # answers differ, so their order is tested
+    others = [
+        keras.tree.flatten(list(together[row])) if case == "tagging" else [] for row in (0, 2)
+    ]
+    assert others[0] != others[1] or case != "tagging"
+    if case not in ("tagging", "question_answering"):  # answers differ, so their order is tested
         assert np.ptp(np.array(together), axis=0).max() > 0.01
 
 
 def test_max_length_truncates():
-    model, examples = CASES["classifier"]()
+    model, examples = CASES["classification"]()
     cut = inference.answers(model, examples, max_length=3)
     np.testing.assert_allclose(
         cut[0], inference.answers(model, tabular.Examples(["good"]))[0], atol=1e-5
@@ -100,7 +102,7 @@ def in_numpy(model):
 
 
 def test_predict_function_equals_the_model():
-    for case in ("tagger", "span_selector"):
+    for case in ("tagging", "question_answering"):
         model, examples = CASES[case]()
         predict = predict_function(model)
         for size in (1, 3):
@@ -112,7 +114,7 @@ def test_predict_function_equals_the_model():
 def test_heads_without_a_vector_become_embedders():
     base = encoder()
     embedder = inference.as_embedder(heads.masked_lm(base))
-    assert heads.find_task(embedder) == "embedder" and heads.find_encoder(embedder) is base
+    assert heads.find_task(embedder) == "embedding" and heads.find_encoder(embedder) is base
     with pytest.raises(ValueError, match="has a custom output"):
         inference.as_embedder(heads.features(base, -1))
 

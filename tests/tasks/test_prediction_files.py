@@ -23,10 +23,10 @@ QUOTED = 'so "good",\nreally'
 def models():
     encoder = tiny.encoder(num_hidden_layers=1)
     return {
-        "classifier": heads.classifier(encoder, labels=["1", "a,b"]),
+        "classification": heads.classifier(encoder, labels=["1", "a,b"]),
         "label sets": heads.classifier(encoder, labels=["labels", "y"], multi_label=True),
-        "regressor": heads.regressor(encoder),
-        "tagger": heads.tagger(encoder, labels=["O", "B-x"]),
+        "regression": heads.regressor(encoder),
+        "tagging": heads.tagger(encoder, labels=["O", "B-x"]),
         "reader": heads.span_selector(encoder),
         "chooser": heads.multiple_choice(encoder),
     }
@@ -34,10 +34,10 @@ def models():
 
 ANSWER = {"text": QUOTED, "start": 2, "end": 20, "score": np.float32(0.87654)}
 ANSWERED = {
-    "classifier": (tabular.Examples(["a"]), np.array([[0.12346, 0.87654]], np.float32)),
+    "classification": (tabular.Examples(["a"]), np.array([[0.12346, 0.87654]], np.float32)),
     "label sets": (tabular.Examples(["a"]), np.array([[0.75, 0.5]], np.float32)),
-    "regressor": (tabular.Examples(["a"]), np.array([-1.5], np.float32)),
-    "tagger": (
+    "regression": (tabular.Examples(["a"]), np.array([-1.5], np.float32)),
+    "tagging": (
         conll.TaggedSentences([["Ann", ","], ["so"]]),
         [[("B-x", 0.5), ("O", 1.0)], [("O", 0.25)]],
     ),
@@ -46,7 +46,7 @@ ANSWERED = {
 }
 # The objects of JSON Lines, and the rows of CSV.
 EXPECTED = {
-    "classifier": (
+    "classification": (
         [{"label": "a,b", "score": 0.8765, "text": "a"}],
         [["label", "score", "text"], ["a,b", "0.8765", "a"]],
     ),
@@ -54,8 +54,8 @@ EXPECTED = {
         [{"labels": ["labels", "y"], "scores": {"labels": 0.75, "y": 0.5}, "text": "a"}],
         [["labels", "labels", "y", "text"], ["labels,y", "0.7500", "0.5000", "a"]],
     ),
-    "regressor": ([{"score": -1.5, "text": "a"}], [["score", "text"], ["-1.5000", "a"]]),
-    "tagger": (
+    "regression": ([{"score": -1.5, "text": "a"}], [["score", "text"], ["-1.5000", "a"]]),
+    "tagging": (
         [
             {"words": ["Ann", ","], "tags": ["B-x", "O"], "scores": [0.5, 1.0]},
             {"words": ["so"], "tags": ["O"], "scores": [0.25]},
@@ -98,7 +98,7 @@ def test_json_lines_and_csv(models, name):
 
 
 def test_lines_are_written_part_by_part(models):
-    part = ANSWERED["classifier"]
+    part = ANSWERED["classification"]
 
     def parts():
         yield part
@@ -106,14 +106,14 @@ def test_lines_are_written_part_by_part(models):
         raise MemoryError("the third part was read")
 
     for format, count in (("jsonl", 2), ("csv", 3), ("tsv", 3)):
-        lines = prediction_files.lines(format, models["classifier"], parts())
+        lines = prediction_files.lines(format, models["classification"], parts())
         first = list(itertools.islice(lines, count))
         assert len(first) == count and len(set(first)) == (1 if format == "jsonl" else 2)
         with pytest.raises(MemoryError):
             next(lines)
 
 
-@pytest.mark.parametrize("name", [name for name in ANSWERED if name != "tagger"])
+@pytest.mark.parametrize("name", [name for name in ANSWERED if name != "tagging"])
 def test_tsv_has_the_columns_of_csv(models, name):
     _, rows = EXPECTED[name]
     written = list(prediction_files.lines("tsv", models[name], [ANSWERED[name]]))
@@ -125,7 +125,7 @@ def test_tsv_has_the_columns_of_csv(models, name):
 
 
 def test_tsv_of_a_tagger_is_conll(models):
-    written = list(prediction_files.lines("tsv", models["tagger"], [ANSWERED["tagger"]]))
+    written = list(prediction_files.lines("tsv", models["tagging"], [ANSWERED["tagging"]]))
     assert written == ["Ann\t0.5000\tB-x", ",\t1.0000\tO", "", "so\t0.2500\tO", ""]
 
 
@@ -134,7 +134,7 @@ def test_predicted_tags_can_be_read_again(models, tmp_path, format):
     words = [["1", "#", "Ann"], ["10 000", ",", '"', " "], ["2"]]
     sentences = conll.TaggedSentences(words)
     answers = [[("B-x" if word == "Ann" else "O", 0.5) for word in row] for row in words]
-    lines = prediction_files.lines(format, models["tagger"], [(sentences, answers)])
+    lines = prediction_files.lines(format, models["tagging"], [(sentences, answers)])
     again = conll.read(tiny.write_file(tmp_path / f"a.{format}", "\n".join(lines)))
     assert again.words == words
     assert again.tags == [[tag for tag, _ in row] for row in answers]
@@ -151,7 +151,7 @@ def test_columns_of_the_input_are_kept(models, tmp_path):
     answers = np.array([[0.25, 0.75], [0.75, 0.25]], np.float32)
 
     def lines(format):
-        return list(prediction_files.lines(format, models["classifier"], [(examples, answers)]))
+        return list(prediction_files.lines(format, models["classification"], [(examples, answers)]))
 
     assert list(csv.reader(lines("csv"))) == [
         ["predicted_label", "predicted_score", "id", "review", "label", "score"],
@@ -167,25 +167,25 @@ def test_columns_of_the_input_are_kept(models, tmp_path):
 
 def test_values_of_json_are_kept(models, tmp_path):
     row = {"text": "a", "id": 0.123456, "tags": ["x", None]}
-    answers = ANSWERED["regressor"][1]
+    answers = ANSWERED["regression"][1]
     examples = read_rows(tmp_path, "a.jsonl", json.dumps(row), text="text")
-    [line] = prediction_files.lines("jsonl", models["regressor"], [(examples, answers)])
+    [line] = prediction_files.lines("jsonl", models["regression"], [(examples, answers)])
     assert json.loads(line) == {"score": -1.5, **row}
-    [_, line] = prediction_files.lines("tsv", models["regressor"], [(examples, answers)])
+    [_, line] = prediction_files.lines("tsv", models["regression"], [(examples, answers)])
     assert line == '-1.5000\ta\t0.123456\t["x", null]'
     rows = json.dumps(row) + "\n" + json.dumps(row | {"more": 1})
     examples = read_rows(tmp_path, "b.jsonl", rows, text="text")
     answered = [(examples, np.repeat(answers, 2))]
-    assert len(list(prediction_files.lines("jsonl", models["regressor"], answered))) == 2
+    assert len(list(prediction_files.lines("jsonl", models["regression"], answered))) == 2
     with pytest.raises(ValueError, match=r"has the key 'more', .*\.jsonl"):
-        list(prediction_files.lines("csv", models["regressor"], answered))
+        list(prediction_files.lines("csv", models["regression"], answered))
 
 
 def test_columns_without_a_header_are_numbered(models, tmp_path):
     options = {"text": "2", "header": False}
     examples = read_rows(tmp_path, "a.tsv", "7\tso\tx\n", **options)
     lines = prediction_files.lines(
-        "tsv", models["regressor"], [(examples, ANSWERED["regressor"][1])]
+        "tsv", models["regression"], [(examples, ANSWERED["regression"][1])]
     )
     assert list(lines) == ["score\t1\t2\t3", "-1.5000\t7\tso\tx"]
 
@@ -201,17 +201,17 @@ def test_integer_labels_are_numbers_in_json_lines(tmp_path):
 
 def test_tabs_and_line_ends_become_spaces_in_tsv(models):
     texts = tabular.Examples(["so\tgood\r\nfilm"], text_pairs=["a\x85b\u2028c"])
-    answered = [(texts, ANSWERED["regressor"][1])]
-    [line] = prediction_files.lines("tsv", models["regressor"], answered, header=False)
+    answered = [(texts, ANSWERED["regression"][1])]
+    [line] = prediction_files.lines("tsv", models["regression"], answered, header=False)
     assert line == "-1.5000\tso good  film\ta b c"
-    [line] = prediction_files.lines("jsonl", models["regressor"], answered)
+    [line] = prediction_files.lines("jsonl", models["regression"], answered)
     assert json.loads(line)["text"] == "so\tgood\r\nfilm"
 
 
 @pytest.mark.parametrize(
     ("name", "scores", "names", "values"),
     [
-        ("classifier", {"1": 0.1235, "a,b": 0.8765}, ["1", "a,b"], ["0.1235", "0.8765"]),
+        ("classification", {"1": 0.1235, "a,b": 0.8765}, ["1", "a,b"], ["0.1235", "0.8765"]),
         ("chooser", [0.25, 0.75], ["0", "1"], ["0.2500", "0.7500"]),
     ],
 )
@@ -233,7 +233,7 @@ def test_squad_predictions(models):
     [line] = prediction_files.lines("json", model, [ANSWERED["reader"]])
     assert json.loads(line) == {"7": QUOTED}
     with pytest.raises(ValueError, match=r"a\.json: .* only for question answering; use \.jsonl"):
-        prediction_files.format_of("a.json", models["classifier"])
+        prediction_files.format_of("a.json", models["classification"])
 
 
 @pytest.mark.parametrize(

@@ -50,8 +50,8 @@ def test_task_of_data_and_of_models():
     for task, kind in MODULES.items():
         assert registry.for_data(object.__new__(kind)) is task
         for head in task.HEADS:
-            options = {"num_classes": 2} if head == "classifier" else {}
-            options |= {"num_tags": 2} if head == "tagger" else {}
+            options = {"num_classes": 2} if head == "classification" else {}
+            options |= {"num_tags": 2} if head == "tagging" else {}
             assert registry.for_model(heads.TASKS[head](encoder, **options)) is task
 
 
@@ -59,7 +59,7 @@ def test_models_and_data_without_a_task_are_rejected():
     encoder = tiny.encoder(num_hidden_layers=1)
     for model in (encoder, heads.masked_lm(encoder)):
         with pytest.raises(
-            ValueError, match="one of the heads classifier, embedder, multiple_choice"
+            ValueError, match="one of the heads classification, embedding, multiple_choice"
         ):
             registry.for_model(model)
     with pytest.raises(ValueError, match="must hold one BertEncoder"):

@@ -71,7 +71,7 @@ def classifier(
     x = text_vector(encoder, inputs, pooling)  # (batch, hidden)
     x = dropout_and_dense(encoder, x, len(names), dropout)  # (batch, num_classes)
     output = TaskOutput(
-        "classifier",
+        "classification",
         labels=names,
         pairs=pairs,
         multi_label=multi_label,
@@ -116,7 +116,7 @@ def regressor(
     inputs = encoder_inputs(encoder, pairs)
     x = text_vector(encoder, inputs, pooling)  # (batch, hidden)
     x = dropout_and_dense(encoder, x, 1, dropout)  # (batch, 1)
-    output = TaskOutput("regressor", pairs=pairs, activation=activation, name="output")
+    output = TaskOutput("regression", pairs=pairs, activation=activation, name="output")
     return TokenModel(inputs, output(x), name=name)
 
 

@@ -16,7 +16,7 @@ from keras_bert.tasks.to_dataset import targets_of
 from keras_bert.text.encoded_texts import EncodedTexts
 from keras_bert.text.text_windows import mean_per_text
 
-HEADS = ("classifier", "regressor", "next_sentence")
+HEADS = ("classification", "regression", "next_sentence")
 MAX_LENGTH = 128
 _FEW_LABELS = 20  # up to this many, there is no warning
 
@@ -46,7 +46,7 @@ def build(encoder, train):
 def compile_options(model):
     """Return loss and metrics of a model as arguments of `keras.Model.compile`."""
     output = find_output(model)
-    if output.task == "regressor":
+    if output.task == "regression":
         return {"loss": keras.losses.MeanSquaredError(reduction=REDUCTION)}
     if output.multi_label:
         return {"loss": keras.losses.BinaryCrossentropy(from_logits=True, reduction=REDUCTION)}
@@ -138,7 +138,7 @@ def decode(model, examples, encoded, outputs):
     """
     output = find_output(model)
     logits = np.reshape(outputs, (len(outputs), -1)).astype(np.float32)
-    if output.task == "regressor":
+    if output.task == "regression":
         return mean_per_text(encoded.text_of, logits[:, 0])
     if output.multi_label:
         return mean_per_text(encoded.text_of, scipy.special.expit(logits))
@@ -154,7 +154,7 @@ def score(output, examples, answers):
     from scipy import stats
     from sklearn import metrics
 
-    if output.task == "regressor":
+    if output.task == "regression":
         given = np.array(examples.scores)
         constant = np.ptp(given) == 0 or np.ptp(answers) == 0
         return {
@@ -186,7 +186,7 @@ def report(output, examples, answers):
     """Return `precision`, `recall`, `f1` and `support` per label; nothing for a regressor."""
     from sklearn import metrics
 
-    if output.task == "regressor":
+    if output.task == "regression":
         return {}
     targets = targets_of(examples, output)
     chosen = answers >= 0.5 if output.multi_label else answers.argmax(axis=1)
@@ -202,7 +202,7 @@ def report(output, examples, answers):
 
 def metric_names(output, examples):
     """Return the names of the metrics of `score`, the main one first, without `majority`."""
-    if output.task == "regressor":
+    if output.task == "regression":
         return "pearson", "spearman", "rmse"
     if output.multi_label:
         return "micro_f1", "macro_f1", "exact_match"
@@ -224,7 +224,7 @@ def records(model, examples, answers, probabilities=False):
     labels = [typed(label, output.label_type) for label in output.labels or ()]
     for index, row in enumerate(answers):
         record: dict[str, object] = {}
-        if output.task == "regressor":
+        if output.task == "regression":
             record["score"] = float(row)
         elif output.multi_label:
             record["labels"] = [labels[label] for label in np.flatnonzero(row >= 0.5)]

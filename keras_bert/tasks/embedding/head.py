@@ -62,7 +62,7 @@ def embedder(
     if normalize and layers:
         x = UnitLength(name="normalize")(x)
     output = TaskOutput(
-        "embedder", prompts=prompts, default_prompt=default_prompt, similarity=similarity,
+        "embedding", prompts=prompts, default_prompt=default_prompt, similarity=similarity,
         name="output",
     )  # fmt: skip
     return TokenModel(inputs, output(x), name=name)
@@ -95,7 +95,7 @@ def siamese(model, *, name="siamese"):
     (None, None, 4)
     """
     is_model = isinstance(model, keras.Model)
-    if not is_model or find_task(model) != "embedder" or len(model.output_shape) != 2:
+    if not is_model or find_task(model) != "embedding" or len(model.output_shape) != 2:
         received = model.name if is_model else model
         raise ValueError(f"siamese needs a model of heads.embedder; received {received!r:.80}")
     encoder, pooling = find_encoder(model), model.get_layer("pooling")

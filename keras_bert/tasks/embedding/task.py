@@ -18,7 +18,7 @@ from keras_bert.tasks.embedding.head import embedder, siamese
 from keras_bert.tasks.embedding.retrieval import RetrievalData
 from keras_bert.text.encoded_texts import EncodedTexts
 
-HEADS = ("embedder",)
+HEADS = ("embedding",)
 MAX_LENGTH = 128
 LOSSES = {
     "multiple_negatives_ranking": losses.MultipleNegativesRanking,

@@ -37,7 +37,7 @@ def masked_lm(encoder, *, tied=True, name="masked_lm"):
     """
     inputs, x = _encode_for_masked_lm(encoder)
     logits = _masked_lm_logits(encoder, x, tied)
-    return TokenModel(inputs, TaskOutput("masked_lm", name="output")(logits), name=name)
+    return TokenModel(inputs, TaskOutput("masked_tokens", name="output")(logits), name=name)
 
 
 def pretraining(encoder, *, tied=True, name="pretraining"):
@@ -65,13 +65,12 @@ def pretraining(encoder, *, tied=True, name="pretraining"):
     """
     check_pair_encoder(encoder)
     inputs, x = _encode_for_masked_lm(encoder)
+    is_next = dense(encoder, pooled_output(encoder, x), 2, "next_sentence")
+    of_masked = TaskOutput("masked_tokens", pairs=True, name="masked_lm_output")
+    of_next = TaskOutput("next_sentence", pairs=True, name="next_sentence_output")
     outputs = {
-        "masked_lm": _masked_lm_logits(encoder, x, tied),
-        "next_sentence": dense(encoder, pooled_output(encoder, x), 2, "next_sentence"),
-    }
-    outputs = {
-        task: TaskOutput(task, pairs=True, name=f"{task}_output")(logits)
-        for task, logits in outputs.items()
+        "masked_lm": of_masked(_masked_lm_logits(encoder, x, tied)),
+        "next_sentence": of_next(is_next),
     }
     return TokenModel(inputs, outputs, name=name)
 

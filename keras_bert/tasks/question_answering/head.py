@@ -37,7 +37,7 @@ def span_selector(encoder, *, no_answer=False, dropout=0.0, name="span_selector"
     x = encoder(inputs)["sequence_output"]  # (batch, seq, hidden)
     x = dropout_and_dense(encoder, x, 2, dropout)  # (batch, seq, 2)
     output = TaskOutput(
-        "span_selector",
+        "question_answering",
         pairs=True,
         no_answer=no_answer,
         names=("start_logits", "end_logits"),

@@ -64,7 +64,7 @@ class QuestionAnswering(Pipeline):
             raise ValueError(
                 f"null_threshold needs a model with no_answer=True; {self._engine.name!r} always "
                 "gives an answer. If it was trained on unanswerable questions, load it with "
-                'keras_bert.load(name, task="span_selector", no_answer=True)'
+                'keras_bert.load(name, task="question_answering", no_answer=True)'
             )
         return super()._answers(examples, batch_size, on_batch, **options)
 

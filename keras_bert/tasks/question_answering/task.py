@@ -18,7 +18,7 @@ from keras_bert.tasks.question_answering import windows as question_windows
 from keras_bert.tasks.question_answering.head import span_selector
 from keras_bert.tasks.question_answering.windows import MIN_LENGTH, OUTPUTS, EncodedQuestions
 
-HEADS = ("span_selector",)
+HEADS = ("question_answering",)
 MAX_LENGTH = 384
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")

@@ -45,6 +45,6 @@ def tagger(encoder, num_tags=None, *, labels=None, characters=False, dropout=Non
     x = encoder(inputs)["sequence_output"]  # (batch, seq, hidden)
     x = dropout_and_dense(encoder, x, len(names), dropout)  # (batch, seq, num_tags)
     output = TaskOutput(
-        "tagger", labels=names, characters=characters, label_type=label_type, name="output"
+        "tagging", labels=names, characters=characters, label_type=label_type, name="output"
     )
     return TokenModel(inputs, output(x), name=name)

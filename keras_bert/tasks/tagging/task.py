@@ -20,7 +20,7 @@ from keras_bert.tasks.tagging.head import tagger
 from keras_bert.tasks.tagging.tag_schemes import entities, find_scheme
 from keras_bert.text import token_ids
 
-HEADS = ("tagger",)
+HEADS = ("tagging",)
 MAX_LENGTH = 128
 
 _CHARACTER_SHARE = 0.99  # see `are_characters`

@@ -33,7 +33,7 @@ def test_build_chooses_the_head():
     output = heads.find_output(
         classification.build(encoder, Examples(["a"], text_pairs=["b"], scores=[1]))
     )
-    assert (output.task, output.pairs) == ("regressor", True)
+    assert (output.task, output.pairs) == ("regression", True)
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ RNG = np.random.default_rng(0)
 
 @pytest.mark.parametrize("count", [2, 3])
 def test_scores_of_labels(count):
-    output = heads.TaskOutput("classifier", labels=LABELS[:count])
+    output = heads.TaskOutput("classification", labels=LABELS[:count])
     examples = Examples(["a"] * 50, labels=[LABELS[i] for i in RNG.integers(0, count, 50)])
     answers = RNG.random((50, count))
     found = classification.score(output, examples, answers)
@@ -168,7 +168,7 @@ def test_scores_of_labels(count):
 
 
 def test_score_of_a_single_label_does_not_warn():
-    output = heads.TaskOutput("classifier", labels=LABELS[:2])
+    output = heads.TaskOutput("classification", labels=LABELS[:2])
     found = classification.score(
         output, Examples(["a"] * 2, labels=["x"] * 2), np.array([[0.9, 0.1]] * 2)
     )
@@ -177,7 +177,7 @@ def test_score_of_a_single_label_does_not_warn():
 
 def test_scores_of_label_sets():
     answers = np.array([[0.9, 0.1, 0.5], [0.1, 0.6, 0.1], [0.2, 0.9, 0.4]])
-    output = heads.TaskOutput("classifier", labels=LABELS, multi_label=True)
+    output = heads.TaskOutput("classification", labels=LABELS, multi_label=True)
     found = classification.score(output, SETS, answers)
     # Correct: x, z, y; wrong: y in the second text.
     assert found == pytest.approx(
@@ -186,7 +186,7 @@ def test_scores_of_label_sets():
 
 
 def test_scores_of_numbers():
-    output = heads.TaskOutput("regressor")
+    output = heads.TaskOutput("regression")
     given, answers = RNG.normal(size=20), RNG.normal(size=20).astype(np.float32)
     found = classification.score(output, Examples(["a"] * 20, scores=given), answers)
     assert found["pearson"] == pytest.approx(stats.pearsonr(given, answers).statistic)

@@ -67,7 +67,7 @@ def test_finetune_lowers_the_loss(examples, options, tmp_path):
     )  # fmt: skip
     history = found["history"]
     assert history[-1]["loss"] < history[0]["loss"]
-    assert heads.find_task(model) == "embedder" and model.output_shape == (None, 8)
+    assert heads.find_task(model) == "embedding" and model.output_shape == (None, 8)
     names = embedding.metric_names(None, examples)
     scores = keras_bert.evaluate(model, examples)
     assert next(iter(scores)) == names[0] and set(names) <= set(scores)
@@ -246,7 +246,7 @@ def test_retrieval_compares_as_the_model_was_trained():
     vectors = [np.array([queries["q"]]), *([np.array(each)] for each in corpus.values())]
     data = keras_bert.RetrievalData({"q": "a"}, dict.fromkeys(corpus, "b"), {"q": {"long": 1}})
     for kind, rank in (("dot", 1.0), ("cosine", 0.5), ("euclidean", 0.5)):
-        output = heads.TaskOutput("embedder", similarity=kind)
+        output = heads.TaskOutput("embedding", similarity=kind)
         assert embedding.score(output, data, vectors)["mrr@10"] == rank
 
 

@@ -100,7 +100,7 @@ def test_an_embedder_is_scored_and_trained_with_it():
     queries = {f"q{number}": word for number, word in enumerate(words)} | {"x": "so"}
     data = RetrievalData(queries, corpus, {f"q{n}": {f"d{n}": 1} for n in range(len(words))})
     bert = tiny.encoder(pooling="mean", num_hidden_layers=1)
-    found = keras_bert.pipeline(bert, task="embedder").evaluate(data)
+    found = keras_bert.pipeline(bert, task="embedding").evaluate(data)
     assert found["mrr@10"] == pytest.approx(1.0)
     assert found["ndcg@10"] == pytest.approx(1.0)
     pairs = keras_bert.EmbeddingExamples([(word, word) for word in words])
@@ -152,5 +152,5 @@ def test_wrong_table(tmp_path):
 
 def test_vectors_are_finite_for_empty_texts():
     data = RetrievalData({"q": ""}, {"d": "", "e": "so"}, {"q": {"d": 1}})
-    found = keras_bert.pipeline(tiny.encoder(pooling="mean"), task="embedder").evaluate(data)
+    found = keras_bert.pipeline(tiny.encoder(pooling="mean"), task="embedding").evaluate(data)
     assert np.isfinite(list(found.values())).all()

@@ -356,7 +356,7 @@ def test_default_tag_without_o_is_the_first_label():
 def scores(gold, given):
     words = [["a"] * len(row) for row in gold]
     answers = [[(tag, 1.0) for tag in row] for row in given]
-    output = heads.TaskOutput("tagger", labels=labels_of(gold, given))
+    output = heads.TaskOutput("tagging", labels=labels_of(gold, given))
     return tagging.score(output, TaggedSentences(words, gold), answers)
 
 
@@ -377,7 +377,7 @@ def test_entities_are_scored_as_a_whole():
 
 
 def test_metrics_depend_on_the_labels_of_the_model():
-    output = heads.TaskOutput("tagger", labels=["B-PER", "O"])
+    output = heads.TaskOutput("tagging", labels=["B-PER", "O"])
     sentences = TaggedSentences([["a"]], [["O"]])
     result = tagging.score(output, sentences, [[("O", 1.0)]])
     assert result["f1"] == 0 and result["accuracy"] == 1
@@ -437,7 +437,7 @@ def test_scores_match_seqeval(prefixes):
 
 def test_scores_of_tags_with_the_position_at_the_end():
     gold = [["PER_B", "PER_I", "-", "LOC_B"]]
-    output = heads.TaskOutput("tagger", labels=["-", "LOC_B", "PER_B", "PER_I"])
+    output = heads.TaskOutput("tagging", labels=["-", "LOC_B", "PER_B", "PER_I"])
     sentences = TaggedSentences([["a"] * 4], gold)
     answers = [[(tag, 1.0) for tag in ("PER_B", "-", "-", "LOC_B")]]
     assert tagging.score(output, sentences, answers)["f1"] == 0.5
