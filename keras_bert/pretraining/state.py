@@ -4,15 +4,11 @@ import json
 import pathlib
 import re
 
-import keras
-import numpy as np
-
 from keras_bert.runtime.files import check_subfolder, remove_stale_temporaries
 from keras_bert.training import state_file
 
 _FOLDER = "checkpoints"
 _NAME = re.compile(r"step-\d+\.npz")
-_HEADER = "about"
 
 
 class Checkpoints:
@@ -30,19 +26,18 @@ class Checkpoints:
         self._settings = json.loads(json.dumps(settings))
         self._keep = keep
 
-    def save(self, step, variables, extra):
+    def save(self, step, variables, progress):
         """Write a checkpoint, then delete the oldest ones.
 
-        On an error, earlier checkpoints are unchanged. `extra` is a dict that JSON can represent.
+        On an error, earlier checkpoints are unchanged. JSON can represent `progress`, a dict.
         """
         check_subfolder(self._folder)
         self._folder.mkdir(parents=True, exist_ok=True)
         file = self._folder / f"step-{step:08}.npz"
-        header = {"settings": self._settings, "extra": extra}
-        arrays = [_to_array(variable) for variable in variables]
+        header = {"settings": self._settings, "progress": progress}
         try:
             # Durable, because the older checkpoints are deleted afterwards.
-            state_file.write(file, _HEADER, header, arrays, durable=True)
+            state_file.write(file, header, variables, durable=True)
         except OSError as error:
             raise OSError(
                 error.errno, f"{error.strerror or error}; {self.newest()}", str(file)
@@ -67,16 +62,16 @@ class Checkpoints:
     def restore(self, variables):
         """Assign the values of the newest checkpoint to variables, in the order of `save`.
 
-        Return `(step, extra)`, or `None` if there is no checkpoint. A broken checkpoint, or
-        one of a run with other settings, is a `ValueError`.
+        Return `(step, progress)`, or `None` if there is no checkpoint. A broken checkpoint, or one
+        of a run with other settings, is a `ValueError`.
         """
         files = self._files()
         if not files:
             return None
         file = files[-1]
+        header, arrays = state_file.read(file, self.REMEDY)
         with state_file.reading(file, self.REMEDY):
-            header, arrays = state_file.read(file, _HEADER)
-            settings, extra = dict(header["settings"]), header["extra"]
+            settings, progress = dict(header["settings"]), header["progress"]
         state_file.check_settings(
             file,
             settings,
@@ -84,32 +79,12 @@ class Checkpoints:
             "use another folder; pass the model of this run as --model to train it further",
         )
         with state_file.reading(file, self.REMEDY):
-            if len(arrays) != len(variables):
-                raise ValueError(f"it holds {len(arrays)} variables, not {len(variables)}")
-            values = list(map(_to_value, arrays, variables))
-        for variable, value in zip(variables, values, strict=True):
-            variable.assign(value)
-        return int(file.stem.removeprefix("step-")), extra
+            values = state_file.values_of(variables, arrays)
+        state_file.assign(variables, values)
+        return int(file.stem.removeprefix("step-")), progress
 
     def _files(self):
         check_subfolder(self._folder)
         if not self._folder.is_dir():
             return []
         return sorted(file for file in self._folder.iterdir() if _NAME.fullmatch(file.name))
-
-
-def _to_array(variable):
-    """Return the value as an array; bfloat16, which NumPy's files cannot hold, as uint16."""
-    array = np.asarray(keras.ops.convert_to_numpy(variable))
-    return array.view(np.uint16) if array.dtype.name == "bfloat16" else array
-
-
-def _to_value(array, variable):
-    """Undo `_to_array`."""
-    if variable.dtype == "bfloat16":
-        import ml_dtypes
-
-        array = array.view(ml_dtypes.bfloat16)
-    if tuple(array.shape) != tuple(variable.shape):
-        raise ValueError(f"{variable.path} has shape {variable.shape}, received {array.shape}")
-    return array

@@ -6,21 +6,24 @@ import json
 import pathlib
 import sys
 
-import keras
-
 from keras_bert import heads
 from keras_bert.encoder import BertEncoder
 from keras_bert.hub import loading
-from keras_bert.pretraining.loop import HISTORY_FILE, Intervals, Loop
+from keras_bert.pretraining.feed import Feed
 from keras_bert.pretraining.losses import compile_model
+from keras_bert.pretraining.meter import Meter
+from keras_bert.pretraining.pauses import HISTORY_FILE, Pauses, write_files
 from keras_bert.pretraining.recipe import OPTIMIZERS, Phase, Recipe, two_phases
+from keras_bert.pretraining.run import Intervals, Run, model_to_train
 from keras_bert.pretraining.state import Checkpoints
 from keras_bert.runtime import distribution
 from keras_bert.runtime.files import exclusive_lock, remove_stale_temporaries
 from keras_bert.runtime.packages import import_tensorflow
+from keras_bert.runtime.seeds import seeded
 from keras_bert.runtime.stopping import stop_requests
 from keras_bert.runtime.tensorboard import writer
 from keras_bert.runtime.terminal import print_line, progress
+from keras_bert.training import engine
 from keras_bert.training.report import CURVES_FILE
 
 __all__ = ["OPTIMIZERS", "Phase", "Recipe", "compile_model", "pretrain", "two_phases"]
@@ -109,24 +112,29 @@ def pretrain(
         _check_batches(recipe)
         encoder, task = _check_model(model, records, recipe.phases)
         _check_records(records, task)
-        keras.utils.set_random_seed(recipe.seed)
-        loop = Loop(
-            model=heads.pretraining(model) if isinstance(model, BertEncoder) else model,
+        with seeded(recipe.seed):
+            model = heads.pretraining(model) if isinstance(model, BertEncoder) else model
+        trained = model_to_train(model, recipe.packed)
+        compile_model(trained, recipe.new_optimizer())
+        worker, workers = distribution.worker()
+        run = Run(
+            model=model,
+            trained=trained,
             records=records,
             folder=pathlib.Path(folder),
             recipe=recipe,
             intervals=intervals,
+            worker=worker,
+            workers=workers,
         )
-        compile_model(loop.trained, recipe.new_optimizer())
-        settings = _settings(loop, encoder)
-        checkpoints = Checkpoints(folder, settings, keep)
-        if not checkpoints.exist() and pathlib.Path(folder, loading.MODEL_FILE).is_file():
+        run.checkpoints = Checkpoints(folder, _settings(run, encoder), keep)
+        if not run.checkpoints.exist() and pathlib.Path(folder, loading.MODEL_FILE).is_file():
             raise ValueError(
                 f"{folder} contains a model, but no checkpoint of a run to resume; use another "
                 "folder"
             )
-        _train(loop, checkpoints, tensorboard, show_progress, stop)
-    return loop.model, loop.history
+        _train(run, tensorboard, show_progress, stop)
+    return run.model, run.history
 
 
 def _check_batches(recipe):
@@ -179,10 +187,10 @@ def _check_records(records, task):
         )
 
 
-def _settings(loop, encoder):
+def _settings(run, encoder):
     """Return the settings that must match for a run to resume."""
-    records, recipe = loop.records, loop.recipe
-    optimizer = loop.trained.optimizer.get_config() | {"learning_rate": recipe.learning_rate}
+    records, recipe = run.records, run.recipe
+    optimizer = run.trained.optimizer.get_config() | {"learning_rate": recipe.learning_rate}
     settings = {
         "records": records.manifest["settings"] | {"pieces": records.counts()["pieces"]},
         "model": {key: encoder.get_config()[key] for key in encoder.bert_config},
@@ -191,43 +199,76 @@ def _settings(loop, encoder):
         "optimizer": optimizer,
         "warmup_steps": recipe.warmup_steps,
         "gradient_accumulation_steps": recipe.gradient_accumulation_steps,
-        "stream": loop.stream_options,
+        "stream": run.stream_options,
         "seed": recipe.seed,
     }
     return json.loads(json.dumps(settings, default=str))
 
 
-def _train(loop, checkpoints, tensorboard, show_progress, stop):
-    """Run the loop with the folder locked, and report its progress."""
-    index, workers = distribution.worker()
-    writes = index == 0
-    show_progress = show_progress and writes
+def _train(run, tensorboard, show_progress, stop):
+    """Train the remaining phases with the folder locked, and report the progress."""
+    show_progress = show_progress and run.writes
     with contextlib.ExitStack() as stack:
-        if writes:
-            stack.enter_context(exclusive_lock(loop.folder, "training"))
+        if run.writes:
+            stack.enter_context(exclusive_lock(run.folder, "training"))
             for name in (HISTORY_FILE, CURVES_FILE, loading.MODEL_FILE):
-                remove_stale_temporaries(loop.folder / name)
-        loop.restore(checkpoints)
-        was_finished = loop.step == loop.recipe.steps
+                remove_stale_temporaries(run.folder / name)
+        run.restore()
+        was_finished = run.step == run.recipe.steps
         if show_progress:
-            print_line(loop.describe(), file=sys.stderr)
+            print_line(run.describe(), file=sys.stderr)
         columns = ("loss {task.fields[loss]}", "{task.fields[rate]} tokens/s")
         bar = stack.enter_context(progress(*columns, show=show_progress))
         stop.check()
-        if workers == 1:  # several processes would not stop after the same step
+        if run.workers == 1:  # several processes would not stop after the same step
             stack.enter_context(stop.finishing_steps())
-        write = writer(tensorboard if writes else None)
+        write = writer(tensorboard if run.writes else None)
 
         def on_record(record):
             write(record["step"], record)
             if show_progress and bar.disable:  # stderr is not a terminal
-                print_line(_line(record, loop.recipe.steps), file=sys.stderr)
+                print_line(_line(record, run.recipe.steps), file=sys.stderr)
 
-        loop.run(bar, on_record, stop)
-        if writes:
-            loop.write_files()
+        tasks = _bar_tasks(run, bar)
+        for phase, bar_task in enumerate(tasks):
+            if run.step < run.end_of(phase):
+                bar.start_task(bar_task)
+                _fit(run, phase, bar, bar_task, on_record, stop)
+        if run.writes:
+            write_files(run)
             if was_finished:  # otherwise the last checkpoint saved the model
-                loading.save(loop.model, loop.folder)
+                loading.save(run.model, run.folder)
+
+
+def _fit(run, phase, bar, bar_task, on_record, stop):
+    """Train the remaining steps of a phase, whose batches have one shape, with one `fit`."""
+    accumulate = run.recipe.gradient_accumulation_steps
+    end = run.end_of(phase)
+    count = (end - run.step) * accumulate
+    feed = Feed(run.stream(phase), run.position, count)
+    done = run.recipe.phases[phase].steps - (end - run.step)
+    meter = Meter(run.trained, feed, bar, bar_task, accumulate, done)
+    pauses = Pauses(run, phase, feed, meter, on_record, stop)
+    try:
+        engine.fit(run.trained, feed.data(), [meter, pauses], steps=count)
+    except Exception:
+        if feed.error is not None:  # TensorFlow's error does not contain the cause
+            raise feed.error from None
+        raise
+
+
+def _bar_tasks(run, bar):
+    """Add a task per phase to the progress bar."""
+    tasks = []
+    for index, phase in enumerate(run.recipe.phases):
+        done = min(max(run.step - run.end_of(index) + phase.steps, 0), phase.steps)
+        tasks.append(
+            bar.add_task(
+                f"{phase.sequence_length} positions", start=False, total=phase.steps,
+                completed=done, loss="\u2013", rate="\u2013",
+            )
+        )  # fmt: skip
+    return tasks
 
 
 def _line(record, steps):

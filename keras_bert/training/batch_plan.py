@@ -8,7 +8,7 @@ from keras_bert import heads, packed_heads
 from keras_bert.data import packing
 from keras_bert.data.batching import LENGTHS, Batches, choose_compiled_lengths, plan_of_sets
 from keras_bert.runtime import distribution
-from keras_bert.training import flops
+from keras_bert.training import engine, flops
 from keras_bert.training.gradient_caching import CachedModel, GradientCache
 
 # On a CPU: the number of operations that take as long as the compilation of one layer for one
@@ -39,6 +39,8 @@ class BatchPlan:
         compiled: True if XLA should compile the steps as a whole.
         cache: The `GradientCache`, or `None`.
 
+    `can_be_mixed` is False if the optimizer is not one that `mixed_training` works with.
+
     Raises:
         ValueError: If gradient caching is asked for without several batches per step.
     """
@@ -53,6 +55,7 @@ class BatchPlan:
         *,
         gradient_accumulation_steps=1,
         fixed_length=False,
+        can_be_mixed=True,
     ):
         self._encoded, self._seed = encoded, seed
         self.epochs, self.batch_size = epochs, batch_size
@@ -61,45 +64,51 @@ class BatchPlan:
         self.rows = sum(map(len, first_epoch))
         self.steps = -(-epochs * self.batches // gradient_accumulation_steps)
         self.missing = -epochs * self.batches % gradient_accumulation_steps
-        self.trained, self.shape, self.compiled = model, None, False
+        self.trained, self.compiled = model, False
+        self.cache: GradientCache | None = None
         self._of_positions = heads.find_task(model) == "tagging"
+        self._epochs: dict[int, Batches] = {}
         encoder = heads.find_encoder(model)
-        if not fixed_length and packed_heads.can_be_packed(model) and _can_pack_here():
-            # One more epoch if some of its batches complete the last step.
-            count = min(epochs + (self.missing > 0), _PLANNED_EPOCHS)
-            self._plans = [self._plan((seed, epoch)) for epoch in range(count)]
-            self.shape = packing.packed_shape(
-                self._sequences().lengths,
-                [self._packed_sequences(plan) for plan in self._plans],
-                encoder.bert_config["hidden_size"],
-                distribution.replicas(),
-            )
+        is_packable = not fixed_length and packed_heads.can_be_packed(model) and _can_pack_here()
+        self.shape = self._packed_shape(encoder) if is_packable else None
         if self.shape is not None:
             make = packed_heads.packed_siamese if self._has_rows() else packed_heads.packed
             self.trained = make(model)
-        is_mixed = False
-        if distribution.is_faster_in_bfloat16():
-            from keras_bert import mixed_training  # it imports TensorFlow
-
-            is_mixed = mixed_training.can_train(self.trained)
+        is_mixed = can_be_mixed and _can_be_mixed(self.trained)
         self._choose_compilation(_cost_of_compiling(encoder, is_mixed), fixed_length)
         if is_mixed and self.compiled:
+            from keras_bert import mixed_training
+
             self.compiled, self.trained = False, mixed_training.TrainedModel(self.trained)
-        self.cache = None
-        self._epoch_of_cache: tuple = (None, None)
         if getattr(encoded, "gradient_caching", False):
-            if gradient_accumulation_steps == 1:
-                raise ValueError(
-                    "gradient_caching needs gradient_accumulation_steps of at least 2; received 1"
-                )
-            if distribution.replicas() > 1:
-                raise ValueError(
-                    "gradient_caching works on one device; received "
-                    f"{distribution.replicas()}. Use keras_bert.distribution.scope('one-device')"
-                )
-            shape = (batch_size, encoded.texts_per_row, model.output_shape[-1])
-            self.trained = CachedModel(self.trained, gradient_accumulation_steps, shape)
-            self.cache = GradientCache(self.trained, encoded.loss, seed, self._batch)
+            self._cache_gradients(model.output_shape[-1], gradient_accumulation_steps)
+
+    def _packed_shape(self, encoder):
+        """Return the shape of packed batches, or `None` if they are too small to pack."""
+        # One more epoch if some of its batches complete the last step.
+        count = min(self.epochs + (self.missing > 0), _PLANNED_EPOCHS)
+        self._plans = [self._plan((self._seed, epoch)) for epoch in range(count)]
+        return packing.packed_shape(
+            self._sequences().lengths,
+            [self._packed_sequences(plan) for plan in self._plans],
+            encoder.bert_config["hidden_size"],
+            distribution.replicas(),
+        )
+
+    def _cache_gradients(self, width, gradient_accumulation_steps):
+        """Set `cache`, and the `trained` model that it belongs to."""
+        if gradient_accumulation_steps == 1:
+            raise ValueError(
+                "gradient_caching needs gradient_accumulation_steps of at least 2; received 1"
+            )
+        if distribution.replicas() > 1:
+            raise ValueError(
+                "gradient_caching works on one device; received "
+                f"{distribution.replicas()}. Use keras_bert.distribution.scope('one-device')"
+            )
+        shape = (self.batch_size, self._encoded.texts_per_row, width)
+        self.trained = CachedModel(self.trained, gradient_accumulation_steps, shape)
+        self.cache = GradientCache(self.trained, self._encoded.loss, self._seed, self.batch)
 
     def _choose_compilation(self, cost, fixed_length):
         """Set `compiled` and the lengths that batches are padded to."""
@@ -118,6 +127,28 @@ class BatchPlan:
 
     def epoch(self, number):
         """Return the batches of an epoch, counted from 0: `Batches` or `PackedBatches`."""
+        if number not in self._epochs:
+            # The next epoch is asked for while the last batches of this one are trained.
+            self._epochs = {n: self._epochs[n] for n in sorted(self._epochs)[-1:]}
+            self._epochs[number] = self._make_epoch(number)
+        return self._epochs[number]
+
+    def batch(self, number):
+        """Return a batch by its number over all epochs and the additional pass."""
+        epoch = min(number // self.batches, self.epochs)
+        return self.epoch(epoch)[(number - epoch * self.batches) % self.batches]
+
+    def data_for_fit(self, epoch, batch):
+        """Return all batches from one on, as the data of `engine.fit`."""
+
+        def batches():
+            for number in range(epoch * self.batches + batch, self.epochs * self.batches):
+                yield self.batch(number)
+
+        example = self.batch(epoch * self.batches + batch)
+        return engine.data_for_fit(batches, example, lambda array: [None] * array.ndim)
+
+    def _make_epoch(self, number):
         seed = self._seed, number
         if self.shape is None:
             return Batches(self._encoded, self.batch_size, seed, self._lengths)
@@ -130,19 +161,6 @@ class BatchPlan:
         if self._has_rows():
             return packing.PackedRows(self._encoded, plan, shape, of_positions=False)
         return packing.PackedBatches(self._encoded, plan, shape, of_positions=self._of_positions)
-
-    def callbacks(self, epoch, batch):
-        """Return the callbacks of a `fit` that begins with this batch of an epoch, a list."""
-        if self.cache is None:
-            return []
-        return [self.cache.starting_at(epoch * self.batches + batch)]
-
-    def _batch(self, number):
-        """Return a batch by its number over all epochs and the additional pass."""
-        epoch = min(number // self.batches, self.epochs)
-        if self._epoch_of_cache[0] != epoch:
-            self._epoch_of_cache = epoch, self.epoch(epoch)
-        return self._epoch_of_cache[1][(number - epoch * self.batches) % self.batches]
 
     def _has_rows(self):
         """Return True for embedders, whose examples are rows of several texts."""
@@ -175,6 +193,15 @@ def _can_pack_here():
     if keras.backend.backend() == "jax":
         return distribution.worker()[1] == 1
     return distribution.replicas() == 1
+
+
+def _can_be_mixed(model):
+    """Return True if `mixed_training` trains the model faster."""
+    if not distribution.is_faster_in_bfloat16():
+        return False
+    from keras_bert import mixed_training  # it imports TensorFlow
+
+    return mixed_training.can_train(model)
 
 
 def _cost_of_compiling(encoder, is_mixed):

@@ -1,207 +1,207 @@
-"""The caller's Keras callbacks in a fine-tuning run: checks, and the list that calls them."""
+"""The Keras callbacks of a fine-tuning run: score, keep the best weights, save, stop."""
 
-import contextlib
+import time
 
 import keras
+import numpy as np
 
-from keras_bert import keras_private
+from keras_bert.runtime.stopping import stop_requests
+from keras_bert.training.user_callbacks import DEV_LOSS, LOWER_IS_BETTER, logs_of
 
-DEV_LOSS = "dev_loss"
-LOWER_IS_BETTER = ("rmse", DEV_LOSS)
-
-
-def check_callbacks(callbacks, folder, schedule):
-    """Raise an error for a callback that cannot work in `finetune`."""
-    for callback in callbacks:
-        if not isinstance(callback, keras.callbacks.Callback):
-            raise ValueError(
-                f"callbacks must be keras.callbacks.Callback instances; received {callback!r:.80}"
-            )
-        name = type(callback).__name__
-        if isinstance(callback, keras.callbacks.LearningRateScheduler) and schedule != "linear":
-            raise ValueError(
-                f"{name} sets the learning rate of each epoch; remove it, or schedule={schedule!r}"
-            )
-        if isinstance(callback, keras.callbacks.BackupAndRestore) and folder is not None:
-            raise ValueError(f"folder already resumes a killed run; remove folder or {name}")
-        monitor = getattr(callback, "monitor", None) if _is_keras(callback) else None
-        of_training = monitor not in (None, "loss") and not monitor.startswith("val_")
-        if of_training and folder is not None:
-            raise ValueError(
-                f"{name} monitors {monitor!r}, which folder does not keep for a killed run. "
-                "Monitor a score of dev, or remove folder"
-            )
-        if isinstance(callback, keras.callbacks.SwapEMAWeights):
-            raise ValueError(f"finetune does not average weights; remove the callback {name}")
+_SAVE_SECONDS = 300  # between two saved states within an epoch
+_NOT_METRICS = ("epoch", "loss", DEV_LOSS, "majority")  # keys of a history record
 
 
-def rate_setter(callbacks):
-    """Return the name of Keras' callback that sets the learning rate, or `None`."""
-    for kind in (keras.callbacks.LearningRateScheduler, keras.callbacks.ReduceLROnPlateau):
-        if any(isinstance(callback, kind) for callback in callbacks):
-            return kind.__name__
+class StopOnCtrlC(keras.callbacks.Callback):
+    """Raises `KeyboardInterrupt` if a library has swallowed it; `stop` is a `StopRequest`."""
+
+    def __init__(self, stop):
+        super().__init__()
+        self._stop = stop
+
+    def on_train_batch_end(self, batch, logs=None):
+        self._stop.check()
+
+    def on_epoch_end(self, epoch, logs=None):
+        self._stop.check()
+
+
+class Diverged(ValueError):
+    """The loss or a weight is NaN or infinite."""
+
+    def __init__(self, what, advice=""):
+        super().__init__(f"training diverged, {what}; a lower learning rate may help{advice}")
+        self.what = what
+
+
+class StopOnNaN(keras.callbacks.Callback):
+    """Raises `Diverged` if the loss or, at the end of an epoch, a weight is not finite."""
+
+    def on_train_batch_end(self, batch, logs=None):
+        if not np.isfinite(logs["loss"]):
+            raise Diverged(f"the loss is {logs['loss']}")
+
+    def on_epoch_end(self, epoch, logs=None):
+        # The last loss was computed before the last update of the weights.
+        if variable := variable_that_is_not_finite(self.model):
+            raise Diverged(f"{variable.path} holds NaN or infinity")
+
+
+def variable_that_is_not_finite(model):
+    """Return a trainable variable that holds NaN or infinity, or `None`."""
+    for variable in model.trainable_variables:
+        if not np.isfinite(keras.ops.convert_to_numpy(variable)).all():
+            return variable
     return None
 
 
-def check_monitors(callbacks, scores, train_names):
-    """Check what callbacks monitor, and set their `mode`, which Keras cannot know for F1.
+class CompleteLastStep(keras.callbacks.Callback):
+    """Trains `plan.missing` more batches after the last epoch.
 
-    `scores` are the names of the scores of the dev data, or `None` without dev data. `train_names`
-    are those of the training loss and metrics.
-    """
-    known = ["val_loss", *(f"val_{score}" for score in scores or ())]
-    for callback in callbacks:
-        monitor = getattr(callback, "monitor", None)
-        if not isinstance(monitor, str):
-            continue
-        if not monitor.startswith("val_") and not _is_keras(callback):
-            continue  # another callback of the caller may add this value to the logs
-        if not getattr(callback, "save_best_only", True):  # a ModelCheckpoint of each epoch
-            continue
-        received = f"{type(callback).__name__} monitors {monitor!r}"
-        if scores is None and monitor.startswith("val_"):
-            raise ValueError(f"{received}; pass dev, the data to score")
-        all_known = [*train_names, *(known if scores is not None else ())]
-        if monitor not in all_known:
-            raise ValueError(f"{received}; monitor must be one of {', '.join(all_known)}")
-        if getattr(callback, "mode", None) == "auto":
-            is_loss = monitor.endswith("loss") or _record_name(monitor) in LOWER_IS_BETTER
-            callback.mode = "min" if is_loss else "max"
-
-
-def _is_keras(callback):
-    """Return True for an instance of a callback class of Keras itself."""
-    return type(callback).__module__.split(".")[0] == "keras"
-
-
-def selecting_metric(callbacks, metric):
-    """Return the name of the metric that selects the best epoch of dev data.
-
-    `EarlyStopping(restore_best_weights=True)` overrides `metric`.
-    """
-    for callback in callbacks:
-        if not getattr(callback, "restore_best_weights", False):
-            continue
-        if not callback.monitor.startswith("val_"):
-            raise ValueError(
-                "with dev, finetune returns the best epoch on dev; set restore_best_weights=False "
-                f"or monitor a value of dev, such as 'val_loss'; received {callback.monitor!r}"
-            )
-        monitored = _record_name(callback.monitor)
-        mode = "min" if monitored in LOWER_IS_BETTER else "max"
-        starts_later = getattr(callback, "start_from_epoch", None)
-        if callback.mode not in ("auto", mode) or starts_later:
-            raise ValueError(
-                f"restore_best_weights of {type(callback).__name__} needs mode={mode!r} and "
-                "start_from_epoch=0, since finetune returns the best of all epochs"
-            )
-        if metric not in (None, monitored):
-            raise ValueError(
-                f"metric={metric!r} and the monitor {callback.monitor!r} of "
-                f"{type(callback).__name__} both select the best epoch; remove one"
-            )
-        metric = monitored
-    return metric
-
-
-def _record_name(monitor):
-    """Return the key in a history record for a key in the logs: "f1" for "val_f1"."""
-    score = monitor.removeprefix("val_")
-    return DEV_LOSS if score == "loss" else score
-
-
-def logs_of(record):
-    """Return a history record as the logs of an epoch, with Keras' names."""
-    logs = {"loss": record["loss"]}
-    for name, value in record.items():
-        if name not in ("epoch", "loss"):
-            logs["val_loss" if name == DEV_LOSS else f"val_{name}"] = value
-    return logs
-
-
-class Callbacks(keras.callbacks.CallbackList):
-    """Calls the caller's callbacks with the caller's model, as one `fit` over all epochs does.
-
-    Each epoch is a `fit` of its own, and of a model for packed batches. Callbacks do not see these
-    inner calls.
-
-    Args:
-        callbacks: The caller's callbacks.
-        model: The caller's model, which shares its variables with `trained`.
-        trained: The model whose `fit` is called.
-        epochs: Number of epochs.
-        steps: Batches per epoch.
-
-    Attributes:
-        terminate_on_nan: True if a `TerminateOnNaN` is given. A loss of NaN then ends the run
-            without an error, if there is a best epoch.
+    Without them, the last accumulated gradients would never be applied.
     """
 
-    def __init__(self, callbacks, model, trained, epochs, steps):
-        self._has_batch_calls = bool(callbacks)
-        self.terminate_on_nan = any(
-            isinstance(each, keras.callbacks.TerminateOnNaN) for each in callbacks
-        )
-        self._target, self._trained, self._last_logs = model, trained, None
-        super().__init__(
-            list(callbacks), add_history=True, model=model, epochs=epochs, steps=steps, verbose=0
-        )
-
-    @contextlib.contextmanager
-    def training(self, history):
-        """Call `on_train_begin` and `on_train_end` around a block that trains.
-
-        `history` has the records of an earlier process, whose best values are passed on.
-
-        Yields:
-            The number of epochs that a `BackupAndRestore` restored, or 0.
-        """
-        model = self._target
-        model.stop_training = False
-        if model is not self._trained and keras.backend.backend() == "jax":
-            # `Callback.model` calls this method: within an epoch, JAX's variables are outdated.
-            # `predict` calls it too, for the state of `model` itself.
-            both = (self._trained.jax_state_sync, model.jax_state_sync)
-            model.jax_state_sync = lambda: [synchronize() for synchronize in both]
-        if history:
-            for callback in self.callbacks:
-                if isinstance(callback, keras.callbacks.CSVLogger):
-                    callback.append = True
-        try:
-            self.on_train_begin()
-            self._restore_best(history)
-            yield keras_private.pop_initial_epoch(model)
-            self.on_train_end(self._last_logs)
-        finally:
-            model.__dict__.pop("jax_state_sync", None)
-
-    def _restore_best(self, history):
-        """Tell callbacks that monitor a value its best one so far."""
-        whole = [logs_of(record) for record in history if record["epoch"] % 1 == 0]
-        for callback in self.callbacks:
-            monitor, mode = (getattr(callback, name, None) for name in ("monitor", "mode"))
-            values = [logs[monitor] for logs in whole if monitor in logs]
-            if not values or mode not in ("min", "max"):
-                continue
-            callback.best = min(values) if mode == "min" else max(values)
-            if hasattr(callback, "wait"):
-                callback.wait = len(values) - 1 - values.index(callback.best)
-
-    @property
-    def stopped(self):
-        """True if a callback has set `model.stop_training`."""
-        return self._target.stop_training
-
-    def on_train_batch_begin(self, batch, logs=None):
-        if self._has_batch_calls:
-            super().on_train_batch_begin(batch, logs)
-
-    def on_train_batch_end(self, batch, logs=None):
-        if self._has_batch_calls:  # reading the logs waits for the device
-            super().on_train_batch_end(batch, logs)
-            if self._target.stop_training:
-                self._trained.stop_training = True
+    def __init__(self, plan):
+        super().__init__()
+        self._plan = plan
 
     def on_epoch_end(self, epoch, logs=None):
-        super().on_epoch_end(epoch, logs)
-        self._last_logs = logs
+        plan = self._plan
+        if epoch + 1 < plan.epochs:
+            return
+        first = plan.epochs * plan.batches
+        for number in range(first, first + plan.missing):
+            if plan.cache is not None:
+                plan.cache.set_gradients(number)
+            plan.trained.train_on_batch(*plan.batch(number))
+
+
+class ScoreDev(keras.callbacks.Callback):
+    """Scores the model, keeps its weights if they are the best, and adds a line to the history.
+
+    Args:
+        score: Function that returns the metrics of the dev data, or `None`.
+        state: The `RunState`.
+        plan: The `BatchPlan`.
+        metric: Name of the metric that selects the best weights. `None`: the first one.
+        patience: Stop after this many epochs without improvement. `None`: never.
+        every: Batches between two scores within an epoch. `None`: only at its end.
+        progress: The `Progress`.
+        log: The `Log`.
+        user_callbacks: The user's callbacks, a list.
+    """
+
+    def __init__(
+        self, score, state, plan, *, metric, patience, every, progress, log, user_callbacks
+    ):
+        super().__init__()
+        self._score, self._state, self._plan = score, state, plan
+        self._metric, self._patience, self._every = metric, patience, every
+        self._progress, self._log = progress, log
+        self._user_callbacks = user_callbacks
+        self._logs = {}
+
+    def on_train_batch_end(self, batch, logs=None):
+        done = self._state.batch
+        if self._every and done % self._every == 0 and done < self._plan.batches:
+            with self._progress.paused():
+                self._record(round(self._state.epoch + done / self._plan.batches, 3))
+
+    def on_epoch_end(self, epoch, logs=None):
+        record = self._record(epoch + 1)
+        logs.update(logs_of(record))  # the following callbacks get the scores
+        self._logs = logs
+        if self._patience is not None:
+            best_record, _ = best(self._state.history, self._metric)
+            if epoch + 1 - best_record["epoch"] >= self._patience:
+                self.model.stop_training = True
+
+    def on_train_end(self, logs=None):
+        logs.update(self._logs)
+
+    def _record(self, epoch):
+        """Append the metrics at this point of the training to the history, and return them."""
+        state = self._state
+        record = {"epoch": epoch, "loss": state.loss}
+        if self._score is not None:
+            model = self.model  # on JAX, this updates its variables
+            for callback in self._user_callbacks:
+                callback.on_test_begin()
+            record |= score_completely(self._score)
+            logs = logs_of(record)
+            del logs["loss"]
+            logs = {key.removeprefix("val_"): value for key, value in logs.items()}
+            for callback in self._user_callbacks:
+                callback.on_test_end(logs)
+            best_record, metric = best([*state.history, record], self._metric)
+            self._progress.show_dev(metric, record[metric])
+            if best_record is record:
+                state.keep_best(model, record)
+        self._log.epoch(record)
+        state.history.append(record)
+        return record
+
+
+def score_completely(score):
+    """Return the metrics from a function, or raise `KeyboardInterrupt` after Ctrl-C."""
+    with stop_requests() as stop:
+        scores = score()
+        stop.check()  # a library that swallows Ctrl-C may return only a part of the answers
+    return scores
+
+
+class SaveState(keras.callbacks.Callback):
+    """Saves the `RunState` after each epoch and each score, and every five minutes.
+
+    It comes last: a saved state holds what the other callbacks did, such as `stop_training`.
+    """
+
+    def __init__(self, state, plan):
+        super().__init__()
+        self._state, self._plan = state, plan
+
+    def on_train_begin(self, logs=None):
+        self._saved = time.perf_counter()
+        self._saved_scores = len(self._state.history)
+
+    def on_train_batch_end(self, batch, logs=None):
+        if self._state.batch == self._plan.batches:
+            return  # `on_epoch_end` follows
+        is_scored = len(self._state.history) > self._saved_scores
+        if is_scored or time.perf_counter() - self._saved > _SAVE_SECONDS:
+            self._save()
+
+    def on_epoch_end(self, epoch, logs=None):
+        self._state.stopped = self.model.stop_training
+        self._state.next_epoch()
+        self._save()
+
+    def _save(self):
+        self._state.save(self._plan.trained)
+        self._saved = time.perf_counter()
+        self._saved_scores = len(self._state.history)
+
+
+def best(history, metric=None):
+    """Return the record of the best epoch, and the name of the metric that selects it.
+
+    Args:
+        history: A list of records, a dict of metrics per epoch.
+        metric: Name of the metric. `None`: the first one in the records.
+    """
+    if metric is None:
+        metric = next(key for key in history[0] if key not in _NOT_METRICS)
+    return max(history, key=lambda record: goodness(metric, record[metric])), metric
+
+
+def goodness(metric, value):
+    """Return a metric's value such that higher is better. NaN is the worst value.
+
+    Example:
+
+    >>> goodness("accuracy", 0.75), goodness("rmse", 0.75), goodness("f1", float("nan"))
+    (0.75, -0.75, -inf)
+    """
+    if np.isnan(value):  # no comparison with NaN is true
+        return -np.inf
+    return -value if metric in LOWER_IS_BETTER else value

@@ -2,38 +2,42 @@
 
 import contextlib
 import dataclasses
-import difflib
-import functools
 import inspect
 import sys
+import warnings
+from collections.abc import Callable
 
 import keras
-import numpy as np
 
 from keras_bert import heads, optimizers, provenance
-from keras_bert.data.examples import Examples, UnknownLabel
+from keras_bert.data.examples import Examples
 from keras_bert.encoder import BertEncoder
-from keras_bert.exporting.predict_function import predict_function
-from keras_bert.runtime import distribution, label_types
+from keras_bert.runtime import label_types
 from keras_bert.runtime.arguments import as_integer
 from keras_bert.runtime.files import exclusive_lock
+from keras_bert.runtime.seeds import seeded
 from keras_bert.runtime.stopping import stop_requests
 from keras_bert.runtime.terminal import print_line
+from keras_bert.runtime.warn import level_of_caller
 from keras_bert.tasks import inference, registry
 from keras_bert.tasks.embedding.data import EmbeddingExamples
-from keras_bert.tasks.embedding.retrieval import RetrievalData
 from keras_bert.tasks.tagging.data import TaggedSentences
-from keras_bert.training import loop
+from keras_bert.training import engine, run_data, user_callbacks
 from keras_bert.training.batch_plan import BatchPlan
 from keras_bert.training.callbacks import (
-    DEV_LOSS,
-    check_callbacks,
-    check_monitors,
-    rate_setter,
-    selecting_metric,
+    CompleteLastStep,
+    Diverged,
+    SaveState,
+    ScoreDev,
+    StopOnCtrlC,
+    StopOnNaN,
+    best,
+    score_completely,
 )
-from keras_bert.training.gradient_caching import seed_dropout
+from keras_bert.training.gradient_caching import SetGradients, seed_dropout
 from keras_bert.training.head_initialization import initialize_head
+from keras_bert.training.progress import Log, Progress
+from keras_bert.training.recipe import Recipe
 from keras_bert.training.run_state import RunState, digest
 
 
@@ -59,6 +63,8 @@ def finetune(
     tensorboard=None,
     callbacks=(),
     show_progress=True,
+    optimizer=None,
+    loss=None,
     **options,
 ):
     """Fine-tune an encoder with a new head on labeled data.
@@ -92,7 +98,8 @@ def finetune(
             0, or `"constant"`.
         max_length: Maximum number of positions per sequence; longer ones are cut. Default: 128 (for
             question answering 384) or the encoder's maximum, whichever is smaller.
-        seed: Seed for the weights of the head, the order of the data and dropout.
+        seed: Seed for the weights of the head, the order of the data and dropout. The random
+            numbers of the calling program do not change.
         metric: Name of the metric that selects the best epoch, such as "f1" or "dev_loss".
             Default: the first of the task's `metric_names`.
         patience: Stop after this many epochs without improvement. `None`: never.
@@ -117,11 +124,16 @@ def finetune(
             called.
         show_progress: If `True`, draw a progress bar in a terminal or notebook, elsewhere print a
             line per epoch on stderr.
+        optimizer: A Keras optimizer or its name, in place of AdamW with `learning_rate`, `warmup`
+            and `schedule`. The run trains with a copy of it.
+        loss: The loss in place of the task's own one: a `keras.losses.Loss` of the logits, with its
+            `from_logits=True` if it has one. For embeddings a name such as `"cosent"` or a loss of
+            `losses`.
         **options: Options of the task: for texts `class_weight`, and `long_texts="window"` to train
             on overlapping parts of long texts and average their answers; for tags and questions
-            `stride`. For embeddings `loss`, a name such as `"cosent"` or a loss of `losses`;
-            `matryoshka_dims`, a list of widths; `gradient_caching=True` for batches larger than the
-            memory; and `sampling="round_robin"` for one batch of each set in turn.
+            `stride`. For embeddings `matryoshka_dims`, a list of widths; `gradient_caching=True`
+            for batches larger than the memory; and `sampling="round_robin"` for one batch of each
+            set in turn.
 
     Returns:
         A tuple `(model, metrics)`: a `keras.Model` from token ids to logits, and a dict with
@@ -152,7 +164,7 @@ def finetune(
     task = registry.for_data(train)
     if on_end is not None and not callable(on_end):
         raise ValueError(f"on_end must be a function; received {on_end!r:.80}")
-    recipe = _Recipe(
+    recipe = Recipe(
         epochs=epochs,
         batch_size=batch_size,
         learning_rate=learning_rate,
@@ -163,299 +175,291 @@ def finetune(
         gradient_accumulation_steps=gradient_accumulation_steps,
         fixed_length=fixed_length,
         evaluate_every=evaluate_every,
+        optimizer=optimizer,
+        loss=loss,
         options=options,
     )
-    if callbacks is None or isinstance(callbacks, keras.callbacks.Callback):
-        callbacks = [] if callbacks is None else [callbacks]
-    callbacks = list(callbacks)
-    check_callbacks(callbacks, folder, schedule)
-    _check_options(task, train, recipe.options)
+    callbacks = user_callbacks.as_list(callbacks)
+    user_callbacks.check_callbacks(callbacks, folder, schedule)
+    run_data.check_options(task, train, options, inspect.signature(finetune).parameters)
     if dev is None and (metric, patience, evaluate_every) != (None, None, None):
         raise ValueError("metric, patience and evaluate_every need dev, the data that is scored")
     if patience is not None:
         patience = as_integer("patience", patience, 1)
-    given = encoder
-    if isinstance(train, RetrievalData):
-        raise ValueError(
-            f"{train.source}: RetrievalData only scores a model; train on EmbeddingExamples"
-        )
-    encoder, model = _encoder_and_model(encoder, task, train)
-    limit = heads.find_encoder(encoder).bert_config["max_position_embeddings"]
-    if max_length is not None and recipe.max_length > limit:
-        raise ValueError(
-            f"max_length must be at most {limit}, the maximum of the encoder; received "
-            f"{recipe.max_length}"
-        )
-    for data in (train, dev):
-        if data is not None:
-            _check_data(task, train, data)
-
+    run_data.check(task, train, dev)
+    start = encoder
+    encoder, model = _encoder_and_model(start, task, train)
+    if max_length is not None:
+        _check_max_length(encoder, recipe.max_length)
     with stop_requests() as stop, _lock(folder):
         stop.check()
-        keras.utils.set_random_seed(recipe.seed)
         is_new = model is None
-        if is_new:
-            model = task.build(encoder, train)
-        else:
+        with seeded(recipe.seed):
+            model = task.build(encoder, train) if is_new else model
+        if not is_new:
             _set_label_type(model, train)
-        trained = inference.model_for_data(model)
-        run = _Run(task, trained, train, dev, recipe, metric, callbacks, show_progress)
-        state = run.restore(folder, show_progress)
+        run = _prepare(task, model, train, dev, recipe, metric, callbacks, show_progress)
+        state = _restore(run, folder, show_progress)
         if is_new and not (state.epoch or state.batch):
-            initialize_head(model, run.encoded, recipe.seed)
-        steps = 1 if evaluate_every is None else run.plan.batches
-        with loop.Log(show_progress, tensorboard, recipe.epochs, steps) as log:
-            run.prepare_model()
-            training = loop.Loop(
-                model, run.plan, state, score=run.score, metric=run.metric, patience=patience,
-                evaluate_every=run.evaluate_every, callbacks=callbacks, log=log,
-            )  # fmt: skip
-            stopped = training.run()
-        metrics = run.metrics(state, training.finish(), stopped)
-        provenance.remember_run(model, given, train, dev, metrics)
+            initialize_head(model, run.data.encoded, recipe.seed)
+        _set_options(model, recipe)
+        log = Log(show_progress, tensorboard, recipe.epochs, run.tensorboard_steps)
+        with log.bar:
+            stopped = _fit(run, state, patience, log)
+        record = _restore_best(run, state)
+        metrics = _metrics(run, state, record, stopped)
+        provenance.remember_run(model, start, train, dev, metrics)
         if on_end is not None:
             on_end(model, metrics)
         state.clear()
         return model, metrics
 
 
-def _set_label_type(model, train):
-    """Give the results of a trained model the type that the labels in the data have."""
-    output = heads.find_output(model)
-    if output.labels is None or not isinstance(train, (Examples, TaggedSentences)):
-        return
-    if label_types.fits(output.labels, train.label_type):
-        output.label_type = train.label_type
-
-
-# Names of arguments in Keras and transformers.
-_NAMES_ELSEWHERE = {
-    "lr": "learning_rate", "verbose": "show_progress", "num_train_epochs": "epochs",
-    "validation_data": "dev", "eval_dataset": "dev", "per_device_train_batch_size": "batch_size",
-    "output_dir": "folder", "warmup_ratio": "warmup", "early_stopping_patience": "patience",
-}  # fmt: skip
-
-
 @dataclasses.dataclass
-class _Recipe:
-    """The arguments that determine the result of a run, checked and converted to Python's types."""
-
-    epochs: int
-    batch_size: int
-    learning_rate: float
-    warmup: float
-    schedule: str
-    max_length: int
-    seed: int
-    gradient_accumulation_steps: int
-    fixed_length: bool
-    evaluate_every: float | None
-    options: dict
-
-    def __post_init__(self):
-        self.epochs = as_integer("epochs", self.epochs, 1)
-        self.batch_size = as_integer("batch_size", self.batch_size, 1)
-        self.max_length = as_integer("max_length", self.max_length, 3)
-        self.gradient_accumulation_steps = as_integer(
-            "gradient_accumulation_steps", self.gradient_accumulation_steps, 1
-        )
-        self.seed = as_integer("seed", self.seed, 0)
-        distribution.check_accumulation(self.gradient_accumulation_steps)
-        self.learning_rate = _float("learning_rate", self.learning_rate)
-        self.warmup = _float("warmup", self.warmup)
-        if not 0 <= self.warmup <= 1:
-            raise ValueError(
-                f"warmup must be a fraction of the steps from 0 to 1; received {self.warmup}"
-            )
-        optimizers.check_schedule(self.schedule)
-        if self.evaluate_every is not None:
-            self.evaluate_every = _float("evaluate_every", self.evaluate_every)
-            is_part = 0 < self.evaluate_every < 1
-            if not is_part and not (self.evaluate_every >= 1 and self.evaluate_every % 1 == 0):
-                raise ValueError(
-                    "evaluate_every must be a number of batches or a fraction of an epoch between "
-                    f"0 and 1; received {self.evaluate_every}"
-                )
-        # JSON cannot represent NumPy's numbers and arrays.
-        self.options = keras.tree.map_structure(
-            lambda item: item.tolist() if isinstance(item, (np.generic, np.ndarray)) else item,
-            self.options,
-        )
-
-    def to_dict(self):
-        values = dataclasses.asdict(self)
-        if self.evaluate_every is None:  # states of earlier versions do not have it
-            del values["evaluate_every"]
-        if self.schedule == "linear":  # neither
-            del values["schedule"]
-        options = values.pop("options")
-        if isinstance(options.get("loss"), keras.losses.Loss):
-            options["loss"] = options["loss"].get_config()
-        return values | options
-
-
 class _Run:
-    """The encoded data, the plan and the compiled model of one call of `finetune`."""
+    """What one call of `finetune` trains: a compiled model, its data and the plan of its batches.
 
-    def __init__(self, task, model, train, dev, recipe, metric, callbacks, show_progress):
-        self._model, self._train, self._dev, self._recipe = model, train, dev, recipe
-        self.metric = metric
-        recipe.max_length = inference.length_limit(model, recipe.max_length)
-        self.encoded = task.encode(model, train, recipe.max_length, **recipe.options)
-        self._encoded_dev, self.score = None, None
-        if dev is not None:
-            self._encoded_dev = _encode_dev(task, model, train, dev, recipe)
-            if hasattr(self.encoded, "share_loss"):
-                self.encoded.share_loss(self._encoded_dev)
-            self.metric = selecting_metric(callbacks, metric)
-            _check_metric(self._score_names(task), self.metric)
-            self.score = functools.partial(
-                _score, model, dev, self._encoded_dev, recipe.batch_size,
-                predict_function(model) if distribution.replicas() == 1 else None,
-            )  # fmt: skip
-        if not len(self.encoded):
-            raise ValueError(
-                f"{train.source}: no text has tokens. Check the column of the texts and the "
-                "vocabulary"
-            )
-        if hasattr(task, "check_training_data"):
-            task.check_training_data(train, self.encoded)
-        if getattr(self.encoded, "compares_rows", False) and recipe.batch_size == 1:
-            raise ValueError(
-                "batch_size must be at least 2, because the loss compares the rows of a batch; "
-                "received 1"
-            )
-        if hasattr(task, "model_of_rows"):
-            options = task.compile_options(model, self.encoded)
-        else:
-            options = task.compile_options(model)
-        scores = None if dev is None else task.metric_names(heads.find_output(model), dev)
-        check_monitors(callbacks, scores, _names_of_logs(options))
-        if show_progress:
-            for data, encoded in ((train, self.encoded), (dev, self._encoded_dev)):
-                if count := getattr(encoded, "truncated", 0):
-                    _note(f"{data.source}: texts cut to max_length={recipe.max_length}: {count}")
-        self.plan = BatchPlan(
-            model,
-            self.encoded,
-            recipe.batch_size,
-            recipe.seed,
-            recipe.epochs,
-            gradient_accumulation_steps=recipe.gradient_accumulation_steps,
-            fixed_length=recipe.fixed_length,
-        )
-        optimizer = self._optimizer(callbacks)
-        # The generators got their seeds when the encoder was created or loaded.
-        seed_dropout(model, recipe.seed)
-        _compile(model, options, optimizer, self.plan)
+    `metric` is the name of the metric that selects the best epoch, or `None` for the first one.
+    """
 
-    def _optimizer(self, callbacks):
-        """Return the optimizer, whose rate callbacks can set if one does."""
-        recipe = self._recipe
-        accumulated = recipe.gradient_accumulation_steps
-        optimizer = optimizers.adamw(
-            recipe.learning_rate,
-            total_steps=self.plan.steps,
-            warmup_steps=round(recipe.warmup * self.plan.steps),
-            schedule=recipe.schedule,
-            gradient_accumulation_steps=accumulated if accumulated > 1 else None,
-        )
-        config = optimizer.get_config()
-        self._rate_setter = rate_setter(callbacks)
-        if self._rate_setter == "LearningRateScheduler":
-            return optimizers.AdamW.from_config({**config, "learning_rate": recipe.learning_rate})
-        if self._rate_setter == "ReduceLROnPlateau":
-            return optimizers.SettableRateAdamW.from_config(config)
-        return optimizer
-
-    def prepare_model(self):
-        """Give the model the options of the recipe that it keeps. Nothing is left to check."""
-        heads.find_encoder(self._model).preprocessor.max_sequence_length = self._recipe.max_length
-        if "long_texts" in self._recipe.options:
-            heads.find_output(self._model).long_texts = self._recipe.options["long_texts"]
-
-    def _score_names(self, task):
-        """Return the names of the scores of the dev data, and of its loss if it has targets."""
-        names = task.metric_names(heads.find_output(self._model), self._dev)
-        return (*names, DEV_LOSS) if _has_targets(self._encoded_dev) else names
+    model: keras.Model
+    data: run_data.RunData
+    plan: BatchPlan
+    recipe: Recipe
+    metric: str | None
+    callbacks: list[keras.callbacks.Callback]
+    score: Callable[[], dict] | None
 
     @property
-    def evaluate_every(self):
-        """Batches between two scores within an epoch, or `None`."""
-        every = self._recipe.evaluate_every
-        if every is None:
-            return None
-        if every >= 1:
-            return int(every)
-        return max(1, round(every * self.plan.batches))
-
-    def restore(self, folder, show_progress):
-        """Return the `RunState`, restored from the folder if it holds a state."""
-        settings = self._recipe.to_dict() | {
-            "metric": self.metric,
-            "packed": self.plan.shape,
-        }
-        if self._rate_setter is not None:
-            settings["callback"] = self._rate_setter
-        if folder is not None:
-            settings = self._identity() | settings
-        state = RunState(folder, settings)
-        if state.restore(self.plan.trained) and show_progress:
-            epochs = self._recipe.epochs
-            epoch = min(state.epoch + 1, epochs)
-            print_line(f"resuming the run in {folder}, epoch {epoch} of {epochs}", file=sys.stderr)
-        return state
-
-    def _identity(self):
-        """Return properties of model and data that must match for a run to resume."""
-        model, train, dev = self._model, self._train, self._dev
-        encoder = heads.find_encoder(model)
-        return {
-            "data": f"{train.source}, {len(train)} examples",
-            "dev data": None if dev is None else f"{dev.source}, {len(dev)} examples",
-            "sequences": len(self.encoded),
-            "parameters": model.count_params(),
-            "trainable variables": len(model.trainable_variables),
-            "scored over characters": getattr(dev, "characters", False),
-            "labels": heads.find_output(model).labels,
-            "dtype": encoder.dtype_policy.name,
-            "encoder's weights": provenance.digest_of_weights(encoder),
-            "content of the data": digest(self.encoded),
-            "content of the dev data": None if dev is None else digest(self._encoded_dev),
-        }
-
-    def metrics(self, state, best, stopped):
-        """Return the metrics that `finetune` returns; `best` is the record of the best epoch."""
-        rows = len(self._train) * self.plan.rows / len(self.encoded)
-        done = (state.epoch + state.batch / self.plan.batches) * rows
-        recipe = self._recipe.to_dict()
-        if (loss := getattr(self.encoded, "loss", None)) is not None:
-            recipe.setdefault("loss", getattr(loss, "loss", loss).name)  # Matryoshka has a loss
-        metrics = {
-            "recipe": recipe,
-            "train_loss": _train_loss(state, best),
-            "train_seconds": state.seconds,
-            "examples_per_second": done / max(state.seconds, 1e-9),
-            "stopped": stopped,
-            "history": state.history,
-            **inference.counts(self.encoded),
-            **inference.counts(self._train),
-        }
-        is_text = isinstance(self._train, (Examples, EmbeddingExamples))
-        if is_text and self._train.columns is not None:
-            metrics["columns"] = self._train.columns
-        if best is not None:
-            counts = inference.counts(self._encoded_dev)
-            metrics |= {f"dev_{name}": count for name, count in counts.items()}
-            metrics |= {"metric": loop.best([best], self.metric)[1], "best_epoch": best["epoch"]}
-            metrics |= {key: value for key, value in best.items() if key not in ("epoch", "loss")}
-        return metrics
+    def tensorboard_steps(self):
+        """TensorBoard's steps per epoch."""
+        return 1 if self.recipe.evaluate_every is None else self.plan.batches
 
 
-def _train_loss(state, best):
+def _prepare(task, model, train, dev, recipe, metric, callbacks, show_progress):
+    """Encode the data, plan the batches and compile the model: the `_Run`."""
+    model = inference.model_for_data(model)
+    recipe.max_length = inference.length_limit(model, recipe.max_length)
+    data = run_data.encode(task, model, train, dev, recipe)
+    if dev is not None:
+        metric = user_callbacks.selecting_metric(callbacks, metric)
+        if metric is not None and metric not in data.metrics:
+            raise ValueError(
+                f"metric must be one of {', '.join(data.metrics)}; received {metric!r}"
+            )
+    run_data.check_encoded(task, data, recipe)
+    user_callbacks.check_monitors(callbacks, data.scores, data.names_of_logs)
+    if show_progress:
+        run_data.note_truncated(data, recipe.max_length)
+    plan = BatchPlan(
+        model,
+        data.encoded,
+        recipe.batch_size,
+        recipe.seed,
+        recipe.epochs,
+        gradient_accumulation_steps=recipe.gradient_accumulation_steps,
+        fixed_length=recipe.fixed_length,
+        can_be_mixed=recipe.optimizer is None,
+    )
+    optimizer = user_callbacks.with_settable_rate(
+        recipe.new_optimizer(plan.steps), callbacks, recipe
+    )
+    # The generators got their seeds when the encoder was created or loaded.
+    seed_dropout(model, recipe.seed)
+    _compile(model, data.compile_options, optimizer, plan)
+    return _Run(model, data, plan, recipe, metric, callbacks, data.scorer(recipe.batch_size))
+
+
+def _compile(model, options, optimizer, plan):
+    """Compile the model that is trained, then the user's model."""
+    trained = plan.trained
+    optimizer = optimizers.with_loss_scale(optimizer, heads.find_encoder(model).dtype_policy)
+    trained.compile(optimizer, **options, jit_compile=plan.compiled)
+    if plan.cache is not None:
+        plan.cache.compile(plan.compiled)
+    if isinstance(model.output, dict):
+        # Keras would create the mean of several losses during the first step, and TensorFlow would
+        # trace the step a second time. (`RunState.restore` creates the optimizer's variables.)
+        batch = keras.tree.map_structure(lambda array: array[:1], plan.batch(0))
+        inputs, targets, weights = batch
+        trained.compute_loss(inputs, targets, trained(inputs), weights)
+    if trained is not model:
+        # Scoring uses batches of many lengths, too many for XLA to compile on TensorFlow.
+        jax = keras.backend.backend() == "jax"
+        model.compile(trained.optimizer, **options, jit_compile=jax)
+
+
+def _restore(run, folder, show_progress):
+    """Return the `RunState`, restored from the folder if it holds a state."""
+    settings = run.recipe.to_dict() | {"metric": run.metric, "packed": run.plan.shape}
+    rate_setter = user_callbacks.rate_setter(run.callbacks)
+    if rate_setter is not None:
+        settings["callback"] = rate_setter
+    if folder is not None:
+        settings = _identity(run) | settings
+    state = RunState(folder, settings)
+    if state.restore(run.plan.trained) and show_progress:
+        epochs = run.recipe.epochs
+        epoch = min(state.epoch + 1, epochs)
+        print_line(f"resuming the run in {folder}, epoch {epoch} of {epochs}", file=sys.stderr)
+    return state
+
+
+def _identity(run):
+    """Return properties of model and data that must match for a run to resume."""
+    model, data = run.model, run.data
+    encoder = heads.find_encoder(model)
+    train, dev = data.train, data.dev
+    return {
+        "data": f"{train.source}, {len(train)} examples",
+        "dev data": None if dev is None else f"{dev.source}, {len(dev)} examples",
+        "sequences": len(data.encoded),
+        "parameters": model.count_params(),
+        "trainable variables": len(model.trainable_variables),
+        "scored over characters": getattr(dev, "characters", False),
+        "labels": heads.find_output(model).labels,
+        "dtype": encoder.dtype_policy.name,
+        "encoder's weights": provenance.digest_of_weights(encoder),
+        "content of the data": digest(data.encoded),
+        "content of the dev data": None if dev is None else digest(data.encoded_dev),
+    }
+
+
+def _set_options(model, recipe):
+    """Give the model the options of the recipe that it keeps."""
+    heads.find_encoder(model).preprocessor.max_sequence_length = recipe.max_length
+    if "long_texts" in recipe.options:
+        heads.find_output(model).long_texts = recipe.options["long_texts"]
+
+
+def _fit(run, state, patience, log):
+    """Train the remaining epochs, and return True if Ctrl-C ended the training.
+
+    Ctrl-C before the first step is a `KeyboardInterrupt`. If the loss or a weight is no longer
+    finite, a `ValueError` is raised.
+    """
+    _restore_backup(run, state)
+    if state.stopped or state.epoch >= run.plan.epochs:
+        return False
+    try:
+        with stop_requests() as stop:
+            stop.check()
+            engine.fit(
+                run.plan.trained,
+                run.plan.data_for_fit(state.epoch, state.batch),
+                _all_callbacks(run, state, patience, log, stop),
+                steps=run.plan.batches,
+                model=run.model,
+                epochs=run.plan.epochs,
+                start=(state.epoch, state.batch),
+            )
+    except KeyboardInterrupt:
+        if not state.epoch and not state.batch:  # no weights to return
+            raise
+        return True
+    except Diverged as error:
+        if not state.has_best:
+            raise
+        if not any(isinstance(c, keras.callbacks.TerminateOnNaN) for c in run.callbacks):
+            raise Diverged(
+                error.what,
+                ". To keep the best epoch in such a case, pass "
+                "callbacks=[keras.callbacks.TerminateOnNaN()] to keras_bert.finetune",
+            ) from None
+    return False
+
+
+def _all_callbacks(run, state, patience, log, stop):
+    """Return the callbacks of the run, in their order: they see a batch one after the other."""
+    plan = run.plan
+    progress = Progress(state, plan, log.bar)
+    score = ScoreDev(
+        run.score,
+        state,
+        plan,
+        metric=run.metric,
+        patience=patience,
+        every=run.recipe.batches_between_scores(plan.batches),
+        progress=progress,
+        log=log,
+        user_callbacks=run.callbacks,
+    )
+    return [
+        *([] if plan.cache is None else [SetGradients(plan.cache, plan, state)]),
+        StopOnCtrlC(stop),
+        CompleteLastStep(plan),
+        StopOnNaN(),
+        progress,
+        score,
+        *run.callbacks,
+        user_callbacks.RestoreMonitors(run.callbacks, state.history),
+        SaveState(state, plan),
+    ]
+
+
+def _restore_backup(run, state):
+    """Go on where a `BackupAndRestore` of the user ended."""
+    restored = user_callbacks.restored_epoch(run.callbacks, run.model)
+    if restored > state.epoch and run.score is not None:
+        warnings.warn(
+            "BackupAndRestore does not keep the scores of earlier epochs, so the best epoch is one "
+            "of the following; finetune(folder=) keeps them",
+            stacklevel=level_of_caller(),
+        )
+    state.epoch = max(state.epoch, restored)
+
+
+def _restore_best(run, state):
+    """Set the model's weights to the best ones.
+
+    Returns:
+        The record of the best epoch, or `None` without dev data.
+    """
+    record = state.restore_best(run.model)
+    if run.score is None:
+        return None
+    if record is None:  # stopped before the first score
+        epoch = round(state.epoch + state.batch / run.plan.batches, 3)
+        record = {"epoch": epoch, "loss": state.loss, **score_completely(run.score)}
+    if record["epoch"] not in [other["epoch"] for other in state.history]:
+        state.history.append(record)  # stopped before the epoch was recorded
+    return record
+
+
+def _metrics(run, state, best_record, stopped):
+    """Return the metrics that `finetune` returns."""
+    data, train = run.data, run.data.train
+    rows = len(train) * run.plan.rows / len(data.encoded)
+    done = (state.epoch + state.batch / run.plan.batches) * rows
+    recipe = run.recipe.to_dict()
+    if (loss := getattr(data.encoded, "loss", None)) is not None:
+        recipe.setdefault("loss", getattr(loss, "loss", loss).name)  # Matryoshka has a loss
+    metrics = {
+        "recipe": recipe,
+        "train_loss": _train_loss(state, best_record),
+        "train_seconds": state.seconds,
+        "examples_per_second": done / max(state.seconds, 1e-9),
+        "stopped": stopped,
+        "history": state.history,
+        **inference.counts(data.encoded),
+        **inference.counts(train),
+    }
+    is_text = isinstance(train, (Examples, EmbeddingExamples))
+    if is_text and train.columns is not None:
+        metrics["columns"] = train.columns
+    if best_record is not None:
+        counts = inference.counts(data.encoded_dev)
+        metrics |= {f"dev_{name}": count for name, count in counts.items()}
+        metrics["metric"] = best([best_record], run.metric)[1]
+        metrics["best_epoch"] = best_record["epoch"]
+        metrics |= {key: best_record[key] for key in best_record if key not in ("epoch", "loss")}
+    return metrics
+
+
+def _train_loss(state, best_record):
     """Return the training loss of the epoch whose weights the model has."""
-    if best is not None:
-        return best["loss"]
+    if best_record is not None:
+        return best_record["loss"]
     return state.history[-1]["loss"] if state.history else state.loss
 
 
@@ -466,30 +470,21 @@ def _lock(folder):
     return exclusive_lock(folder, "training", keep=False)
 
 
-def _float(name, value):
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        raise ValueError(f"{name} must be a number; received {value!r:.80}") from None
+def _check_max_length(encoder, max_length):
+    limit = encoder.bert_config["max_position_embeddings"]
+    if max_length > limit:
+        raise ValueError(
+            f"max_length must be at most {limit}, the maximum of the encoder; received {max_length}"
+        )
 
 
-def _check_options(task, train, options):
-    """Raise an error for an option that the task's `encode` does not have."""
-    for name in options:
-        if name not in inspect.signature(task.encode).parameters:
-            takes = [
-                option
-                for option, parameter in inspect.signature(task.encode).parameters.items()
-                if parameter.kind is parameter.KEYWORD_ONLY
-            ]
-            known = [*inspect.signature(finetune).parameters, *takes]
-            close = difflib.get_close_matches(_NAMES_ELSEWHERE.get(name, name), known, 1)
-            advice = f"the options are {', '.join(takes) or 'none'}"
-            if close:
-                advice = f"did you mean {close[0]}?"
-            raise ValueError(
-                f"{name} is not an argument of finetune for {type(train).__name__}; {advice}"
-            )
+def _set_label_type(model, train):
+    """Give the results of a trained model the type that the labels in the data have."""
+    output = heads.find_output(model)
+    if output.labels is None or not isinstance(train, (Examples, TaggedSentences)):
+        return
+    if label_types.fits(output.labels, train.label_type):
+        output.label_type = train.label_type
 
 
 def _encoder_and_model(given, task, train):
@@ -513,100 +508,3 @@ def _encoder_and_model(given, task, train):
     if model is None:
         encoder = encoder.with_options(preprocessor=encoder.preprocessor.with_options())
     return encoder, model
-
-
-def _check_data(task, train, data):
-    """Raise an error for data of another task, without labels or without examples."""
-    if registry.for_data(data) is not task:
-        raise ValueError(
-            f"{data.source}: must be {type(train).__name__}, as the training data; "
-            f"received {type(data).__name__}"
-        )
-    part = "training" if data is train else "dev"
-    if not inference.is_labeled(data):
-        raise ValueError(f"the {part} data, {data.source}, has no labels. Give labeled examples")
-    if not len(data):
-        raise ValueError(
-            f"the {part} data, {data.source}, contains no examples. Check its file or filter"
-        )
-
-
-def _encode_dev(task, model, train, dev, recipe):
-    """Encode the dev data; raise an error for a label that the training data does not have."""
-    options = {name: recipe.options[name] for name in ("long_texts",) if name in recipe.options}
-    try:
-        return task.encode(model, dev, recipe.max_length, **options)
-    except UnknownLabel as error:
-        raise ValueError(
-            f"{error}. No row of the training data, {train.source}, has this label; add some "
-            "there, or remove it from the dev data"
-        ) from error
-
-
-def _has_targets(encoded):
-    """Return False for retrieval data, which has no loss."""
-    return getattr(encoded, "targets", ()) is not None
-
-
-def _score(model, dev, encoded, batch_size, predict):
-    """Return the metrics of the dev data and the mean of the loss over its targets."""
-    losses, counts = [], []
-    # Under a strategy of TensorFlow, Keras divides a loss by the number of replicas.
-    scale = distribution.replicas() if keras.backend.backend() == "tensorflow" else 1
-
-    def add_loss(outputs, targets, weights):
-        if hasattr(encoded, "loss"):  # of embedders; the dev data may be of another kind
-            losses.append(float(encoded.loss(targets, outputs, weights)))
-        else:
-            loss = float(model.compute_loss(None, targets, outputs, weights))
-            losses.append(loss * scale)
-        counts.append(float(keras.tree.flatten(weights)[0].sum()))
-
-    metrics = inference.evaluate(
-        model,
-        dev,
-        batch_size=batch_size,
-        encoded=encoded,
-        predict=predict,
-        on_outputs=add_loss if _has_targets(encoded) else None,
-    )
-    if not _has_targets(encoded):
-        return metrics
-    return metrics | {DEV_LOSS: float(np.dot(losses, counts) / max(sum(counts), 1e-9))}
-
-
-def _check_metric(names, metric):
-    if metric is not None and metric not in names:
-        raise ValueError(f"metric must be one of {', '.join(names)}; received {metric!r}")
-
-
-@functools.cache
-def _note(text):
-    """Print a note, once in the many runs of a search."""
-    print_line(text, file=sys.stderr)
-
-
-def _names_of_logs(options):
-    """Return the keys of Keras' epoch logs for these arguments of `compile`."""
-    losses, metrics = options["loss"], options.get("weighted_metrics") or ()
-    names = [f"{name}_loss" for name in losses] if isinstance(losses, dict) else []
-    return ["loss", *names, *(metric.name for metric in metrics)]
-
-
-def _compile(model, options, optimizer, plan):
-    """Compile the model, and the packed model that is trained in its place."""
-    trained = plan.trained
-    optimizer = optimizers.with_loss_scale(optimizer, heads.find_encoder(model).dtype_policy)
-    trained.compile(optimizer, **options, jit_compile=plan.compiled)
-    if plan.cache is not None:
-        plan.cache.compile(plan.compiled)
-    if isinstance(model.output, dict):
-        # Keras would create the mean of several losses during the first step, and TensorFlow would
-        # trace the step a second time. (`RunState.restore` creates the optimizer's variables.)
-        batch = keras.tree.map_structure(lambda array: array[:1], plan.epoch(0)[0])
-        inputs, targets, weights = batch
-        trained.compute_loss(inputs, targets, trained(inputs), weights)
-    if trained is not model:
-        # Scoring uses batches of many lengths, too many for XLA to compile on TensorFlow.
-        jax = keras.backend.backend() == "jax"
-        model.compile(trained.optimizer, **options, jit_compile=jax)

@@ -61,12 +61,13 @@ class _WithDropout(keras.Model):
         return self.model(inputs, training=True)
 
 
-class GradientCache(keras.callbacks.Callback):
+class GradientCache:
     """Sets the gradients of a `CachedModel` before each batch.
 
     Dropout is seeded by the number of the batch, so that both passes over a batch agree.
 
     Args:
+        cached: The `CachedModel`.
         loss: The loss of the rows of several batches.
         seed: Seed of dropout.
         batch: Function from the number of a batch, counted over all epochs, to its inputs, targets
@@ -74,10 +75,8 @@ class GradientCache(keras.callbacks.Callback):
     """
 
     def __init__(self, cached, loss, seed, batch):
-        super().__init__()
         self._cached, self._loss, self._seed, self._batch = cached, loss, seed, batch
         self._forward = _WithDropout(cached.model)
-        self._first = 0  # number of the batch with which `fit` begins
         self._step = None
         self._values = []
 
@@ -85,13 +84,9 @@ class GradientCache(keras.callbacks.Callback):
         """Compile the first pass. If `compiled`, XLA does it."""
         self._forward.compile(jit_compile=compiled)
 
-    def starting_at(self, number):
-        """Return the callback for a `fit` whose first batch has this number."""
-        self._first, self._step = number, None
-        return self
-
-    def on_train_batch_begin(self, batch, logs=None):
-        number, model = self._first + batch, self._cached
+    def set_gradients(self, number):
+        """Set the gradients of the batch with this number, which is trained next."""
+        model = self._cached
         if keras.backend.backend() == "jax":
             model.jax_state_sync()  # the variables are outdated during `fit`
         step, index = divmod(number, model.batches)
@@ -120,3 +115,15 @@ class GradientCache(keras.callbacks.Callback):
             lambda embeddings: self._loss(targets, embeddings, weights), np.concatenate(outputs)
         )
         return value, np.split(gradient, ends)
+
+
+class SetGradients(keras.callbacks.Callback):
+    """Calls a `GradientCache` before each batch of a `BatchPlan`; counts with the `RunState`."""
+
+    def __init__(self, cache, plan, state):
+        super().__init__()
+        self._cache, self._plan, self._state = cache, plan, state
+
+    def on_train_batch_begin(self, batch, logs=None):
+        state = self._state
+        self._cache.set_gradients(state.epoch * self._plan.batches + state.batch)

@@ -11,18 +11,15 @@ from keras_bert.training import state_file
 
 STATE_FILE = "training.npz"
 BEST_FILE = "best.npz"
-_HEADER = "place"
-# Required keys of the state and their types.
-_TYPES = {
-    "settings": dict,
+_TYPES: dict[str, type | tuple[type, ...]] = {
     "epoch": int,
     "batch": int,
     "history": list,
     "seconds": (int, float),
     "loss": (int, float),
     "rows": int,
+    "stopped": bool,
 }
-_ATTRIBUTES = [key for key in _TYPES if key != "settings"]
 _ROWS = 1024  # sequences per batch that is hashed
 
 
@@ -34,7 +31,7 @@ class RunState:
 
     Attributes:
         epoch, batch: The next batch to train on.
-        history: A dict of metrics per completed epoch.
+        history: A list of records: the metrics of an epoch, or of a score within an epoch.
         seconds: Time spent in training.
         stopped: True if a callback ended the training.
         loss, rows: Mean loss of the current epoch so far, and its number of rows.
@@ -42,10 +39,8 @@ class RunState:
 
     def __init__(self, folder, settings):
         self._folder = None if folder is None else pathlib.Path(folder)
-        if self._folder is not None:
-            self._folder.mkdir(parents=True, exist_ok=True)
         self._settings = json.loads(json.dumps(settings))
-        self._best = None
+        self._best: tuple[dict, list] | None = None  # only without a folder
         self.epoch, self.batch, self.history = 0, 0, []
         self.seconds, self.loss, self.rows = 0.0, 0.0, 0
         self.stopped = False
@@ -60,11 +55,10 @@ class RunState:
             return
         if keras.backend.backend() == "jax":
             model.jax_state_sync()  # during `fit` the variables are outdated
-        header = {"settings": self._settings}
-        header |= {key: getattr(self, key) for key in _ATTRIBUTES}
-        header |= {"stopped": True} if self.stopped else {}
-        arrays = _to_arrays(_variables(model))
-        state_file.write(self._folder / STATE_FILE, _HEADER, header, arrays)
+        progress = {name: getattr(self, name) for name in _TYPES}
+        header = {"settings": self._settings, "progress": progress}
+        self._folder.mkdir(parents=True, exist_ok=True)
+        state_file.write(self._folder / STATE_FILE, header, _variables(model))
 
     def restore(self, model):
         """Build the optimizer, read the state of an earlier run, and return True if there was one.
@@ -76,18 +70,21 @@ class RunState:
         if file is None or not file.is_file():
             self.clear()  # without a state, the best weights belong to some other run
             return False
-        variables = _variables(model)
         remedy = "delete it to start over"
-        header, values = _read(file, _TYPES, remedy)
+        header, arrays = state_file.read(file, remedy)
+        with state_file.reading(file, remedy):
+            settings, progress = dict(header["settings"]), header["progress"]
+            if not all(isinstance(progress[name], kind) for name, kind in _TYPES.items()):
+                raise ValueError("a value of its progress has another type")
+            for record in progress["history"]:
+                _check_record(record)
         # Different settings can change the variables, so compare the settings first.
-        state_file.check_settings(file, header["settings"], self._settings, remedy)
-        if [value.shape for value in values] != [tuple(each.shape) for each in variables]:
-            raise ValueError(f"{file} is broken (its variables have other shapes); {remedy}")
-        for variable, value in zip(variables, values, strict=True):
-            variable.assign(value)
-        for key in _ATTRIBUTES:
-            setattr(self, key, header[key])
-        self.stopped = bool(header.get("stopped"))
+        state_file.check_settings(file, settings, self._settings, remedy)
+        with state_file.reading(file, remedy):
+            values = state_file.values_of(_variables(model), arrays)
+        state_file.assign(_variables(model), values)
+        for name in _TYPES:
+            setattr(self, name, progress[name])
         if any(record.keys() - {"epoch", "loss"} for record in self.history):
             self._read_best(file.parent, model)  # report an error before the training, not after
         return True
@@ -104,19 +101,15 @@ class RunState:
         if self._folder is None:
             self._best = record, [keras.ops.convert_to_numpy(weight) for weight in model.weights]
         else:
-            arrays = _to_arrays(model.weights)
-            state_file.write(self._folder / BEST_FILE, _HEADER, record, arrays)
+            self._folder.mkdir(parents=True, exist_ok=True)
+            state_file.write(self._folder / BEST_FILE, {"record": record}, model.weights)
 
     def restore_best(self, model):
         """Set the best weights; return the metrics of their epoch, or `None` if there are none."""
-        best = self._best
-        if self._folder is not None and self.has_best:
-            best = self._read_best(self._folder, model)
-        if best is None:
+        if not self.has_best:
             return None
-        record, values = best
-        for weight, value in zip(model.weights, values, strict=True):
-            weight.assign(value)
+        record, values = self._best or self._read_best(self._folder, model)
+        state_file.assign(model.weights, values)
         return record
 
     def _read_best(self, folder, model):
@@ -125,12 +118,14 @@ class RunState:
         remedy = f"delete {STATE_FILE} beside it to start over"
         if not file.is_file():
             raise ValueError(f"{file}, the best weights of the run, is missing; {remedy}")
-        record, values = _read(file, {"epoch": (int, float)}, remedy)
-        shapes = [tuple(weight.shape) for weight in model.weights]
+        header, arrays = state_file.read(file, remedy)
+        with state_file.reading(file, remedy):
+            record = header["record"]
+            _check_record(record)
+            values = state_file.values_of(model.weights, arrays)
         # A run killed between saving these weights and its state repeats that part of the epoch.
-        known = record["epoch"] in [each["epoch"] for each in self.history]
-        known = known or self.epoch < record["epoch"] <= self.epoch + 1
-        if not known or [value.shape for value in values] != shapes:
+        is_known = record["epoch"] in [other["epoch"] for other in self.history]
+        if not is_known and not self.epoch < record["epoch"] <= self.epoch + 1:
             raise ValueError(f"{file} does not belong to the run in {folder}; {remedy}")
         return record, values
 
@@ -143,31 +138,19 @@ class RunState:
 
 def digest(encoded):
     """Return a hash of the ids, targets and weights of encoded data, 16 hexadecimal digits."""
-    found = hashlib.sha256()
+    hashed = hashlib.sha256()
     for start in range(0, len(encoded), _ROWS):
         rows = np.arange(start, min(start + _ROWS, len(encoded)))
         batch = encoded.batch(rows, int(encoded.lengths[rows].max()))
         for array in keras.tree.flatten([part for part in batch if part is not None]):
-            found.update(array.tobytes())
-    return found.hexdigest()[:16]
+            hashed.update(array.tobytes())
+    return hashed.hexdigest()[:16]
+
+
+def _check_record(record):
+    if not isinstance(record["epoch"], (int, float)):
+        raise ValueError("a record of its history has no epoch")
 
 
 def _variables(model):
     return [*model.variables, *model.optimizer.variables]
-
-
-def _to_arrays(variables):
-    arrays = [keras.ops.convert_to_numpy(variable) for variable in variables]
-    # NumPy's files cannot hold bfloat16. The conversion to float32 and back is exact.
-    return [a.astype("float32") if a.dtype.name == "bfloat16" else a for a in arrays]
-
-
-def _read(file, types, remedy):
-    """Return the header and the arrays of a file, after a check of the header's types."""
-    with state_file.reading(file, remedy):
-        header, arrays = state_file.read(file, _HEADER)
-        is_valid = all(isinstance(header[key], kind) for key, kind in types.items())
-        history = header.get("history", ())
-        if not is_valid or not all(isinstance(each, dict) and "epoch" in each for each in history):
-            raise ValueError("a key is missing or of another type")
-    return header, arrays

@@ -7,7 +7,7 @@ import pathlib
 import keras
 
 from keras_bert.runtime.files import check_subfolder
-from keras_bert.training import finetuning, loop
+from keras_bert.training import callbacks, finetuning
 
 GRID = {
     "batch_size": (16, 32),
@@ -33,7 +33,7 @@ class Trials:
     @property
     def best(self):
         """The run with the best value, the first one if several are equal."""
-        return max(self.runs, key=lambda run: loop.goodness(run["metric"], run["value"]))
+        return max(self.runs, key=lambda run: callbacks.goodness(run["metric"], run["value"]))
 
 
 def grid(encoder, train_data, dev, *, choices=None, on_trial=None, tensorboard=None, **options):

@@ -1,8 +1,9 @@
-"""Files that hold the state of a training run: a JSON header and numbered arrays."""
+"""The files that hold the state of a training run: a JSON header and numbered arrays."""
 
 import contextlib
 import json
 
+import keras
 import numpy as np
 
 from keras_bert.runtime.escaping import printable
@@ -10,34 +11,45 @@ from keras_bert.runtime.files import atomic_write
 from keras_bert.runtime.reading import json_value, one_line
 from keras_bert.untrusted import containers, links
 
-# Settings that earlier versions saved under another name.
-_NEW_NAMES = {"accumulate": "gradient_accumulation_steps"}
+_HEADER = "header"  # name of the header in the file
 
 
-def write(file, key, header, arrays, *, durable=False):
-    """Write a state file atomically: a header that JSON can represent, and NumPy arrays.
+def write(file, header, variables, *, durable=False):
+    """Write a state file atomically: a header that JSON can represent, and values of variables.
 
     If `durable`, return only after the data has reached the disk.
     """
-    numbered = {str(index): array for index, array in enumerate(arrays)}
-    header = {key: json.dumps(header, ensure_ascii=False)}
+    arrays = {str(index): _to_array(variable) for index, variable in enumerate(variables)}
+    arrays[_HEADER] = json.dumps(header, ensure_ascii=False)
     with atomic_write(file, durable=durable) as temporary, open(temporary, "wb") as stream:
-        np.savez(stream, **header, **numbered)
+        np.savez(stream, **arrays)
 
 
-def read(file, key):
-    """Return `(header, arrays)` of a state file; `key` is the header's name as in `write`.
-
-    Raises `ValueError` or `KeyError` if the file is broken or holds NaN or infinity. Use `reading`
-    to add the file and the remedy to the message.
-    """
-    links.check_file(file)
-    arrays = containers.read_npz(file)
-    header = json_value(str(arrays.pop(key)))
-    numbered = [arrays[str(index)] for index in range(len(arrays))]
-    if not all(np.isfinite(array).all() for array in numbered):
-        raise ValueError("it holds NaN or infinity")
+def read(file, remedy):
+    """Return `(header, arrays)` of a state file; `remedy` ends the error for a broken file."""
+    with reading(file, remedy):
+        links.check_file(file)
+        arrays = containers.read_npz(file)
+        header = json_value(str(arrays.pop(_HEADER)))
+        if not isinstance(header, dict):
+            raise ValueError("its header is not a JSON object")
+        numbered = [arrays[str(index)] for index in range(len(arrays))]
+        if not all(np.isfinite(array).all() for array in numbered):
+            raise ValueError("it holds NaN or infinity")
     return header, numbered
+
+
+def values_of(variables, arrays):
+    """Return the values of variables from the arrays of a file, or raise a `ValueError`."""
+    if len(arrays) != len(variables):
+        raise ValueError(f"it holds {len(arrays)} variables, not {len(variables)}")
+    return list(map(_to_value, arrays, variables))
+
+
+def assign(variables, values):
+    """Assign values to variables."""
+    for variable, value in zip(variables, values, strict=True):
+        variable.assign(value)
 
 
 @contextlib.contextmanager
@@ -52,9 +64,8 @@ def reading(file, remedy):
 def check_settings(file, saved, current, remedy):
     """Raise a `ValueError` unless `saved`, the settings in a file, equal `current`.
 
-    Both are nested dicts as JSON represents them. A setting that an earlier version saved under
-    another name is compared under the present one. The message names the first setting that
-    differs and ends with `remedy`.
+    Both are nested dicts as JSON represents them. The message names the first setting that differs
+    and ends with `remedy`.
     """
     difference = _first_difference(saved, current)
     if difference is not None:
@@ -82,9 +93,24 @@ def _first_difference(saved, current):
 
 
 def _items(value):
-    """Return a dict of the items of a dict or list, under present names; of others an empty one."""
+    """Return a dict of the items of a dict or list; of other values an empty one."""
     if isinstance(value, list):
         return dict(enumerate(value))
-    if isinstance(value, dict):
-        return {_NEW_NAMES.get(key, key): item for key, item in value.items()}
-    return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _to_array(variable):
+    """Return the value; store bfloat16, which NumPy's files cannot hold, as its uint16 bits."""
+    array = np.asarray(keras.ops.convert_to_numpy(variable))
+    return array.view(np.uint16) if array.dtype.name == "bfloat16" else array
+
+
+def _to_value(array, variable):
+    """Undo `_to_array`."""
+    if variable.dtype == "bfloat16":
+        import ml_dtypes
+
+        array = array.view(ml_dtypes.bfloat16)
+    if tuple(array.shape) != tuple(variable.shape):
+        raise ValueError(f"{variable.path} has shape {variable.shape}, received {array.shape}")
+    return array

@@ -60,7 +60,7 @@ def test_a_broken_best_state_is_an_error_before_training(tmp_path, damage):
     elif damage == "another":  # the state of a later epoch
         record = {"epoch": 9, "loss": 0.1, "accuracy": 1.0}
         with np.load(best) as arrays:
-            np.savez(best, **{**arrays, "place": json.dumps(record)})
+            np.savez(best, **{**arrays, "header": json.dumps({"record": record})})
     else:
         content[len(content) // 2] ^= 1
         best.write_bytes({"cut": content[:-9], "empty": b"", "flipped": content}[damage])

@@ -4,16 +4,14 @@ import contextlib
 import csv
 import math
 import re
-import types
 
 import keras
 import numpy as np
 import pytest
 
 import keras_bert
-from keras_bert.runtime.stopping import StopRequest
 from keras_bert.tasks import inference
-from keras_bert.training import finetuning, loop
+from keras_bert.training import finetuning, progress
 from tests import tiny
 
 EXAMPLES = tiny.examples(tiny.ROWS[:12])
@@ -235,53 +233,49 @@ def test_scores_within_an_epoch():
     assert history[-1] == pytest.approx(finetune(**options)[1]["history"][-1])
 
 
-def test_the_bar_says_compiling_until_the_first_step_is_done(monkeypatch):
-    rates = []
+@pytest.fixture
+def bar(monkeypatch):
+    """Replace the progress bar; return the list of the fields of all its changes."""
+    changes = []
 
     class Bar(contextlib.nullcontext):
         disable = False
 
-        def add_task(self, name, rate, **fields):
-            rates.append((name, rate))
+        def add_task(self, name, **fields):
+            changes.append({"name": name, **fields})
 
-        def update(self, task, rate=None, **fields):
-            if rate is not None:
-                rates.append(("update", rate))
+        def update(self, task, **fields):
+            changes.append(fields)
 
-    monkeypatch.setattr(loop, "progress", lambda *columns, show: Bar())
+    monkeypatch.setattr(progress, "progress", lambda *columns, show: Bar())
+    return changes
+
+
+def test_the_bar_says_compiling_until_the_first_step_is_done(bar):
     finetune(epochs=2)
-    assert rates[0] == ("Epoch 1 of 2", "compiling")
-    assert [rate for name, rate in rates if name == "Epoch 2 of 2"] == [""]
-    updates = [rate for name, rate in rates if name == "update"]
-    assert updates and all(re.fullmatch(r"\d+ examples/s", rate) for rate in updates)
+    first, second = (fields for fields in bar if "name" in fields)
+    assert (first["name"], first["rate"]) == ("Epoch 1 of 2", "compiling")
+    assert (second["name"], second["rate"]) == ("Epoch 2 of 2", "")
+    rates = [fields["rate"] for fields in bar if "rate" in fields and "name" not in fields]
+    assert rates and all(re.fullmatch(r"\d+ examples/s", rate) for rate in rates)
 
 
-def test_the_rate_leaves_out_what_is_not_training(monkeypatch):
-    """The time to score the model, and the end of `fit`, which waits for other threads."""
-    rates = []
-    batches = types.SimpleNamespace(rows=[[0, 1]] * 4, sizes=[2] * 4)
-    state = types.SimpleNamespace(epoch=0, batch=0, loss=0.0, rows=0, seconds=0.0)
-    bar = types.SimpleNamespace(
-        add_task=lambda *_, **fields: 0,
-        update=lambda _, rate=None, **fields: rates.append(rate),
-    )
+def test_the_rate_leaves_out_what_is_not_training(bar, monkeypatch):
+    """The first batch, which includes the compilation, and the time to score the model."""
     clock = [0.0]
-    monkeypatch.setattr(loop.time, "perf_counter", lambda: clock[0])
+    monkeypatch.setattr(progress.time, "perf_counter", lambda: clock[0])
 
-    def pass_time(seconds):
-        clock[0] += seconds
+    class OneSecondPerBatch(callbacks.Callback):
+        def on_train_batch_begin(self, batch, logs=None):
+            clock[0] += 1.0
 
-    watch = loop._Watch(
-        bar, state, batches, 1, callbacks.Callback(), lambda done: pass_time(50.0 * (done == 2)),
-        StopRequest(),
-    )  # fmt: skip
-    for batch in range(4):
-        pass_time(1.0)
-        watch.on_train_batch_end(batch, {"loss": 1.0})
-    pass_time(30.0)
-    watch.read()
-    assert [rate for rate in rates if rate] == ["2 examples/s"] * 3
-    assert (state.batch, state.seconds) == (4, 4.0)
+        def on_test_begin(self, logs=None):
+            clock[0] += 50.0
+
+    _, metrics = finetune(OneSecondPerBatch(), epochs=1, evaluate_every=1)
+    rates = [fields["rate"] for fields in bar if "rate" in fields and "name" not in fields]
+    assert rates == ["4 examples/s"] * 2
+    assert metrics["train_seconds"] == 3.0
 
 
 def test_callbacks_can_monitor_the_training():

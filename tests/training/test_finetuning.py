@@ -15,7 +15,8 @@ from keras_bert.data import tabular
 from keras_bert.tasks import inference, registry
 from keras_bert.tasks.classification import task as classification
 from keras_bert.tasks.tagging import data as conll
-from keras_bert.training import batch_plan, finetuning, loop
+from keras_bert.training import batch_plan, engine, finetuning, run_data
+from keras_bert.training.callbacks import best
 from tests import tiny
 from tests.runtime.test_tensorboard import scalars
 
@@ -122,7 +123,7 @@ def scored(monkeypatch):
             epoch = next(epochs)
             return {name: values[epoch] for name, values in columns.items()}
 
-        monkeypatch.setattr(finetuning.inference, "evaluate", evaluate)
+        monkeypatch.setattr(run_data.inference, "evaluate", evaluate)
         return kept
 
     return script
@@ -161,10 +162,10 @@ def test_metric_selects_the_best_epoch():
     rows = [(1, 0.0, 0.7, 0.8, 0.5), (2, 0.0, 0.9, 0.3, 0.5), (3, 0.0, 0.6, 0.2, 0.5)]
     history = [dict(zip(names, row, strict=True)) for row in rows]
     for metric, epoch in ((None, 2), ("pearson", 2), ("rmse", 3)):
-        best, chosen = loop.best(history, metric)
-        assert (best["epoch"], chosen) == (epoch, metric or "pearson")
+        record, chosen = best(history, metric)
+        assert (record["epoch"], chosen) == (epoch, metric or "pearson")
     history[0]["pearson"] = float("nan")
-    assert loop.best(history, None)[0]["epoch"] == 2
+    assert best(history, None)[0]["epoch"] == 2
 
 
 def test_patience_stops_without_improvement(eager, scored):
@@ -403,15 +404,16 @@ def test_folder_is_created(eager, tmp_path):
 
 @pytest.fixture
 def untrained(monkeypatch):
-    """Replace the training, and return the list of plans of all calls."""
-    plans = []
-    monkeypatch.setattr(loop.Loop, "run", lambda self: plans.append(self.plan))
-    return plans
+    """Replace the training, and return the list of all batches of all calls."""
+    data = []
+    monkeypatch.setattr(engine, "data_for_fit", lambda batches, *_: batches())
+    monkeypatch.setattr(engine, "fit", lambda trained, batches, *_, **__: data.extend(batches))
+    return data
 
 
 def test_options_reach_the_task(untrained):
     finetune(class_weight={"bad": 3.0})
-    _, targets, given = untrained[0].epoch(0)[0]
+    _, targets, given = untrained[0]
     real = given > 0  # the rows hold different numbers of texts
     assert real.sum() == 8
     assert given[real].tolist() == [{0: 3.0, 1: 1.0}[target] for target in targets[real]]
@@ -419,9 +421,7 @@ def test_options_reach_the_task(untrained):
 
 def test_fixed_length_is_one_shape(untrained):
     finetune(tiny.examples(tiny.ROWS[:18]), fixed_length=True)
-    plan = untrained[0].epoch(0)
-    shapes = {plan[index][0]["input_word_ids"].shape for index in range(len(plan))}
-    assert shapes == {(8, 16)}
+    assert {inputs["input_word_ids"].shape for inputs, *_ in untrained} == {(8, 16)}
 
 
 @pytest.mark.slow
@@ -678,7 +678,7 @@ def test_jax_run_resumes(python, tmp_path):
     program = f"""
 import keras, numpy as np
 from keras_bert.tasks import inference
-from keras_bert.training import finetuning, loop
+from keras_bert.training import callbacks, finetuning
 from tests import tiny
 
 class End(keras.callbacks.Callback):
@@ -700,11 +700,11 @@ whole, metrics = run(10, KeyboardInterrupt)
 assert metrics["stopped"] and int(whole.optimizer.iterations) == 10
 first, second = [record["loss"] for record in metrics["history"]]
 assert metrics["train_loss"] == second < 0.8 * first
-loop._SAVE_SECONDS = 0
+callbacks._SAVE_SECONDS = 0
 try:
-    run(6, OSError, {str(tmp_path)!r})
+    run(6, OSError, {str(tmp_path)!r})  # the state of five batches
 except OSError:
-    model, again = run(4, KeyboardInterrupt, {str(tmp_path)!r})
+    model, again = run(5, KeyboardInterrupt, {str(tmp_path)!r})
 for a, b in zip(whole.weights, model.weights, strict=True):
     np.testing.assert_allclose(a.numpy(), b.numpy(), atol=1e-6)
 np.testing.assert_allclose([r["loss"] for r in again["history"]], [first, second], rtol=1e-6)

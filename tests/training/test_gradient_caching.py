@@ -7,7 +7,7 @@ import pytest
 import keras_bert
 from keras_bert import EmbeddingExamples, heads
 from keras_bert.tasks.embedding import task as embedding
-from keras_bert.training import gradient_caching, loop
+from keras_bert.training import callbacks, gradient_caching
 from keras_bert.training.batch_plan import BatchPlan
 from tests.tasks.embedding.test_embedding import encoder, rows
 
@@ -42,13 +42,13 @@ def test_gradient_caching_repeats_dropout():
     encoded = embedding.encode(model, EmbeddingExamples(rows()), 32, gradient_caching=True)
     plan = BatchPlan(model, encoded, 8, seed=0, epochs=2, gradient_accumulation_steps=2)
     plan.cache.compile(False)
-    (cache,) = plan.callbacks(epoch=0, batch=1)
     seen = []
-    predict = cache._forward.predict_on_batch
-    cache._forward.predict_on_batch = lambda inputs: seen.append(predict(inputs)) or seen[-1]
+    forward = plan.cache._forward
+    predict = forward.predict_on_batch
+    forward.predict_on_batch = lambda inputs: seen.append(predict(inputs)) or seen[-1]
     plan.trained.compile("sgd")
-    cache.on_train_batch_begin(0)  # number 1, the second batch of the first step
-    inputs, _, _ = plan.epoch(0)[1]
+    plan.cache.set_gradients(1)  # of the second batch of the first step
+    inputs, _, _ = plan.batch(1)
     again = plan.trained(inputs, training=True)
     np.testing.assert_allclose(again, seen[1], atol=1e-6)
     assert abs(np.asarray(plan.trained(inputs, training=True)) - seen[1]).max() > 1e-3
@@ -80,16 +80,14 @@ def test_gradient_caching_resumes_within_a_step(tmp_path, monkeypatch):
     options = {"gradient_caching": True, "bert": bert}
     expected, _ = weights_after(8, 3, examples, **options)
 
-    def stop(self, batch):
-        if batch == 2:  # within the first step of three batches
-            self._watch.read()
-            self._state.save(self._model)
-            raise RuntimeError("killed")
+    class Kill(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            if batch == 2:  # the state of two batches of the first step, of three batches, is saved
+                raise RuntimeError("killed")
 
-    with monkeypatch.context() as patch:
-        patch.setattr(loop.Loop, "_after_batch", stop)
-        with pytest.raises(RuntimeError, match="killed"):
-            weights_after(8, 3, examples, folder=tmp_path, **options)
+    monkeypatch.setattr(callbacks, "_SAVE_SECONDS", 0)
+    with pytest.raises(RuntimeError, match="killed"):
+        weights_after(8, 3, examples, folder=tmp_path, callbacks=[Kill()], **options)
     found, _ = weights_after(8, 3, examples, folder=tmp_path, **options)
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_array_equal(one, other)

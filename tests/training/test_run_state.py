@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_bert.training import finetuning, loop, run_state
+from keras_bert.training import callbacks, finetuning, run_state
 from tests import tiny
 
 
@@ -79,15 +79,15 @@ def killed(tmp_path_factory):
 
 def test_killed_run_equals_uninterrupted_run(killed, tmp_path, monkeypatch):
     folder = shutil.copytree(killed, tmp_path / "copy")
-    monkeypatch.setattr(loop, "_SAVE_SECONDS", 0)
+    monkeypatch.setattr(callbacks, "_SAVE_SECONDS", 0)
     with pytest.raises(Killed):
         finetune(folder, KillAt(3))
     assert {file.name for file in folder.iterdir()} == {run_state.STATE_FILE, run_state.BEST_FILE}
-    # The first state was written at the end of an epoch, the second one within an epoch. There are
-    # 2 of 5 batches left, and one epoch.
+    # The first state was written at the end of an epoch, the second one after two of its batches,
+    # before the kill. There are 3 of 5 batches left, and one epoch.
     counter = KillAt()
     run = finetune(folder, counter)
-    assert counter.seen == 2 + 5
+    assert counter.seen == 3 + 5
     assert list(folder.iterdir()) == []
     assert_same_run(run, finetune())
 

@@ -16,14 +16,6 @@ def test_check_settings_names_the_nested_setting():
     state_file.check_settings("state.npz", saved, saved, "delete it")
 
 
-def test_check_settings_knows_former_names():
-    saved, current = {"accumulate": 2}, {"gradient_accumulation_steps": 2}
-    state_file.check_settings("state.npz", saved, current, "delete it")
-    with pytest.raises(ValueError, match="gradient_accumulation_steps=2; this run has 1"):
-        current = {"gradient_accumulation_steps": 1}
-        state_file.check_settings("state.npz", saved, current, "delete it")
-
-
 def test_many_settings_below_a_long_name():
     saved = {"a" * 100_000: {str(number): 0 for number in range(20_000)}}
     memory.reset_peak()

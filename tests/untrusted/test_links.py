@@ -199,7 +199,7 @@ def test_a_run_with_a_link_is_refused(tmp_path, secret):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / run_state.STATE_FILE).symlink_to(secret)
     with pytest.raises(ValueError, match="a link must stay inside"):
-        state_file.read(tmp_path / "run" / run_state.STATE_FILE, "place")
+        state_file.read(tmp_path / "run" / run_state.STATE_FILE, "delete it")
 
 
 def write_file(path, text):

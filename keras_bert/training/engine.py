@@ -1,0 +1,110 @@
+"""One call of Keras' `fit` per run, which can begin within an epoch."""
+
+import contextlib
+
+import keras
+
+
+def fit(trained, data, callbacks, *, steps, model=None, epochs=1, start=(0, 0)):
+    """Train a model on a stream of batches.
+
+    Args:
+        trained: The compiled `keras.Model` that takes the batches.
+        data: All batches from `start` on, from `data_for_fit`.
+        callbacks: A list of Keras callbacks. They see `model`.
+        steps: Batches per epoch.
+        model: The user's model, whose variables `trained` shares. Default: `trained`.
+        epochs: The number of epochs.
+        start: The epoch and the batch to begin with, counted from 0.
+    """
+    model = trained if model is None else model
+    epoch, batch = start
+    ends = _EpochEnds(model, trained, steps - batch)
+    trained.history = keras.callbacks.History()
+    callbacks = keras.callbacks.CallbackList(
+        [
+            keras.callbacks.LambdaCallback(on_epoch_end=ends.before_callbacks),
+            *callbacks,
+            trained.history,
+            keras.callbacks.LambdaCallback(
+                on_train_batch_end=ends.after_batch, on_epoch_end=ends.after_callbacks
+            ),
+        ],
+        model=model,
+        epochs=epochs,
+        steps=steps,
+        verbose=0,
+    )
+    model.stop_training = False
+    with _synchronized(model, trained):
+        trained.fit(
+            data,
+            epochs=epochs,
+            initial_epoch=epoch,
+            steps_per_epoch=steps,
+            shuffle=False,
+            verbose=0,
+            callbacks=callbacks,
+        )
+
+
+def data_for_fit(batches, example, shape):
+    """Return batches as the data of `fit`: a `tf.data.Dataset` on TensorFlow, else a generator.
+
+    Args:
+        batches: Function that returns an iterator of batches: tuples of arrays or dicts of arrays.
+        example: A batch.
+        shape: Function from an array of the example to the shape of such arrays in all batches,
+            with `None` for dimensions that vary.
+    """
+    if keras.backend.backend() != "tensorflow":
+        return (batch for batch in batches())  # Keras accepts generators, but no other iterators
+    import tensorflow as tf
+
+    signature = keras.tree.map_structure(
+        lambda array: tf.TensorSpec(shape(array), array.dtype), example
+    )
+    return tf.data.Dataset.from_generator(batches, output_signature=signature).prefetch(2)
+
+
+class _EpochEnds:
+    """Ends the first epoch of a resumed `fit` early, and passes `stop_training` on.
+
+    Keras has no epochs of different lengths, so `stop_training` of the trained model ends the first
+    epoch. `stop_training` of the user's model, which may be the same model, ends the training.
+    """
+
+    def __init__(self, model, trained, batches):
+        self._model, self._trained = model, trained
+        self._batches = batches  # of this epoch
+        self._is_stopped = False  # by a callback, after a batch
+
+    def after_batch(self, batch, logs):
+        self._is_stopped = self._model.stop_training
+        if self._is_stopped or batch + 1 == self._batches:
+            self._trained.stop_training = True
+
+    def before_callbacks(self, epoch, logs):
+        self._model.stop_training = self._is_stopped
+
+    def after_callbacks(self, epoch, logs):
+        self._trained.stop_training = self._model.stop_training
+        self._batches = None
+
+
+@contextlib.contextmanager
+def _synchronized(model, trained):
+    """Let `model.jax_state_sync()` update the variables that both models share.
+
+    `keras.callbacks.Callback.model` calls it: on JAX, variables are outdated within an epoch.
+    """
+    if model is trained or keras.backend.backend() != "jax":
+        yield
+        return
+    # `predict` of `model` calls it too, for the state of `model` itself.
+    both = (trained.jax_state_sync, model.jax_state_sync)
+    model.jax_state_sync = lambda: [synchronize() for synchronize in both]
+    try:
+        yield
+    finally:
+        del model.jax_state_sync

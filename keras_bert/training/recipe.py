@@ -1,0 +1,120 @@
+"""The recipe of a fine-tuning run: the arguments of `finetune` that determine its result."""
+
+import dataclasses
+from typing import Any
+
+import keras
+import numpy as np
+
+from keras_bert import optimizers
+from keras_bert.runtime import distribution
+from keras_bert.runtime.arguments import as_integer
+
+
+@dataclasses.dataclass
+class Recipe:
+    """The arguments of `finetune` that determine the result, see there.
+
+    The constructor checks them, and converts them to Python's types.
+    """
+
+    epochs: int
+    batch_size: int
+    learning_rate: float
+    warmup: float
+    schedule: str
+    max_length: int
+    seed: int
+    gradient_accumulation_steps: int
+    fixed_length: bool
+    evaluate_every: float | None
+    optimizer: keras.optimizers.Optimizer | None
+    loss: Any
+    options: dict
+
+    def __post_init__(self):
+        minimums = {
+            "epochs": 1,
+            "batch_size": 1,
+            "max_length": 3,
+            "gradient_accumulation_steps": 1,
+            "seed": 0,
+        }
+        for name, minimum in minimums.items():
+            setattr(self, name, as_integer(name, getattr(self, name), minimum))
+        distribution.check_accumulation(self.gradient_accumulation_steps)
+        self.learning_rate = _float("learning_rate", self.learning_rate)
+        self.warmup = _float("warmup", self.warmup)
+        if not 0 <= self.warmup <= 1:
+            raise ValueError(
+                f"warmup must be a fraction of the steps from 0 to 1; received {self.warmup}"
+            )
+        optimizers.check_schedule(self.schedule)
+        if self.evaluate_every is not None:
+            self.evaluate_every = _float("evaluate_every", self.evaluate_every)
+            is_fraction = 0 < self.evaluate_every < 1
+            is_count = self.evaluate_every >= 1 and self.evaluate_every % 1 == 0
+            if not (is_fraction or is_count):
+                raise ValueError(
+                    "evaluate_every must be a number of batches or a fraction of an epoch between "
+                    f"0 and 1; received {self.evaluate_every}"
+                )
+        if self.optimizer is not None:
+            self.optimizer = keras.optimizers.get(self.optimizer)
+        # JSON cannot represent NumPy's numbers and arrays.
+        self.options = keras.tree.map_structure(
+            lambda item: item.tolist() if isinstance(item, (np.generic, np.ndarray)) else item,
+            self.options,
+        )
+
+    def new_optimizer(self, steps):
+        """Return the optimizer of a run of `steps` optimizer steps."""
+        accumulated = self.gradient_accumulation_steps
+        accumulated = accumulated if accumulated > 1 else None
+        if self.optimizer is not None:
+            config = self.optimizer.get_config()
+            config["gradient_accumulation_steps"] = accumulated
+            return type(self.optimizer).from_config(config)
+        return optimizers.adamw(
+            self.learning_rate,
+            total_steps=steps,
+            warmup_steps=round(self.warmup * steps),
+            schedule=self.schedule,
+            gradient_accumulation_steps=accumulated,
+        )
+
+    def batches_between_scores(self, batches):
+        """Return how many batches lie between two scores, `None` for scores at epochs' ends.
+
+        `batches` is the number of batches of an epoch.
+        """
+        every = self.evaluate_every
+        if every is None or every >= 1:
+            return every
+        return max(1, round(every * batches))
+
+    def to_dict(self):
+        """Return the recipe as JSON can represent it."""
+        values = {
+            field.name: getattr(self, field.name)
+            for field in dataclasses.fields(self)
+            if field.name != "options"
+        }
+        # A recipe of earlier versions lacks these, which have no effect by default.
+        for name, default in (
+            ("evaluate_every", None), ("schedule", "linear"), ("optimizer", None), ("loss", None),
+        ):  # fmt: skip
+            if values[name] == default:
+                del values[name]
+        if "optimizer" in values:
+            values["optimizer"] = keras.optimizers.serialize(self.optimizer)
+        if isinstance(self.loss, keras.losses.Loss):
+            values["loss"] = self.loss.get_config()
+        return values | self.options
+
+
+def _float(name, value):
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} must be a number; received {value!r:.80}") from None

@@ -1,0 +1,224 @@
+"""The encoded data of a fine-tuning run, and what the task says about them."""
+
+import dataclasses
+import difflib
+import functools
+import inspect
+import sys
+from typing import Any
+
+import keras
+import numpy as np
+
+from keras_bert import heads
+from keras_bert.data.examples import UnknownLabel
+from keras_bert.exporting.predict_function import predict_function
+from keras_bert.runtime import distribution
+from keras_bert.runtime.terminal import print_line
+from keras_bert.tasks import inference, registry
+from keras_bert.tasks.embedding.retrieval import RetrievalData
+from keras_bert.training.user_callbacks import DEV_LOSS
+
+# Names of arguments in Keras and transformers.
+_NAMES_ELSEWHERE = {
+    "lr": "learning_rate", "verbose": "show_progress", "num_train_epochs": "epochs",
+    "validation_data": "dev", "eval_dataset": "dev", "per_device_train_batch_size": "batch_size",
+    "output_dir": "folder", "warmup_ratio": "warmup", "early_stopping_patience": "patience",
+}  # fmt: skip
+
+
+@dataclasses.dataclass
+class RunData:
+    """The data of a run, encoded once.
+
+    Attributes:
+        model: The model that the data are encoded for.
+        train, dev: The data. Without dev data, `dev` and what belongs to it are `None`.
+        encoded, encoded_dev: The encoded data.
+        compile_options: Loss and metrics, arguments of `keras.Model.compile`.
+        scores: Names of the scores of the dev data without `majority`, a tuple.
+    """
+
+    model: keras.Model
+    train: Any
+    dev: Any
+    encoded: Any
+    encoded_dev: Any
+    compile_options: dict
+    scores: Any
+
+    @property
+    def metrics(self):
+        """The names of the metrics that can select the best epoch."""
+        return (*self.scores, DEV_LOSS) if _has_targets(self.encoded_dev) else self.scores
+
+    @property
+    def names_of_logs(self):
+        """The keys of Keras' epoch logs."""
+        losses, metrics = (self.compile_options.get(name) for name in ("loss", "weighted_metrics"))
+        names = [f"{name}_loss" for name in losses] if isinstance(losses, dict) else []
+        return ["loss", *names, *(metric.name for metric in metrics or ())]
+
+    def scorer(self, batch_size):
+        """Return the function that scores the model on the dev data, or `None` without them."""
+        if self.dev is None:
+            return None
+        predict = predict_function(self.model) if distribution.replicas() == 1 else None
+        return functools.partial(
+            _score, self.model, self.dev, self.encoded_dev, batch_size, predict
+        )
+
+
+def encode(task, model, train, dev, recipe):
+    """Encode the data of a run and return a `RunData`, or raise a `ValueError`."""
+    options = dict(recipe.options)
+    loss = recipe.loss
+    if loss is not None and "loss" in options_of(task):
+        options["loss"], loss = loss, None
+    encoded = task.encode(model, train, recipe.max_length, **options)
+    encoded_dev, scores = None, None
+    if dev is not None:
+        encoded_dev = _encode_dev(task, model, train, dev, recipe)
+        if hasattr(encoded, "share_loss"):
+            encoded.share_loss(encoded_dev)
+        scores = task.metric_names(heads.find_output(model), dev)
+    compile_options = _compile_options(task, model, encoded, loss)
+    return RunData(model, train, dev, encoded, encoded_dev, compile_options, scores)
+
+
+def check(task, train, dev):
+    """Raise an error for data that cannot be trained on or scored."""
+    if isinstance(train, RetrievalData):
+        raise ValueError(
+            f"{train.source}: RetrievalData only scores a model; train on EmbeddingExamples"
+        )
+    for part, data in (("training", train), ("dev", dev)):
+        if data is None:
+            continue
+        if registry.for_data(data) is not task:
+            raise ValueError(
+                f"{data.source}: must be {type(train).__name__}, as the training data; "
+                f"received {type(data).__name__}"
+            )
+        if not inference.is_labeled(data):
+            raise ValueError(
+                f"the {part} data, {data.source}, has no labels. Give labeled examples"
+            )
+        if not len(data):
+            raise ValueError(
+                f"the {part} data, {data.source}, contains no examples. Check its file or filter"
+            )
+
+
+def check_encoded(task, data, recipe):
+    """Raise an error if the encoded training data cannot be trained on."""
+    train, encoded = data.train, data.encoded
+    if not len(encoded):
+        raise ValueError(
+            f"{train.source}: no text has tokens. Check the column of the texts and the vocabulary"
+        )
+    if hasattr(task, "check_training_data"):
+        task.check_training_data(train, encoded)
+    if getattr(encoded, "compares_rows", False) and recipe.batch_size == 1:
+        raise ValueError(
+            "batch_size must be at least 2, because the loss compares the rows of a batch; "
+            "received 1"
+        )
+
+
+def note_truncated(data, max_length):
+    """Print how many texts were cut."""
+    for examples, encoded in ((data.train, data.encoded), (data.dev, data.encoded_dev)):
+        if count := getattr(encoded, "truncated", 0):
+            _note(f"{examples.source}: texts cut to max_length={max_length}: {count}")
+
+
+def options_of(task):
+    """Return the names of the task's own options."""
+    parameters = inspect.signature(task.encode).parameters.values()
+    return [parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]
+
+
+def check_options(task, train, options, arguments):
+    """Raise an error for an option that the task does not have.
+
+    `arguments` are the names of the arguments of `finetune`.
+    """
+    known = options_of(task)
+    for name in options:
+        if name in known:
+            continue
+        name_here = _NAMES_ELSEWHERE.get(name, name)
+        close = difflib.get_close_matches(name_here, [*arguments, *known], 1)
+        advice = f"the options are {', '.join(known) or 'none'}"
+        if close:
+            advice = f"did you mean {close[0]}?"
+        raise ValueError(
+            f"{name} is not an argument of finetune for {type(train).__name__}; {advice}"
+        )
+
+
+def _compile_options(task, model, encoded, loss):
+    """Return the arguments of `compile`; `loss` replaces the task's loss."""
+    if hasattr(task, "model_of_rows"):
+        return task.compile_options(model, encoded)
+    options = task.compile_options(model)
+    if loss is None:
+        return options
+    if not isinstance(loss, keras.losses.Loss):
+        raise ValueError(f"loss must be a keras.losses.Loss; received {loss!r:.80}")
+
+    def like(task_loss):  # padding has weight 0, and the reduction of the task leaves it out
+        return type(loss).from_config(loss.get_config() | {"reduction": task_loss.reduction})
+
+    return options | {"loss": keras.tree.map_structure(like, options["loss"])}
+
+
+def _encode_dev(task, model, train, dev, recipe):
+    """Encode the dev data; raise an error for a label that the training data does not have."""
+    options = {name: recipe.options[name] for name in ("long_texts",) if name in recipe.options}
+    try:
+        return task.encode(model, dev, recipe.max_length, **options)
+    except UnknownLabel as error:
+        raise ValueError(
+            f"{error}. No row of the training data, {train.source}, has this label; add some "
+            "there, or remove it from the dev data"
+        ) from error
+
+
+def _has_targets(encoded):
+    """Return False for retrieval data, which has no loss."""
+    return getattr(encoded, "targets", ()) is not None
+
+
+def _score(model, dev, encoded, batch_size, predict):
+    """Return the metrics of the dev data and the mean of the loss over its targets."""
+    losses, counts = [], []
+    # Under a strategy of TensorFlow, Keras divides a loss by the number of replicas.
+    scale = distribution.replicas() if keras.backend.backend() == "tensorflow" else 1
+
+    def add_loss(outputs, targets, weights):
+        if hasattr(encoded, "loss"):  # embedders: the loss that fits the dev data
+            losses.append(float(encoded.loss(targets, outputs, weights)))
+        else:
+            loss = float(model.compute_loss(None, targets, outputs, weights))
+            losses.append(loss * scale)
+        counts.append(float(keras.tree.flatten(weights)[0].sum()))
+
+    metrics = inference.evaluate(
+        model,
+        dev,
+        batch_size=batch_size,
+        encoded=encoded,
+        predict=predict,
+        on_outputs=add_loss if _has_targets(encoded) else None,
+    )
+    if not _has_targets(encoded):
+        return metrics
+    return metrics | {DEV_LOSS: float(np.dot(losses, counts) / max(sum(counts), 1e-9))}
+
+
+@functools.cache
+def _note(text):
+    """Print a note, once in the many runs of a search."""
+    print_line(text, file=sys.stderr)
