@@ -153,7 +153,9 @@ def run_one(task, library, folder, seed, limit):
     """Run a task in this process; return its metrics and examples per second."""
     import numpy as np
 
-    from keras_bert.tasks.embedding import task as embedding
+    from keras_bert.tasks.embedding.task import Embedding
+
+    embedding = Embedding()
 
     train, dev = read(task, folder, limit)
     seconds, encode = RUNS[library](task, train, seed)

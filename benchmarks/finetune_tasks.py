@@ -187,8 +187,12 @@ def score(task, dev, answers):
     from scipy import stats
     from sklearn import metrics
 
-    from keras_bert.tasks.question_answering import task as question_answering
-    from keras_bert.tasks.tagging import task as tagging
+    from keras_bert.tasks.question_answering.task import QuestionAnswering
+
+    question_answering = QuestionAnswering()
+    from keras_bert.tasks.tagging.task import Tagging
+
+    tagging = Tagging()
 
     if task.kind == "tags":
         return tagging.score(None, dev, answers)

@@ -23,8 +23,10 @@ import transformers
 
 import keras_bert
 import keras_bert.hub.resolve
-from keras_bert import optimizers
-from keras_bert.tasks.question_answering import task as question_answering
+from keras_bert import heads, optimizers
+from keras_bert.tasks.question_answering.task import QuestionAnswering
+
+question_answering = QuestionAnswering()
 
 BATCH, LENGTH = 16, 128
 TOTAL, WARMUP = 426, 43  # steps of the whole run; only the first ones are taken
@@ -93,7 +95,7 @@ def our_step(train, head):
             tasks.RATE, total_steps=TOTAL, warmup_steps=WARMUP, weight_decay=tasks.DECAY,
             global_clipnorm=tasks.CLIP,
         ),
-        **question_answering.compile_options(model),
+        **question_answering.compile_options(heads.find_output(model), None),
     )  # fmt: skip
 
     def step(batch):

@@ -18,7 +18,9 @@ os.environ["KERAS_BACKEND"] = "tensorflow"
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import keras_bert
-from keras_bert.tasks.question_answering import task as question_answering
+from keras_bert.tasks.question_answering.task import QuestionAnswering
+
+question_answering = QuestionAnswering()
 
 DATA = pathlib.Path(__file__).parent / "data"
 CONTEXT = (

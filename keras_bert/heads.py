@@ -8,6 +8,7 @@ import keras
 
 from keras_bert.layers import TaskOutput, WeightedSum, WithoutDropout
 from keras_bert.model_structure import find_encoder, find_output, find_task
+from keras_bert.tasks import registry
 from keras_bert.tasks.classification.head import classifier, next_sentence, regressor
 from keras_bert.tasks.embedding.head import embedder, siamese
 from keras_bert.tasks.head_parts import check_encoder, encoder_inputs, float_policy
@@ -114,35 +115,27 @@ def with_text(model, *, name="with_text"):
     >>> model.predict(keras.ops.convert_to_tensor(["good", "bad"]), verbose=0).shape
     (2, 2)
     """
-    task, preprocessor = find_task(model), find_encoder(model).preprocessor
-    if task not in ("classification", "regression", "next_sentence", "embedding"):
-        raise ValueError(f"with_text needs a model with one answer per text; received {task}")
+    task = registry.find(model)
+    preprocessor = find_encoder(model).preprocessor
+    if task is None or not task.answers_texts:
+        received = None if task is None else task.name
+        raise ValueError(f"with_text needs a model with one answer per text; received {received}")
     if preprocessor is None:
         raise ValueError(
             f"the encoder of {model.name!r:.80} has no preprocessor; set `preprocessor`"
         )
-    columns = ("text", "text_pair") if find_output(model).pairs else ("text",)
+    columns = task.inputs_of(find_output(model))
     inputs = {key: keras.Input(shape=(), dtype="string", name=key) for key in columns}
     packed = preprocessor.with_options(sequence_length=None)(*inputs.values())
     given = inputs if len(inputs) > 1 else inputs["text"]
     return keras.Model(given, model(packed), name=name)
 
 
-# The heads that `keras_bert.load(name, task=...)` can build.
-TASKS = {
-    "classification": classifier,
-    "regression": regressor,
-    "tagging": tagger,
-    "question_answering": span_selector,
-    "multiple_choice": multiple_choice,
-    "masked_tokens": masked_lm,
-    "next_sentence": next_sentence,
-    "pretraining": pretraining,
-    "embedding": embedder,
-}
+# The heads that `keras_bert.load(name, task=...)` can build, by task.
+TASKS = {task.name: task.head_function() for task in registry.TASKS}
 
 # Heads of pretrained models. Fine-tuning replaces them with a new head.
-OF_PRETRAINING = ("pretraining", "masked_tokens", "next_sentence")
+OF_PRETRAINING = tuple(task.name for task in registry.TASKS if task.is_pretraining)
 
 
 def _check_layers(layers, count):

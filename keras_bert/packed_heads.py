@@ -10,7 +10,8 @@ import keras
 from keras_bert import keras_private
 from keras_bert.encoder import BertEncoder
 from keras_bert.layers import GatherTexts, SentencePooling, UnitLength
-from keras_bert.model_structure import find_encoder, find_task
+from keras_bert.model_structure import find_encoder
+from keras_bert.tasks import registry
 
 # Names of the layers of a head that can be packed.
 _HEAD_LAYERS = ["dropout", "logits", "output"]
@@ -32,7 +33,7 @@ def packed(model, *, name="packed"):
             f"{model.name!r}"
         )
     inputs, encoder = _packed_inputs(), find_encoder(model)
-    if find_task(model) == "tagging":
+    if registry.for_model(model).positions_have_targets:
         x = _encode(encoder, inputs)["sequence_output"]
     else:
         inputs["cls_positions"] = cls_positions = _input("cls_positions")
@@ -73,17 +74,17 @@ def packed_pretraining(model, *, name="packed_pretraining"):
     `cls_positions` only for `heads.pretraining`. Outputs: those of the model, but `next_sentence`
     is (batch, texts, 2).
     """
-    task = find_task(model)
-    if task not in ("pretraining", "masked_tokens"):
-        raise ValueError(f"the model must be of pretraining or masked_lm; received {task}")
+    if "masked_lm_positions" not in model.input:
+        raise ValueError(f"the model must predict masked tokens; received {model.name!r}")
+    has_pairs = isinstance(model.output, dict)
     inputs = _packed_inputs()
     inputs["masked_lm_positions"] = positions = _input("masked_lm_positions")
     optional = {"output_positions": positions}
-    if task == "pretraining":
+    if has_pairs:
         inputs["cls_positions"] = optional["cls_positions"] = _input("cls_positions")
     x = _encode(find_encoder(model), inputs, **optional)
     logits = model.get_layer("masked_lm")(x["sequence_output"])
-    if task == "masked_tokens":
+    if not has_pairs:
         return keras.Model(inputs, model.get_layer("output")(logits), name=name)
     next_sentence = model.get_layer("next_sentence")(x["pooled_output"])  # (batch, texts, 2)
     outputs = {
@@ -99,11 +100,11 @@ def can_be_packed(model):
     `packed` would lose what a user added to a model, such as another attention mask. A
     pooling layer must have the mode "mean".
     """
-    task = find_task(model)
-    if task == "embedding":
-        return _is_siamese_of_mean(model)
-    if task not in ("classification", "regression", "tagging"):
+    task = registry.find(model)
+    if task is None or not task.packs:
         return False
+    if len(model.inputs[0].shape) == _SIAMESE_AXES:
+        return _is_siamese_of_mean(model)
     # `model.operations` also lists operations of `keras.ops`, which are not layers.
     encoder, *head = (
         each for each in model.operations if not isinstance(each, keras.layers.InputLayer)
@@ -120,7 +121,7 @@ def can_be_packed(model):
     for _ in head:
         tensor = keras_private.parent_tensors(tensor)[0]
     paths = [path for path, _ in keras.tree.flatten_with_path(encoder.output)]
-    reads_sequence = task == "tagging" or _has_pooling(model)
+    reads_sequence = task.positions_have_targets or _has_pooling(model)
     key = "sequence_output" if reads_sequence else "pooled_output"
     return paths[keras_private.output_index(tensor)] == (key,)
 

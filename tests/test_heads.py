@@ -709,5 +709,5 @@ def test_packed_training_step_equals_the_unpacked_one():
 
 @pytest.mark.parametrize("task", ["classification", "next_sentence", "encoder"])
 def test_packed_pretraining_errors(task):
-    with pytest.raises(ValueError, match="must be of pretraining or masked_lm; received"):
+    with pytest.raises(ValueError, match="must predict masked tokens; received"):
         packed_heads.packed_pretraining(contract.build(task))

@@ -144,3 +144,12 @@ def embedder(pooling, layers=(), **options):
         for each in layers
     ]
     return keras_bert.heads.embedder(base, pooling=pooling, layers=layers, **options)
+
+
+def encode(model, examples, max_length, **options):
+    """Encode data as the task of a model does, also for lengths above those of the model."""
+    from keras_bert.tasks import inference, registry
+
+    task = registry.for_model(model)
+    made = task.training_options.of(options, task.name)
+    return task.encode(inference.describe(model), examples, max_length, made)

@@ -61,8 +61,8 @@ class Batches:
         if targets is None:
             return (_fill(inputs, missing),)
         targets = _fill(targets, missing)
-        if missing and (value := getattr(self._encoded, "filler_target", None)) is not None:
-            targets[-missing:] = value
+        if missing and self._encoded.filler_target is not None:
+            targets[-missing:] = self._encoded.filler_target
         return _fill(inputs, missing), targets, _fill(weights, missing, weight=0)
 
     def longest(self, index):
@@ -116,12 +116,12 @@ def compiled_length(length, maximum, lengths=LENGTHS):
 def plan_of_sets(encoded, seed, plan):
     """Return the indices of the sequences of each batch, so that a batch is of one data set.
 
-    `encoded` may have `sets`, the indices of the sequences of each set, and `sampling`:
+    `encoded` has `sets`, the indices of the sequences of each set or `None`, and `sampling`:
     "proportional" (all batches of all sets in random order) or "round_robin" (one batch of each set
     in turn, until a set ends). `plan` is a function from sequences and a seed to batches of
     indices into these sequences.
     """
-    sets = getattr(encoded, "sets", None)
+    sets = encoded.sets
     if sets is None or seed is None:
         return plan(slice(None), seed)
     plans = [

@@ -18,8 +18,49 @@ _MAX_SCORE = 1e18
 _NUMBER = re.compile(r"\s*[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?\s*")
 
 
+class TaskData:
+    """Base class of the data of tasks."""
+
+    def counts(self) -> dict[str, int]:
+        """Return what was changed or left out when the data was read, above 0."""
+        return {}
+
+    # Names of the columns that `read` was given, by argument, for data that keep them.
+    columns: dict | None = None
+    label_type = "str"
+    # Rows of the file, see `Examples`.
+    rows: list | None = None
+
+    def to_dataset(self, model, batch_size=32, *, shuffle=False, seed=0, pad="batch"):
+        """Return a `tf.data.Dataset` for Keras' `fit`, `evaluate` and `predict` on every backend.
+
+        The texts are tokenized once, in this call. Long texts of taggers and long contexts of
+        questions become several sequences.
+
+        Args:
+            model: A model of the data's task. To train an embedder, fit `heads.siamese(model)`.
+            batch_size: Sequences or rows per batch.
+            shuffle: If True, each epoch has another order.
+            seed: Seed of the order.
+            pad: `"batch"` pads each batch to its longest sequence, with JAX to one of a few
+                lengths. An int pads to that length. Other sequences than windows that are longer
+                are truncated, and a warning counts them.
+
+        Returns:
+            A dataset of (inputs, targets, weights), or of inputs without labels. The inputs are a
+            dict of int32 (batch, seq); of choices and rows of texts (batch, texts, seq).
+
+        Raises:
+            ValueError: If the model has another task or no preprocessor.
+            ImportError: If TensorFlow is not installed.
+        """
+        from keras_bert.tasks import to_dataset as dataset
+
+        return dataset.of_task(self, model, batch_size, shuffle, seed, pad)
+
+
 @dataclasses.dataclass(frozen=True, repr=False)
-class Examples:
+class Examples(TaskData):
     """Texts or pairs of texts, optionally labeled. All columns have the same length.
 
     Attributes:
@@ -170,37 +211,6 @@ class Examples:
         """Return the accuracy of always guessing the most frequent label, 0 to 1."""
         counts = collections.Counter(self.labels or ())
         return max(counts.values()) / counts.total()
-
-
-class TaskData:
-    """Base class of the data of tasks other than the classification of texts."""
-
-    def to_dataset(self, model, batch_size=32, *, shuffle=False, seed=0, pad="batch"):
-        """Return a `tf.data.Dataset` for Keras' `fit`, `evaluate` and `predict` on every backend.
-
-        The texts are tokenized once, in this call. Long texts of taggers and long contexts of
-        questions become several sequences.
-
-        Args:
-            model: A model of the data's task. To train an embedder, fit `heads.siamese(model)`.
-            batch_size: Sequences or rows per batch.
-            shuffle: If True, each epoch has another order.
-            seed: Seed of the order.
-            pad: `"batch"` pads each batch to its longest sequence, with JAX to one of a few
-                lengths. An int pads to that length. Other sequences than windows that are longer
-                are truncated, and a warning counts them.
-
-        Returns:
-            A dataset of (inputs, targets, weights), or of inputs without labels. The inputs are a
-            dict of int32 (batch, seq); of choices and rows of texts (batch, texts, seq).
-
-        Raises:
-            ValueError: If the model has another task or no preprocessor.
-            ImportError: If TensorFlow is not installed.
-        """
-        from keras_bert.tasks import to_dataset as dataset
-
-        return dataset.of_task(self, model, batch_size, shuffle, seed, pad)
 
 
 def with_columns(data, columns):

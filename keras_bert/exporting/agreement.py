@@ -4,28 +4,9 @@ import dataclasses
 
 import numpy as np
 
-_BATCH = 32
+from keras_bert.tasks import registry
 
-# Inputs of the signatures, and the columns of the data that hold them.
-_COLUMNS = {
-    "text": ("texts", "words"),
-    "text_pair": ("text_pairs",),
-    "question": ("questions",),
-    "context": ("contexts",),
-    "choices": ("choices",),
-}
-# Inputs of the signatures, and data classes, of the tasks that do not take `Examples` only.
-_INPUTS = {
-    "tagging": ["text"],
-    "question_answering": ["question", "context"],
-    "multiple_choice": ["text", "choices"],
-}
-_DATA = {
-    "tagging": ("TaggedSentences", "Examples"),
-    "question_answering": ("Questions",),
-    "multiple_choice": ("Choices",),
-}
-_WITH_LABEL = ("classification", "next_sentence")  # tasks whose answers can have a `label`
+_BATCH = 32
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,59 +39,38 @@ class Agreement:
         return ", ".join([*parts, f"the largest difference of a number is {self.difference:.2g}"])
 
 
-def input_names(output):
-    """Return the names of the inputs of the signature that takes strings.
-
-    Args:
-        output: The `layers.TaskOutput` of a model.
-    """
-    return _INPUTS.get(output.task, ["text", "text_pair"] if output.pairs else ["text"])
-
-
 def check_data(dev, output):
-    """Check that `dev` fits the model's task and has all inputs.
+    """Check that `dev` fits the model's task and has all inputs and no unknown label.
 
     Args:
         dev: The argument `dev` of `export`.
         output: The `layers.TaskOutput` of the model.
 
     Raises:
-        ValueError: If `dev` is not data of the model's task, is empty, has no column for an input,
-            has pairs for a model of single texts, or a label that the model does not know.
+        ValueError: If it does not.
     """
-    expected = _DATA.get(output.task, ("Examples",))
-    # By name, because `keras_bert.data` is a layer above this one.
-    if not any(each.__name__ in expected for each in type(dev).__mro__):
+    task = registry.by_name(output.task)
+    kinds = task.compares or task.data
+    if not isinstance(dev, kinds):
+        names = " or ".join(f"keras_bert.{kind.__name__}" for kind in kinds)
         raise ValueError(
-            f"dev must be {' or '.join(f'keras_bert.{name}' for name in expected)}; received "
-            f"{type(dev).__name__}. Read a file with keras_bert.read"
+            f"dev must be {names}; received {type(dev).__name__}. Read a file with keras_bert.read"
         )
     if not len(dev):
         raise ValueError(f"{dev.source} contains no examples")
-    for name in input_names(output):
-        _column(dev, name)
-    if not output.pairs and getattr(dev, "text_pairs", None) is not None:
-        raise ValueError(
-            f"the model reads single texts; {dev.source} has pairs of texts. Give single texts"
-        )
-    given = getattr(dev, "labels", None) if output.task in _WITH_LABEL else None
-    unknown = next((label for label in given or () if str(label) not in output.labels), None)
-    if unknown is not None:
-        raise ValueError(
-            f"{dev.source}: the label {unknown!r:.80} is not one of the model's labels: "
-            f"{', '.join(output.labels[:20])}"
-        )
+    task.columns_of(dev, output)
+    if task.right_labels(dev) is not None:
+        task.check_targets(output, dev)
 
 
-def compare(actual, expected, examples, names):
+def compare(actual, expected, examples, output):
     """Compare two functions of strings that return dicts of arrays (batch, ...).
 
     Args:
-        actual, expected: The functions. They take the inputs `names`, lists of strings in this
-            order. If they return `label`, bytes (batch,), it is compared with the labels of the
-            examples.
+        actual, expected: The functions. They take the inputs of the task, lists of strings. If they
+            return `label`, bytes (batch,), it is compared with the labels of the examples.
         examples: Data of the task, such as `keras_bert.Examples`.
-        names: Names of the inputs, such as `["text"]`.
+        output: The `layers.TaskOutput` of the model.
 
     Returns:
         An `Agreement`.
@@ -118,8 +78,9 @@ def compare(actual, expected, examples, names):
     Raises:
         ValueError: If the data has no column for an input.
     """
-    columns = [_column(examples, name) for name in names]
-    labels = getattr(examples, "labels", None)
+    task = registry.by_name(output.task)
+    columns = task.columns_of(examples, output)
+    labels = task.right_labels(examples)
     equal: list[bool] = []
     correct: list[tuple[bool, bool]] = []
     difference = 0.0
@@ -155,14 +116,3 @@ def _equal_rows(found, reference):
         if value.dtype.kind != "f"
     ]
     return np.all(columns, axis=0) if columns else []
-
-
-def _column(examples, name):
-    for attribute in _COLUMNS[name]:
-        column = getattr(examples, attribute, None)
-        if column is not None:
-            return [" ".join(row) for row in column] if attribute == "words" else list(column)
-    source = getattr(examples, "source", type(examples).__name__)
-    raise ValueError(
-        f"{source} has no column for the input {name!r} of the model. Give data of the model's task"
-    )

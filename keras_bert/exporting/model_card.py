@@ -15,6 +15,7 @@ from keras_bert.exporting.agreement import Agreement
 from keras_bert.hub.resolve import published_license
 from keras_bert.runtime.escaping import markdown, printable
 from keras_bert.runtime.files import atomic_write
+from keras_bert.tasks import registry
 
 CARD_FILE = "README.md"
 
@@ -22,21 +23,6 @@ _DEFAULT = "serving_default"
 _MAX_LABELS = 60
 _MAX_CHARACTERS = 100  # of a label or a value
 
-# Pipeline tag of Hugging Face and description, for each task.
-_TASKS = {
-    None: (None, "A Keras model that takes strings."),
-    "classification": ("text-classification", "A BERT model that assigns one label to each text."),
-    "multi_label": ("text-classification", "A BERT model that assigns any number of labels."),
-    "next_sentence": ("text-classification", "Tells if the second text follows the first."),
-    "regression": ("text-classification", "A BERT model that predicts a number for each text."),
-    "embedding": ("feature-extraction", "A BERT model that computes a vector for each text."),
-    "tagging": ("token-classification", "A BERT model that assigns a tag to each word."),
-    "question_answering": ("question-answering", "Answers a question with a span of the context."),
-    "multiple_choice": ("multiple-choice", "Selects the best continuation of each text."),
-    "masked_tokens": ("fill-mask", "A BERT model that predicts the tokens hidden by [MASK]."),
-    "encoder": ("feature-extraction", "A trainable BERT encoder: a reusable TF2 SavedModel."),
-    "preprocess": (None, "A BERT preprocessor, from texts to ids: a reusable TF2 SavedModel."),
-}
 # Inputs and outputs are listed in this order.
 _MEANINGS = {
     "text": "UTF-8",
@@ -69,11 +55,6 @@ _MEANINGS = {
     "end_logits": "of an answer that ends here, before the softmax",
     "pooled_output": "vector of each text",
     "sequence_output": "vector of each token",
-}
-_TASK_MEANINGS = {
-    ("masked_tokens", "text"): "UTF-8, with [MASK] for each token to predict",
-    ("regression", "score"): "predicted number",
-    ("multiple_choice", "probabilities"): "of each choice",
 }
 # Entries of metrics.json that are not metrics.
 _SOURCES = {"model": "started from", "train": "trained on", "dev": "evaluated on"}
@@ -142,7 +123,9 @@ _ANY_MARK = re.compile(rb"<!-- Written by keras_bert\.export, .*: ([0-9a-f]{16})
 class ModelInfo:
     """Facts about a model that its SavedModel does not hold; `None` if unknown.
 
-    task: key of `_TASKS`; `None` for a model that was not built by `keras_bert.heads`
+    task: name of the task; `None` for an encoder, a preprocessor or a model without a head
+    description: first sentence of the card
+    hub_tag: Hugging Face's name of the task, or `None`
     max_sequence_length: tokens of the longest sequence that the encoder receives
     metrics: dict, as `keras_bert.finetune` returns
     license: license of the weights that training started from
@@ -152,6 +135,8 @@ class ModelInfo:
     """
 
     task: str | None = None
+    description: str = "A Keras model that takes strings."
+    hub_tag: str | None = None
     labels: list[str] | None = None
     parameters: int | None = None
     max_sequence_length: int | None = None
@@ -213,11 +198,10 @@ def _render(name, version, info, signatures, size):
     """Return the text of a card; `signatures` are from `_signatures`, `size` is in bytes."""
     from huggingface_hub import ModelCardData
 
-    pipeline_tag, description = _TASKS[info.task]
     header = ModelCardData(
         license=printable(info.license).lower() if info.license else None,
         library_name="keras_bert",
-        pipeline_tag=pipeline_tag,
+        pipeline_tag=info.hub_tag,
         tags=["bert", "tensorflow", "saved-model"],
     )
     usage = ""
@@ -231,7 +215,7 @@ def _render(name, version, info, signatures, size):
     text = _TEMPLATE.format(
         header=header.to_yaml(),
         name=_escape(name),
-        description=description,
+        description=info.description,
         version=version,
         signatures="\n\n".join(
             _signature(key, inputs, outputs, info.task)
@@ -239,7 +223,7 @@ def _render(name, version, info, signatures, size):
         ),
         labels=_labels(info.labels) + prompts_section(info.prompts, info.default_prompt),
         model=_model(info, size),
-        metrics="" if info.task == "preprocess" else metrics_section(info.metrics),
+        metrics=metrics_section(info.metrics),
         usage=usage,
         license=license_section(info.metrics, info.license),
     )
@@ -257,9 +241,8 @@ def _signature(name, inputs, outputs, task):
 
 
 def _meaning(name, task):
-    if task is None:
-        return ""
-    return _TASK_MEANINGS.get((task, name), _MEANINGS.get(name, ""))
+    of_task = registry.by_name(task).meanings if task else {}
+    return of_task.get(name, _MEANINGS.get(name, ""))
 
 
 def _shape(shape):
@@ -312,7 +295,7 @@ def _model(info, size):
 
 def longer_texts(task, long_texts):
     """Return what a model does with texts over its limit; both are as in `layers.TaskOutput`."""
-    if task in ("tagging", "question_answering"):
+    if task and registry.by_name(task).reads_windows:
         return "longer texts are split into windows"
     if long_texts == "window":
         return "longer texts are read in overlapping windows, whose answers are averaged"

@@ -14,11 +14,12 @@ import numpy as np
 from keras_bert.checkpoints import tokenizer_json
 from keras_bert.checkpoints.folder import write_json
 from keras_bert.exporting import agreement, model_card, onnx_graph
-from keras_bert.exporting.onnx_folder import LABELS_FILE, MODEL_FILE, TEXT_TASKS, OnnxOutput
+from keras_bert.exporting.onnx_folder import LABELS_FILE, MODEL_FILE, OnnxOutput
 from keras_bert.model_structure import find_encoder, find_output, find_task, max_sequence_length
 from keras_bert.runtime.escaping import markdown
 from keras_bert.runtime.files import temporary_folder
 from keras_bert.runtime.warn import level_of_caller
+from keras_bert.tasks import registry
 from keras_bert.text import text_windows
 from keras_bert.text.encoded_texts import EncodedTexts
 from keras_bert.text.text_windows import mean_per_text
@@ -151,9 +152,10 @@ def _check(path, task, model, quantize, dev):
             'dev needs quantize="int8": the int8 model is compared with the float32 model on it. '
             "Leave out dev"
         )
-    if task not in TEXT_TASKS or find_encoder(model).preprocessor is None:
+    text_tasks = [task.name for task in registry.TASKS if task.answers_texts]
+    if task not in text_tasks or find_encoder(model).preprocessor is None:
         raise ValueError(
-            f"dev works for the tasks {', '.join(TEXT_TASKS)} with a preprocessor; {model.name!r} "
+            f"dev works for the tasks {', '.join(text_tasks)} with a preprocessor; {model.name!r} "
             f"has the task {task}. Leave out dev, and score the folder with "
             "keras_bert.pipeline(path).evaluate(dev)"
         )
@@ -211,8 +213,7 @@ def _compare(model, proto, file, dev):
         _Answers(model, runtime.InferenceSession(data, providers=["CPUExecutionProvider"]))
         for data in (str(file), proto.SerializeToString())
     )
-    names = agreement.input_names(find_output(model))
-    found = agreement.compare(int8, float32, dev, names)
+    found = agreement.compare(int8, float32, dev, find_output(model))
     if warning := _warning(found):
         warnings.warn(
             f"{dev.source}: {warning}. Use float32 where that is too much",
@@ -289,7 +290,9 @@ def _readme(name, model, proto, quantize, comparison):
             f"{model_card.code(item.name)} ({_axes(item)})" for item in proto.graph.input
         ),
         length=max_sequence_length(find_encoder(model)),
-        longer=model_card.longer_texts(task, "truncate" if output is None else output.long_texts),
+        longer=model_card.longer_texts(
+            find_task(model), "truncate" if output is None else output.long_texts
+        ),
         outputs=", ".join(model_card.code(item.name) for item in proto.graph.output),
         labels="The labels are in `labels.txt`." if output is not None and output.labels else "",
         sample=sample,
@@ -300,7 +303,8 @@ def _sample(model, task):
     """Return the program of README.md and the notes on it."""
     output, length = find_output(model), max_sequence_length(find_encoder(model))
     texts = '"your text", "another text"'
-    if task == "multiple_choice" or (output is not None and output.pairs):
+    has_choices = len(model.inputs[0].shape) == 3
+    if has_choices or (output is not None and output.pairs):
         texts = '("your text", "its pair"), ("another text", "its pair")'
     positions = ""
     if "masked_lm_positions" in model.input:
@@ -310,9 +314,10 @@ def _sample(model, task):
         overlap = text_windows.overlap(length - 2)  # without [CLS] and [SEP]
         limit = _LIMIT.format(length=length, overlap=overlap)
         parts = {"limit": limit, "windows": _WINDOWS, "mean": _MEAN}
-    batch = "[None]" if task == "multiple_choice" else ""
+    batch = "[None]" if has_choices else ""
     sample = _SAMPLE.format(texts=texts, positions=positions, batch=batch, **parts)
-    notes = _NO_WINDOWS if task in ("tagging", "question_answering") else ""
+    is_windowed = output is not None and registry.by_name(task).reads_windows
+    notes = _NO_WINDOWS if is_windowed else ""
     return sample + notes + ("" if output is None else _PIPELINE) + _TOKENIZER
 
 

@@ -9,18 +9,6 @@ from keras_bert.runtime.escaping import check_name
 
 MODEL_FILE = "model.onnx"
 LABELS_FILE = "labels.txt"
-# Tasks of texts and pairs.
-TEXT_TASKS = ("classification", "next_sentence", "regression", "embedding")
-TASKS = (
-    *TEXT_TASKS,
-    "tagging",
-    "question_answering",
-    "multiple_choice",
-    "masked_tokens",
-    "pretraining",
-)
-
-
 _IS_VALID = {
     "pairs": lambda value: isinstance(value, bool),
     "multi_label": lambda value: isinstance(value, bool),

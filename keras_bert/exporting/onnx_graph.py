@@ -5,18 +5,8 @@ attention only up to this opset, and only in this form: three matmuls, and a mas
 two `Unsqueeze` (as of onnxruntime 1.32). It also fuses LayerNorm with the residual, and GELU with
 its bias. Batch and length are dynamic.
 
-Inputs are those of the model, int32 (batch, seq); of multiple_choice (batch, choices, seq).
-Outputs, float32:
-
-    classifier, next_sentence, multiple_choice  probabilities (batch, labels or choices)
-    regressor                                   score (batch,)
-    embedder                                    embedding (batch, hidden)
-    tagger                                      probabilities (batch, seq, tags)
-    span_selector                               start_logits, end_logits (batch, seq)
-    masked_lm                                   logits (batch, predictions, vocab)
-    pretraining                                 masked_lm (batch, predictions, vocab), next_sentence
-                                                (batch, 2): logits
-    an encoder                                  sequence_output (batch, seq, hidden), pooled_output
+Inputs are those of the model, int32. The tasks add the heads (`Task.add_onnx_head`); an encoder has
+the outputs sequence_output (batch, seq, hidden) and pooled_output.
 
 A row whose mask is all zeros gives other numbers than in Keras, and so does a masked [CLS] with the
 pooling "cls".
@@ -25,10 +15,11 @@ pooling "cls".
 import keras
 import numpy as np
 
-from keras_bert import heads, keras_private
+from keras_bert import keras_private
 from keras_bert.encoder import INPUTS, BertEncoder
 from keras_bert.layers import SentencePooling, UnitLength
-from keras_bert.model_structure import embedding_layers, find_encoder, find_output, find_task
+from keras_bert.model_structure import embedding_layers, find_encoder, find_output
+from keras_bert.tasks import registry
 
 OPSET = 12
 _IR_VERSION = 7  # of ONNX 1.7, which introduced the opset
@@ -47,7 +38,7 @@ def build_model_proto(model):
     from onnx import helper
 
     _check(model)
-    graph = _Graph()
+    graph = Graph()
     names = list(model.input)
     outputs = _outputs(graph, model, names)
     rank = len(model.input[names[0]].shape)
@@ -99,44 +90,16 @@ def _check(model):
             )
 
 
-_EMBEDDER_LAYERS = (keras.layers.Dense, keras.layers.UnitNormalization, UnitLength)
-
-
 def _is_unchanged_head(model):
     """Compare the calls of a model with those of a new head for its task."""
-    output = find_output(model) if isinstance(model, keras.Model) else None
-    if output is None or (task := find_task(model)) not in heads.TASKS:
+    task = registry.find(model)
+    if task is None:
         return False
-    options = {}
-    if output.labels and task != "next_sentence":
-        options["labels"] = output.labels
-    pooling = next((each for each in model.layers if isinstance(each, SentencePooling)), None)
-    if task in ("classification", "regression"):
-        options["pooling"] = "pooler" if pooling is None else pooling.mode
-    elif task == "embedding":
-        if pooling is None:
-            return False
-        layers = _layers_after(model, pooling)
-        if not all(type(layer) in _EMBEDDER_LAYERS for layer in layers):
-            return False
-        options |= {
-            "pooling": pooling.mode,
-            "normalize": pooling.normalize,
-            "layers": [type(layer).from_config(layer.get_config()) for layer in layers],
-        }
-        if layers:  # a final normalization is one of the layers
-            options["normalize"] = False
-            if pooling.normalize:
-                return False
-    if task == "classification" and output.multi_label:
-        options["multi_label"] = True
-    fresh = heads.TASKS[task](find_encoder(model), **options)
+    options = task.head_options_of(model)
+    if options is None:
+        return False
+    fresh = task.head_function()(find_encoder(model), **options)
     return _calls(model) == _calls(fresh)
-
-
-def _layers_after(model, pooling):
-    """Return the layers between the pooling and the output of an embedder."""
-    return model.layers[model.layers.index(pooling) + 1 : -1]
 
 
 def _calls(model):
@@ -161,7 +124,7 @@ def _kind(operation):
     return type(operation).__name__, details
 
 
-class _Graph:
+class Graph:
     """Nodes and weights. Methods that add a node return the name of its output."""
 
     def __init__(self):
@@ -214,6 +177,22 @@ class _Graph:
     def dense(self, x, kernel, bias):
         return self.node("Add", self.node("MatMul", x, self.weight(kernel)), self.weight(bias))
 
+    def dense_layer(self, x, layer):
+        """Add a `keras.layers.Dense` without its activation."""
+        return self.dense(x, layer.kernel, layer.bias)
+
+    def layer(self, x, layer):
+        """Add a layer of an embedder: a `Dense`, or one that scales vectors to length 1."""
+        if isinstance(layer, (UnitLength, keras.layers.UnitNormalization)):
+            return _unit_length(self, x)
+        x = self.dense_layer(x, layer)
+        name = keras.activations.serialize(layer.activation)
+        return x if name == "linear" else self.activation(x, name)
+
+    def masked_lm(self, model, encoded):
+        """Add a `MaskedLMHead`; return the logits (batch, predictions, vocab)."""
+        return _masked_lm(self, model, encoded.sequence, encoded.positions)
+
     def layer_norm(self, x, layer):
         """Add a LayerNorm as the ops that ONNX Runtime fuses. Its fusion of attention needs it."""
         centered = self.node("Sub", x, self.node("ReduceMean", x, axes=[-1]))
@@ -245,82 +224,61 @@ class _Graph:
         )
 
 
+class EncodedInputs:
+    """The outputs of the encoder in a graph, for the head.
+
+    Attributes:
+        output: The `layers.TaskOutput` of the model.
+        words: Name of the input with the token ids.
+        positions: Name of the last input: for masked tokens, their positions.
+        sequence: Name of the sequence output (rows, seq, hidden).
+        vocab_size: Size of the vocabulary.
+    """
+
+    def __init__(self, graph, model, names):
+        self._graph = graph
+        self._model = model
+        self._encoder = find_encoder(model)
+        inputs = dict(zip(INPUTS, names, strict=False))
+        self.output = find_output(model)
+        self.words = names[0]
+        self.positions = names[-1]
+        self.vocab_size = self._encoder.bert_config["vocab_size"]
+        has_choices = len(model.input[names[0]].shape) == 3
+        if has_choices:
+            # With `Reshape`, the rank of the mask is unknown and ONNX Runtime does not fuse
+            # attention.
+            inputs = {key: graph.node("Flatten", name, axis=2) for key, name in inputs.items()}
+        self._mask = inputs["input_mask"]
+        rows = "batch_choices" if has_choices else "batch"
+        self.sequence = _encode(graph, self._encoder, inputs, rows)
+
+    def pooled(self):
+        """Add the pooler; return the name of its output (rows, hidden)."""
+        return _pooled(self._graph, self._encoder, self.sequence)
+
+    def text_vector(self):
+        """Add the pooling of the head, or the pooler; return the name of the vectors."""
+        layers = self._model.layers
+        pooling = next((layer for layer in layers if isinstance(layer, SentencePooling)), None)
+        if pooling is None:
+            return self.pooled()
+        return _pool(self._graph, pooling, self.sequence, self._mask)
+
+
 def _outputs(graph, model, names):
     """Add the nodes of a model; return {output: shape}."""
-    encoder = find_encoder(model)
-    inputs = dict(zip(INPUTS, names, strict=False))
-    task = find_task(model)
-    if task == "multiple_choice":
-        # With `Reshape`, the rank of the mask is unknown and ONNX Runtime does not fuse attention.
-        inputs = {key: graph.node("Flatten", name, axis=2) for key, name in inputs.items()}
-    rows = "batch_choices" if task == "multiple_choice" else "batch"
-    sequence = _encode(graph, encoder, inputs, rows)
-    outputs: dict[str, tuple]
-    hidden = encoder.bert_config["hidden_size"]
-    if model is encoder:
-        graph.node("Identity", sequence, output="sequence_output")
-        graph.node("Identity", _pooled(graph, encoder, sequence), output="pooled_output")
-        return {
-            "sequence_output": ("batch", "seq", hidden),
-            "pooled_output": ("batch", hidden),
-        }
-    if task in ("masked_tokens", "pretraining"):
-        logits = _masked_lm(graph, model, sequence, names[-1])
-        name = "logits" if task == "masked_tokens" else "masked_lm"
-        graph.node("Identity", logits, output=name)
-        outputs = {name: ("batch", "predictions", encoder.bert_config["vocab_size"])}
-        if task == "pretraining":
-            dense = model.get_layer("next_sentence")
-            x = graph.dense(_pooled(graph, encoder, sequence), dense.kernel, dense.bias)
-            graph.node("Identity", x, output="next_sentence")
-            outputs["next_sentence"] = ("batch", 2)
-        return outputs
-    return _head(graph, model, encoder, task, sequence, inputs["input_mask"], names)
-
-
-def _head(graph, model, encoder, task, sequence, mask, names):
-    """Add a head of fine-tuning."""
-    output = find_output(model)
-    if task in ("tagging", "question_answering"):
-        x = sequence
-    else:
-        pooling = next((each for each in model.layers if isinstance(each, SentencePooling)), None)
-        if pooling is None:
-            x = _pooled(graph, encoder, sequence)
-        else:
-            x = _pool(graph, pooling, sequence, mask)
-    if task == "embedding":
-        for layer in _layers_after(model, pooling):
-            if isinstance(layer, (UnitLength, keras.layers.UnitNormalization)):
-                x = _unit_length(graph, x)
-                continue
-            x = graph.dense(x, layer.kernel, layer.bias)
-            activation = keras.activations.serialize(layer.activation)
-            x = x if activation == "linear" else graph.activation(x, activation)
-        graph.node("Identity", x, output="embedding")
-        return {"embedding": ("batch", model.output_shape[-1])}
-    dense = model.get_layer("next_sentence" if task == "next_sentence" else "logits")
-    x = graph.dense(x, dense.kernel, dense.bias)
-    if task == "regression":
-        if output.activation not in (None, "linear"):
-            x = graph.activation(x, output.activation)
-        graph.node("Squeeze", x, axes=[-1], output="score")
-        return {"score": ("batch",)}
-    if task == "question_answering":
-        for index, name in enumerate(("start_logits", "end_logits")):
-            graph.node("Gather", x, graph.constant(index, np.int64), axis=-1, output=name)
-        return dict.fromkeys(("start_logits", "end_logits"), ("batch", "seq"))
-    if task == "multiple_choice":
-        shape = graph.node("Gather", graph.node("Shape", names[0]), graph.integers(0, 1))
-        x = graph.node("Reshape", x, shape)
-        graph.node("Softmax", x, axis=-1, output="probabilities")
-        return {"probabilities": ("batch", "choices")}
-    if output.multi_label:
-        graph.node("Sigmoid", x, output="probabilities")
-    else:
-        graph.node("Softmax", x, axis=-1, output="probabilities")
-    axes = ("batch", "seq") if task == "tagging" else ("batch",)
-    return {"probabilities": (*axes, len(output.labels))}
+    encoded = EncodedInputs(graph, model, names)
+    task = registry.find(model)
+    if task is not None:
+        return task.add_onnx_head(graph, model, encoded)
+    hidden = model.bert_config["hidden_size"]
+    graph.node("Identity", encoded.sequence, output="sequence_output")
+    graph.node("Identity", encoded.pooled(), output="pooled_output")
+    return {
+        "sequence_output": ("batch", "seq", hidden),
+        "pooled_output": ("batch", hidden),
+    }
 
 
 def _encode(graph, encoder, inputs, rows):

@@ -30,16 +30,23 @@ from keras_bert.exporting.model_card import ModelInfo
 from keras_bert.hub import own_files
 from keras_bert.model_structure import max_sequence_length
 from keras_bert.runtime.files import check_subfolder, temporary_folder
-from keras_bert.tasks.embedding import serving as embedding_serving
+from keras_bert.tasks import registry
 
 LABELS_FILE = "labels.txt"
+_ENCODER = "A trainable BERT encoder: a reusable TF2 SavedModel."
+_PREPROCESSOR = "A BERT preprocessor, from texts to ids: a reusable TF2 SavedModel."
 
 
 def export(model, path, *, precision, dev, metrics, license):
     """Export a model as SavedModels; the arguments are those of `keras_bert.export`."""
     path = pathlib.Path(path).expanduser()
     output = heads.find_output(model)
-    is_pair = isinstance(model, BertEncoder) or heads.find_task(model) == "pretraining"
+    task = registry.find(model)
+    is_pair = (
+        isinstance(model, BertEncoder)
+        or isinstance(model.output, dict)
+        and (task is not None and task.is_pretraining)
+    )
     if is_pair and precision is not None:
         raise ValueError(
             "precision does not apply to encoders and pretraining models, whose exports can be "
@@ -57,7 +64,7 @@ def export(model, path, *, precision, dev, metrics, license):
     with tempfile.TemporaryDirectory() as assets:
         if _takes_strings(model):
             module, functions = _functional_model(model, precision)
-        elif output is not None and output.task in signatures.HEADS:
+        elif task is not None:
             module, functions = _head(model, output, assets, precision)
         else:
             raise ValueError(
@@ -69,9 +76,8 @@ def export(model, path, *, precision, dev, metrics, license):
         if dev is not None:
             _, in_float32 = _signatures(model, output, "float32")
             expected = tf.function(in_float32.from_strings, autograph=False)
-            names = [spec.name for spec in in_float32.input_signature]
             actual = functions["serving_default"]
-            found = agreement.compare(_of_lists(actual), _of_lists(expected), dev, names)
+            found = agreement.compare(_of_lists(actual), _of_lists(expected), dev, output)
             info = dataclasses.replace(info, agreement=found)
         return _write(module, functions, path, info)
 
@@ -108,13 +114,17 @@ def _export_pair(model, path, metrics, license):
         if encoder.preprocessor is not None:
             length = min(tfhub.SEQUENCE_LENGTH, max_sequence_length(encoder))
             module, functions = tfhub.preprocess(encoder.preprocessor, assets, length)
-            info = ModelInfo("preprocess", max_sequence_length=length, license=license)
+            info = ModelInfo(description=_PREPROCESSOR, max_sequence_length=length, license=license)
             created = [folder for folder in (path, path / "preprocess") if not folder.exists()]
             version = _write(module, functions, path / "preprocess", info)
             on_error.callback(shutil.rmtree, (*created, version)[0])
         module, functions = tfhub.encoder(encoder, assets, masked_lm)
         info = ModelInfo(
-            "encoder", parameters=model.count_params(), metrics=metrics, license=license
+            description=_ENCODER,
+            hub_tag="feature-extraction",
+            parameters=model.count_params(),
+            metrics=metrics,
+            license=license,
         )
         version = _write(module, functions, path / "encoder", info)
         on_error.pop_all()
@@ -127,7 +137,9 @@ def _model_info(model, output, metrics, license):
         return info
     return dataclasses.replace(
         info,
-        task="multi_label" if output.multi_label else output.task,
+        task=output.task,
+        description=registry.by_name(output.task).describe(output),
+        hub_tag=registry.by_name(output.task).hub_tag,
         labels=output.labels,
         prompts=output.prompts,
         default_prompt=output.default_prompt,
@@ -155,15 +167,14 @@ def _head(model, output, assets, precision):
     )
     _make_callable(module)
     functions = {"serving_default": module.serving_default, "ids": module.ids}
-    if output.prompts:
-        encoder = heads.find_encoder(model)
-        with_prompt, inputs = embedding_serving.embedder_with_prompts(
-            predict, output, encoder.preprocessor, max_sequence_length(encoder)
-        )
-        module.with_prompt = tf.function(
-            signatures.check_shapes(with_prompt, inputs), input_signature=inputs, autograph=False
-        )
-        functions["with_prompt"] = module.with_prompt
+    encoder = heads.find_encoder(model)
+    others = registry.by_name(output.task).other_signatures(
+        predict, output, encoder.preprocessor, max_sequence_length(encoder)
+    )
+    for name, (function, inputs) in others.items():
+        checked = signatures.check_shapes(function, inputs)
+        functions[name] = tf.function(checked, input_signature=inputs, autograph=False)
+        setattr(module, name, functions[name])
     return module, functions
 
 
@@ -185,9 +196,9 @@ def _signatures(model, output, precision):
         autograph=False,
     )
     predict = inference_graph.with_copy_for_few_tokens(predict, model, precision)
-    make = signatures.HEADS[output.task]
     length = max_sequence_length(encoder)
-    return predict, make(predict, output, encoder.preprocessor, length)
+    task = registry.by_name(output.task)
+    return predict, task.signatures(predict, output, encoder.preprocessor, length)
 
 
 def _module(model, function):

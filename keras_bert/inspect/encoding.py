@@ -8,14 +8,11 @@ import numpy as np
 
 from keras_bert import heads
 from keras_bert.runtime.warn import level_of_caller
-from keras_bert.tasks import inference
-from keras_bert.tasks.masked_tokens.task import MASK
+from keras_bert.tasks import inference, registry
+from keras_bert.tasks.masked_tokens.masks import MASK
 from keras_bert.text import token_ids
 from keras_bert.text.python_tokenizer import Tokens
 
-MASKED_LM_TASKS = ("masked_tokens", "pretraining")
-# Tasks that read single texts or pairs, whichever they get.
-_TAKE_BOTH = (None, *MASKED_LM_TASKS)
 _NO_WORD = -1
 
 
@@ -70,9 +67,11 @@ def encode_text(model, text, text_pair=None):
     preprocessor = heads.find_encoder(model).preprocessor
     tokenizer = preprocessor.python_tokenizer
     tokenize = tokenizer.tokenize_with_offsets
-    if getattr(heads.find_output(model), "characters", False):
+    output = heads.find_output(model)
+    if output is not None and output.characters:
         tokenize = tokenizer.tokenize_characters_with_offsets
-    reads_masks, mask_id = heads.find_task(model) in MASKED_LM_TASKS, None
+    reads_masks = "masked_lm_positions" in model.input
+    mask_id = None
     if reads_masks and MASK in preprocessor.vocabulary:
         mask_id = tokenizer.token_id(MASK)
     tokenized = [_tokenize(tokenize, each, mask_id) for each in texts]
@@ -104,18 +103,15 @@ def _check(model, text, text_pair):
     for name, value in (("text", text), ("text_pair", text_pair)):
         if not isinstance(value, str) and (name == "text" or value is not None):
             raise ValueError(f"{name} must be one string; received {value!r:.80}")
-    task, output = heads.find_task(model), heads.find_output(model)
-    if task in _TAKE_BOTH:
+    task = registry.find(model)
+    if task is None or task.reads_any_texts:
         return
-    reads_pairs = output.pairs or task == "multiple_choice"
-    if reads_pairs and text_pair is None:
-        names = {
-            "question_answering": "a question and its context",
-            "multiple_choice": "a text and one of its choices",
-        }
-        pair = names.get(task, "two texts")
-        raise ValueError(f"{model.name!r} reads pairs, {pair}; give the second as text_pair")
-    if not reads_pairs and text_pair is not None:
+    names = task.inputs_of(heads.find_output(model))
+    if len(names) > 1 and text_pair is None:
+        raise ValueError(
+            f"{model.name!r} reads pairs, {' and '.join(names)}; give the second as text_pair"
+        )
+    if len(names) == 1 and text_pair is not None:
         raise ValueError(f"{model.name!r} reads single texts; remove text_pair")
 
 

@@ -12,9 +12,9 @@ from keras_bert.layers.head_layers import unit_length
 from keras_bert.runtime.arguments import as_integer
 from keras_bert.runtime.escaping import printable
 from keras_bert.runtime.gradients import value_and_gradient
-from keras_bert.tasks.masked_tokens.task import MASK
+from keras_bert.tasks import registry
+from keras_bert.tasks.masked_tokens.masks import MASK
 
-_SPANS = ("start", "end")
 _TOKENS_PER_BATCH = 2048  # bounds the memory: a batch keeps the activations of all layers
 
 
@@ -127,14 +127,13 @@ def attributions(model, text, text_pair=None, target=None, *, steps=50):
     """
     steps = as_integer("steps", steps, 1)
     encoded = encode_text(model, text, text_pair)
-    task = heads.find_task(model)
-    if task not in _TARGETS:
-        has = f"has the head {task}" if task else "has no head"
+    task = registry.find(model)
+    if task is None:
         raise ValueError(
-            f"attributions need a model with one of the heads {', '.join(_TARGETS)}; "
-            f"{model.name!r} {has}. Fine-tune it first, or use keras_bert.inspect.attention"
+            f"attributions need a model with the head of a task; {model.name!r} has no head. "
+            "Fine-tune it first, or use keras_bert.inspect.attention"
         )
-    name, select, position = _TARGETS[task](model, encoded, target)
+    name, select, position = task.target(Explained(model, encoded), target)
     end = _word_embeddings(model, encoded.inputs["input_word_ids"])  # (seq, hidden)
     start = _baseline(model, encoded, end)
     nodes, weights = np.polynomial.legendre.leggauss(steps)  # of the interval from -1 to 1
@@ -200,7 +199,7 @@ def _integrate(model, inputs, select, start, end, alphas, weights):
 def _outputs(model, inputs, word_embeddings=None):
     """Return the outputs of a model for arrays (batch, seq), and for word embeddings if given."""
     encoder = heads.find_encoder(model)
-    if heads.find_task(model) == "multiple_choice":
+    if len(model.inputs[0].shape) == 3:
         inputs = {name: value[:, None] for name, value in inputs.items()}  # one choice per text
 
     def encode(given, **options):
@@ -212,131 +211,95 @@ def _outputs(model, inputs, word_embeddings=None):
     return keras_private.run_with(model, inputs, {encoder: encode})
 
 
-# For each task: a function of the model, the encoded text and the target. It returns the name of
-# the target, a function from the outputs to the target's logits (batch,), and a token's position.
+class Explained:
+    """A text that a model has read, for `Task.target`.
 
+    Attributes:
+        output: The `layers.TaskOutput` of the model.
+        words: The words of the text, `encoding.Word`s.
+        vocabulary: The tokens.
+    """
 
-def _class_target(model, encoded, target):
-    labels = heads.find_output(model).labels
-    if target is None:
-        index = int(_first_output(model, encoded).argmax())
-    else:
-        index = _index_of_label(labels, target)
-    return labels[index], lambda logits: logits[:, index], None
+    def __init__(self, model, encoded):
+        self._model = model
+        self._encoded = encoded
+        self.output = heads.find_output(model)
+        self.words = encoded.words
+        self.vocabulary = heads.find_encoder(model).preprocessor.vocabulary
 
+    def outputs(self):
+        """Return the outputs for the text, NumPy arrays without the batch dimension."""
+        return _first_output(self._model, self._encoded)
 
-def _number_target(model, encoded, target):
-    if target is not None:
-        raise ValueError(f"{model.name!r} returns one number; remove target={target!r:.80}")
-    return "score", lambda scores: scores[:, 0], None
+    def numpy(self, select):
+        """Return what a function selects from the outputs, without the batch dimension."""
+        outputs = _outputs(self._model, self._encoded.inputs)
+        return keras.ops.convert_to_numpy(select(outputs))[0]
 
+    def number(self, target):
+        """Return name, function and position for a model with one number per text."""
+        if target is not None:
+            raise ValueError(
+                f"{self._model.name!r} returns one number; remove target={target!r:.80}"
+            )
+        return "score", lambda scores: scores[:, 0], None
 
-def _tag_target(model, encoded, target):
-    labels = heads.find_output(model).labels
-    index, tag = target if isinstance(target, tuple) and len(target) == 2 else (target, None)
-    count = len(encoded.words)
-    if isinstance(index, bool) or not isinstance(index, int) or not -count <= index < count:
+    def word(self, index):
+        """Return a word by its index."""
+        count = len(self.words)
+        is_index = isinstance(index, int) and not isinstance(index, bool)
+        if is_index and -count <= index < count:
+            return self.words[index]
+        text = self._encoded.texts[0]
         shown = ", ".join(
-            f"{number} {encoded.texts[0][word.start : word.end]}"
-            for number, word in enumerate(encoded.words[:20])
+            f"{number} {text[word.start : word.end]}" for number, word in enumerate(self.words[:20])
         )
         raise ValueError(
             f"target must be the index of a word, or a tuple of it and a tag; received "
-            f"{target!r:.80}. The words are {printable(shown) or 'none'}"
+            f"{index!r:.80}. The words are {printable(shown) or 'none'}"
         )
-    position = encoded.words[index].positions[0]
-    if tag is None:
-        tag = int(_first_output(model, encoded)[position].argmax())
-    tag = _index_of_label(labels, tag)
-    return labels[tag], lambda logits: logits[:, position, tag], position
 
-
-def _span_target(model, encoded, target):
-    target = "start" if target is None else target
-    if target not in _SPANS:
-        raise ValueError(f'target must be "start" or "end"; received {target!r:.80}')
-    output = f"{target}_logits"
-    context = [position for word in encoded.words if word.text for position in word.positions]
-    if not context:
-        raise ValueError("the context has no tokens; give a text_pair with words")
-    position = context[int(_first_output(model, encoded)[output][context].argmax())]
-    return target, lambda logits: logits[output][:, position], position
-
-
-def _mask_target(model, encoded, target):
-    number, token = target if isinstance(target, tuple) and len(target) == 2 else (0, target)
-    vocabulary = heads.find_encoder(model).preprocessor.vocabulary
-    if MASK not in vocabulary:
-        raise ValueError(f"the vocabulary of {model.name!r} has no {MASK}")
-    positions = encoded.inputs["masked_lm_positions"][0]
-    if not len(positions):
-        hint = ""
-        if heads.find_task(model) == "pretraining":
-            hint = ". For next sentences, load the saved model with task='next_sentence'"
+    def index_of_label(self, target):
+        """Return the index of a label, which is given by name or by index."""
+        labels = self.output.labels
+        if isinstance(target, str) and target in labels:
+            return labels.index(target)
+        is_index = isinstance(target, (int, np.integer)) and not isinstance(target, bool)
+        if is_index and 0 <= target < len(labels):
+            return int(target)
         raise ValueError(
-            f"the text must contain {MASK} in its first {len(encoded.tokens)} tokens; received "
-            f"{encoded.texts[0]!r:.80}{hint}"
-        )
-    is_index = isinstance(number, (int, np.integer)) and not isinstance(number, bool)
-    if not is_index or not 0 <= number < len(positions):
-        raise ValueError(
-            f"target must be a token, or a tuple of the index of a {MASK} from 0 to "
-            f"{len(positions) - 1} and a token; received {target!r:.80}"
+            f"target must be a label or its index; received {target!r:.80}. The labels are "
+            f"{', '.join(labels[:20])}"
         )
 
-    def logits_of(outputs):
-        return (outputs["masked_lm"] if isinstance(outputs, dict) else outputs)[:, number]
+    def mask_positions(self, index, target):
+        """Return the positions of the masks; raise an error unless `index` is one of them."""
+        if MASK not in self.vocabulary:
+            raise ValueError(f"the vocabulary of {self._model.name!r} has no {MASK}")
+        positions = self._encoded.inputs["masked_lm_positions"][0]
+        if not len(positions):
+            hint = ""
+            if isinstance(self._model.output, dict):
+                hint = ". For next sentences, load the saved model with task='next_sentence'"
+            raise ValueError(
+                f"the text must contain {MASK} in its first {len(self._encoded.tokens)} tokens; "
+                f"received {self._encoded.texts[0]!r:.80}{hint}"
+            )
+        is_index = isinstance(index, (int, np.integer)) and not isinstance(index, bool)
+        if not is_index or not 0 <= index < len(positions):
+            raise ValueError(
+                f"target must be a token, or a tuple of the index of a {MASK} from 0 to "
+                f"{len(positions) - 1} and a token; received {target!r:.80}"
+            )
+        return positions
 
-    if token is None:
-        outputs = _outputs(model, encoded.inputs)
-        logits = keras.ops.convert_to_numpy(logits_of(outputs))[0, : len(vocabulary)]
-        token = vocabulary[int(logits.argmax())]
-    if token not in vocabulary:
-        raise ValueError(
-            f"target must be a token of the vocabulary, such as 'good' or '##ly'; received "
-            f"{token!r:.80}"
-        )
-    index = vocabulary.index(token)
-    return token, lambda outputs: logits_of(outputs)[:, index], int(positions[number])
-
-
-def _similarity_target(model, encoded, target):
-    if not isinstance(target, str):
-        raise ValueError(f"target must be a text to compare with; received {target!r:.80}")
-    vector = unit_length(_first_output(model, encode_text(model, target, None)))
-    return target, lambda vectors: keras.ops.sum(unit_length(vectors) * vector, axis=-1), None
-
-
-_TARGETS = {
-    "classification": _class_target,
-    "next_sentence": _class_target,
-    "regression": _number_target,
-    "multiple_choice": _number_target,
-    "tagging": _tag_target,
-    "question_answering": _span_target,
-    "masked_tokens": _mask_target,
-    "pretraining": _mask_target,
-    "embedding": _similarity_target,
-}
+    def cosine_to(self, text):
+        """Return a function from vectors (batch, width) to their cosine with that of a text."""
+        vector = unit_length(_first_output(self._model, encode_text(self._model, text, None)))
+        return lambda vectors: keras.ops.sum(unit_length(vectors) * vector, axis=-1)
 
 
 def _first_output(model, encoded):
     """Return the model's outputs for the text, NumPy arrays without the batch dimension."""
     outputs = _outputs(model, encoded.inputs)
     return keras.tree.map_structure(lambda x: keras.ops.convert_to_numpy(x)[0], outputs)
-
-
-def _index_of_label(labels, target):
-    """Return the index of a label, which is given by name or by index."""
-    if isinstance(target, str) and target in labels:
-        return labels.index(target)
-    is_index = isinstance(target, (int, np.integer)) and not isinstance(target, bool)
-    if is_index and 0 <= target < len(labels):
-        return int(target)
-    raise ValueError(
-        f"target must be a label or its index; received {target!r:.80}. The labels are "
-        f"{', '.join(labels[:20])}"
-    )
-
-
-TASKS = tuple(_TARGETS)

@@ -3,10 +3,8 @@
 Keras is imported in the function, because an ONNX folder does not need it.
 """
 
-from keras_bert.pipelines import kinds
 from keras_bert.pipelines.onnx_engine import OnnxEngine, is_onnx_folder
 from keras_bert.runtime.arguments import as_integer
-from keras_bert.tasks.embedding.pipeline import Embedding
 
 
 def pipeline(
@@ -69,46 +67,54 @@ def pipeline(
     (['label', 'score'], 2)
     """
     batch_size = as_integer("batch_size", batch_size, 1)
+    options = {"batch_size": batch_size, "long_texts": long_texts}
     if is_onnx_folder(model):
-        given = {"task": task, "pooling": pooling, "precision": precision}
-        other = next((name for name, value in given.items() if value is not None), None)
+        fixed = {"task": task, "pooling": pooling, "precision": precision}
+        other = next((name for name, value in fixed.items() if value is not None), None)
         if other is not None:
             raise ValueError(f"{other} cannot be changed for an ONNX folder. Leave it out")
         engine = OnnxEngine(model)
-        kind = kinds.KINDS.get(engine.task, Embedding)
-        return kind(engine, batch_size=batch_size, long_texts=long_texts)
+    else:
+        engine = _keras_engine(model, task, pooling, precision, trusted)
+    return engine.task.pipeline(engine, **options)
+
+
+def _keras_engine(model, task, pooling, precision, trusted):
+    """Return the engine of a Keras model, which is loaded if it is a name or a path."""
     import keras
 
-    from keras_bert import heads
     from keras_bert.encoder import BertEncoder
     from keras_bert.hub import loading
+    from keras_bert.model_structure import find_encoder
     from keras_bert.pipelines.keras_engine import KerasEngine
-    from keras_bert.tasks import inference
+    from keras_bert.tasks import registry
 
+    wanted = None if task is None else registry.by_name(task)
     if not isinstance(model, keras.Model):
-        wanted = "auto" if task in (None, "embedding") else task
-        model = loading.load(model, task=wanted, trusted=trusted)
-    elif task not in (None, "embedding") and task != heads.find_task(model):
-        raise ValueError(
-            f"{model.name!r} has the task {heads.find_task(model)}; received {task!r}. Leave out "
-            "task, or load another model"
-        )
-    if heads.find_encoder(model).preprocessor is None:
+        from_encoder = wanted is None or wanted.reads_encoders
+        model = loading.load(model, task="auto" if from_encoder else task, trusted=trusted)
+    if find_encoder(model).preprocessor is None:
         raise ValueError(
             f"the encoder of {model.name!r} has no preprocessor; set its `preprocessor`"
         )
-    options = {"batch_size": batch_size, "long_texts": long_texts}
-    head = heads.find_task(model)
-    if "embedding" in (task, head) or (head is None and isinstance(model, BertEncoder)):
-        engine = KerasEngine(inference.as_embedder(model, pooling), precision)
-        return Embedding(engine, **options)
-    if pooling is not None:
-        raise ValueError(f"pooling is only for embeddings; {model.name!r} has the task {head}")
-    if head not in kinds.KINDS:
+    has = registry.find(model)
+    if wanted is None and has is None and isinstance(model, BertEncoder):
+        wanted = next(task for task in registry.TASKS if task.reads_encoders)
+    made = has if wanted is None else wanted
+    if made is None:
         raise ValueError(
             f"{model.name!r} must have a head of keras_bert.heads; use its own `predict` method"
         )
-    return kinds.KINDS[head](KerasEngine(model, precision), **options)
+    if made.reads_encoders:
+        return KerasEngine(made.from_encoder(model, pooling), precision)
+    if made is not has:
+        raise ValueError(
+            f"{model.name!r} has the task {has.name if has else None}; received {task!r}. Leave "
+            "out task, or load another model"
+        )
+    if pooling is not None:
+        raise ValueError(f"pooling is only for embeddings; {model.name!r} has the task {made.name}")
+    return KerasEngine(model, precision)
 
 
 def predict(model, inputs, **options):

@@ -3,7 +3,6 @@
 Keras is imported only to score labeled data.
 """
 
-import itertools
 import pathlib
 
 import numpy as np
@@ -12,18 +11,14 @@ from keras_bert.checkpoints import tokenizer_json
 from keras_bert.checkpoints.folder import check_tokens
 from keras_bert.checkpoints.tokenizer_config import VOCABULARY_FILE
 from keras_bert.exporting import onnx_folder
-from keras_bert.exporting.onnx_folder import LABELS_FILE, MODEL_FILE, TASKS
+from keras_bert.exporting.onnx_folder import LABELS_FILE, MODEL_FILE
 from keras_bert.runtime import reading
 from keras_bert.runtime.escaping import check_name
 from keras_bert.runtime.reading import one_line
-from keras_bert.tasks.masked_tokens import task as masked_lm
-from keras_bert.tasks.question_answering import windows as question_windows
-from keras_bert.tasks.tagging import windows as tag_windows
-from keras_bert.text import token_ids
-from keras_bert.text.encoded_texts import EncodedChoices, EncodedTexts
+from keras_bert.tasks import registry
+from keras_bert.tasks.engine import Engine
+from keras_bert.tasks.task import TaskModel
 from keras_bert.text.python_tokenizer import PythonTokenizer
-from keras_bert.text.text_windows import mean_per_text
-from keras_bert.text.words import split_words
 from keras_bert.untrusted import links, onnx_graph_check
 
 _MAX_TEXT = 2**26  # bytes of vocab.txt and labels.txt
@@ -52,18 +47,11 @@ def is_onnx_folder(path):
         return False
 
 
-class OnnxEngine:
+class OnnxEngine(Engine):
     """The model and the tokenizer of an ONNX folder.
 
     Args:
         path: Folder that `keras_bert.export(model, path, format="onnx")` wrote.
-
-    Attributes:
-        name: The path.
-        task: One of `TASKS`.
-        output: The `OnnxOutput`.
-        width: Size of the vectors of an embedder.
-        columns: Empty, since an export does not keep the names of columns.
 
     Raises:
         ValueError: If a file is missing or broken, or the model has no head.
@@ -72,8 +60,6 @@ class OnnxEngine:
 
     def __init__(self, path):
         path = pathlib.Path(path).expanduser()
-        self.name = str(path)
-        self.columns: dict[str, str] = {}
         links.check(path)
         files = (MODEL_FILE, tokenizer_json.FILE, VOCABULARY_FILE)
         missing = [name for name in files if not (path / name).is_file()]
@@ -84,20 +70,16 @@ class OnnxEngine:
         _check_installed(path)
         self._session = _open_session(path / MODEL_FILE)
         metadata = self._session.get_modelmeta().custom_metadata_map
-        self.output = onnx_folder.read_output(metadata, path / MODEL_FILE)
-        self.task = metadata["task"]
-        if self.task not in TASKS:
-            raise ValueError(
-                f"a pipeline needs a model with a head; {path} has the task {self.task!r:.80}. Run "
-                "it with ONNX Runtime, as its README shows"
-            )
-        self._tokenizer, self._max_length = _read_tokenizer(path)
-        self.longest = self._max_length
-        self._outputs = [output.name for output in self._session.get_outputs()]
-        size = self._session.get_outputs()[0].shape[-1]
-        self.width = size if self.task == "embedding" else None
-        if self.task in ("classification", "next_sentence", "tagging"):
-            self.output.labels = _read_labels(path / LABELS_FILE, size)
+        output = onnx_folder.read_output(metadata, path / MODEL_FILE)
+        task = _find_task(metadata["task"], path)
+        tokenizer, max_length = _read_tokenizer(path)
+        outputs = self._session.get_outputs()
+        self._outputs = [node.name for node in outputs]
+        width = outputs[0].shape[-1]
+        if task.has_labels:
+            output.labels = _read_labels(path / LABELS_FILE, width)
+        described = TaskModel(str(path), output, tokenizer, max_length, width)
+        super().__init__(task, described, max_length, {})
 
     @property
     def model(self):
@@ -108,104 +90,26 @@ class OnnxEngine:
         )
 
     def export(self, path, **options):
-        """Raise an error: an ONNX folder has no Keras model."""
         return self.model
 
     def save(self, path, **options):
-        """Raise an error: an ONNX folder has no Keras model."""
         return self.model
 
-    def check_labeled(self, examples):
-        """Raise an error if data has no labels, or labels that the model lacks. Imports Keras."""
-        from keras_bert.tasks import inference
-
-        inference.check_targets(self.output, examples)
-
-    def score(self, examples, answers):
-        """Return the metrics of answers, with those of each label. This imports Keras."""
-        from keras_bert.tasks import inference
-
-        return inference.score(self.output, examples, answers, report=True)
-
-    def encode(self, examples, long_texts=None):
-        """Encode the data of the task."""
-        if not len(examples):
-            raise ValueError(f"{examples.source} contains no examples")
-        if self.task == "embedding":  # only to score: a pipeline encodes texts with `encode_texts`
-            from keras_bert.tasks.embedding import task as embedding
-
-            rows = embedding.rows_with_prompts(self.output, examples)
-            return self.encode_texts([text for row in rows for text in row])
-        if self.task == "tagging":
-            all_words = itertools.chain.from_iterable(examples.words)
-            words = token_ids.tokenize(self._tokenizer, all_words)
-            return tag_windows.encode(
-                words.ids,
-                words.lengths,
-                examples.words,
-                self._tokenizer.special_ids,
-                self._max_length,
-            )
-        if self.task == "question_answering":
-            return self._encode_questions(examples)
-        if self.task == "multiple_choice":
-            return EncodedChoices(self._tokenizer, examples, self._max_length)
-        long_texts = long_texts or self.output.long_texts
-        return self._encode_columns(examples.text_columns(), long_texts == "window")
-
-    def encode_texts(self, texts):
-        """Encode single texts, truncated."""
-        return self._encode_columns([texts])
-
-    def _encode_columns(self, columns, in_windows=False):
-        return EncodedTexts(self._tokenizer, columns, self._max_length, in_windows=in_windows)
-
-    def encode_masks(self, texts):
-        """Encode texts with [MASK]."""
-        if masked_lm.MASK not in self._tokenizer.vocabulary:
-            raise ValueError(f"{self.name} has no token {masked_lm.MASK}, which this task needs")
-        return masked_lm.EncodedMasks(texts, self._tokenizer, self._max_length)
-
-    def split_words(self, texts):
-        """Split texts into words: a list of strings per text, and their spans in characters."""
-        return split_words(texts, self._tokenizer, self.output.characters)
-
-    def answers(self, examples, encoded, *, batch_size, on_batch=None, **options):
-        """Return one answer per example, as the `decode` of the task does."""
-        outputs = self.outputs(encoded, batch_size=batch_size, on_batch=on_batch)
-        if self.task == "tagging":
-            return tag_windows.decode(self.output.labels, examples.words, encoded, outputs)
-        if self.task == "question_answering":
-            return question_windows.decode(
-                examples, encoded, outputs, self.output.no_answer, **options
-            )
-        if self.task == "multiple_choice":
-            return outputs
-        if self.task == "embedding":
-            # The rows of texts have the same number of texts.
-            rows = getattr(examples, "texts", outputs)
-            return np.reshape(outputs, (len(rows), -1, self.width))
-        return mean_per_text(encoded.text_of, np.array(outputs))
-
-    def candidates(self, encoded, top_k, **options):
-        """Return the most probable tokens for each [MASK], see `tasks.masked_lm.decode`."""
-        outputs = self.outputs(encoded, **options)
-        return masked_lm.decode(self._tokenizer.vocabulary, encoded, outputs, top_k)
-
     def outputs(self, encoded, *, batch_size, on_batch=None):
-        """Return the outputs of the model for each sequence: arrays, or dicts of arrays."""
-        found = [None] * len(encoded)
+        results = [None] * len(encoded)
         order = np.argsort(-encoded.lengths, kind="stable")
         for start in range(0, len(order), batch_size):
             rows = order[start : start + batch_size]
             inputs, _, _ = encoded.batch(rows, int(encoded.lengths[rows].max()))
             outputs = self._run(inputs)
             for index, row in enumerate(rows):
-                one = [output[index] for output in outputs]
-                found[row] = one[0] if len(one) == 1 else dict(zip(self._outputs, one, strict=True))
+                of_row = [output[index] for output in outputs]
+                results[row] = of_row[0]
+                if len(of_row) > 1:
+                    results[row] = dict(zip(self._outputs, of_row, strict=True))
             if on_batch is not None:
                 on_batch(len(rows) / len(encoded))
-        return found
+        return results
 
     def _run(self, inputs):
         try:
@@ -215,13 +119,15 @@ class OnnxEngine:
                 f"{self.name}: {MODEL_FILE} failed: {one_line(error)}. Export the model again"
             ) from error
 
-    def _encode_questions(self, examples):
-        if self._max_length < question_windows.MIN_LENGTH:
-            raise ValueError(
-                f"{self.name} reads {self._max_length} tokens; question answering needs at least "
-                f"{question_windows.MIN_LENGTH}"
-            )
-        return question_windows.EncodedQuestions(examples, self._tokenizer, self._max_length)
+
+def _find_task(name, path):
+    try:
+        return registry.by_name(name)
+    except ValueError:
+        raise ValueError(
+            f"a pipeline needs a model with a head; {path} has the task {name!r:.80}. Run it with "
+            "ONNX Runtime, as its README shows"
+        ) from None
 
 
 def _check_installed(path):

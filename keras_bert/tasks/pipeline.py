@@ -39,8 +39,10 @@ class Pipeline:
     chunk = 8192  # rows that are tokenized and computed at once
 
     def __init__(self, engine, *, batch_size=32, long_texts=None):
-        self._engine, self.output = engine, engine.output
-        self.task, self.batch_size = engine.task, batch_size
+        self._engine = engine
+        self.output = engine.described.output
+        self.task = engine.task.name
+        self.batch_size = batch_size
         if long_texts not in (None, *self.long_texts_options):
             raise ValueError(
                 f"long_texts must be one of {', '.join(self.long_texts_options)} for the task "
@@ -152,13 +154,12 @@ class Pipeline:
         self._check_data(examples, scored=True)
         if "top_k" in options:
             raise ValueError("top_k is not an option of evaluate; remove it")
-        if options:
-            from keras_bert.tasks import inference
-
-            inference.check_options(examples, options)
+        task = self._engine.task
+        task.answer_options.of(options, f"the task {task.name}")
         answers = self._answers(examples, self._size(batch_size), **options)
         self._warn_of_truncation()
-        return results.Metrics(self._engine.score(examples, answers))
+        task = self._engine.task
+        return results.Metrics(task.metrics(self.output, examples, answers, report=True))
 
     def errors(self, examples, n=10):
         """Return the most confident mistakes.
@@ -197,13 +198,14 @@ class Pipeline:
 
     def _check_data(self, examples, scored=False):
         """Raise an error for data of another task; with `scored`, also for data without labels."""
-        if scored:
-            self._engine.check_labeled(examples)
         if not isinstance(examples, self.data):
             raise ValueError(
                 f"{self._engine.name!r} takes {self.data[0].__name__}; received "
-                f"{type(examples).__name__}, {examples.source}"
+                f"{type(examples).__name__}. Files and tables become such data with keras_bert.read"
             )
+        if scored:
+            self._engine.task.check_labeled(examples)
+            self._engine.task.check_targets(self.output, examples)
 
     def _size(self, batch_size):
         """Return the batch size of a call; the pipeline's own is the default."""
@@ -372,8 +374,8 @@ class Pipeline:
 
     def _count_truncated(self, encoded, count):
         """Count truncated texts for the warning; raise an error if `long_texts` is "error"."""
-        truncated = getattr(encoded, "truncated", 0) or getattr(encoded, "cut_questions", 0)
-        long_texts = self.long_texts or getattr(self.output, "long_texts", None)
+        truncated = encoded.truncated or encoded.cut_questions
+        long_texts = self.long_texts or self.output.long_texts
         if truncated and long_texts == "error":
             raise ValueError(
                 f"{truncated} of {count} texts have more than {encoded.max_length} tokens. Shorten "

@@ -1,32 +1,25 @@
 """Files of answers: TSV, CSV, JSON Lines, or SQuAD's file of predictions."""
 
-import csv
-import io
 import itertools
 import json
 import pathlib
-import re
 
 from keras_bert.data import tabular
+from keras_bert.data.table_rows import csv_row, tsv_row
 from keras_bert.model_structure import find_output
 from keras_bert.runtime.label_types import typed
 from keras_bert.tasks import registry
-from keras_bert.tasks.classification import task as classification
-from keras_bert.tasks.question_answering import task as question_answering
-from keras_bert.tasks.tagging import task as tagging
 
 FORMATS = {**tabular.FORMATS, ".json": "json"}
-# The line ends of `str.splitlines`.
-_TABS_AND_LINE_ENDS = re.compile(r"[\t\n\v\f\r\x1c-\x1e\x85\u2028\u2029]")
 
 
 def format_of(path, model):
     """Return the format of a file from its extension: `"jsonl"`, `"csv"`, `"json"` or else `"tsv"`.
 
-    `"json"` is the format of SQuAD's predictions, only for question answering.
+    `"json"` is one object, such as SQuAD's predictions, for tasks with `has_predictions_file`.
     """
     format = FORMATS.get(pathlib.Path(path or "").suffix.lower(), "tsv")
-    if format == "json" and registry.for_model(model) is not question_answering:
+    if format == "json" and not registry.for_model(model).has_predictions_file:
         raise ValueError(
             f"{path}: .json is the format of SQuAD predictions, only for question answering; use "
             ".jsonl for one object per line, or .csv or .tsv"
@@ -38,8 +31,8 @@ def lines(format, model, answered, *, header=True, probabilities=False, label=No
     """Yield the lines of a file of answers, each one as soon as its answer is available.
 
     `answered` yields (examples, answers). The columns of CSV and TSV are the keys of JSON Lines,
-    and in place of `scores` a column per label. Numbers have four decimals. Taggers write forms
-    that `data.conll` reads: CoNLL columns without a header as TSV, and a row per word as CSV.
+    and in place of `scores` a column per label. Numbers have four decimals. A task can have forms
+    of its own for TSV and CSV.
     `"json"` is a single string. `label` is the column of the labels in the input, whose values get
     the type of the answers in JSON Lines.
     """
@@ -50,25 +43,25 @@ def lines(format, model, answered, *, header=True, probabilities=False, label=No
             predictions |= task.predictions(examples, answers)
         yield json.dumps(predictions, ensure_ascii=False)
         return
-    options = {"probabilities": True} if probabilities else {}
-    separator = classification.separator(find_output(model).labels)
-    row = _csv_row if format == "csv" else _tsv_row
+    output = find_output(model)
+    separator = _separator(output.labels)
+    row = csv_row if format == "csv" else tsv_row
     columns = None
     for examples, answers in answered:
-        records = task.records(model, examples, answers, **options)
-        if task is tagging and format == "tsv":
-            yield from _conll_lines(records)
+        records = task.records(output, examples, answers, probabilities)
+        own_lines = task.own_lines(format, records)
+        if own_lines is not None:
+            yield from own_lines
             continue
-        if task is tagging and format == "csv":
-            records = _word_records(records, examples.first)
-        rows = getattr(examples, "rows", None)
-        rows = itertools.repeat({}) if rows is None else rows
+        if format == "csv":
+            records = task.table_records(records, examples)
+        rows = itertools.repeat({}) if examples.rows is None else examples.rows
         for record, input_row in zip(records, rows, strict=False):
             if input_row:  # it has the texts, under the names of the input
                 record = {key: record[key] for key in record if key not in ("text", "text_pair")}
             if format == "jsonl":
                 answer = {_name(key, input_row): value for key, value in _rounded(record).items()}
-                input_row = _with_typed_label(input_row, label, find_output(model))
+                input_row = _with_typed_label(input_row, label, output)
                 yield json.dumps(answer | input_row, ensure_ascii=False)
                 continue
             names, values = zip(*_columns(record, separator), strict=True)
@@ -108,21 +101,9 @@ def _values(examples, columns, input_row):
     ]
 
 
-def _conll_lines(records):
-    """Yield lines in CoNLL columns: word, score, tag; an empty line after each sentence."""
-    for record in records:
-        columns = (record["words"], record["scores"], record["tags"])
-        for word, score, tag in zip(*columns, strict=True):
-            yield _tsv_row((word, f"{score:.4f}", tag))
-        yield ""
-
-
-def _word_records(records, first):
-    """Yield a dict for each word of each sentence; the sentences are numbered from `first`."""
-    for number, record in enumerate(records, first):
-        columns = (record["words"], record["tags"], record["scores"])
-        for word, tag, score in zip(*columns, strict=True):
-            yield {"sentence": number, "word": word, "tag": tag, "score": score}
+def _separator(labels):
+    """Return the first of `,;|/+` that occurs in no label, or the last one."""
+    return next((sign for sign in ",;|/" if not any(sign in name for name in labels or ())), "+")
 
 
 def table_lines(path, names, rows):
@@ -132,7 +113,7 @@ def table_lines(path, names, rows):
         for row in rows:
             yield json.dumps(dict(zip(names, row, strict=True)), ensure_ascii=False)
         return
-    line = _csv_row if format == "csv" else _tsv_row
+    line = csv_row if format == "csv" else tsv_row
     yield line(names)
     for row in rows:
         yield line(row)
@@ -158,14 +139,3 @@ def _columns(record, separator):
             yield name, f"{value:.4f}"
         else:
             yield name, str(value)
-
-
-def _csv_row(fields):
-    row = io.StringIO()
-    # csv quotes fields that hold a character of the line terminator, so use "\r\n".
-    csv.writer(row, lineterminator="\r\n").writerow(list(fields))
-    return row.getvalue().removesuffix("\r\n")
-
-
-def _tsv_row(fields):
-    return "\t".join(_TABS_AND_LINE_ENDS.sub(" ", str(field)) for field in fields)

@@ -1,78 +1,132 @@
-"""Find the task module of a model or of examples."""
+"""The list of the tasks, and functions that find the task of a model or of data."""
 
-import keras
+import difflib
 
-from keras_bert.data.examples import Examples
-from keras_bert.model_structure import find_encoder, find_output
-from keras_bert.tasks.classification import task as classification
-from keras_bert.tasks.embedding import task as embedding
-from keras_bert.tasks.embedding.data import EmbeddingExamples
-from keras_bert.tasks.embedding.retrieval import RetrievalData
-from keras_bert.tasks.multiple_choice import task as multiple_choice
-from keras_bert.tasks.multiple_choice.data import Choices
-from keras_bert.tasks.question_answering import task as question_answering
-from keras_bert.tasks.question_answering.data import Questions
-from keras_bert.tasks.tagging import task as tagging
-from keras_bert.tasks.tagging.data import TaggedSentences
+from keras_bert.tasks.classification.task import Classification, NextSentence, Regression
+from keras_bert.tasks.embedding.task import Embedding
+from keras_bert.tasks.masked_tokens.task import MaskedTokens, Pretraining
+from keras_bert.tasks.multiple_choice.task import MultipleChoice
+from keras_bert.tasks.question_answering.task import QuestionAnswering
+from keras_bert.tasks.tagging.task import Tagging
+from keras_bert.tasks.task import Task
 
-_BY_DATA = {
-    Examples: classification,
-    TaggedSentences: tagging,
-    Questions: question_answering,
-    Choices: multiple_choice,
-    EmbeddingExamples: embedding,
-    RetrievalData: embedding,
-}
-_BY_HEAD = {head: task for task in set(_BY_DATA.values()) for head in task.HEADS}
+# Data belong to the first task that they fit.
+TASKS: list[Task] = [
+    Regression(),
+    Classification(),
+    Tagging(),
+    QuestionAnswering(),
+    MultipleChoice(),
+    Embedding(),
+    MaskedTokens(),
+    NextSentence(),
+    Pretraining(),
+]
 
 
-def for_data(examples):
-    """Return the task module for examples.
+def names() -> list[str]:
+    """Return the names of all tasks and of their variants."""
+    return [name for task in TASKS for name in (task.name, *task.variants)]
+
+
+def by_name(name: str) -> Task:
+    """Return the task with a name, or with a variant of this name.
 
     Args:
-        examples: `Examples`, `TaggedSentences`, `Questions` or `Choices`.
+        name: Such as `"tagging"`. Words can be joined by `-` in place of `_`.
 
     Returns:
-        The module.
+        The `Task`.
+
+    Raises:
+        ValueError: If no task has this name.
+
+    Example:
+
+    >>> by_name("tagging"), by_name("multi-label")
+    (<task tagging>, <task classification>)
+    """
+    wanted = name.replace("-", "_") if isinstance(name, str) else name
+    for task in TASKS:
+        if wanted == task.name or wanted in task.variants:
+            return task
+    known = ", ".join(names())
+    close = difflib.get_close_matches(str(wanted), names(), 1)
+    hint = f"; did you mean {close[0]}?" if close else ""
+    raise ValueError(f"task must be one of {known}; received {name!r:.80}{hint}")
+
+
+def head_options(name: str) -> dict:
+    """Return the options of the head that a variant stands for; empty for a plain name.
+
+    Example:
+
+    >>> head_options("pair"), head_options("tagging")
+    ({'pairs': True}, {})
+    """
+    return dict(by_name(name).variants.get(name.replace("-", "_"), {}))
+
+
+def for_data(examples) -> Task:
+    """Return the task for examples.
+
+    Args:
+        examples: `Examples`, `TaggedSentences`, `Questions`, or the data of another task.
+
+    Returns:
+        The `Task`.
 
     Raises:
         ValueError: If the examples are of another type.
     """
-    for kind, task in _BY_DATA.items():
-        if isinstance(examples, kind):
+    for task in TASKS:
+        if task.fits(examples):
             return task
-    kinds = ", ".join(kind.__name__ for kind in _BY_DATA)
+    kinds = dict.fromkeys(kind.__name__ for task in TASKS for kind in task.data)
     raise ValueError(
-        f"the data must be one of keras_bert's {kinds}; received {type(examples).__name__}. Files, "
-        "DataFrames, Hugging Face datasets and dicts of columns become such data with "
-        "keras_bert.read"
+        f"the data must be one of keras_bert's {', '.join(kinds)}; received "
+        f"{type(examples).__name__}. Files, DataFrames, Hugging Face datasets and dicts of columns "
+        "become such data with keras_bert.read"
     )
 
 
-def for_model(model):
-    """Return the task module of a model.
+def for_model(model) -> Task:
+    """Return the task of a model.
 
     Args:
         model: From a function of `keras_bert.heads`.
 
     Returns:
-        The module.
+        The `Task`.
 
     Raises:
-        ValueError: If the model has no head, or a head without a task module.
+        ValueError: If the model has no head.
     """
-    output = find_output(model) if isinstance(model, keras.Model) else None
-    task = None if output is None else _BY_HEAD.get(output.task)
-    if task is None:
-        find_encoder(model)  # raises an error if there is none
-        if any(find_output(layer) for layer in model.layers if hasattr(layer, "layers")):
-            raise ValueError(
-                f"{model.name!r} contains a model with a head, as after heads.with_text. Pass that "
-                "inner model"
-            )
-        advice = "fine-tune it first, or use keras_bert.pipeline for embeddings and masked tokens"
+    import keras
+
+    from keras_bert.model_structure import find_encoder, find_output
+
+    task = find(model)
+    if task is not None:
+        return task
+    find_encoder(model)  # raises an error if there is none
+    inner = [layer for layer in model.layers if isinstance(layer, keras.Model)]
+    if any(find_output(layer) for layer in inner):
         raise ValueError(
-            f"{model.name!r} must be a model with one of the heads {', '.join(sorted(_BY_HEAD))}; "
-            f"{advice}"
+            f"{model.name!r} contains a model with a head, as after heads.with_text. Pass that "
+            "inner model"
         )
-    return task
+    raise ValueError(
+        f"{model.name!r} must be a model with the head of a task, such as {TASKS[1].name}; "
+        "fine-tune it first, or use keras_bert.pipeline for embeddings and masked tokens"
+    )
+
+
+def find(model) -> Task | None:
+    """Return the task of a model, or `None` if it has no head."""
+    import keras
+
+    from keras_bert.model_structure import find_task
+
+    name = find_task(model) if isinstance(model, keras.Model) else None
+    return None if name is None else by_name(name)

@@ -7,12 +7,12 @@ import keras
 import numpy as np
 
 from keras_bert.data.batching import compiled_length
-from keras_bert.data.examples import unknown_label
 from keras_bert.model_structure import find_encoder, find_output
 from keras_bert.runtime.arguments import as_integer
 from keras_bert.runtime.escaping import printable
 from keras_bert.runtime.packages import import_tensorflow
 from keras_bert.runtime.warn import level_of_caller
+from keras_bert.tasks.classification.targets import targets_of
 from keras_bert.text.encoded_texts import EncodedTexts
 from keras_bert.text.preprocessor import Preprocessor
 
@@ -67,7 +67,7 @@ def of_task(data, model, batch_size, shuffle, seed, pad):
     batch_size = as_integer("batch_size", batch_size, 1)
     length = None if pad == "batch" else as_integer('pad, unless it is "batch",', pad, 3)
     encoded = inference.encode(model, data, length)
-    _warn(data, inference.counts(encoded).get("truncated", 0), encoded.max_length)
+    _warn(data, encoded.truncated, encoded.max_length)
     return _dataset(encoded, batch_size, shuffle, seed, pad)
 
 
@@ -125,45 +125,3 @@ def _checked_labels(labels, examples):
     if examples.scores is not None:
         raise ValueError(f"{examples.source} has scores instead of labels; remove labels")
     return names
-
-
-def targets_of(examples, output=None, labels=None):
-    """Return the targets of examples: (n,), (n, 1) or (n, labels); `None` without labels.
-
-    `output` is the `TaskOutput` of a model; without one, the labels are `labels`, by default those
-    of the examples.
-    """
-    kinds = {
-        "labels": examples.labels,
-        "scores": examples.scores,
-        "label sets": examples.label_sets,
-    }
-    given = {kind: column for kind, column in kinds.items() if column is not None}
-    if not given:
-        return None
-    ((kind, column),) = given.items()
-    if output is not None:
-        wanted = "label sets" if output.multi_label else "labels"
-        wanted = "scores" if output.task == "regression" else wanted
-        if kind != wanted:
-            raise ValueError(f"the model takes {wanted}; received {kind} in {examples.source}")
-    if kind == "scores":
-        return np.array(column, np.float32)[:, None]
-    if output is not None:
-        labels = output.labels
-    elif labels is None:
-        labels = [str(label) for label in examples.label_names()]
-    index = {label: number for number, label in enumerate(labels)}
-    sets = column if kind == "label sets" else [(label,) for label in column]
-    sets = [[str(label) for label in label_set] for label_set in sets]
-    for row, names in enumerate(sets):
-        for name in names:
-            if name not in index:
-                whose = "" if output is None else "model's "
-                raise unknown_label(examples.location(row), name, labels, whose=whose)
-    if kind == "labels":
-        return np.array([index[name] for (name,) in sets], np.int32)
-    targets = np.zeros((len(sets), len(index)), np.float32)
-    for row, names in zip(targets, sets, strict=True):
-        row[[index[name] for name in names]] = 1
-    return targets

@@ -1,12 +1,81 @@
 """Texts and pairs of texts as sequences of token ids."""
 
+import typing
+
 import numpy as np
 
 from keras_bert.text import token_ids
 from keras_bert.text.text_windows import cut, window_step
 
 
-class EncodedTexts:
+class Encoded:
+    """Tokenized sequences of a task's data, for `data.batching.Batches`. Tasks have subclasses.
+
+    Attributes:
+        max_length: Tokens of the longest sequence that is allowed.
+        lengths: Tokens of each sequence with special tokens, int (n,).
+        has_targets: False if the data can be scored, and has no loss.
+        truncated: Number of truncated texts.
+        without_tokens: Number of texts without tokens.
+        words_without_tokens: Number of words without tokens.
+        cut_words, cut_questions, cut_answers: Numbers of those that are longer than a window.
+        invisible_answers: Number of answers without tokens.
+        loss: A Keras loss in place of that of the task; or `None`.
+        loss_name: Name of that loss.
+        compares_rows: True if the loss of one row alone is always 0.
+        texts: The `EncodedTexts` of rows of texts; or `None`.
+        texts_per_row: Number of texts of a row; or `None`.
+        sets: Indices of the rows of each of several data sets, a list of int arrays; or `None`.
+        sampling: How the batches of the sets take turns, see `data.batching.plan_of_sets`.
+        filler_target: Target of the rows that fill the last batch; `None`: a copy of another one.
+        gradient_caching: True if the rows of all batches of an optimizer step are compared.
+    """
+
+    max_length: int
+    lengths: np.ndarray
+    has_targets = True
+    truncated = 0
+    without_tokens = 0
+    words_without_tokens = 0
+    cut_words = 0
+    cut_questions = 0
+    cut_answers = 0
+    invisible_answers = 0
+    loss: typing.Any = None
+    loss_name = ""
+    compares_rows = False
+    texts: typing.Any = None
+    texts_per_row: int | None = None
+    sets: list[np.ndarray] | None = None
+    sampling = "proportional"
+    filler_target: float | None = None
+    gradient_caching = False
+
+    def __len__(self):
+        return len(self.lengths)
+
+    def batch(self, rows, length):
+        """Return inputs, targets and weights of some rows, padded to `length`."""
+        raise NotImplementedError
+
+    def share_loss(self, dev: "Encoded"):
+        """Use this loss for dev data, if its targets are of the same kind."""
+
+    def counts(self) -> dict[str, int]:
+        """Return how much of the data a model does not see or cannot learn from, above 0."""
+        counts = {
+            "truncated": self.truncated,
+            "without_tokens": self.without_tokens,
+            "words_without_tokens": self.words_without_tokens,
+            "cut_words": self.cut_words,
+            "cut_questions": self.cut_questions,
+            "cut_answers": self.cut_answers,
+            "invisible_answers": self.invisible_answers,
+        }
+        return {name: count for name, count in counts.items() if count}
+
+
+class EncodedTexts(Encoded):
     """Tokenized texts or pairs, for `data.batching.Batches`. Long sequences are truncated.
 
     Args:
@@ -60,9 +129,6 @@ class EncodedTexts:
         if self._targets is not None:
             self._targets = self._targets[self.text_of]
 
-    def __len__(self):
-        return len(self.lengths)
-
     def batch(self, rows, length):
         """Return inputs, targets and weights of some rows, padded to `length`.
 
@@ -80,7 +146,7 @@ class EncodedTexts:
         return inputs, self._targets[rows], self._weights[rows]
 
 
-class EncodedChoices:
+class EncodedChoices(Encoded):
     """Tokenized choices: each one is a pair of its text and a continuation.
 
     `lengths`: longest sequence of each text, int (n,). `truncated`: number of truncated sequences.
@@ -98,9 +164,6 @@ class EncodedChoices:
         self.truncated = self._encoded.truncated
         texts, continuations = self._encoded.empty  # a text counts once per continuation
         self.without_tokens = texts // self._count + continuations
-
-    def __len__(self):
-        return len(self.lengths)
 
     def batch(self, rows, length):
         """Return inputs, a dict of int32 (batch, choices, length), targets and weights (batch,)."""

@@ -8,6 +8,7 @@ from keras_bert import heads, packed_heads
 from keras_bert.data import packing
 from keras_bert.data.batching import LENGTHS, Batches, choose_compiled_lengths, plan_of_sets
 from keras_bert.runtime import distribution
+from keras_bert.tasks import registry
 from keras_bert.training import engine, flops
 from keras_bert.training.gradient_caching import CachedModel, GradientCache
 
@@ -66,7 +67,8 @@ class BatchPlan:
         self.missing = -epochs * self.batches % gradient_accumulation_steps
         self.trained, self.compiled = model, False
         self.cache: GradientCache | None = None
-        self._of_positions = heads.find_task(model) == "tagging"
+        task = registry.find(model)
+        self._of_positions = task is not None and task.positions_have_targets
         self._epochs: dict[int, Batches] = {}
         encoder = heads.find_encoder(model)
         is_packable = not fixed_length and packed_heads.can_be_packed(model) and _can_pack_here()
@@ -80,7 +82,7 @@ class BatchPlan:
             from keras_bert import mixed_training
 
             self.compiled, self.trained = False, mixed_training.TrainedModel(self.trained)
-        if getattr(encoded, "gradient_caching", False):
+        if encoded.gradient_caching:
             self._cache_gradients(model.output_shape[-1], gradient_accumulation_steps)
 
     def _packed_shape(self, encoder):
@@ -164,7 +166,7 @@ class BatchPlan:
 
     def _has_rows(self):
         """Return True for embedders, whose examples are rows of several texts."""
-        return hasattr(self._encoded, "texts_per_row")
+        return self._encoded.texts_per_row is not None
 
     def _sequences(self):
         """Return the encoded sequences that are packed."""

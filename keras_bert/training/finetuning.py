@@ -10,7 +10,6 @@ from collections.abc import Callable
 import keras
 
 from keras_bert import heads, optimizers, provenance
-from keras_bert.data.examples import Examples
 from keras_bert.encoder import BertEncoder
 from keras_bert.runtime import label_types
 from keras_bert.runtime.arguments import as_integer
@@ -20,8 +19,6 @@ from keras_bert.runtime.stopping import stop_requests
 from keras_bert.runtime.terminal import print_line
 from keras_bert.runtime.warn import level_of_caller
 from keras_bert.tasks import inference, registry
-from keras_bert.tasks.embedding.data import EmbeddingExamples
-from keras_bert.tasks.tagging.data import TaggedSentences
 from keras_bert.training import engine, run_data, user_callbacks
 from keras_bert.training.batch_plan import BatchPlan
 from keras_bert.training.callbacks import (
@@ -161,7 +158,7 @@ def finetune(
     >>> model.output_shape, metrics["stopped"]
     ((None, 2), False)
     """
-    task = registry.for_data(train)
+    task = _task_of(encoder, train)
     if on_end is not None and not callable(on_end):
         raise ValueError(f"on_end must be a function; received {on_end!r:.80}")
     recipe = Recipe(
@@ -170,7 +167,7 @@ def finetune(
         learning_rate=learning_rate,
         warmup=warmup,
         schedule=schedule,
-        max_length=task.MAX_LENGTH if max_length is None else max_length,
+        max_length=task.max_length if max_length is None else max_length,
         seed=seed,
         gradient_accumulation_steps=gradient_accumulation_steps,
         fixed_length=fixed_length,
@@ -238,7 +235,7 @@ class _Run:
 
 def _prepare(task, model, train, dev, recipe, metric, callbacks, show_progress):
     """Encode the data, plan the batches and compile the model: the `_Run`."""
-    model = inference.model_for_data(model)
+    model = task.training_model(model)
     recipe.max_length = inference.length_limit(model, recipe.max_length)
     data = run_data.encode(task, model, train, dev, recipe)
     if dev is not None:
@@ -432,8 +429,8 @@ def _metrics(run, state, best_record, stopped):
     rows = len(train) * run.plan.rows / len(data.encoded)
     done = (state.epoch + state.batch / run.plan.batches) * rows
     recipe = run.recipe.to_dict()
-    if (loss := getattr(data.encoded, "loss", None)) is not None:
-        recipe.setdefault("loss", getattr(loss, "loss", loss).name)  # Matryoshka has a loss
+    if data.encoded.loss is not None:
+        recipe.setdefault("loss", data.encoded.loss_name)
     metrics = {
         "recipe": recipe,
         "train_loss": _train_loss(state, best_record),
@@ -441,14 +438,13 @@ def _metrics(run, state, best_record, stopped):
         "examples_per_second": done / max(state.seconds, 1e-9),
         "stopped": stopped,
         "history": state.history,
-        **inference.counts(data.encoded),
-        **inference.counts(train),
+        **data.encoded.counts(),
+        **train.counts(),
     }
-    is_text = isinstance(train, (Examples, EmbeddingExamples))
-    if is_text and train.columns is not None:
+    if train.columns is not None:
         metrics["columns"] = train.columns
     if best_record is not None:
-        counts = inference.counts(data.encoded_dev)
+        counts = data.encoded_dev.counts()
         metrics |= {f"dev_{name}": count for name, count in counts.items()}
         metrics["metric"] = best([best_record], run.metric)[1]
         metrics["best_epoch"] = best_record["epoch"]
@@ -481,10 +477,17 @@ def _check_max_length(encoder, max_length):
 def _set_label_type(model, train):
     """Give the results of a trained model the type that the labels in the data have."""
     output = heads.find_output(model)
-    if output.labels is None or not isinstance(train, (Examples, TaggedSentences)):
-        return
-    if label_types.fits(output.labels, train.label_type):
+    if output.labels is not None and label_types.fits(output.labels, train.label_type):
         output.label_type = train.label_type
+
+
+def _task_of(model, train):
+    """Return the task that is trained: that of the model if it takes the data."""
+    task = registry.for_data(train)
+    of_model = registry.find(model)
+    if of_model is None or of_model.is_pretraining or not isinstance(train, of_model.data):
+        return task
+    return of_model
 
 
 def _encoder_and_model(given, task, train):
@@ -497,7 +500,7 @@ def _encoder_and_model(given, task, train):
     model = None if isinstance(given, BertEncoder) else given
     if model is not None and heads.find_task(model) in heads.OF_PRETRAINING:
         given, model = heads.find_encoder(model), None
-    if model is not None and registry.for_model(model) is not task:
+    if model is not None and not isinstance(train, registry.for_model(model).data):
         raise ValueError(
             f"{train.source}: must be the data of {heads.find_task(model)}; received "
             f"{type(train).__name__}"

@@ -8,15 +8,9 @@ import numpy as np
 from keras_bert import heads
 from keras_bert.data.batching import LENGTHS
 from keras_bert.exporting.predict_function import predict_function
+from keras_bert.tasks import registry
 
-# Sequences that a regression is fitted to. For a tagger, each word is an example.
-_MAX_SEQUENCES = {"classification": 2000, "regression": 2000, "tagging": 500}
-_MAX_TOKENS_OF_TAGGER = 30_000
 _BATCH_SIZE = 32
-# `C` of scikit-learn's logistic regression on words. With 1, its default, the head fits a small
-# training set so closely that the encoder gets small gradients: entity F1 0.85 instead of 0.92 on
-# the sentences of examples/data. With 0.001, 500 sentences of WNUT-17 give 0.38 instead of 0.42.
-_TAGGER_C = 0.01
 
 
 def initialize_head(model, encoded, seed):
@@ -31,30 +25,33 @@ def initialize_head(model, encoded, seed):
     Source: Kumar et al. (2022), Fine-tuning can distort pretrained features and underperform
     out-of-distribution.
     """
-    output = heads.find_output(model)
-    if output.task not in _MAX_SEQUENCES:
-        return
-    pooling = heads.find_encoder(model).pooling
-    names = [layer.name for layer in model.layers]
-    if output.task != "tagging" and (
-        pooling is None or "pooling" not in names or model.get_layer("pooling").mode != pooling
-    ):
+    task = registry.find(model)
+    start = None if task is None else task.head_start
+    if start is None or (start.needs_pooling and not _pools_like_its_encoder(model)):
         return
     from sklearn.exceptions import ConvergenceWarning
 
-    rows = np.random.default_rng(seed).permutation(len(encoded))[: _MAX_SEQUENCES[output.task]]
-    if output.task == "tagging":
-        rows = rows[np.cumsum(encoded.lengths[rows]) <= _MAX_TOKENS_OF_TAGGER]
+    rows = np.random.default_rng(seed).permutation(len(encoded))[: start.max_sequences]
+    if start.max_tokens is not None:
+        rows = rows[np.cumsum(encoded.lengths[rows]) <= start.max_tokens]
     vectors, targets, weights = _vectors(model, encoded, rows)
     kernel, bias = model.get_layer("logits").get_weights()
     with warnings.catch_warnings():
         # The weights only have to be a good start.
         warnings.simplefilter("ignore", ConvergenceWarning)
-        columns = _logit_weights(output, vectors, targets, weights)
+        columns = start.fit(heads.find_output(model), vectors, targets, weights)
     for index, column in enumerate(columns):
         if column is not None:
             kernel[:, index], bias[index] = column
     model.get_layer("logits").set_weights([kernel, bias])
+
+
+def _pools_like_its_encoder(model):
+    """Return True if the head reads vectors that its encoder was trained to make."""
+    pooling = heads.find_encoder(model).pooling
+    names = [layer.name for layer in model.layers]
+    has_pooling = pooling is not None and "pooling" in names
+    return has_pooling and model.get_layer("pooling").mode == pooling
 
 
 def _vectors(model, encoded, rows):
@@ -74,47 +71,3 @@ def _vectors(model, encoded, rows):
             weights = np.ones(len(targets))
         parts.append((vectors, targets, weights))
     return (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-
-
-def _logit_weights(output, vectors, targets, weights):
-    """Return (weights, bias) of each logit. `None`: keep the random weights."""
-    if output.task == "regression":
-        return [_ridge(vectors, targets.ravel(), weights)]
-    if output.multi_label:
-        return [_logistic(vectors, column, weights) for column in targets.T]
-    c = _TAGGER_C if output.task == "tagging" else 1.0
-    return _softmax(vectors, targets, weights, len(output.labels), c)
-
-
-def _ridge(vectors, targets, weights):
-    from sklearn.linear_model import Ridge
-
-    fitted = Ridge().fit(vectors, targets, weights)
-    return fitted.coef_, fitted.intercept_
-
-
-def _logistic(vectors, targets, weights):
-    """Return weights and bias for one of several labels, or `None` if all texts agree on it."""
-    from sklearn.linear_model import LogisticRegression
-
-    if len(np.unique(targets)) < 2:
-        return None
-    fitted = LogisticRegression(max_iter=1000).fit(vectors, targets, weights)
-    return fitted.coef_[0], fitted.intercept_[0]
-
-
-def _softmax(vectors, targets, weights, classes, c):
-    """Return weights and bias of each class, `None` if all examples have one class."""
-    from sklearn.linear_model import LogisticRegression
-
-    if len(np.unique(targets)) < 2:
-        return [None] * classes
-    fitted = LogisticRegression(C=c, max_iter=1000).fit(vectors, targets, weights)
-    kernel, bias = fitted.coef_, fitted.intercept_
-    if len(fitted.classes_) == 2:  # scikit-learn has one column then, the difference of the two
-        kernel, bias = np.stack([-kernel[0], kernel[0]]) / 2, np.array([-bias[0], bias[0]]) / 2
-    # A class without examples starts as the least probable one.
-    columns = [(np.zeros(vectors.shape[1]), bias.min())] * classes
-    for label, *column in zip(fitted.classes_, kernel, bias, strict=True):
-        columns[label] = column
-    return columns

@@ -11,7 +11,7 @@ from keras_bert.runtime.escaping import printable
 from keras_bert.runtime.figures import drawable, font_families, new_figure
 from keras_bert.runtime.files import atomic_write
 from keras_bert.runtime.terminal import print_line
-from keras_bert.tasks import inference
+from keras_bert.tasks import inference, registry
 
 CURVES_FILE = "curves.png"
 CONFUSION_FILE = "confusion_matrix.png"
@@ -158,7 +158,7 @@ def plot_confusion(model, examples, *, batch_size=32):
             "a confusion matrix needs a classifier with one label per text, or a tagger, with at "
             f"most {_MAX_CLASSES} labels; received {model.name!r}"
         )
-    inference.check_labeled(examples)
+    registry.for_data(examples).check_labeled(examples)
     answers = inference.answers(model, examples, batch_size=batch_size)
     return _plot_confusion(output, examples, answers)
 
@@ -174,12 +174,9 @@ def _has_confusion(output):
 def _plot_confusion(output, examples, answers):
     from sklearn.metrics import confusion_matrix
 
-    if output.task == "tagging":
-        expected = [str(tag) for tags in examples.tags for tag in tags]
-        predicted = [tag for sentence in answers for tag, _ in sentence]
-    else:
-        expected = [str(label) for label in examples.labels]
-        predicted = [output.labels[row.argmax()] for row in answers]
+    task = registry.by_name(output.task)
+    labels_of_units = task.confusion(output, examples, answers)
+    expected, predicted = labels_of_units or ([], [])
     counts = confusion_matrix(expected, predicted, labels=output.labels)
     size = 2.5 + 0.4 * len(output.labels)
     figure = new_figure(size + 1, size)

@@ -1,9 +1,7 @@
 """The encoded data of a fine-tuning run, and what the task says about them."""
 
 import dataclasses
-import difflib
 import functools
-import inspect
 import sys
 from typing import Any
 
@@ -15,8 +13,7 @@ from keras_bert.data.examples import UnknownLabel
 from keras_bert.exporting.predict_function import predict_function
 from keras_bert.runtime import distribution
 from keras_bert.runtime.terminal import print_line
-from keras_bert.tasks import inference, registry
-from keras_bert.tasks.embedding.retrieval import RetrievalData
+from keras_bert.tasks import inference
 from keras_bert.training.user_callbacks import DEV_LOSS
 
 # Names of arguments in Keras and transformers.
@@ -50,7 +47,7 @@ class RunData:
     @property
     def metrics(self):
         """The names of the metrics that can select the best epoch."""
-        return (*self.scores, DEV_LOSS) if _has_targets(self.encoded_dev) else self.scores
+        return (*self.scores, DEV_LOSS) if self.encoded_dev.has_targets else self.scores
 
     @property
     def names_of_logs(self):
@@ -73,14 +70,15 @@ def encode(task, model, train, dev, recipe):
     """Encode the data of a run and return a `RunData`, or raise a `ValueError`."""
     options = dict(recipe.options)
     loss = recipe.loss
-    if loss is not None and "loss" in options_of(task):
+    if loss is not None and "loss" in task.training_options.names():
         options["loss"], loss = loss, None
-    encoded = task.encode(model, train, recipe.max_length, **options)
+    made = task.training_options.of(options, task.name)
+    described = inference.describe(model)
+    encoded = task.encode(described, train, recipe.max_length, made)
     encoded_dev, scores = None, None
     if dev is not None:
         encoded_dev = _encode_dev(task, model, train, dev, recipe)
-        if hasattr(encoded, "share_loss"):
-            encoded.share_loss(encoded_dev)
+        encoded.share_loss(encoded_dev)
         scores = task.metric_names(heads.find_output(model), dev)
     compile_options = _compile_options(task, model, encoded, loss)
     return RunData(model, train, dev, encoded, encoded_dev, compile_options, scores)
@@ -88,19 +86,20 @@ def encode(task, model, train, dev, recipe):
 
 def check(task, train, dev):
     """Raise an error for data that cannot be trained on or scored."""
-    if isinstance(train, RetrievalData):
+    if not isinstance(train, task.data[0]):
         raise ValueError(
-            f"{train.source}: RetrievalData only scores a model; train on EmbeddingExamples"
+            f"{train.source}: {type(train).__name__} only scores a model; train on "
+            f"{task.data[0].__name__}"
         )
     for part, data in (("training", train), ("dev", dev)):
         if data is None:
             continue
-        if registry.for_data(data) is not task:
+        if not isinstance(data, task.data):
             raise ValueError(
                 f"{data.source}: must be {type(train).__name__}, as the training data; "
                 f"received {type(data).__name__}"
             )
-        if not inference.is_labeled(data):
+        if not task.is_labeled(data):
             raise ValueError(
                 f"the {part} data, {data.source}, has no labels. Give labeled examples"
             )
@@ -117,9 +116,8 @@ def check_encoded(task, data, recipe):
         raise ValueError(
             f"{train.source}: no text has tokens. Check the column of the texts and the vocabulary"
         )
-    if hasattr(task, "check_training_data"):
-        task.check_training_data(train, encoded)
-    if getattr(encoded, "compares_rows", False) and recipe.batch_size == 1:
+    task.check_training_data(train, encoded)
+    if encoded.compares_rows and recipe.batch_size == 1:
         raise ValueError(
             "batch_size must be at least 2, because the loss compares the rows of a batch; "
             "received 1"
@@ -129,14 +127,9 @@ def check_encoded(task, data, recipe):
 def note_truncated(data, max_length):
     """Print how many texts were cut."""
     for examples, encoded in ((data.train, data.encoded), (data.dev, data.encoded_dev)):
-        if count := getattr(encoded, "truncated", 0):
-            _note(f"{examples.source}: texts cut to max_length={max_length}: {count}")
-
-
-def options_of(task):
-    """Return the names of the task's own options."""
-    parameters = inspect.signature(task.encode).parameters.values()
-    return [parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]
+        if encoded is not None and encoded.truncated:
+            text = f"texts cut to max_length={max_length}: {encoded.truncated}"
+            _note(f"{examples.source}: {text}")
 
 
 def check_options(task, train, options, arguments):
@@ -144,26 +137,15 @@ def check_options(task, train, options, arguments):
 
     `arguments` are the names of the arguments of `finetune`.
     """
-    known = options_of(task)
-    for name in options:
-        if name in known:
-            continue
-        name_here = _NAMES_ELSEWHERE.get(name, name)
-        close = difflib.get_close_matches(name_here, [*arguments, *known], 1)
-        advice = f"the options are {', '.join(known) or 'none'}"
-        if close:
-            advice = f"did you mean {close[0]}?"
-        raise ValueError(
-            f"{name} is not an argument of finetune for {type(train).__name__}; {advice}"
-        )
+    task.training_options.of(
+        options, f"finetune for {type(train).__name__}", arguments, _NAMES_ELSEWHERE
+    )
 
 
 def _compile_options(task, model, encoded, loss):
     """Return the arguments of `compile`; `loss` replaces the task's loss."""
-    if hasattr(task, "model_of_rows"):
-        return task.compile_options(model, encoded)
-    options = task.compile_options(model)
-    if loss is None:
+    options = task.compile_options(heads.find_output(model), encoded)
+    if loss is None or encoded.loss is not None:
         return options
     if not isinstance(loss, keras.losses.Loss):
         raise ValueError(f"loss must be a keras.losses.Loss; received {loss!r:.80}")
@@ -177,18 +159,14 @@ def _compile_options(task, model, encoded, loss):
 def _encode_dev(task, model, train, dev, recipe):
     """Encode the dev data; raise an error for a label that the training data does not have."""
     options = {name: recipe.options[name] for name in ("long_texts",) if name in recipe.options}
+    made = task.training_options.of(options, task.name)
     try:
-        return task.encode(model, dev, recipe.max_length, **options)
+        return task.encode(inference.describe(model), dev, recipe.max_length, made)
     except UnknownLabel as error:
         raise ValueError(
             f"{error}. No row of the training data, {train.source}, has this label; add some "
             "there, or remove it from the dev data"
         ) from error
-
-
-def _has_targets(encoded):
-    """Return False for retrieval data, which has no loss."""
-    return getattr(encoded, "targets", ()) is not None
 
 
 def _score(model, dev, encoded, batch_size, predict):
@@ -198,7 +176,7 @@ def _score(model, dev, encoded, batch_size, predict):
     scale = distribution.replicas() if keras.backend.backend() == "tensorflow" else 1
 
     def add_loss(outputs, targets, weights):
-        if hasattr(encoded, "loss"):  # embedders: the loss that fits the dev data
+        if encoded.loss is not None:  # the loss that fits the dev data
             losses.append(float(encoded.loss(targets, outputs, weights)))
         else:
             loss = float(model.compute_loss(None, targets, outputs, weights))
@@ -211,9 +189,9 @@ def _score(model, dev, encoded, batch_size, predict):
         batch_size=batch_size,
         encoded=encoded,
         predict=predict,
-        on_outputs=add_loss if _has_targets(encoded) else None,
+        on_outputs=add_loss if encoded.has_targets else None,
     )
-    if not _has_targets(encoded):
+    if not encoded.has_targets:
         return metrics
     return metrics | {DEV_LOSS: float(np.dot(losses, counts) / max(sum(counts), 1e-9))}
 

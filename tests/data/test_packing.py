@@ -10,11 +10,12 @@ from keras_bert.data.examples import Examples
 from keras_bert.data.packed_layout import Layout, within
 from keras_bert.data.packing import PackedBatches
 from keras_bert.tasks import inference
-from keras_bert.tasks.classification import task as classification
-from keras_bert.tasks.tagging import task as tagging
+from keras_bert.tasks.tagging.task import Tagging
 from keras_bert.text.encoded_texts import EncodedTexts
 from keras_bert.training import finetuning
 from tests import tiny
+
+tagging = Tagging()
 
 DATA = {
     "one label": tiny.examples(),
@@ -92,7 +93,7 @@ def test_packed_sequences_keep_their_contents(pairs):
 def test_tags_stay_with_their_words():
     examples = tiny.tagged()
     model = tagging.build(tiny.encoder(), examples)
-    rows = tagging.encode(model, examples, 16)
+    rows = inference.encode(model, examples, 16)
     _, (inputs, targets, weights) = one_batch(rows, of_positions=True)
     expected = rows.batch(np.arange(len(rows)), 16)
 
@@ -110,7 +111,7 @@ def test_padding_has_the_id_of_pad(of_positions):
     # In KoBERT's vocabulary, [PAD] is not the first token.
     encoder = tiny.encoder(preprocessor=Preprocessor([*tiny.PIECES[1:], "[PAD]"]))
     if of_positions:
-        rows = tagging.encode(tagging.build(encoder, tiny.tagged()), tiny.tagged(), 16)
+        rows = inference.encode(tagging.build(encoder, tiny.tagged()), tiny.tagged(), 16)
     else:
         tokenizer = encoder.preprocessor.python_tokenizer
         rows = EncodedTexts(tokenizer, [tiny.examples().texts], 16, targets=np.zeros(32, int))
@@ -298,7 +299,7 @@ def test_custom_models_are_trained_without_packing(monkeypatch):
 def test_finetune_returns_an_unpacked_model_that_can_be_trained(monkeypatch):
     model, _ = finetune(tiny.examples(), True, monkeypatch, batch_size=32, epochs=1)
     assert set(model.input) == {"input_word_ids", "input_mask", "input_type_ids"}
-    rows = classification.encode(model, tiny.examples(), 16)
+    rows = inference.encode(model, tiny.examples(), 16)
     steps = int(model.optimizer.iterations)
     inputs, targets, weights = rows.batch(np.arange(len(rows)), 16)
     model.fit(inputs, targets, sample_weight=weights, verbose=0)

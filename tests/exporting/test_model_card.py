@@ -13,9 +13,10 @@ import tensorflow as tf
 import keras_bert
 from keras_bert import heads, provenance
 from keras_bert.data.examples import Examples
-from keras_bert.exporting import model_card, saved_model, signatures
+from keras_bert.exporting import model_card, saved_model
 from keras_bert.exporting.model_card import ModelInfo
 from keras_bert.hub import resolve
+from keras_bert.tasks import registry
 from tests import served, tiny
 
 TEXT = tf.TensorSpec([None], tf.string, name="text")
@@ -116,12 +117,12 @@ def test_license():
     assert "unknown" in card and huggingface_hub.ModelCard(card).data.license is None
 
 
-@pytest.mark.parametrize("task", [*signatures.HEADS, "multi_label"])
+@pytest.mark.parametrize("task", registry.TASKS, ids=str)
 def test_every_head_has_a_description(task):
-    card = render(ModelInfo(task))
-    pipeline_tag, description = model_card._TASKS[task]
+    description = task.describe(heads.TaskOutput(task.name))
+    card = render(ModelInfo(task.name, description=description, hub_tag=task.hub_tag))
     assert description in card
-    assert huggingface_hub.ModelCard(card).data.pipeline_tag == pipeline_tag
+    assert huggingface_hub.ModelCard(card).data.pipeline_tag == task.hub_tag
     assert all(row[-1] for row in table(card, "Signature serving_default"))
 
 

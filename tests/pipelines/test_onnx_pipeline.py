@@ -465,7 +465,7 @@ def test_scoring_needs_labeled_data_of_the_task(tmp_path):
             with pytest.raises(ValueError, match=message):
                 ask.evaluate(data)
     for ask in asks:
-        with pytest.raises(ValueError, match="null_threshold is not an option for Examples"):
+        with pytest.raises(ValueError, match="null_threshold is not an option of the task"):
             ask.evaluate(examples(["good"], labels=["a"]), null_threshold=1.0)
 
 

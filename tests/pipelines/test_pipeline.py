@@ -12,11 +12,13 @@ import keras_bert
 from keras_bert import heads
 from keras_bert.tasks import inference, results
 from keras_bert.tasks import pipeline as base
-from keras_bert.tasks.classification import task as classification
+from keras_bert.tasks.classification.task import Classification
 from keras_bert.tasks.question_answering.data import Questions
 from keras_bert.tasks.tagging.data import TaggedSentences
 from tests import tiny
 from tests.parameters import needs_tensorflow
+
+classification = Classification()
 
 TEXTS = ["good " * 9, "bad", "this is " * 12, "", "so good film"]
 KOREAN = "이 한국어 film is 🙂 so good!"

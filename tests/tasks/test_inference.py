@@ -8,6 +8,7 @@ from keras_bert import heads
 from keras_bert.data import tabular
 from keras_bert.exporting.predict_function import predict_function
 from keras_bert.tasks import inference
+from keras_bert.tasks.embedding.head import as_embedder
 from keras_bert.tasks.multiple_choice import data as swag
 from keras_bert.tasks.question_answering import data as squad
 from keras_bert.tasks.tagging import data as conll
@@ -113,10 +114,10 @@ def test_predict_function_equals_the_model():
 
 def test_heads_without_a_vector_become_embedders():
     base = encoder()
-    embedder = inference.as_embedder(heads.masked_lm(base))
+    embedder = as_embedder(heads.masked_lm(base))
     assert heads.find_task(embedder) == "embedding" and heads.find_encoder(embedder) is base
     with pytest.raises(ValueError, match="has a custom output"):
-        inference.as_embedder(heads.features(base, -1))
+        as_embedder(heads.features(base, -1))
 
 
 @pytest.mark.parametrize(
@@ -152,6 +153,6 @@ def test_encoder_without_a_preprocessor_is_rejected():
     base = encoder()
     base.preprocessor = None
     with pytest.raises(ValueError, match="has no preprocessor"):
-        inference.encode_texts(base, ["a"])
+        inference.describe(base)
     with pytest.raises(ValueError, match="has no preprocessor"):
         inference.answers(heads.classifier(base, 2), tabular.Examples(["a"]))

@@ -7,10 +7,14 @@ import pytest
 import keras_bert
 from keras_bert import heads, losses
 from keras_bert.tasks import inference
-from keras_bert.tasks.question_answering import task as question_answering
-from keras_bert.tasks.tagging import task as tagging
+from keras_bert.tasks.question_answering.task import QuestionAnswering
+from keras_bert.tasks.tagging.task import Tagging
 from tests import tiny
 from tests.parameters import fast, needs_tensorflow
+
+question_answering = QuestionAnswering()
+
+tagging = Tagging()
 
 SCORED = keras_bert.EmbeddingExamples(
     [("good film", "so good"), ("bad", "so bad"), ("a film", "is this")], [1, 0, 0.5]

@@ -13,12 +13,14 @@ import keras_bert
 from keras_bert import heads, packed_heads
 from keras_bert.data import tabular
 from keras_bert.tasks import inference, registry
-from keras_bert.tasks.classification import task as classification
+from keras_bert.tasks.classification.task import Classification
 from keras_bert.tasks.tagging import data as conll
 from keras_bert.training import batch_plan, engine, finetuning, run_data
 from keras_bert.training.callbacks import best
 from tests import tiny
 from tests.runtime.test_tensorboard import scalars
+
+classification = Classification()
 
 TEXTS = [text for _, text in tiny.ROWS]
 WORDS = [tuple(word for word in ("good", "bad", "film") if word in text) for text in TEXTS]

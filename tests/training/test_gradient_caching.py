@@ -6,10 +6,13 @@ import pytest
 
 import keras_bert
 from keras_bert import EmbeddingExamples, heads
-from keras_bert.tasks.embedding import task as embedding
+from keras_bert.tasks import inference
+from keras_bert.tasks.embedding.task import Embedding
 from keras_bert.training import callbacks, gradient_caching
 from keras_bert.training.batch_plan import BatchPlan
 from tests.tasks.embedding.test_embedding import encoder, rows
+
+embedding = Embedding()
 
 
 def weights_after(batch_size, steps, examples, bert=None, **options):
@@ -39,7 +42,7 @@ def test_gradient_caching_repeats_dropout():
     """The embeddings of the second pass are those of the first."""
     bert = encoder(hidden_dropout_prob=0.3, attention_probs_dropout_prob=0.3)
     model = heads.siamese(heads.embedder(bert))
-    encoded = embedding.encode(model, EmbeddingExamples(rows()), 32, gradient_caching=True)
+    encoded = inference.encode(model, EmbeddingExamples(rows()), 32, gradient_caching=True)
     plan = BatchPlan(model, encoded, 8, seed=0, epochs=2, gradient_accumulation_steps=2)
     plan.cache.compile(False)
     seen = []

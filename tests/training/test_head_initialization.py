@@ -7,11 +7,15 @@ import pytest
 from keras_bert import heads
 from keras_bert.data.examples import Examples
 from keras_bert.tasks import inference
-from keras_bert.tasks.classification import task as classification
-from keras_bert.tasks.tagging import task as tagging
+from keras_bert.tasks.classification.task import Classification
 from keras_bert.tasks.tagging.data import TaggedSentences
+from keras_bert.tasks.tagging.task import Tagging
 from keras_bert.training import finetuning, head_initialization
 from tests import tiny
+
+tagging = Tagging()
+
+classification = Classification()
 
 TEXTS = ["good", "bad", "film film", "this a"] * 50
 KINDS = {
@@ -32,7 +36,7 @@ def test_the_frozen_model_already_knows_the_labels(kind):
     examples = KINDS[kind]
     model = classification.build(tiny.learner(pooling="mean"), examples)
     before = model.get_weights()
-    encoded = classification.encode(model, examples, 32)
+    encoded = inference.encode(model, examples, 32)
     head_initialization.initialize_head(model, encoded, 0)
     scores = inference.evaluate(model, examples)
     assert next(iter(scores.values())) > 0.7
@@ -48,7 +52,7 @@ def test_logits_of_two_classes_are_those_of_scikit_learn():
 
     examples = KINDS["two labels"]
     model = classification.build(tiny.learner(pooling="mean"), examples)
-    head_initialization.initialize_head(model, classification.encode(model, examples, 32), 0)
+    head_initialization.initialize_head(model, inference.encode(model, examples, 32), 0)
     pooled = keras.Model(model.input, model.get_layer("pooling").output)
     inputs = heads.find_encoder(model).preprocessor(TEXTS)
     vectors = keras.ops.convert_to_numpy(pooled(inputs))
@@ -62,7 +66,7 @@ def test_other_heads_keep_their_random_weights():
         encoder = tiny.encoder(**options)
         model = heads.classifier(encoder, labels=["good", "bad"], pooling="mean")
         before = model.get_weights()
-        encoded = classification.encode(model, KINDS["two labels"], 32)
+        encoded = inference.encode(model, KINDS["two labels"], 32)
         head_initialization.initialize_head(model, encoded, 0)
         for weight, old in zip(model.get_weights(), before, strict=True):
             np.testing.assert_array_equal(weight, old)
@@ -74,7 +78,7 @@ def test_a_frozen_tagger_already_knows_the_tags():
     examples = TaggedSentences(words, tags)
     model = tagging.build(tiny.learner(), examples)
     before = model.get_weights()
-    head_initialization.initialize_head(model, tagging.encode(model, examples, 32), 0)
+    head_initialization.initialize_head(model, inference.encode(model, examples, 32), 0)
     assert inference.evaluate(model, examples)["f1"] > 0.7
     changed = [
         weight.path for weight, old in zip(model.weights, before, strict=True)
@@ -87,7 +91,7 @@ def test_labels_without_texts_keep_their_weights():
     examples = Examples(TEXTS, label_sets=[["a"]] * 200)
     model = heads.classifier(tiny.encoder(pooling="mean"), labels=["a", "b"], multi_label=True)
     before = model.get_layer("logits").get_weights()
-    head_initialization.initialize_head(model, classification.encode(model, examples, 32), 0)
+    head_initialization.initialize_head(model, inference.encode(model, examples, 32), 0)
     for weight, old in zip(model.get_layer("logits").get_weights(), before, strict=True):
         np.testing.assert_array_equal(weight, old)
 

@@ -8,7 +8,7 @@ from keras_bert.tasks import results
 from keras_bert.tasks.text_pipeline import TextPipeline, texts_of
 
 
-class Classification(TextPipeline):
+class ClassificationPipeline(TextPipeline):
     """Pipeline of `heads.classifier` and `heads.next_sentence`."""
 
     options: tuple[str, ...] = ("top_k",)
@@ -63,7 +63,7 @@ class Classification(TextPipeline):
         return sorted(mistakes, key=lambda mistake: -mistake["score"])
 
 
-class Regression(Classification):
+class RegressionPipeline(ClassificationPipeline):
     """Pipeline of `heads.regressor`."""
 
     options: tuple[str, ...] = ()

@@ -1,106 +1,361 @@
 """Classification and regression of texts or pairs: one label, a set of labels, or a number."""
 
+import dataclasses
+import typing
 import warnings
 
-import keras
 import numpy as np
-import scipy.special
 
-from keras_bert.data.batching import REDUCTION
-from keras_bert.model_structure import find_encoder, find_output
-from keras_bert.runtime.arguments import LONG_TEXTS
+from keras_bert.data.examples import Examples
 from keras_bert.runtime.label_types import typed
 from keras_bert.runtime.warn import level_of_caller
-from keras_bert.tasks.classification.head import classifier, regressor
-from keras_bert.tasks.to_dataset import targets_of
-from keras_bert.text.encoded_texts import EncodedTexts
+from keras_bert.tasks import head_start
+from keras_bert.tasks.activations import sigmoid, softmax
+from keras_bert.tasks.classification.pipeline import ClassificationPipeline, RegressionPipeline
+from keras_bert.tasks.classification.targets import targets_of
+from keras_bert.tasks.task import HeadStart, Options
+from keras_bert.tasks.text import TextTask, check_pairs, pooling_of
+from keras_bert.tasks.text_pipeline import texts_of
 from keras_bert.text.text_windows import mean_per_text
 
-HEADS = ("classification", "regression", "next_sentence")
-MAX_LENGTH = 128
 _FEW_LABELS = 20  # up to this many, there is no warning
 
 
-def build(encoder, train):
-    """Build a classifier or regressor for `Examples` with labels, label sets or scores."""
-    pairs = train.text_pairs is not None
-    if train.scores is not None:
-        return regressor(encoder, pairs=pairs)
-    labels, multi_label = train.label_names(), train.label_sets is not None
-    if train.labels is None and not multi_label:
-        raise ValueError(f"found no labels in {train.source}; give examples with labels")
-    if multi_label and not labels:
-        raise ValueError(f"{train.source}: needs at least one label; all label sets are empty")
-    if not multi_label and len(labels) < 2:
-        received = f"only {labels[0]!r:.80}" if labels else "none"
-        raise ValueError(f"{train.source}: needs at least two labels; received {received}")
-    if not multi_label and len(labels) > max(_FEW_LABELS, len(train) / 2):
-        warnings.warn(
-            f"{train.source}: {len(train)} texts have {len(labels)} different labels, such as "
-            f"{labels[0]!r:.80}. Check the label column",
-            stacklevel=level_of_caller(),
-        )
-    return classifier(encoder, labels=labels, pairs=pairs, multi_label=multi_label)
+@dataclasses.dataclass(frozen=True)
+class RegressionOptions(Options):
+    """Options of training.
 
-
-def compile_options(model):
-    """Return loss and metrics of a model as arguments of `keras.Model.compile`."""
-    output = find_output(model)
-    if output.task == "regression":
-        return {"loss": keras.losses.MeanSquaredError(reduction=REDUCTION)}
-    if output.multi_label:
-        return {"loss": keras.losses.BinaryCrossentropy(from_logits=True, reduction=REDUCTION)}
-    return {
-        "loss": keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction=REDUCTION),
-        # Keras creates a metric given by name in the first step, and traces the step twice.
-        "weighted_metrics": [keras.metrics.SparseCategoricalAccuracy("accuracy")],
-    }
-
-
-def encode(model, examples, max_length, *, class_weight=None, long_texts=None):
-    """Encode texts as `EncodedTexts`, with the targets of the model's head.
-
-    `class_weight` is a dict with the weight of each label in the loss (other labels: 1), or
-    `"balanced"`, inversely proportional to the frequency of each label. `long_texts` is
-    `"truncate"`, `"window"` or `"error"`; `None` takes that of the model.
+    long_texts: `"truncate"`, `"window"` or `"error"`; `None` takes that of the model.
     """
-    output = find_output(model)
-    if output.pairs != (examples.text_pairs is not None):
-        if output.pairs:
-            raise ValueError(
-                f"{model.name!r} reads pairs of texts; {examples.source} has single texts; give "
-                "the column of the second text (--text-pair)"
+
+    long_texts: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class ClassificationOptions(Options):
+    """Options of training.
+
+    class_weight: A dict with the weight of each label in the loss (other labels: 1), or
+        `"balanced"`, inversely proportional to the frequency of each label.
+    long_texts: As in `RegressionOptions`.
+    """
+
+    class_weight: dict | str | None = None
+    long_texts: str | None = None
+
+
+def _fit_head(output, vectors, targets, weights):
+    fit = head_start.fit_label_sets if output.multi_label else head_start.fit_labels
+    return fit(output, vectors, targets, weights)
+
+
+class Classification(TextTask):
+    """Classification of texts or pairs: one label, or a set of labels."""
+
+    name = "classification"
+    variants: typing.ClassVar = {"multi_label": {"multi_label": True}, "pair": {"pairs": True}}
+    training_options = ClassificationOptions
+    pipeline = ClassificationPipeline
+    has_labels = True
+    has_probabilities = True
+    packs = True
+    hub_tag = "text-classification"
+    head_start: HeadStart | None = HeadStart(max_sequences=2000, fit=_fit_head)
+
+    def head_function(self):
+        from keras_bert.tasks.classification.head import classifier
+
+        return classifier
+
+    def describe(self, output):
+        if output.multi_label:
+            return "A BERT model that assigns any number of labels."
+        return "A BERT model that assigns one label to each text."
+
+    def build(self, encoder, train):
+        """Build a classifier for `Examples` with labels or label sets."""
+        pairs = train.text_pairs is not None
+        labels = train.label_names()
+        multi_label = train.label_sets is not None
+        if train.labels is None and not multi_label:
+            raise ValueError(f"found no labels in {train.source}; give examples with labels")
+        if multi_label and not labels:
+            raise ValueError(f"{train.source}: needs at least one label; all label sets are empty")
+        if not multi_label and len(labels) < 2:
+            received = f"only {labels[0]!r:.80}" if labels else "none"
+            raise ValueError(f"{train.source}: needs at least two labels; received {received}")
+        if not multi_label and len(labels) > max(_FEW_LABELS, len(train) / 2):
+            warnings.warn(
+                f"{train.source}: {len(train)} texts have {len(labels)} different labels, such as "
+                f"{labels[0]!r:.80}. Check the label column",
+                stacklevel=level_of_caller(),
             )
-        raise ValueError(
-            f"{model.name!r} reads single texts; {examples.source} has pairs of texts. Give single "
-            "texts, or train on pairs"
+        return self.head_function()(encoder, labels=labels, pairs=pairs, multi_label=multi_label)
+
+    def compile_options(self, output, encoded):
+        import keras
+
+        from keras_bert.data.batching import REDUCTION
+
+        if output.multi_label:
+            return {"loss": keras.losses.BinaryCrossentropy(from_logits=True, reduction=REDUCTION)}
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction=REDUCTION)
+        # Keras creates a metric given by name in the first step, and traces the step twice.
+        return {
+            "loss": loss,
+            "weighted_metrics": [keras.metrics.SparseCategoricalAccuracy("accuracy")],
+        }
+
+    def encode(self, model, examples, max_length, options):
+        check_pairs(model, examples)
+        targets = targets_of(examples, model.output)
+        weights = None
+        if options.class_weight is not None:
+            weights = _weights(model.output, examples, targets, options.class_weight)
+        return self.encode_columns(
+            model,
+            examples.text_columns(),
+            max_length,
+            examples.source,
+            long_texts=options.long_texts,
+            targets=targets,
+            weights=weights,
         )
-    targets = targets_of(examples, output)
-    weights = None
-    if class_weight is not None:
-        weights = _weights(output, examples, targets, class_weight)
-    long_texts = output.long_texts if long_texts is None else long_texts
-    if long_texts not in LONG_TEXTS:
-        raise ValueError(
-            f"long_texts must be one of {', '.join(LONG_TEXTS)}; received {long_texts!r}"
+
+    def activate(self, output, outputs):
+        logits = np.stack(outputs)
+        return list(sigmoid(logits) if output.multi_label else softmax(logits))
+
+    def decode(self, model, examples, encoded, outputs, options):
+        """Return the probabilities of the labels, float32 (n, classes)."""
+        return mean_per_text(encoded.text_of, np.stack(outputs))
+
+    def check_targets(self, output, examples):
+        targets_of(examples, output)
+
+    def right_labels(self, examples):
+        return examples.labels
+
+    def metric_names(self, output, examples):
+        if output.multi_label:
+            return "micro_f1", "macro_f1", "exact_match"
+        return "accuracy", "f1" if len(output.labels) == 2 else "macro_f1", "mcc"
+
+    def score(self, output, examples, answers):
+        """Return the metrics of the GLUE benchmark.
+
+        `f1` is of the second of two labels, `macro_f1` of more labels. `mcc` is the Matthews
+        correlation. `majority` is the accuracy of always predicting the most frequent label.
+        """
+        from sklearn import metrics
+
+        targets = targets_of(examples, output)
+        if output.multi_label:
+            chosen = answers >= 0.5
+            micro = metrics.f1_score(targets, chosen, average="micro", zero_division=0)
+            macro = metrics.f1_score(targets, chosen, average="macro", zero_division=0)
+            return {
+                "micro_f1": float(micro),
+                "macro_f1": float(macro),
+                "exact_match": float(np.mean((targets == chosen).all(axis=1))),
+            }
+        chosen = answers.argmax(axis=1)
+        average, name = ("binary", "f1") if len(output.labels) == 2 else ("macro", "macro_f1")
+        f1 = metrics.f1_score(targets, chosen, average=average, zero_division=0)
+        mcc = 0.0
+        if len({*chosen, *targets}) > 1:  # else scikit-learn warns
+            mcc = float(metrics.matthews_corrcoef(targets, chosen))
+        return {
+            "accuracy": float(np.mean(chosen == targets)),
+            name: float(f1),
+            "mcc": mcc,
+            "majority": examples.majority_share(),
+        }
+
+    def report(self, output, examples, answers):
+        """Return `precision`, `recall`, `f1` and `support` per label."""
+        from sklearn import metrics
+
+        targets = targets_of(examples, output)
+        chosen = answers >= 0.5 if output.multi_label else answers.argmax(axis=1)
+        columns = metrics.precision_recall_fscore_support(
+            targets, chosen, labels=range(len(output.labels)), zero_division=0
         )
-    if long_texts == "window" and output.pairs:
-        raise ValueError('long_texts="window" is only for single texts; use "truncate" for pairs')
-    in_windows = long_texts == "window"
-    encoded = EncodedTexts(
-        find_encoder(model).preprocessor.python_tokenizer,
-        examples.text_columns(),
-        max_length,
-        targets=targets,
-        weights=weights,
-        in_windows=in_windows,
-    )
-    if long_texts == "error" and encoded.truncated:
-        raise ValueError(
-            f"{examples.source}: {encoded.truncated} of {len(examples)} texts have more than "
-            f'{max_length} tokens; shorten them, or use long_texts="truncate" or "window"'
+        names = ("precision", "recall", "f1", "support")
+        return {
+            label: {name: column[index].item() for name, column in zip(names, columns, strict=True)}
+            for index, label in enumerate(output.labels)
+        }
+
+    def confusion(self, output, examples, answers):
+        if output.multi_label:
+            return None
+        expected = [str(label) for label in examples.labels]
+        return expected, [output.labels[row.argmax()] for row in answers]
+
+    def records(self, output, examples, answers, probabilities=False):
+        """Yield a dict per text: `label` and `score`, or `labels` and `scores`; and the text.
+
+        For label sets, `labels` is a list and `scores` has the probability of every label. With
+        `probabilities`, single labels have `scores` too. `text` and `text_pair` come last.
+        """
+        labels = [typed(label, output.label_type) for label in output.labels]
+        for index, row in enumerate(answers):
+            record: dict[str, object] = {}
+            if output.multi_label:
+                record["labels"] = [labels[label] for label in np.flatnonzero(row >= 0.5)]
+            else:
+                record |= {"label": labels[row.argmax()], "score": float(row.max())}
+            if output.multi_label or probabilities:
+                record["scores"] = dict(zip(output.labels, row.tolist(), strict=True))
+            yield record | texts_of(examples, index)
+
+    def signatures(self, predict, output, preprocessor, max_sequence_length):
+        from keras_bert.tasks.classification import serving
+
+        return serving.classifier(predict, output, preprocessor, max_sequence_length)
+
+    def head_options_of(self, model):
+        output = model.layers[-1]
+        return {
+            "labels": output.labels,
+            "multi_label": output.multi_label,
+            "pooling": pooling_of(model),
+        }
+
+    def add_onnx_head(self, graph, model, encoded):
+        x = graph.dense_layer(encoded.text_vector(), model.get_layer(self.logits_layer))
+        output = encoded.output
+        if output.multi_label:
+            graph.node("Sigmoid", x, output="probabilities")
+        else:
+            graph.node("Softmax", x, axis=-1, output="probabilities")
+        return {"probabilities": ("batch", len(output.labels))}
+
+    logits_layer = "logits"
+
+    def target(self, explained, target):
+        """Explain a label or its index, by default the most probable one."""
+        if target is None:
+            target = int(explained.outputs().argmax())
+        index = explained.index_of_label(target)
+        return explained.output.labels[index], lambda logits: logits[:, index], None
+
+
+class NextSentence(Classification):
+    """Next sentence prediction: whether the second text follows the first."""
+
+    name = "next_sentence"
+    variants: typing.ClassVar = {}
+    logits_layer = "next_sentence"
+    is_pretraining = True
+    packs = False
+    head_start: HeadStart | None = None
+
+    def head_function(self):
+        from keras_bert.tasks.classification.head import next_sentence
+
+        return next_sentence
+
+    def head_options_of(self, model):
+        return {}
+
+    def describe(self, output):
+        return "Tells if the second text follows the first."
+
+
+class Regression(TextTask):
+    """Regression: a number for each text or pair of texts."""
+
+    name = "regression"
+    training_options = RegressionOptions
+    pipeline = RegressionPipeline
+    packs = True
+    hub_tag = "text-classification"
+    meanings: typing.ClassVar = {"score": "predicted number"}
+    head_start = HeadStart(max_sequences=2000, fit=head_start.fit_number)
+
+    def head_function(self):
+        from keras_bert.tasks.classification.head import regressor
+
+        return regressor
+
+    def describe(self, output):
+        return "A BERT model that predicts a number for each text."
+
+    def fits(self, examples):
+        return isinstance(examples, Examples) and examples.scores is not None
+
+    def build(self, encoder, train):
+        """Build a regressor for `Examples` with scores."""
+        return self.head_function()(encoder, pairs=train.text_pairs is not None)
+
+    def compile_options(self, output, encoded):
+        import keras
+
+        from keras_bert.data.batching import REDUCTION
+
+        return {"loss": keras.losses.MeanSquaredError(reduction=REDUCTION)}
+
+    def encode(self, model, examples, max_length, options):
+        check_pairs(model, examples)
+        return self.encode_columns(
+            model,
+            examples.text_columns(),
+            max_length,
+            examples.source,
+            long_texts=options.long_texts,
+            targets=targets_of(examples, model.output),
         )
-    return encoded
+
+    def decode(self, model, examples, encoded, outputs, options):
+        """Return the numbers, float32 (n,)."""
+        numbers = np.reshape(outputs, -1).astype(np.float32)
+        return mean_per_text(encoded.text_of, numbers)
+
+    def check_targets(self, output, examples):
+        targets_of(examples, output)
+
+    def metric_names(self, output, examples):
+        return "pearson", "spearman", "rmse"
+
+    def score(self, output, examples, answers):
+        """Return the correlations of the GLUE benchmark, and the root of the mean square error."""
+        from scipy import stats
+
+        expected = np.array(examples.scores)
+        pearson = 0.0
+        spearman = 0.0
+        if np.ptp(expected) > 0 and np.ptp(answers) > 0:
+            pearson = float(stats.pearsonr(answers, expected).statistic)
+            spearman = float(stats.spearmanr(answers, expected).statistic)
+        rmse = float(np.sqrt(np.mean((answers - expected) ** 2)))
+        return {"pearson": pearson, "spearman": spearman, "rmse": rmse}
+
+    def records(self, output, examples, answers, probabilities=False):
+        """Yield a dict per text: `score`, and the text."""
+        for index, number in enumerate(answers):
+            yield {"score": float(number)} | texts_of(examples, index)
+
+    def signatures(self, predict, output, preprocessor, max_sequence_length):
+        from keras_bert.tasks.classification import serving
+
+        return serving.regressor(predict, output, preprocessor, max_sequence_length)
+
+    def head_options_of(self, model):
+        return {"pooling": pooling_of(model)}
+
+    def add_onnx_head(self, graph, model, encoded):
+        x = graph.dense_layer(encoded.text_vector(), model.get_layer("logits"))
+        activation = encoded.output.activation
+        if activation not in (None, "linear"):
+            x = graph.activation(x, activation)
+        graph.node("Squeeze", x, axes=[-1], output="score")
+        return {"score": ("batch",)}
+
+    def target(self, explained, target):
+        """Explain the number."""
+        return explained.number(target)
 
 
 def _weights(output, examples, targets, class_weight):
@@ -129,110 +384,3 @@ def _weights(output, examples, targets, class_weight):
                 f"data; received {class_weight!r:.80}"
             )
     return by_class[targets].astype(np.float32)
-
-
-def decode(model, examples, encoded, outputs):
-    """Return the answers for the outputs of each text, (classes,) or (1,).
-
-    These are the probabilities, float32 (n, classes), or a regressor's scores, float32 (n,).
-    """
-    output = find_output(model)
-    logits = np.reshape(outputs, (len(outputs), -1)).astype(np.float32)
-    if output.task == "regression":
-        return mean_per_text(encoded.text_of, logits[:, 0])
-    if output.multi_label:
-        return mean_per_text(encoded.text_of, scipy.special.expit(logits))
-    return mean_per_text(encoded.text_of, scipy.special.softmax(logits, axis=-1))
-
-
-def score(output, examples, answers):
-    """Score answers with the metrics of the GLUE benchmark: a dict of floats, the main one first.
-
-    `f1` is of the second of two labels, `macro_f1` of more labels. `mcc` is the Matthews
-    correlation. `majority` is the accuracy of always predicting the most frequent label.
-    """
-    from scipy import stats
-    from sklearn import metrics
-
-    if output.task == "regression":
-        given = np.array(examples.scores)
-        constant = np.ptp(given) == 0 or np.ptp(answers) == 0
-        return {
-            "pearson": 0.0 if constant else float(stats.pearsonr(answers, given).statistic),
-            "spearman": 0.0 if constant else float(stats.spearmanr(answers, given).statistic),
-            "rmse": float(np.sqrt(np.mean((answers - given) ** 2))),
-        }
-    targets = targets_of(examples, output)
-    if output.multi_label:
-        chosen = answers >= 0.5
-        return {
-            "micro_f1": float(metrics.f1_score(targets, chosen, average="micro", zero_division=0)),
-            "macro_f1": float(metrics.f1_score(targets, chosen, average="macro", zero_division=0)),
-            "exact_match": float(np.mean((targets == chosen).all(axis=1))),
-        }
-    chosen = answers.argmax(axis=1)
-    seen = {*chosen, *targets}
-    average, name = ("binary", "f1") if len(output.labels) == 2 else ("macro", "macro_f1")
-    return {
-        "accuracy": float(np.mean(chosen == targets)),
-        name: float(metrics.f1_score(targets, chosen, average=average, zero_division=0)),
-        # scikit-learn warns if there is only one label.
-        "mcc": float(metrics.matthews_corrcoef(targets, chosen)) if len(seen) > 1 else 0.0,
-        "majority": examples.majority_share(),
-    }
-
-
-def report(output, examples, answers):
-    """Return `precision`, `recall`, `f1` and `support` per label; nothing for a regressor."""
-    from sklearn import metrics
-
-    if output.task == "regression":
-        return {}
-    targets = targets_of(examples, output)
-    chosen = answers >= 0.5 if output.multi_label else answers.argmax(axis=1)
-    columns = metrics.precision_recall_fscore_support(
-        targets, chosen, labels=range(len(output.labels)), zero_division=0
-    )
-    names = ("precision", "recall", "f1", "support")
-    return {
-        label: {name: column[index].item() for name, column in zip(names, columns, strict=True)}
-        for index, label in enumerate(output.labels)
-    }
-
-
-def metric_names(output, examples):
-    """Return the names of the metrics of `score`, the main one first, without `majority`."""
-    if output.task == "regression":
-        return "pearson", "spearman", "rmse"
-    if output.multi_label:
-        return "micro_f1", "macro_f1", "exact_match"
-    return "accuracy", "f1" if len(output.labels) == 2 else "macro_f1", "mcc"
-
-
-def separator(labels):
-    """Return the first of `,;|/+` that occurs in no label, or the last one."""
-    return next((sign for sign in ",;|/" if not any(sign in name for name in labels or ())), "+")
-
-
-def records(model, examples, answers, probabilities=False):
-    """Yield a dict per text: `score`; `label` and `score`; or `labels` and `scores`; and the text.
-
-    For label sets, `labels` is a list and `scores` has the probability of every label. With
-    `probabilities`, single labels have `scores` too. `text` and `text_pair` come last.
-    """
-    output = find_output(model)
-    labels = [typed(label, output.label_type) for label in output.labels or ()]
-    for index, row in enumerate(answers):
-        record: dict[str, object] = {}
-        if output.task == "regression":
-            record["score"] = float(row)
-        elif output.multi_label:
-            record["labels"] = [labels[label] for label in np.flatnonzero(row >= 0.5)]
-        else:
-            record |= {"label": labels[row.argmax()], "score": float(row.max())}
-        if output.multi_label or probabilities:
-            record["scores"] = dict(zip(output.labels, row.tolist(), strict=True))
-        record["text"] = examples.texts[index]
-        if examples.text_pairs is not None:
-            record["text_pair"] = examples.text_pairs[index]
-        yield record

@@ -1,9 +1,13 @@
 """The head that returns a vector per text, and the model of rows of texts for its training."""
 
+import warnings
+
 import keras
 
+from keras_bert.encoder import BertEncoder
 from keras_bert.layers import MergeChoices, SentencePooling, SplitChoices, TaskOutput, UnitLength
-from keras_bert.model_structure import find_encoder, find_task
+from keras_bert.model_structure import find_encoder, find_output, find_task
+from keras_bert.runtime.warn import level_of_caller
 from keras_bert.tasks.head_parts import check_pair_encoder, encoder_inputs
 from keras_bert.token_model import TokenModel
 
@@ -112,3 +116,56 @@ def siamese(model, *, name="siamese"):
     x = split(x, inputs["input_word_ids"])  # (batch, texts, width)
     output = TaskOutput.from_config(output.get_config())
     return TokenModel(inputs, output(x), name=name)
+
+
+def warn_of_pooling(encoder):
+    """Warn if an encoder does not say how it makes one vector of a text."""
+    if encoder.pooling is None:
+        warnings.warn(
+            f"{encoder.name!r} has no pooling; the mean over the tokens is used. Pass "
+            "pooling='mean' to keras_bert.load, or --pooling mean, to hide this warning",
+            stacklevel=level_of_caller(),
+        )
+
+
+def as_embedder(model, pooling=None):
+    """Return the embedder for a model: itself, or a new head on its encoder."""
+    output = find_output(model)
+    if output is not None and output.task == "embedding":
+        if len(model.output_shape) != 2:
+            raise ValueError(
+                f"{model.name!r} is a model of heads.siamese, for training; use its embedder"
+            )
+        own = model.get_layer("pooling").mode
+        if pooling not in (None, own):
+            raise ValueError(f"{model.name!r} has the pooling {own!r}; received {pooling!r}")
+        return model
+    if output is None and not isinstance(model, BertEncoder):
+        raise ValueError(
+            f"{model.name!r} has a custom output, use its `predict` method; embeddings need an "
+            "encoder or a model of heads.embedder"
+        )
+    encoder = find_encoder(model)
+    if pooling is None:
+        warn_of_pooling(encoder)
+    return embedder(encoder, pooling=pooling)
+
+
+def layers_after_pooling(model):
+    """Return the layers between the pooling and the output of an embedder."""
+    pooling = next(layer for layer in model.layers if isinstance(layer, SentencePooling))
+    return model.layers[model.layers.index(pooling) + 1 : -1]
+
+
+def options_of(model):
+    """Return the options that build such an embedder, or `None` for other layers."""
+    if "pooling" not in [layer.name for layer in model.layers]:
+        return None
+    pooling = model.get_layer("pooling")
+    layers = layers_after_pooling(model)
+    known = (keras.layers.Dense, keras.layers.UnitNormalization, UnitLength)
+    if not all(type(layer) in known for layer in layers) or (layers and pooling.normalize):
+        return None
+    copies = [type(layer).from_config(layer.get_config()) for layer in layers]
+    # A normalization after layers is one of these layers.
+    return {"pooling": pooling.mode, "normalize": pooling.normalize, "layers": copies}

@@ -11,14 +11,16 @@ from keras_bert.runtime.arguments import as_integer
 from keras_bert.runtime.warn import level_of_caller
 from keras_bert.tasks.embedding import nearest as search
 from keras_bert.tasks.embedding.data import EmbeddingExamples
+from keras_bert.tasks.embedding.prompts import rows_with_prompts
 from keras_bert.tasks.embedding.retrieval import RetrievalData
 from keras_bert.tasks.inputs import SOURCE, check_texts, is_pair, listed, prompt_of
 from keras_bert.tasks.text_pipeline import TextPipeline
+from keras_bert.text.encoded_texts import EncodedTexts
 
 _MINED = 20  # texts that are looked at for each negative
 
 
-class Embedding(TextPipeline):
+class EmbeddingPipeline(TextPipeline):
     """Pipeline of `heads.embedder`. Its results are arrays."""
 
     options = ("prompt", "normalize", "truncate_dim")
@@ -170,7 +172,7 @@ class Embedding(TextPipeline):
 
     def _kept(self, truncate_dim):
         """Return the width of the vectors of a call."""
-        width = self._engine.width
+        width = self._engine.described.width
         if truncate_dim is None:
             return width
         truncate_dim = as_integer("truncate_dim", truncate_dim, 1)
@@ -187,25 +189,31 @@ class Embedding(TextPipeline):
                 f"{type(examples).__name__}. Make them with EmbeddingExamples.of_pairs, "
                 "EmbeddingExamples.of_classes or RetrievalData.of_questions"
             )
-        return self._engine.check_labeled(examples)
+        return None
 
     def _decoding(self, options):
         return options
 
     def _answers(self, examples, batch_size, on_batch=None, **options):
         if isinstance(examples, (EmbeddingExamples, RetrievalData)):
-            encoded = self._engine.encode(examples)
-            self._count_truncated(encoded, len(encoded))
-            return self._engine.answers(examples, encoded, batch_size=batch_size)
+            rows = rows_with_prompts(self.output, examples)
+            texts = [text for row in rows for text in row]
+            vectors = self._vectors(texts, batch_size, len(rows))
+            return list(np.reshape(vectors, (len(rows), -1, vectors.shape[-1])))
         prompt = prompt_of(self.output, options.get("prompt"))
         texts = [prompt + text for text in examples.texts] if prompt else examples.texts
-        encoded = self._engine.encode_texts(texts)
-        self._count_truncated(encoded, len(examples))
-        vectors = self._engine.outputs(encoded, batch_size=batch_size, on_batch=on_batch)
-        vectors = np.reshape(np.array(vectors, np.float32), (-1, self._engine.width))
+        vectors = self._vectors(texts, batch_size, len(examples), on_batch)
         search.check_finite(vectors, self._engine.name)
         vectors = vectors[:, : options.get("truncate_dim")]
         return list(search.unit_length(vectors) if options.get("normalize") else vectors)
+
+    def _vectors(self, texts, batch_size, count, on_batch=None):
+        """Return the vectors of texts, float32 (texts, width); warnings count `count` rows."""
+        model = self._engine.described
+        encoded = EncodedTexts(model.tokenizer, [texts], model.max_length)
+        self._count_truncated(encoded, count)
+        vectors = self._engine.outputs(encoded, batch_size=batch_size, on_batch=on_batch)
+        return np.reshape(np.array(vectors, np.float32), (-1, model.width))
 
     def _results(self, examples, answers, **options):
         return answers

@@ -4,7 +4,7 @@ from keras_bert.tasks import results
 from keras_bert.tasks.text_pipeline import TextPipeline
 
 
-class MaskedLM(TextPipeline):
+class MaskedTokensPipeline(TextPipeline):
     """Pipeline of `heads.masked_lm` and `heads.pretraining`."""
 
     options = ("top_k",)
@@ -22,10 +22,6 @@ class MaskedLM(TextPipeline):
                 "--held-out, which scores a model while it is trained"
             )
         super()._check_data(examples)
-
-    def _answers(self, examples, batch_size, on_batch=None, *, top_k=5, **options):
-        encoded = self._engine.encode_masks(examples.texts)
-        return self._engine.candidates(encoded, top_k, batch_size=batch_size, on_batch=on_batch)
 
     def _decoding(self, options):
         return options

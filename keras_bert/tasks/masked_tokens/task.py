@@ -1,97 +1,137 @@
-"""Predict the masked tokens of texts with a masked language model.
+"""Masked tokens: predict the tokens that [MASK] hides.
 
 Source: section 3.1 of the BERT paper, task 1.
 """
 
+import dataclasses
+import typing
+
 import numpy as np
-import scipy.special
 
-from keras_bert.data.padding import pad
+from keras_bert.tasks.activations import softmax
+from keras_bert.tasks.masked_tokens.masks import MASK, EncodedMasks
+from keras_bert.tasks.masked_tokens.pipeline import MaskedTokensPipeline
+from keras_bert.tasks.task import Options, Task
 
-MASK = "[MASK]"
 
+@dataclasses.dataclass(frozen=True)
+class MaskOptions(Options):
+    """Options of the answers.
 
-class EncodedMasks:
-    """Tokenized texts with [MASK], for `data.batching.Batches`.
-
-    Args:
-        texts: The texts; each has at least one [MASK].
-        tokenizer: A `PythonTokenizer` with [MASK].
-        max_length: Maximum number of tokens of a text.
-
-    Attributes:
-        lengths: Tokens of each sequence, int (n,).
-        counts: Number of [MASK] of each text, int (n,).
-
-    Raises:
-        ValueError: If a text has no [MASK] or too many tokens.
+    top_k: Candidates per [MASK]; `None` for the whole vocabulary.
     """
 
-    def __init__(self, texts, tokenizer, max_length):
-        self.max_length = max_length
-        self._tokenizer = tokenizer
-        self._mask_id = tokenizer.token_id(MASK)
-        self._ids = [self._encode(text) for text in texts]
-        self._positions = [np.flatnonzero(ids == self._mask_id) for ids in self._ids]
-        self.lengths = np.array([len(ids) for ids in self._ids], int)
-        self.counts = np.array([len(positions) for positions in self._positions], int)
+    top_k: int | None = 5
 
-    def __len__(self):
-        return len(self._ids)
 
-    def _encode(self, text):
-        """Return the ids of a text with [CLS] and [SEP], int (tokens,)."""
-        parts = text.split(MASK)
-        if len(parts) < 2:
-            raise ValueError(f"a text must contain at least one {MASK}; received {text!r:.80}")
-        # [MASK] is a separate word, so the parts around it can be tokenized separately.
-        before, *others = self._tokenizer.tokenize(parts)
-        ids = [self._tokenizer.special_ids.cls, *before]
-        for part in others:
-            ids += [self._mask_id, *part]
-        ids.append(self._tokenizer.special_ids.sep)
-        if len(ids) > self.max_length:
+class MaskedTokens(Task):
+    """Masked tokens: predict the tokens that [MASK] hides."""
+
+    name = "masked_tokens"
+    answer_options = MaskOptions
+    pipeline = MaskedTokensPipeline
+    uses_pooler = False
+    is_pretraining = True
+    reads_any_texts = True
+    hub_tag = "fill-mask"
+    meanings: typing.ClassVar = {"text": "UTF-8, with [MASK] for each token to predict"}
+
+    def head_function(self):
+        from keras_bert.tasks.masked_tokens.head import masked_lm
+
+        return masked_lm
+
+    def describe(self, output):
+        return "A BERT model that predicts the tokens hidden by [MASK]."
+
+    def columns_of(self, examples, output):
+        return [list(examples.texts)]
+
+    def is_labeled(self, examples):
+        return False
+
+    def encode(self, model, examples, max_length, options):
+        if MASK not in model.tokenizer.vocabulary:
             raise ValueError(
-                f"a text must have at most {self.max_length} tokens; received {len(ids)}. Shorten "
-                "it"
+                f"the vocabulary of {model.name!r} has no {MASK}, which this task needs"
             )
-        return np.array(ids)
+        return EncodedMasks(examples.texts, model.tokenizer, max_length)
 
-    def batch(self, rows, length):
-        """Return (inputs, None, None) of some rows: there are no targets.
+    def decode(self, model, examples, encoded, outputs, options):
+        """Return for each text a list with an entry per [MASK]: pairs of token and probability.
 
-        Inputs are int32 (batch, length); `masked_lm_positions` is (batch, masked tokens), padded
-        with 0.
+        `outputs` has for each text its logits (masked tokens, vocab_size), or the outputs of
+        `heads.pretraining`.
         """
-        ids = pad([self._ids[row] for row in rows], length, self._tokenizer.special_ids.pad)
-        inputs = {
-            "input_word_ids": ids,
-            "input_mask": (np.arange(length) < self.lengths[rows][:, None]).astype(np.int32),
-            "input_type_ids": np.zeros_like(ids),
-            "masked_lm_positions": pad(
-                [self._positions[row] for row in rows], self.counts[rows].max()
-            ),
-        }
-        return inputs, None, None
+        vocabulary = model.tokenizer.vocabulary
+        results = []
+        for logits, count in zip(outputs, encoded.masks, strict=True):
+            if isinstance(logits, dict):
+                logits = logits["masked_lm"]
+            probabilities = softmax(logits[:count, : len(vocabulary)])
+            order = np.argsort(-probabilities, axis=-1, kind="stable")[:, : options.top_k]
+            results.append(
+                [
+                    [(vocabulary[token], float(row[token])) for token in tokens]
+                    for row, tokens in zip(probabilities, order, strict=True)
+                ]
+            )
+        return results
+
+    def signatures(self, predict, output, preprocessor, max_sequence_length):
+        from keras_bert.tasks.masked_tokens import serving
+
+        return serving.masked_lm(predict, output, preprocessor, max_sequence_length)
+
+    def add_onnx_head(self, graph, model, encoded):
+        logits = graph.masked_lm(model, encoded)
+        graph.node("Identity", logits, output="logits")
+        return {"logits": ("batch", "predictions", encoded.vocab_size)}
+
+    def target(self, explained, target):
+        """Explain a token for the first [MASK], or (index of a [MASK], token)."""
+        is_tuple = isinstance(target, tuple) and len(target) == 2
+        index, token = target if is_tuple else (0, target)
+        vocabulary = explained.vocabulary
+        positions = explained.mask_positions(index, target)
+
+        def logits_of(outputs):
+            return (outputs["masked_lm"] if isinstance(outputs, dict) else outputs)[:, index]
+
+        if token is None:
+            logits = explained.numpy(logits_of)[: len(vocabulary)]
+            token = vocabulary[int(logits.argmax())]
+        if token not in vocabulary:
+            raise ValueError(
+                f"target must be a token of the vocabulary, such as 'good' or '##ly'; received "
+                f"{token!r:.80}"
+            )
+        id_of_token = vocabulary.index(token)
+        return token, lambda outputs: logits_of(outputs)[:, id_of_token], int(positions[index])
 
 
-def decode(vocabulary, encoded, outputs, top_k):
-    """Return for each text a list with an entry per [MASK]: pairs of a token and its probability.
+class Pretraining(MaskedTokens):
+    """Both heads of pretraining. In use, such a model predicts masked tokens."""
 
-    `outputs` has for each text its logits (masked tokens, vocab_size), or the outputs of
-    `heads.pretraining`. `top_k` is the number of pairs; `None` gives the whole vocabulary.
-    """
-    results = []
-    for logits, count in zip(outputs, encoded.counts, strict=True):
-        if isinstance(logits, dict):
-            logits = logits["masked_lm"]
-        logits = np.asarray(logits, np.float32)[:count, : len(vocabulary)]
-        probabilities = scipy.special.softmax(logits, axis=-1)
-        best = np.argsort(-probabilities, axis=-1, kind="stable")[:, :top_k]
-        results.append(
-            [
-                [(vocabulary[token], float(row[token])) for token in tokens]
-                for row, tokens in zip(probabilities, best, strict=True)
-            ]
+    name = "pretraining"
+    uses_pooler = True
+
+    def head_function(self):
+        from keras_bert.tasks.masked_tokens.head import pretraining
+
+        return pretraining
+
+    def signatures(self, predict, output, preprocessor, max_sequence_length):
+        raise ValueError(
+            "models of heads.pretraining are exported as an encoder and a preprocessor"
         )
-    return results
+
+    def add_onnx_head(self, graph, model, encoded):
+        logits = graph.masked_lm(model, encoded)
+        graph.node("Identity", logits, output="masked_lm")
+        x = graph.dense_layer(encoded.pooled(), model.get_layer("next_sentence"))
+        graph.node("Identity", x, output="next_sentence")
+        return {
+            "masked_lm": ("batch", "predictions", encoded.vocab_size),
+            "next_sentence": ("batch", 2),
+        }

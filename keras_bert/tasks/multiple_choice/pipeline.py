@@ -8,7 +8,7 @@ from keras_bert.tasks.multiple_choice.data import Choices
 from keras_bert.tasks.pipeline import Pipeline
 
 
-class MultipleChoice(Pipeline):
+class MultipleChoicePipeline(Pipeline):
     """Pipeline of `heads.multiple_choice`."""
 
     columns = ("text", "choices")

@@ -3,67 +3,108 @@
 Source: section 4.4 of the BERT paper.
 """
 
-import keras
-import numpy as np
-import scipy.special
+import typing
 
-from keras_bert.data.batching import REDUCTION
-from keras_bert.model_structure import find_encoder
-from keras_bert.tasks.multiple_choice.head import multiple_choice
+import numpy as np
+
+from keras_bert.tasks.activations import softmax
+from keras_bert.tasks.multiple_choice.data import Choices
+from keras_bert.tasks.multiple_choice.pipeline import MultipleChoicePipeline
+from keras_bert.tasks.task import Task
 from keras_bert.text.encoded_texts import EncodedChoices
 
-HEADS = ("multiple_choice",)
-MAX_LENGTH = 128
 
+class MultipleChoice(Task):
+    """Multiple choice: the best of several continuations of a text, as in SWAG."""
 
-def build(encoder, train):
-    """Build a model of `heads.multiple_choice` for `Choices` with labels."""
-    if train.labels is None:
-        raise ValueError(f"found no labels in {train.source}; give choices with labels")
-    return multiple_choice(encoder)
+    name = "multiple_choice"
+    data = (Choices,)
+    pipeline = MultipleChoicePipeline
+    takes = ("text", "choices")
+    has_probabilities = True
+    hub_tag = "multiple-choice"
+    meanings: typing.ClassVar = {"probabilities": "of each choice"}
 
+    def head_function(self):
+        from keras_bert.tasks.multiple_choice.head import multiple_choice
 
-def compile_options(model):
-    """Return loss and metrics of a model as arguments of `keras.Model.compile`."""
-    return {
-        "loss": keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction=REDUCTION),
-        "weighted_metrics": [keras.metrics.SparseCategoricalAccuracy("accuracy")],
-    }
+        return multiple_choice
 
+    def describe(self, output):
+        return "Selects the best continuation of each text."
 
-def encode(model, examples, max_length):
-    """Encode `Choices`, truncated to `max_length`, as `EncodedChoices`."""
-    tokenizer = find_encoder(model).preprocessor.python_tokenizer
-    return EncodedChoices(tokenizer, examples, max_length)
+    def columns_of(self, examples, output):
+        return [list(examples.texts), list(examples.choices)]
 
+    def is_labeled(self, examples):
+        return examples.labels is not None
 
-def decode(model, examples, encoded, outputs):
-    """Return the probabilities of the choices from their logits: an array (choices,) per text."""
-    return [scipy.special.softmax(np.asarray(logits, np.float32)) for logits in outputs]
+    def build(self, encoder, train):
+        """Build a model of `heads.multiple_choice` for `Choices` with labels."""
+        if train.labels is None:
+            raise ValueError(f"found no labels in {train.source}; give choices with labels")
+        return self.head_function()(encoder)
 
+    def compile_options(self, output, encoded):
+        """Return loss and metrics of a model as arguments of `keras.Model.compile`."""
+        import keras
 
-def score(output, examples, answers):
-    """Return `accuracy`, and `majority`, the accuracy of always giving the most frequent label."""
-    chosen = np.array([row.argmax() for row in answers])
-    return {
-        "accuracy": float(np.mean(chosen == examples.labels)),
-        "majority": float(np.bincount(examples.labels).max() / len(examples)),
-    }
+        from keras_bert.data.batching import REDUCTION
 
+        return {
+            "loss": keras.losses.SparseCategoricalCrossentropy(
+                from_logits=True, reduction=REDUCTION
+            ),
+            "weighted_metrics": [keras.metrics.SparseCategoricalAccuracy("accuracy")],
+        }
 
-def metric_names(output, examples):
-    """Return the names of the metrics of `score`, without `majority`."""
-    return ("accuracy",)
+    def encode(self, model, examples, max_length, options):
+        """Encode `Choices`, truncated to `max_length`, as `EncodedChoices`."""
+        return EncodedChoices(model.tokenizer, examples, max_length)
 
+    def decode(self, model, examples, encoded, outputs, options):
+        """Return the probabilities of the choices: an array (choices,) per text."""
+        return outputs
 
-def records(model, examples, answers, probabilities=False):
-    """Yield the answers as dicts: `choice`, the index of the best choice, its `score` and `text`.
+    def score(self, output, examples, answers):
+        """Return `accuracy`, and `majority`: always giving the most frequent label."""
+        chosen = np.array([row.argmax() for row in answers])
+        return {
+            "accuracy": float(np.mean(chosen == examples.labels)),
+            "majority": float(np.bincount(examples.labels).max() / len(examples)),
+        }
 
-    With `probabilities`, `scores` is a list with the probability of every choice.
-    """
-    for row, choices in zip(answers, examples.choices, strict=True):
-        best = int(row.argmax())
-        record = {"choice": best, "score": float(row[best])}
-        if probabilities:
-            record["scores"] = row.tolist()
-        yield {**record, "text": choices[best]}
+    def metric_names(self, output, examples):
+        """Return the names of the metrics of `score`, without `majority`."""
+        return ("accuracy",)
+
+    def records(self, output, examples, answers, probabilities=False):
+        """Yield dicts: `choice`, the index of the best choice, its `score` and `text`.
+
+        With `probabilities`, `scores` is a list with the probability of every choice.
+        """
+        for row, choices in zip(answers, examples.choices, strict=True):
+            best = int(row.argmax())
+            record = {"choice": best, "score": float(row[best])}
+            if probabilities:
+                record["scores"] = row.tolist()
+            yield {**record, "text": choices[best]}
+
+    def activate(self, output, outputs):
+        return [softmax(logits) for logits in outputs]
+
+    def signatures(self, predict, output, preprocessor, max_sequence_length):
+        from keras_bert.tasks.multiple_choice import serving
+
+        return serving.multiple_choice(predict, output, preprocessor, max_sequence_length)
+
+    def add_onnx_head(self, graph, model, encoded):
+        x = graph.dense_layer(encoded.pooled(), model.get_layer("logits"))
+        shape = graph.node("Gather", graph.node("Shape", encoded.words), graph.integers(0, 1))
+        x = graph.node("Reshape", x, shape)
+        graph.node("Softmax", x, axis=-1, output="probabilities")
+        return {"probabilities": ("batch", "choices")}
+
+    def target(self, explained, target):
+        """Explain the logit of the choice, which is the second text."""
+        return explained.number(target)

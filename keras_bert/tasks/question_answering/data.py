@@ -121,6 +121,10 @@ class Questions(TaskData):
             f"non-empty text and its start; received {answers!r:.80}"
         )
 
+    def counts(self):
+        counts = {"lost_answers": self.lost_answers, "moved_answers": self.moved_answers}
+        return {name: count for name, count in counts.items() if count}
+
     def __len__(self):
         return len(self.questions)
 

@@ -5,9 +5,10 @@ from keras_bert.tasks.inputs import SOURCE, check_not_given, check_texts, is_pai
 from keras_bert.tasks.pipeline import Pipeline
 from keras_bert.tasks.question_answering import windows as question_windows
 from keras_bert.tasks.question_answering.data import Questions
+from keras_bert.tasks.question_answering.scores import are_right
 
 
-class QuestionAnswering(Pipeline):
+class QuestionAnsweringPipeline(Pipeline):
     """Pipeline of `heads.span_selector`."""
 
     columns = ("question", "context")
@@ -78,10 +79,8 @@ class QuestionAnswering(Pipeline):
         return [results.Entities(map(_renamed, ranked), context, None) for context, ranked in pairs]
 
     def _mistakes(self, examples, answers):
-        from keras_bert.tasks.question_answering import task as question_answering
-
         mistakes = []
-        is_right = question_answering.are_right(examples, answers)
+        is_right = are_right(examples, answers)
         for index, answer in enumerate(answers):
             if is_right[index]:
                 continue

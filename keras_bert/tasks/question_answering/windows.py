@@ -8,6 +8,7 @@ import scipy.special
 
 from keras_bert.runtime.arguments import as_integer
 from keras_bert.text import token_ids
+from keras_bert.text.encoded_texts import Encoded
 from keras_bert.text.text_windows import cut
 from keras_bert.text.token_ids import splits_of
 
@@ -31,7 +32,7 @@ def check_questions(examples):
             )
 
 
-class EncodedQuestions:
+class EncodedQuestions(Encoded):
     """Tokenized questions and contexts in windows, for `data.batching.Batches`.
 
     A window is [CLS] question [SEP] part of the context [SEP].
@@ -99,9 +100,6 @@ class EncodedQuestions:
 
         self.cut_answers = self.invisible_answers = 0
         self._targets = None if examples.answers is None else self._find_targets(examples, texts)
-
-    def __len__(self):
-        return len(self.lengths)
 
     def _find_targets(self, examples, texts):
         """Return the targets of each window, a dict of int32 (windows,), and its weight (windows,).

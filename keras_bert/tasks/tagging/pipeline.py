@@ -10,9 +10,10 @@ from keras_bert.tasks.inputs import SOURCE, check_not_given, check_texts, listed
 from keras_bert.tasks.pipeline import Pipeline
 from keras_bert.tasks.tagging.data import TaggedSentences
 from keras_bert.tasks.tagging.tag_schemes import entities, find_scheme
+from keras_bert.text.words import split_words
 
 
-class Tagging(Pipeline):
+class TaggingPipeline(Pipeline):
     """Pipeline of `heads.tagger`."""
 
     options = ("grouped",)
@@ -25,7 +26,8 @@ class Tagging(Pipeline):
         return check_texts(rows), is_single
 
     def _examples(self, rows):
-        words, spans = self._engine.split_words(rows)
+        tokenizer = self._engine.described.tokenizer
+        words, spans = split_words(rows, tokenizer, self.output.characters)
         return _TaggedTexts(words, source=SOURCE, texts=tuple(rows), spans=tuple(spans))
 
     def _results(self, examples, answers, *, grouped=True, **options):

@@ -6,10 +6,11 @@ import numpy as np
 
 from keras_bert.data.packed_layout import within
 from keras_bert.tasks.tagging.tag_schemes import OUTSIDE_TAGS, find_scheme
+from keras_bert.text.encoded_texts import Encoded
 from keras_bert.text.text_windows import Windows, cut_between_words, window_step
 
 
-class EncodedSentences:
+class EncodedSentences(Encoded):
     """Tokenized sentences in windows that fit the model. A sentence without tokens has no window.
 
     Args:
@@ -41,9 +42,6 @@ class EncodedSentences:
         self.has_tokens = counts > 0
         self.words_without_tokens = int((counts == 0).sum())
         self.cut_words = cut_words
-
-    def __len__(self):
-        return len(self.lengths)
 
     def batch(self, rows, length):
         """Return inputs, targets and weights of windows `rows`, padded to `length`.

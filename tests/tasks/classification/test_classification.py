@@ -9,8 +9,11 @@ from sklearn import metrics
 
 from keras_bert import heads
 from keras_bert.data.examples import Examples
-from keras_bert.tasks.classification import task as classification
+from keras_bert.tasks import inference, registry
+from keras_bert.tasks.classification.task import Classification, Regression
 from tests import tiny
+
+classification = Classification()
 
 
 def model_of(**options):
@@ -31,7 +34,7 @@ def test_build_chooses_the_head():
     )
     assert (output.labels, output.pairs, output.multi_label) == (["x"], True, True)
     output = heads.find_output(
-        classification.build(encoder, Examples(["a"], text_pairs=["b"], scores=[1]))
+        Regression().build(encoder, Examples(["a"], text_pairs=["b"], scores=[1]))
     )
     assert (output.task, output.pairs) == ("regression", True)
 
@@ -64,7 +67,7 @@ def test_build_warns_if_the_labels_look_like_texts():
 def test_targets_and_weights():
     model = model_of(labels=LABELS)
     examples = Examples(["good", "bad film", "so"], labels=["z", "x", "z"])
-    encoded = classification.encode(model, examples, 8)
+    encoded = inference.encode(model, examples, 8)
     inputs, targets, weights = encoded.batch(np.array([1, 0]), 4)
     assert inputs["input_word_ids"].tolist() == [[2, 6, 7, 3], [2, 5, 3, 0]]
     assert (targets.tolist(), weights.tolist()) == ([0, 2], [1, 1])
@@ -72,23 +75,23 @@ def test_targets_and_weights():
         ({"z": 3}, [3, 1, 3]),
         ("balanced", [0.5, 1, 0.5]),  # 3 texts, 3 labels: z occurs twice, x once
     ):
-        encoded = classification.encode(model, examples, 8, class_weight=given)
+        encoded = inference.encode(model, examples, 8, class_weight=given)
         assert encoded.batch(np.arange(3), 4)[2].tolist() == expected
-    targets = classification.encode(model_of(labels=LABELS, multi_label=True), SETS, 8).batch(
+    targets = inference.encode(model_of(labels=LABELS, multi_label=True), SETS, 8).batch(
         [0, 1, 2], 3
     )[1]
     assert targets.tolist() == [[1, 0, 1], [0, 0, 0], [0, 1, 0]]
     regressor = heads.regressor(tiny.encoder(num_hidden_layers=1))
-    targets = classification.encode(regressor, Examples(["a", "b"], scores=[2, 3]), 8).batch(
-        [1, 0], 3
-    )[1]
+    targets = inference.encode(regressor, Examples(["a", "b"], scores=[2, 3]), 8).batch([1, 0], 3)[
+        1
+    ]
     assert targets.tolist() == [[3], [2]]
-    assert classification.encode(regressor, Examples(["a"]), 8).batch([0], 3)[1:] == (None, None)
+    assert inference.encode(regressor, Examples(["a"]), 8).batch([0], 3)[1:] == (None, None)
 
 
 def test_pairs_and_truncation():
     examples = Examples(["good", "a a a a"], text_pairs=["bad", "so so so"])
-    encoded = classification.encode(model_of(labels=LABELS, pairs=True), examples, 8)
+    encoded = inference.encode(model_of(labels=LABELS, pairs=True), examples, 8)
     assert encoded.lengths.tolist() == [5, 8]
     assert encoded.truncated == 1
     inputs, _, _ = encoded.batch([0], 6)
@@ -135,16 +138,14 @@ def test_pairs_and_truncation():
 )
 def test_encode_rejects_other_data(options, examples, class_weight, message):
     with pytest.raises(ValueError, match=message):
-        classification.encode(
-            model_of(labels=LABELS, **options), examples, 8, class_weight=class_weight
-        )
+        inference.encode(model_of(labels=LABELS, **options), examples, 8, class_weight=class_weight)
 
 
 def test_class_weight_of_numeric_labels():
     examples = Examples(["a", "b"], labels=[0, 1])
-    weights = classification.encode(
-        model_of(labels=[0, 1]), examples, 8, class_weight={1: 3}
-    ).batch([0, 1], 8)
+    weights = inference.encode(model_of(labels=[0, 1]), examples, 8, class_weight={1: 3}).batch(
+        [0, 1], 8
+    )
     assert weights[2].tolist() == [1, 3]
 
 
@@ -188,22 +189,21 @@ def test_scores_of_label_sets():
 def test_scores_of_numbers():
     output = heads.TaskOutput("regression")
     given, answers = RNG.normal(size=20), RNG.normal(size=20).astype(np.float32)
-    found = classification.score(output, Examples(["a"] * 20, scores=given), answers)
+    found = Regression().score(output, Examples(["a"] * 20, scores=given), answers)
     assert found["pearson"] == pytest.approx(stats.pearsonr(given, answers).statistic)
     assert found["spearman"] == pytest.approx(stats.spearmanr(given, answers).statistic)
     assert found["rmse"] == pytest.approx(np.sqrt(np.mean((given - answers) ** 2)))
     # Constant answers have correlation 0, without a warning.
-    found = classification.score(
-        output, Examples(["a"] * 20, scores=given), np.ones(20, np.float32)
-    )
+    found = Regression().score(output, Examples(["a"] * 20, scores=given), np.ones(20, np.float32))
     assert (found["pearson"], found["spearman"]) == (0.0, 0.0)
 
 
-def rows_of(*arguments, **options):
+def rows_of(model, examples, answers):
     """Return the values of each record, with numbers of four decimals."""
+    task = registry.for_model(model)
     return [
         [round(value, 4) if isinstance(value, float) else value for value in record.values()]
-        for record in classification.records(*arguments, **options)
+        for record in task.records(heads.find_output(model), examples, answers)
     ]
 
 
@@ -214,34 +214,30 @@ def test_decode_and_records():
     examples = Examples(["a", "b"])
     logits = [np.array([0.0, 2.0, 1.0]), np.array([3.0, -3.0, -3.0])]
     model = model_of(labels=LABELS)
-    answers = classification.decode(model, examples, WHOLE, logits)
+    answers = inference.decode(model, examples, WHOLE, logits)
     np.testing.assert_allclose(answers.sum(1), 1, atol=1e-6)
     assert rows_of(model, examples, answers) == [["y", 0.6652, "a"], ["x", 0.9951, "b"]]
-    record, _ = classification.records(model, examples, answers, probabilities=True)
+    record, _ = classification.records(
+        heads.find_output(model), examples, answers, probabilities=True
+    )
     assert list(record) == ["label", "score", "scores", "text"]
     assert record["scores"] == pytest.approx({"x": 0.09, "y": 0.6652, "z": 0.2447}, abs=1e-4)
     model = model_of(labels=LABELS, multi_label=True)
-    answers = classification.decode(model, examples, WHOLE, logits)
-    first, second = classification.records(model, examples, answers)
+    answers = inference.decode(model, examples, WHOLE, logits)
+    first, second = classification.records(heads.find_output(model), examples, answers)
     assert list(first) == ["labels", "scores", "text"]
     assert (first["labels"], second["labels"]) == (["x", "y", "z"], ["x"])
     assert first["scores"] == pytest.approx({"x": 0.5, "y": 0.8808, "z": 0.7311}, abs=1e-4)
     model = heads.regressor(tiny.encoder(num_hidden_layers=1))
-    answers = classification.decode(model, examples, WHOLE, [np.array([0.5]), np.array([-2.0])])
+    answers = inference.decode(model, examples, WHOLE, [np.array([0.5]), np.array([-2.0])])
     assert rows_of(model, examples, answers) == [[0.5, "a"], [-2.0, "b"]]
     pairs = Examples(["a", "b"], text_pairs=["c", "d"])
-    assert [list(row) for row in classification.records(model, pairs, answers)] == [
-        ["score", "text", "text_pair"]
-    ] * 2
-
-
-def test_separator_does_not_occur_in_labels():
-    assert classification.separator(["rude", "short, but kind", "true"]) == ";"
-    assert classification.separator([",;|/"]) == "+"
-    assert [classification.separator([",;|/"[:size]]) for size in range(5)] == list(",;|/+")
+    assert [
+        list(row) for row in Regression().records(heads.find_output(model), pairs, answers)
+    ] == [["score", "text", "text_pair"]] * 2
 
 
 def test_large_logits_do_not_overflow():
     model = model_of(labels=LABELS, multi_label=True)
-    answers = classification.decode(model, Examples(["a"]), WHOLE, [np.array([-200.0, 0.0, 200.0])])
+    answers = inference.decode(model, Examples(["a"]), WHOLE, [np.array([-200.0, 0.0, 200.0])])
     np.testing.assert_allclose(answers, [[0, 0.5, 1]], atol=1e-6)

@@ -9,9 +9,12 @@ from keras_bert import EmbeddingExamples, heads, losses
 from keras_bert.data.batching import Batches
 from keras_bert.packed_heads import packed_siamese
 from keras_bert.tasks import inference
-from keras_bert.tasks.embedding import task as embedding
+from keras_bert.tasks.embedding import rows as embedding_rows
+from keras_bert.tasks.embedding.task import Embedding
 from keras_bert.training.batch_plan import BatchPlan
 from tests import tiny
+
+embedding = Embedding()
 
 WORDS = [token for token in tiny.PIECES if token.isalpha()]
 
@@ -82,7 +85,7 @@ def test_finetune_lowers_the_loss(examples, options, tmp_path):
 def test_packed_rows_give_the_same_vectors(layers):
     made = [keras.layers.Dense(units, "tanh") for units in layers]
     model = heads.siamese(heads.embedder(encoder(), layers=made))
-    encoded = embedding.encode(model, EmbeddingExamples(rows(24, negatives=1)), 32)
+    encoded = inference.encode(model, EmbeddingExamples(rows(24, negatives=1)), 32)
     plan = BatchPlan(model, encoded, 8, seed=0, epochs=2)
     assert plan.shape is not None
     seen = []
@@ -105,7 +108,7 @@ def test_empty_places_of_packed_rows_have_no_nan_gradient():
     import tensorflow as tf
 
     model = packed_siamese(heads.siamese(heads.embedder(encoder())))
-    encoded = embedding.encode(model, EmbeddingExamples(rows(25)), 32)
+    encoded = inference.encode(model, EmbeddingExamples(rows(25)), 32)
     plan = BatchPlan(heads.siamese(heads.embedder(encoder())), encoded, 8, seed=0, epochs=1)
     inputs, _, _ = plan.epoch(0)[0]
     counts = inputs["text_ids"].max(axis=1)
@@ -170,7 +173,7 @@ def test_a_loss_can_be_an_object():
     made = losses.MultipleNegativesRanking(scale=3.0)
     _, found = train(loss=made, epochs=1)
     assert found["recipe"]["loss"]["scale"] == 3.0
-    encoded = embedding.encode(
+    encoded = inference.encode(
         heads.embedder(encoder()), EmbeddingExamples(rows()), 16, loss=made, matryoshka_dims=[4]
     )
     assert encoded.loss.loss is made
@@ -261,7 +264,7 @@ def test_a_loss_of_a_subclass():
         pass
 
     made = Own(scale=2.0)
-    encoded = embedding.encode(heads.embedder(encoder()), EmbeddingExamples(rows()), 16, loss=made)
+    encoded = inference.encode(heads.embedder(encoder()), EmbeddingExamples(rows()), 16, loss=made)
     assert encoded.loss is made
 
 
@@ -435,10 +438,10 @@ def test_losses_tell_close_targets_apart():
 
 
 def test_more_texts_than_the_loss_can_tell_apart_are_an_error(monkeypatch):
-    monkeypatch.setattr(embedding, "_MOST_TEXTS", 5)
+    monkeypatch.setattr(embedding_rows, "_MOST_TEXTS", 5)
     data = EmbeddingExamples([("a", "b"), ("good", "bad"), ("so", "!")])
     with pytest.raises(ValueError, match="at most 5 different texts; received 6. Train on one"):
-        embedding.encode(heads.embedder(encoder()), data, 16)
+        inference.encode(heads.embedder(encoder()), data, 16)
 
 
 def test_filler_rows_do_not_count_twice(vectors):
@@ -486,7 +489,7 @@ def test_the_recipe_names_the_loss():
 def test_filler_rows_of_cosent_do_not_count():
     data = EmbeddingExamples([("a b", "c"), ("b", "a"), ("c c", "a")], scores=[0.1, 0.5, 0.9])
     model = heads.embedder(encoder())
-    encoded = embedding.encode(model, data, 16)
+    encoded = inference.encode(model, data, 16)
     ((inputs, targets, weights),) = Batches(encoded, 5, seed=(0, 0), lengths=(16,))
     assert weights.tolist() == [1, 1, 1, 0, 0] and np.isnan(targets[3:]).all()
     vectors = keras.ops.convert_to_numpy(heads.siamese(model)(inputs))
@@ -572,7 +575,7 @@ def test_losses_are_those_of_sentence_transformers(vectors, name):
         ),
         (
             lambda: keras_bert.evaluate(heads.embedder(encoder()), EmbeddingExamples(rows()), n=1),
-            "n is not an option for EmbeddingExamples; the options are none",
+            "n is not an option of the task embedding; the options are none",
         ),
         (lambda: train(loss=losses.Matryoshka(losses.CoSENT(), [4])), "widths as matryoshka_dims"),
         (lambda: EmbeddingExamples([("a", "b")] * 3, set_sizes=(1,)), "must sum to the 3 rows"),

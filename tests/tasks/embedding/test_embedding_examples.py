@@ -34,13 +34,13 @@ def test_classes_give_pairs_of_one_class():
 
 def set_plan(sampling, batch_size=8):
     from keras_bert import heads
-    from keras_bert.tasks.embedding import task as embedding
+    from keras_bert.tasks import inference
 
     sets = [EmbeddingExamples(rows(24)), EmbeddingExamples(rows(60, seed=1), source="b")]
     examples = EmbeddingExamples.of_sets(sets)
     assert examples.set_sizes == (24, 60) and examples.source == "the pairs, b"
     model = heads.siamese(heads.embedder(encoder()))
-    encoded = embedding.encode(model, examples, 32, sampling=sampling)
+    encoded = inference.encode(model, examples, 32, sampling=sampling)
     return encoded, BatchPlan(model, encoded, batch_size, seed=0, epochs=2)
 
 
@@ -65,12 +65,12 @@ def test_batches_of_sets_take_turns():
 
 def test_a_query_of_classes_does_not_find_itself():
     """All texts of a class have one vector: each of the others is a right answer."""
-    from keras_bert.tasks.embedding import task as embedding
+    from keras_bert.tasks.embedding.task import Embedding
 
     labels = ["x"] * 4 + ["y"] * 4
     examples = EmbeddingExamples.of_classes(Examples(list("abcdefgh"), labels=labels))
     vectors = np.eye(2)[[int(label == "y") for label in examples.classes]]
-    found = embedding.score(None, examples, [np.stack([row, row]) for row in vectors])
+    found = Embedding().score(None, examples, [np.stack([row, row]) for row in vectors])
     assert found["mrr@10"] == found["map@100"] == found["recall@10"] == 1.0
 
 

@@ -7,9 +7,11 @@ from sklearn import metrics as sklearn_metrics
 
 import keras_bert
 from keras_bert.tasks.embedding import metrics as embedding_metrics
-from keras_bert.tasks.embedding import task as embedding
+from keras_bert.tasks.embedding.task import Embedding
 from tests import tiny
 from tests.parameters import fast
+
+embedding = Embedding()
 
 QUERIES, DOCUMENTS, DEPTH = 20, 150, 100
 

@@ -6,8 +6,8 @@ import pytest
 
 import keras_bert
 from keras_bert import heads
+from keras_bert.data.examples import Examples
 from keras_bert.tasks import inference
-from keras_bert.tasks.masked_tokens import task as masked_lm
 from tests import tiny
 
 
@@ -17,13 +17,13 @@ def model():
 
 
 def fill(model, texts, top=5):
-    encoded = inference.encode_masks(model, texts)
+    encoded = inference.encode(model, Examples(texts))
     outputs = inference.run(model, encoded, batch_size=2)
-    return masked_lm.decode(tiny.PIECES, encoded, outputs, top)
+    return inference.decode(model, Examples(texts), encoded, outputs, top_k=top)
 
 
 def test_ids_and_positions(model):
-    encoded = inference.encode_masks(model, ["so[MASK] bads [MASK][MASK]", "[MASK]"])
+    encoded = inference.encode(model, Examples(["so[MASK] bads [MASK][MASK]", "[MASK]"]))
     inputs, targets, weights = encoded.batch([0, 1], 8)
     tokens = [tiny.PIECES[id_] for id_ in inputs["input_word_ids"][0]]
     assert tokens == ["[CLS]", "so", "[MASK]", "bad", "##s", "[MASK]", "[MASK]", "[SEP]"]
@@ -45,7 +45,6 @@ def test_fill_matches_the_model(model):
         np.testing.assert_allclose(probabilities, np.sort(expected)[::-1], atol=1e-5)
     assert len(other) == 18
     assert len(fill(model, ["[MASK]"], top=3)[0][0]) == 3
-    assert fill(model, []) == []
 
 
 def test_rows_beyond_the_vocabulary_are_ignored():
@@ -70,7 +69,7 @@ def test_fill_rejects_bad_texts_and_models(model):
         fill(model, ["so " * 40 + "[MASK]"])
     other = tiny.encoder(num_hidden_layers=1)
     other.preprocessor = keras_bert.Preprocessor(["[PAD]", "[UNK]", "[CLS]", "[SEP]"])
-    with pytest.raises(ValueError, match=r"the vocabulary of 4 tokens has no \[MASK\]"):
+    with pytest.raises(ValueError, match=r"the vocabulary of 'masked_lm' has no \[MASK\]"):
         fill(heads.masked_lm(other), ["[MASK]"])
     other.preprocessor = None
     with pytest.raises(ValueError, match="has no preprocessor"):

@@ -3,15 +3,18 @@
 import pytest
 
 from keras_bert import heads
-from keras_bert.tasks.multiple_choice import task as multiple_choice
+from keras_bert.tasks import inference
 from keras_bert.tasks.multiple_choice.data import Choices
+from keras_bert.tasks.multiple_choice.task import MultipleChoice
 from tests import tiny
+
+multiple_choice = MultipleChoice()
 
 
 def test_each_choice_is_encoded_as_a_pair():
     model = heads.multiple_choice(tiny.encoder(num_hidden_layers=1))
     examples = Choices(["good", "so"], [["bad", "a film"], ["is", "a a a a a a"]], [1, 0])
-    encoded = multiple_choice.encode(model, examples, 8)
+    encoded = inference.encode(model, examples, 8)
     assert encoded.lengths.tolist() == [6, 8]
     assert (encoded.truncated, encoded.without_tokens) == (1, 0)
     inputs, targets, weights = encoded.batch([1, 0], 8)
@@ -21,7 +24,7 @@ def test_each_choice_is_encoded_as_a_pair():
     ]
     assert (targets.tolist(), weights.tolist()) == ([0, 1], [1, 1])
     unlabeled = Choices(examples.texts, examples.choices)
-    assert multiple_choice.encode(model, unlabeled, 8).batch([0], 8)[1:] == (None, None)
+    assert inference.encode(model, unlabeled, 8).batch([0], 8)[1:] == (None, None)
     with pytest.raises(ValueError, match="found no labels in the choices"):
         multiple_choice.build(tiny.encoder(num_hidden_layers=1), unlabeled)
 
@@ -29,12 +32,12 @@ def test_each_choice_is_encoded_as_a_pair():
 def test_texts_without_tokens_are_counted():
     model = heads.multiple_choice(tiny.encoder(num_hidden_layers=1))
     examples = Choices(["", "so"], [["bad", "good"], ["\u200b", "good"]])
-    assert multiple_choice.encode(model, examples, 8).without_tokens == 2
+    assert inference.encode(model, examples, 8).without_tokens == 2
 
 
 def test_decode_score_and_records():
     examples = Choices(["a", "b", "c"], [["d", "e"]] * 3, [1, 0, 0])
-    answers = multiple_choice.decode(None, examples, None, [[0, 2], [0, 2], [4, 2]])
+    answers = multiple_choice.activate(None, [[0, 2], [0, 2], [4, 2]])
     assert multiple_choice.score(None, examples, answers) == {"accuracy": 2 / 3, "majority": 2 / 3}
     for probabilities in (False, True):
         rows = list(multiple_choice.records(None, examples, answers, probabilities))

@@ -5,8 +5,10 @@ import pytest
 
 import keras_bert
 from keras_bert import heads
-from keras_bert.tasks.question_answering import task as question_answering
+from keras_bert.tasks.question_answering.task import QuestionAnswering
 from tests import tiny
+
+question_answering = QuestionAnswering()
 
 
 @pytest.fixture(scope="module")

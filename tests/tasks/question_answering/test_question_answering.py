@@ -7,9 +7,11 @@ import pytest
 import keras_bert
 from keras_bert import heads
 from keras_bert.tasks import inference
-from keras_bert.tasks.question_answering import task as question_answering
 from keras_bert.tasks.question_answering.data import Questions
+from keras_bert.tasks.question_answering.task import QuestionAnswering
 from tests import tiny
+
+question_answering = QuestionAnswering()
 
 PAD, UNK, CLS, SEP, GOOD, BAD, FILM, THIS, IS = 0, 1, 2, 3, 5, 6, 7, 12, 13
 
@@ -74,10 +76,10 @@ def test_build_allows_no_answer_if_a_training_question_has_none():
 @pytest.mark.slow
 def test_loss_is_the_mean_of_start_and_end(model):
     model = question_answering.build(heads.find_encoder(model), one("good", ("good", 0)))
-    assert heads.find_output(model).task in question_answering.HEADS
-    encoded = question_answering.encode(model, one("this film is so good", ("film is", 5)), 16)
+    assert heads.find_output(model).task == "question_answering"
+    encoded = tiny.encode(model, one("this film is so good", ("film is", 5)), 16)
     inputs, target, weights = encoded.batch([0], 16)
-    model.compile("sgd", **question_answering.compile_options(model))
+    model.compile("sgd", **question_answering.compile_options(heads.find_output(model), None))
     loss = model.evaluate(inputs, target, sample_weight=weights, verbose=0, return_dict=True)
     outputs = model.predict_on_batch(inputs)
     expected = [
@@ -89,7 +91,7 @@ def test_loss_is_the_mean_of_start_and_end(model):
 
 def test_window_is_question_and_context(model):
     examples = one("This film!", ("film", 5), question="is")
-    inputs, target, weights = question_answering.encode(model, examples, 32).batch([0], 9)
+    inputs, target, weights = tiny.encode(model, examples, 32).batch([0], 9)
     expected = {
         "input_word_ids": [[CLS, IS, SEP, THIS, FILM, 11, SEP, PAD, PAD]],
         "input_mask": [[1, 1, 1, 1, 1, 1, 1, 0, 0]],
@@ -110,7 +112,7 @@ def test_windows_match_run_squad(model):
         length, stride = int(rng.integers(8, 33)), int(rng.integers(1, 20))
         texts = [" ".join(rng.choice(["good", "bad", "film"], n)) for n in rng.integers(0, 90, 4)]
         asked = [" ".join(["is"] * n) for n in rng.integers(0, 40, 4)]
-        encoded = question_answering.encode(model, Questions(asked, texts), length, stride=stride)
+        encoded = tiny.encode(model, Questions(asked, texts), length, stride=stride)
         assert len(encoded) == len(encoded.lengths) == encoded.window_splits[-1]
         for index, (question, text) in enumerate(zip(asked, texts, strict=True)):
             kept = min(len(question.split()), (length - 3) // 2)
@@ -134,7 +136,7 @@ def test_windows_overlap_and_cover_the_context(model):
     texts = [list(rng.choice(list(tokens), n)) for n in (0, 1, 5, 40, 200)]
     examples = Questions(["is this"] * len(texts), [" ".join(words) for words in texts])
     for length in (5, 6, 12, 32):
-        encoded = question_answering.encode(model, examples, length)
+        encoded = tiny.encode(model, examples, length)
         assert encoded.lengths.max() <= length
         seen = [{} for _ in texts]
         for row in rng.permutation(len(encoded)):
@@ -154,7 +156,7 @@ def test_windows_overlap_and_cover_the_context(model):
 
 
 def test_stride_counts_tokens_of_the_context(model):
-    encoded = question_answering.encode(model, one("good " * 40), 32, stride=4)
+    encoded = tiny.encode(model, one("good " * 40), 32, stride=4)
     assert encoded.part_start.tolist() == [0, 4, 8, 12, 16]
 
 
@@ -162,7 +164,7 @@ def test_windows_do_not_depend_on_their_batch(model):
     examples = Questions(
         ["is this good", "is", ""], ["good " * 50, "bad film", "this"], [[("good", 200)], [], []]
     )
-    encoded = question_answering.encode(model, examples, 16)
+    encoded = tiny.encode(model, examples, 16)
     rows = np.random.default_rng(0).permutation(len(encoded))
     inputs, target, weights = encoded.batch(rows, 20)
     for index, row in enumerate(rows):
@@ -175,14 +177,14 @@ def test_windows_do_not_depend_on_their_batch(model):
 def test_question_is_truncated_to_its_maximum_and_to_half_of_a_window(model):
     examples = one("bad " * 20, question="is " * 100)
     for length, most, kept in ((200, 64, 64), (200, 7, 7), (32, 64, 14), (5, 64, 1)):
-        encoded = question_answering.encode(model, examples, length, max_question_length=most)
+        encoded = tiny.encode(model, examples, length, max_question_length=most)
         ids = encoded.batch([0], length)[0]["input_word_ids"][0].tolist()
         assert ids[: kept + 2] == [CLS] + [IS] * kept + [SEP]
         assert ids[kept + 2] == BAD
 
 
 def test_empty_questions_and_contexts_have_a_window(model):
-    encoded = question_answering.encode(model, Questions(["", "is", ""], ["good", "", " "]), 16)
+    encoded = tiny.encode(model, Questions(["", "is", ""], ["good", "", " "]), 16)
     inputs, target, weights = encoded.batch([0, 1, 2], 5)
     assert inputs["input_word_ids"].tolist() == [
         [CLS, SEP, GOOD, SEP, PAD],
@@ -195,9 +197,9 @@ def test_empty_questions_and_contexts_have_a_window(model):
 
 def test_no_questions(model):
     examples = Questions([], [], [])
-    encoded = question_answering.encode(model, examples, 16)
+    encoded = tiny.encode(model, examples, 16)
     assert len(encoded) == 0
-    assert question_answering.decode(model, examples, encoded, []) == []
+    assert inference.decode(model, examples, encoded, []) == []
 
 
 def test_each_distinct_context_is_tokenized_once(model, monkeypatch):
@@ -208,7 +210,7 @@ def test_each_distinct_context_is_tokenized_once(model, monkeypatch):
         tokenizer, "tokenize_with_offsets", lambda text: calls.append(text) or tokenize(text)
     )
     texts = ["good film", "bad film", "good film", "so bad", "bad film"]
-    encoded = question_answering.encode(model, Questions(["is"] * 5, texts), 16)
+    encoded = tiny.encode(model, Questions(["is"] * 5, texts), 16)
     assert calls == ["good film", "bad film", "so bad"]
     assert encoded.context.tolist() == [0, 1, 0, 2, 1]
 
@@ -232,12 +234,12 @@ def test_answer_positions_count_characters(model, before):
     context = f"{before}good film 😀 bad"
     for answer in ("good", "film", "good film", "bad", "film 😀 bad"):
         examples = one(context, (answer, context.index(answer)))
-        encoded = question_answering.encode(model, examples, 32)
+        encoded = tiny.encode(model, examples, 32)
         [(start, end)] = targets(encoded)
         ids = encoded.batch([0], 32)[0]["input_word_ids"][0, start : end + 1].tolist()
         words = {"good": GOOD, "film": FILM, "bad": BAD, "😀": UNK}
         assert ids == [words[word] for word in answer.split()]
-        [found] = question_answering.decode(model, examples, encoded, logits_at_targets(encoded))
+        [found] = inference.decode(model, examples, encoded, logits_at_targets(encoded))
         place = context.index(answer)
         assert (found["text"], found["start"], found["end"]) == (answer, place, place + len(answer))
 
@@ -245,8 +247,8 @@ def test_answer_positions_count_characters(model, before):
 def test_combining_accents_belong_to_the_answer(model):
     context = "this go\u0301od\u0301 film"
     examples = one(context, ("go\u0301od\u0301", 5))
-    encoded = question_answering.encode(model, examples, 32)
-    [found] = question_answering.decode(model, examples, encoded, logits_at_targets(encoded))
+    encoded = tiny.encode(model, examples, 32)
+    [found] = inference.decode(model, examples, encoded, logits_at_targets(encoded))
     assert found["text"] == "go\u0301od\u0301"
 
 
@@ -255,8 +257,8 @@ def test_korean_answers(korean_model):
     examples = Questions(
         ["is"] * 3, [context] * 3, [[("한국", 3)], [("한국어", 11)], [("film 한국", 6)]]
     )
-    encoded = question_answering.encode(korean_model, examples, 32)
-    found = question_answering.decode(korean_model, examples, encoded, logits_at_targets(encoded))
+    encoded = tiny.encode(korean_model, examples, 32)
+    found = inference.decode(korean_model, examples, encoded, logits_at_targets(encoded))
     # 한국어 is a single [UNK], so an answer that ends inside of it takes the whole word.
     assert [answer["text"] for answer in found] == ["한국", "한국어", "film 한국어"]
     assert [answer["start"] for answer in found] == [3, 11, 6]
@@ -268,7 +270,7 @@ def test_tokens_that_overlap_the_answer_are_its_span(model):
     context = "films goodly"
     spans = {"film": (3, 3), "s": (4, 4), "ilms": (3, 4), "s g": (4, 5), "ly": (6, 6), " ": None}
     for answer, expected in spans.items():
-        encoded = question_answering.encode(
+        encoded = tiny.encode(
             model, one(context, (answer, context.index(answer)), question="is"), 16
         )
         assert targets(encoded) == [expected or (0, 0)]
@@ -282,20 +284,18 @@ def test_answers_at_both_ends_of_a_context(model):
         ["good film", "good film", "bad"],
         [[("good", 0)], [("film", 5)], [("bad", 0)]],
     )
-    assert targets(question_answering.encode(model, examples, 16)) == [(3, 3), (4, 4), (3, 3)]
+    assert targets(tiny.encode(model, examples, 16)) == [(3, 3), (4, 4), (3, 3)]
 
 
 def test_target_is_cls_in_windows_that_do_not_contain_the_answer(model):
     words = ["good"] * 10 + ["bad", "film"] + ["good"] * 8
     context = " ".join(words)
     examples = one(context, ("bad film", context.index("bad")), question="is")
-    encoded = question_answering.encode(
-        model, examples, 14
-    )  # windows of ten context tokens, a stride of five
+    encoded = tiny.encode(model, examples, 14)  # windows of ten context tokens, a stride of five
     assert encoded.part_start.tolist() == [0, 5, 10]
     assert targets(encoded) == [(0, 0), (8, 9), (3, 4)]
     at_edge = one(context, ("good bad", context.index("bad") - 5), question="is")
-    assert targets(question_answering.encode(model, at_edge, 14)) == [(0, 0), (7, 8), (0, 0)]
+    assert targets(tiny.encode(model, at_edge, 14)) == [(0, 0), (7, 8), (0, 0)]
     weights = encoded.batch([0, 1, 2], 14)[2]
     assert weights["end_logits"].tolist() == [1, 1, 1]  # as in run_squad.py
 
@@ -306,7 +306,7 @@ def test_first_answer_in_the_context_is_the_target(model):
         ["good film"] * 3,
         [[("bad", 0), ("film", 5), ("good", 0)], [("bad", 0)], []],
     )
-    encoded = question_answering.encode(model, examples, 16)
+    encoded = tiny.encode(model, examples, 16)
     assert targets(encoded) == [(4, 4), (0, 0), (0, 0)]
     weights = encoded.batch([0, 1, 2], 16)[2]
     assert {name: values.tolist() for name, values in weights.items()} == {
@@ -321,13 +321,13 @@ def test_encode_rejects_small_numbers_and_a_missing_preprocessor(model):
         options = {"max_length": 16, option: least - 1}
         message = f"{option} must be at least {least}; received {least - 1}"
         with pytest.raises(ValueError, match=message):
-            question_answering.encode(model, examples, **options)
+            tiny.encode(model, examples, **options)
     with pytest.raises(ValueError, match="length must be at least 7, .*; received 6"):
-        question_answering.encode(model, examples, 7).batch([0], 6)
+        tiny.encode(model, examples, 7).batch([0], 6)
     encoder = tiny.encoder()
     encoder.preprocessor = None
     with pytest.raises(ValueError, match="has no preprocessor"):
-        question_answering.encode(heads.span_selector(encoder), examples, 16)
+        tiny.encode(heads.span_selector(encoder), examples, 16)
 
 
 def test_decode_inverts_encode(model):
@@ -347,8 +347,8 @@ def test_decode_inverts_encode(model):
             answer = "".join(spread[first:last])[: -len(gaps[last - 1])]
             rows.append(("is " * int(rng.integers(0, 9)), context, [(answer, start)]))
         examples = Questions(*zip(*rows, strict=True))
-        encoded = question_answering.encode(model, examples, length)
-        found = question_answering.decode(model, examples, encoded, logits_at_targets(encoded))
+        encoded = tiny.encode(model, examples, length)
+        found = inference.decode(model, examples, encoded, logits_at_targets(encoded))
         for row, answer in zip(rows, found, strict=True):
             text, start = row[2][0]
             assert (answer["text"], answer["start"]) == (text, start)
@@ -359,38 +359,36 @@ def test_decode_inverts_encode(model):
 def test_answers_are_spans_of_the_context(model):
     # [CLS] is [SEP] good film bad [SEP]: positions outside of the context have higher logits
     examples = one("good film bad", question="is")
-    encoded = question_answering.encode(model, examples, 16)
+    encoded = tiny.encode(model, examples, 16)
     outputs = logits(encoded)
     for name, inside in (("start_logits", 3), ("end_logits", 4)):
         outputs[0][name] = np.full(16, 9, np.float32)
         outputs[0][name][3:6] = 0
         outputs[0][name][inside] = 1
-    assert question_answering.decode(model, examples, encoded, outputs)[0]["text"] == "good film"
+    assert inference.decode(model, examples, encoded, outputs)[0]["text"] == "good film"
 
 
 def test_answers_end_after_their_start_and_have_a_maximum_length(model):
     examples = one("this good film bad", question="is")
-    encoded = question_answering.encode(model, examples, 16)
+    encoded = tiny.encode(model, examples, 16)
     outputs = logits(encoded, (0, "start", 5, 8), (0, "end", 3, 8), (0, "end", 5, 1))
-    assert question_answering.decode(model, examples, encoded, outputs)[0]["text"] == "film"
+    assert inference.decode(model, examples, encoded, outputs)[0]["text"] == "film"
     outputs = logits(encoded, (0, "start", 3, 8), (0, "end", 6, 8), (0, "end", 4, 2))
     for most, text in ((4, "this good film bad"), (3, "this good"), (2, "this good"), (1, "this")):
-        [answer] = question_answering.decode(
-            model, examples, encoded, outputs, max_answer_length=most
-        )
+        [answer] = inference.decode(model, examples, encoded, outputs, max_answer_length=most)
         assert answer["text"] == text
 
 
 def test_best_span_of_all_windows_is_the_answer(model):
     context = "good " * 15 + "bad film"
     examples = one(context, question="is")
-    encoded = question_answering.encode(model, examples, 14)
+    encoded = tiny.encode(model, examples, 14)
     assert len(encoded) == 3
     last = int(encoded.lengths[2]) - 2  # before [SEP]
     outputs = logits(
         encoded, (0, "start", 3, 5), (0, "end", 3, 5), (2, "start", last, 6), (2, "end", last, 6)
     )
-    [answer] = question_answering.decode(model, examples, encoded, outputs)
+    [answer] = inference.decode(model, examples, encoded, outputs)
     assert (answer["text"], answer["start"], answer["end"]) == ("film", 79, 83)
 
 
@@ -398,7 +396,7 @@ def test_span_counts_in_the_window_with_the_most_context(model):
     # Windows of ten context tokens, a stride of five: token 6 is in both windows.
     context = " ".join(["good"] * 6 + ["bad"] + ["good"] * 8)
     examples = one(context, question="is")
-    encoded = question_answering.encode(model, examples, 14)
+    encoded = tiny.encode(model, examples, 14)
     assert encoded.part_start.tolist() == [0, 5]
     position = {0: 3 + 6, 1: 3 + 1}
     other = 3 + 9  # the last token of window 1
@@ -408,7 +406,7 @@ def test_span_counts_in_the_window_with_the_most_context(model):
             (window, "start", position[window], 5), (window, "end", position[window], 5),
             (1, "start", other, 4), (1, "end", other, 4),
         )  # fmt: skip
-        [answer] = question_answering.decode(model, examples, encoded, outputs, max_answer_length=3)
+        [answer] = inference.decode(model, examples, encoded, outputs, max_answer_length=3)
         assert answer["text"] == found
 
 
@@ -416,30 +414,27 @@ def test_span_counts_in_the_next_window_if_the_first_one_cuts_it(model):
     # Token 6 has more context in window 0, which ends with token 9.
     context = " ".join(["good"] * 6 + ["bad"] + ["good"] * 3 + ["film"] + ["good"] * 4)
     examples = one(context, ("bad good good good film", 30), question="is")
-    encoded = question_answering.encode(model, examples, 14)
+    encoded = tiny.encode(model, examples, 14)
     assert targets(encoded) == [(0, 0), (4, 8)]
-    [answer] = question_answering.decode(model, examples, encoded, logits_at_targets(encoded))
+    [answer] = inference.decode(model, examples, encoded, logits_at_targets(encoded))
     assert answer["text"] == "bad good good good film"
 
 
 def test_null_threshold(model, model_with_no_answer):
     examples = one("good film", question="is")
-    encoded = question_answering.encode(model, examples, 16)
+    encoded = tiny.encode(model, examples, 16)
     outputs = logits(
         encoded, (0, "start", 0, 4), (0, "end", 0, 3), (0, "start", 3, 2), (0, "end", 3, 3)
     )
     for threshold, text in ((0.0, ""), (1.9, ""), (2.0, "good"), (5.0, "good")):
-        [answer] = question_answering.decode(
+        [answer] = inference.decode(
             model_with_no_answer, examples, encoded, outputs, null_threshold=threshold
         )
         assert answer["text"] == text
-    assert question_answering.decode(model, examples, encoded, outputs)[0]["text"] == "good"
+    assert inference.decode(model, examples, encoded, outputs)[0]["text"] == "good"
     outputs[0]["start_logits"][0] = 2  # the same logit as the span
-    assert (
-        question_answering.decode(model_with_no_answer, examples, encoded, outputs)[0]["text"]
-        == "good"
-    )
-    [answer] = question_answering.decode(
+    assert inference.decode(model_with_no_answer, examples, encoded, outputs)[0]["text"] == "good"
+    [answer] = inference.decode(
         model_with_no_answer, examples, encoded, outputs, null_threshold=-0.1
     )
     assert (answer["text"], answer["start"], answer["end"]) == ("", 0, 0)
@@ -447,52 +442,48 @@ def test_null_threshold(model, model_with_no_answer):
 
 def test_no_answer_needs_all_windows(model_with_no_answer):
     examples = one("good " * 15 + "film", question="is")
-    encoded = question_answering.encode(model_with_no_answer, examples, 14)
+    encoded = tiny.encode(model_with_no_answer, examples, 14)
     assert len(encoded) == 3
     sure = [(window, name, 0, 5) for window in (0, 2) for name in ("start", "end")]
     span = [(1, "start", 7, 2), (1, "end", 7, 2)]
-    [answer] = question_answering.decode(
+    [answer] = inference.decode(
         model_with_no_answer, examples, encoded, logits(encoded, *sure, *span)
     )
     assert answer["text"] == "good"
     outputs = logits(encoded, *sure, *span, (1, "end", 0, 5))
-    assert (
-        question_answering.decode(model_with_no_answer, examples, encoded, outputs)[0]["text"] == ""
-    )
+    assert inference.decode(model_with_no_answer, examples, encoded, outputs)[0]["text"] == ""
 
 
 def test_truncated_questions_and_empty_texts_are_counted(model):
     examples = Questions(["so so so so", "so", ""], ["bad", " ", "bad"])
-    encoded = question_answering.encode(model, examples, 16, max_question_length=3)
+    encoded = tiny.encode(model, examples, 16, max_question_length=3)
     assert (encoded.cut_questions, encoded.without_tokens) == (1, 2)
-    encoded = question_answering.encode(model, examples, 9)  # a question has at most 3 tokens
+    encoded = tiny.encode(model, examples, 9)  # a question has at most 3 tokens
     assert encoded.cut_questions == 1
-    assert question_answering.encode(model, examples, 16).cut_questions == 0
+    assert tiny.encode(model, examples, 16).cut_questions == 0
 
 
 def test_context_without_tokens_has_no_answer(model, model_with_no_answer):
     examples = Questions(["is", "is"], ["", " \n"])
-    encoded = question_answering.encode(model, examples, 16)
+    encoded = tiny.encode(model, examples, 16)
     nothing = {"text": "", "start": 0, "end": 0}
     for each, score in ((model, 0.0), (model_with_no_answer, 1.0)):
-        answers = question_answering.decode(each, examples, encoded, logits(encoded))
+        answers = inference.decode(each, examples, encoded, logits(encoded))
         found = [{key: answer[key] for key in (*nothing, "score")} for answer in answers]
         assert found == [{**nothing, "score": score}] * 2
 
 
 def test_score_is_a_probability_over_all_spans(model, model_with_no_answer):
     examples = one("good film", question="is")
-    encoded = question_answering.encode(model, examples, 16)
+    encoded = tiny.encode(model, examples, 16)
     outputs = logits(encoded, (0, "start", 3, 2), (0, "end", 4, 1), (0, "end", 0, -1))
     # good 2, film 1, good film 3; no answer -1
     spans = np.exp([3, 2, 1])
-    score = question_answering.decode(model, examples, encoded, outputs)[0]["score"]
+    score = inference.decode(model, examples, encoded, outputs)[0]["score"]
     assert score == pytest.approx(spans[0] / spans.sum())
-    score = question_answering.decode(model_with_no_answer, examples, encoded, outputs)[0]["score"]
+    score = inference.decode(model_with_no_answer, examples, encoded, outputs)[0]["score"]
     assert score == pytest.approx(spans[0] / (spans.sum() + np.exp(-1)))
-    [answer] = question_answering.decode(
-        model_with_no_answer, examples, encoded, outputs, null_threshold=-9
-    )
+    [answer] = inference.decode(model_with_no_answer, examples, encoded, outputs, null_threshold=-9)
     assert answer["score"] == pytest.approx(np.exp(-1) / (spans.sum() + np.exp(-1)))
 
 
@@ -500,12 +491,12 @@ def test_score_normalizes_over_all_windows(model):
     words = ["good"] * 12
     words[0], words[11] = "bad", "film"
     examples = one(" ".join(words), question="is")
-    encoded = question_answering.encode(model, examples, 14)
+    encoded = tiny.encode(model, examples, 14)
     assert encoded.part_start.tolist() == [0, 5]
     outputs = logits(
         encoded, (0, "start", 3, 3), (0, "end", 3, 3), (1, "start", 9, 2), (1, "end", 9, 2)
     )
-    [answer] = question_answering.decode(model, examples, encoded, outputs, max_answer_length=1)
+    [answer] = inference.decode(model, examples, encoded, outputs, max_answer_length=1)
     assert answer["text"] == "bad"
     # The spans are bad, film, and ten others with logit 0.
     assert answer["score"] == pytest.approx(np.exp(6) / (np.exp(6) + np.exp(4) + 10))
@@ -520,7 +511,7 @@ def test_score_does_not_depend_on_the_number_of_windows(model, model_with_no_ans
     of_token = {name: rng.normal(0, 3, len(words)) for name in ("start_logits", "end_logits")}
     scores = []
     for length in (14, 20, 32, 64):
-        encoded = question_answering.encode(model, examples, length)
+        encoded = tiny.encode(model, examples, length)
         outputs = []
         for first, size in zip(encoded.part_start, encoded.part_size, strict=True):
             outputs.append({name: np.zeros(length) for name in of_token})
@@ -528,7 +519,7 @@ def test_score_does_not_depend_on_the_number_of_windows(model, model_with_no_ans
                 outputs[-1][name][3 : 3 + size] = values[first : first + size]
         each = model_with_no_answer if no_answer else model
         # Every span of at most 4 tokens is in some window.
-        [answer] = question_answering.decode(each, examples, encoded, outputs, max_answer_length=4)
+        [answer] = inference.decode(each, examples, encoded, outputs, max_answer_length=4)
         scores.append((len(encoded), answer["text"], answer["score"]))
     assert [windows for windows, _, _ in scores] == [7, 4, 2, 1]
     assert len({text for _, text, _ in scores}) == 1
@@ -541,13 +532,13 @@ def test_best_span_matches_exhaustive_search(model):
         " ".join(rng.choice(["good", "bad", "film", "so"], n)) for n in rng.integers(1, 11, 40)
     ]
     examples = Questions(["is"] * 40, texts)
-    encoded = question_answering.encode(model, examples, 14)
+    encoded = tiny.encode(model, examples, 14)
     assert len(encoded) == 40
     outputs = [
         {name: rng.normal(size=14).astype(np.float32) for name in ("start_logits", "end_logits")}
         for _ in texts
     ]
-    answers = question_answering.decode(model, examples, encoded, outputs, max_answer_length=3)
+    answers = inference.decode(model, examples, encoded, outputs, max_answer_length=3)
     for text, output, answer in zip(texts, outputs, answers, strict=True):
         words = text.split()
         starts, ends = output["start_logits"][3:], output["end_logits"][3:]
@@ -562,12 +553,12 @@ def test_best_span_matches_exhaustive_search(model):
 
 def test_decode_rejects_a_wrong_number_of_outputs(model):
     examples = one("good " * 40)
-    encoded = question_answering.encode(model, examples, 16)
+    encoded = tiny.encode(model, examples, 16)
     count = len(encoded)
     with pytest.raises(ValueError, match=f"each of the {count} windows; received {count - 1}"):
-        question_answering.decode(model, examples, encoded, logits(encoded)[1:])
+        inference.decode(model, examples, encoded, logits(encoded)[1:])
     with pytest.raises(ValueError, match="max_answer_length must be an integer of at least 1"):
-        question_answering.decode(model, examples, encoded, logits(encoded), max_answer_length=0)
+        inference.decode(model, examples, encoded, logits(encoded), max_answer_length=0)
 
 
 def scored(given, *accepted, **options):
@@ -635,8 +626,8 @@ def test_answers_longer_than_a_window_have_weight_0(model):
     examples = Questions(
         ["is this"] * 2, [context] * 2, [[(context[:60], 0)], [("good", 100)]]
     )  # of 12 words, and of one
-    encoded = question_answering.encode(model, examples, 14)
-    assert inference.counts(encoded)["cut_answers"] == encoded.cut_answers == 1
+    encoded = tiny.encode(model, examples, 14)
+    assert encoded.counts()["cut_answers"] == encoded.cut_answers == 1
     _, _, weights = encoded.batch(np.arange(len(encoded)), 14)
     # All windows of question 0 have weight 0, all windows of question 1 have weight 1.
     for weight in weights.values() if isinstance(weights, dict) else [weights]:
@@ -707,6 +698,6 @@ def test_reloaded_model_can_give_no_answer(model_with_no_answer, tmp_path):
     model_with_no_answer.save(tmp_path / "model.keras")
     again = keras.saving.load_model(tmp_path / "model.keras")
     examples = one("good film", question="is")
-    encoded = question_answering.encode(again, examples, 16)
+    encoded = tiny.encode(again, examples, 16)
     outputs = logits(encoded, (0, "start", 0, 9))
-    assert question_answering.decode(again, examples, encoded, outputs)[0]["text"] == ""
+    assert inference.decode(again, examples, encoded, outputs)[0]["text"] == ""

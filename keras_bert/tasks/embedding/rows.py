@@ -1,0 +1,107 @@
+"""Rows of texts as sequences of token ids, with the targets of embedding losses."""
+
+import numpy as np
+
+from keras_bert import losses
+from keras_bert.data import packing
+from keras_bert.tasks.embedding.loss_choice import inner_loss
+from keras_bert.text.encoded_texts import Encoded, EncodedTexts
+
+_MOST_TEXTS = 2**24  # Keras converts the numbers of texts to float32
+
+
+class EncodedRows(Encoded):
+    """Tokenized rows of texts.
+
+    Attributes:
+        lengths: Length of the longest text of each row, int (n,).
+        truncated: Number of truncated texts.
+        without_tokens: Number of texts without tokens.
+        loss: The Keras loss for the targets.
+        texts: The `EncodedTexts` of all rows, one row after the other.
+        texts_per_row: Number of texts of a row.
+        targets: See `batch`; `None` for data that is only scored.
+        gradient_caching: True if the rows of all batches of an optimizer step are compared.
+        sets: Indices of the rows of each data set, a list of int arrays, or `None`.
+        sampling: A value of `SAMPLINGS`: how the batches of the sets take turns.
+        filler_target: Target of rows that fill the last batch; `None`: a copy of another target.
+    """
+
+    def __init__(
+        self,
+        tokenizer,
+        rows,
+        targets,
+        max_length,
+        loss,
+        *,
+        sets=None,
+        sampling="proportional",
+        gradient_caching=False,
+    ):
+        self.max_length = max_length
+        self.loss = loss
+        self.targets = targets
+        self.sets = sets
+        self.sampling = sampling
+        self.gradient_caching = gradient_caching
+        self.filler_target = np.nan if isinstance(inner_loss(loss), losses.CoSENT) else None
+        self.has_targets = targets is not None
+        count = len(rows[0])
+        self.texts_per_row = count
+        if self.has_targets:
+            base = inner_loss(loss)
+            self.loss_name = base.name
+            # Without hard negatives, the loss of one row alone is always 0.
+            compares_queries = isinstance(base, losses.MultipleNegativesRanking) and count == 2
+            self.compares_rows = isinstance(base, losses.CoSENT) or compares_queries
+        texts = [text for row in rows for text in row]
+        self.texts = EncodedTexts(tokenizer, [texts], max_length)
+        self.lengths = self.texts.lengths.reshape(-1, count).max(axis=1)
+        self.truncated = self.texts.truncated
+        (self.without_tokens,) = self.texts.empty
+
+    def share_loss(self, dev):
+        """Use this loss for dev data, if its targets are of the same kind."""
+        if self.targets is None or dev.targets is None:  # `RetrievalData` has no targets
+            return
+        if (self.targets.ndim, self.targets.dtype) == (dev.targets.ndim, dev.targets.dtype) and (
+            self.texts_per_row == dev.texts_per_row
+        ):
+            dev.loss = self.loss
+            dev.filler_target = self.filler_target
+
+    def batch(self, rows, length):
+        """Return inputs, a dict of int32 (batch, texts, length), targets and weights (batch,).
+
+        The targets are float32 (batch,) scores, float32 (batch, width) vectors, or int32 (batch,
+        texts): the number of each text. Equal texts have equal numbers. With classes, a further
+        column has the number of the class.
+        """
+        count = len(self.texts) // len(self)
+        inputs, _, _ = self.texts.batch(packing.texts_of_rows(rows, count), length)
+        inputs = {key: value.reshape(len(rows), count, length) for key, value in inputs.items()}
+        if self.targets is None:
+            return inputs, None, None
+        return inputs, self.targets[rows], np.ones(len(rows), np.float32)
+
+
+def targets_of(examples):
+    """Return the targets of all rows, see `EncodedRows.batch`."""
+    if examples.vectors is not None:
+        return examples.vectors
+    if examples.scores is not None:
+        return np.array(examples.scores, np.float32)
+    texts = dict.fromkeys(text for row in examples.texts for text in row)
+    if len(texts) > _MOST_TEXTS:
+        raise ValueError(
+            f"{examples.source}: must have at most {_MOST_TEXTS} different texts; received "
+            f"{len(texts)}. Train on one part after the other"
+        )
+    numbers = {text: number for number, text in enumerate(texts)}
+    targets = np.array([[numbers[text] for text in row] for row in examples.texts], np.int32)
+    if examples.classes is not None:
+        classes = {label: number for number, label in enumerate(dict.fromkeys(examples.classes))}
+        class_of_row = np.array([classes[label] for label in examples.classes], np.int32)
+        targets = np.column_stack([targets, class_of_row])
+    return targets

@@ -1,0 +1,300 @@
+"""The contract of a task: what the rest of the package asks of it.
+
+Fine-tuning, pipelines, exports, inspection, the command line and the server call these methods and
+name no task. A new task is a folder with a subclass of `Task`, and one entry in `tasks.registry`.
+docs/understand/adding-a-task.md shows one.
+"""
+
+import dataclasses
+import difflib
+import typing
+from collections.abc import Callable, Iterator, Sequence
+
+from keras_bert.data.examples import Examples
+from keras_bert.tasks.pipeline import Pipeline
+from keras_bert.text.python_tokenizer import PythonTokenizer
+
+
+@dataclasses.dataclass(frozen=True)
+class TaskModel:
+    """A model as its task sees it: a Keras model, or an ONNX folder.
+
+    Attributes:
+        name: Name of the model, for errors.
+        output: The `layers.TaskOutput`, or the `OnnxOutput` of an ONNX folder.
+        tokenizer: Its tokenizer.
+        max_length: Tokens of the longest sequence that it reads by default.
+        width: Size of the vectors of an embedder, else `None`.
+    """
+
+    name: str
+    output: typing.Any
+    tokenizer: PythonTokenizer
+    max_length: int
+    width: int | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """Base class of the options of a task. The fields are the options, with their defaults."""
+
+    @classmethod
+    def names(cls) -> list[str]:
+        """Return the names of the options."""
+        return [field.name for field in dataclasses.fields(cls)]
+
+    @classmethod
+    def of(cls, given: dict, what: str, elsewhere: Sequence[str] = (), synonyms=None):
+        """Return the options with these values.
+
+        Args:
+            given: Values by name.
+            what: What has the options, for the error.
+            elsewhere: Names that are valid in the place of options too; for a suggestion.
+            synonyms: Names that other libraries use, with ours.
+
+        Raises:
+            ValueError: If a name is unknown.
+        """
+        names = cls.names()
+        for name in given:
+            if name in names:
+                continue
+            wanted = (synonyms or {}).get(name, name)
+            close = difflib.get_close_matches(wanted, [*elsewhere, *names], 1)
+            advice = f"the options are {', '.join(names) or 'none'}"
+            if close:
+                advice = f"did you mean {close[0]}?"
+            raise ValueError(f"{name} is not an option of {what}; {advice}")
+        return cls(**given)
+
+
+@dataclasses.dataclass(frozen=True)
+class HeadStart:
+    """How a new head gets its first weights: from a regression on the encoder's vectors.
+
+    Attributes:
+        max_sequences: Sequences that the regression is fitted to, at most.
+        max_tokens: Tokens of these sequences, at most; `None` for any number.
+        needs_pooling: True if only an encoder with a `pooling` makes useful vectors.
+        fit: Function of the head's output layer, vectors (n, hidden), targets and weights (n,). It
+            returns a list with the weights and the bias of each logit; `None` keeps random ones.
+    """
+
+    max_sequences: int
+    fit: Callable
+    max_tokens: int | None = None
+    needs_pooling: bool = True
+
+
+class Task:
+    """A task. The attributes declare what it is; the methods do the work.
+
+    Attributes:
+        name: The name, as in `keras_bert.load(name, task=...)` and `keras_bert.read`.
+        variants: Further names of the task, with the options of the head that they stand for.
+        data: The classes of its data. The first one is the training data.
+        max_length: Default of `finetune(max_length=)`, in tokens.
+        training_options: The `Options` of `finetune`.
+        answer_options: The `Options` of a call and of `evaluate` that change the answers.
+        pipeline: The class of its pipeline.
+        takes: Names of its inputs, as in exported signatures.
+        reads_any_texts: True if its models read single texts and pairs alike.
+        has_labels: True if its models have `labels`.
+        has_probabilities: True if answers have the probabilities of labels or choices.
+        has_predictions_file: True if `predictions` makes the file of an official scoring script.
+        reads_windows: True if long texts are always split into windows.
+        reads_encoders: True if it can use a model without a head, see `from_encoder`.
+        answers_texts: True if each text, or pair of texts, gets one answer.
+        uses_pooler: True if its head reads the pooler.
+        is_pretraining: True if its head is one of pretraining, which fine-tuning replaces.
+        hub_tag: Hugging Face's name of the task, for model cards.
+        meanings: What inputs and outputs of an export mean, if it differs from the common meaning.
+        head_start: A `HeadStart`, or `None` for random weights.
+        compares: Classes of the data on which exports can be compared; `None` for `data`.
+        packs: True if several texts can share a row in training.
+        positions_have_targets: True if the targets are (batch, seq).
+    """
+
+    name = ""
+    variants: typing.ClassVar[dict[str, dict]] = {}
+    data: tuple[typing.Any, ...] = (Examples,)
+    max_length = 128
+    training_options: type[Options] = Options
+    answer_options: type[Options] = Options
+    pipeline: type[Pipeline] = Pipeline
+    takes: tuple[str, ...] = ("text",)
+    reads_any_texts = False
+    has_labels = False
+    has_probabilities = False
+    has_predictions_file = False
+    reads_windows = False
+    reads_encoders = False
+    answers_texts = False
+    uses_pooler = True
+    is_pretraining = False
+    hub_tag = ""
+    meanings: typing.ClassVar[dict[str, str]] = {}
+    head_start: HeadStart | None = None
+    compares: tuple[typing.Any, ...] | None = None
+    packs = False
+    positions_have_targets = False
+
+    def __repr__(self):
+        return f"<task {self.name}>"
+
+    def head_function(self) -> Callable:
+        """Return the function of `keras_bert.heads` that builds its models.
+
+        Modules of tasks import Keras only in methods, so that ONNX folders run without it.
+        """
+        raise NotImplementedError
+
+    def variant_of(self, output) -> str:
+        """Return the name of a model's task: that of a variant, or the plain name."""
+        for name, options in self.variants.items():
+            if all(getattr(output, option) == value for option, value in options.items()):
+                return name
+        return self.name
+
+    def inputs_of(self, output) -> tuple[str, ...]:
+        """Return the names of the inputs that a model takes, as in exported signatures."""
+        return self.takes
+
+    def columns_of(self, examples, output) -> list[list]:
+        """Return the data as lists, one for each input of the exported signature."""
+        raise NotImplementedError
+
+    def fits(self, examples) -> bool:
+        """Return True if the examples are data of this task."""
+        return isinstance(examples, self.data)
+
+    def from_encoder(self, model, pooling=None):
+        """Return a model of this task for a model of any task, or for an encoder."""
+        raise ValueError(f"{model.name!r} has no head for the task {self.name}; fine-tune it first")
+
+    # Training.
+
+    def build(self, encoder, train):
+        """Return a model with a new head for some training data."""
+        raise NotImplementedError
+
+    def training_model(self, model):
+        """Return the model that takes the encoded data; it shares the weights of `model`."""
+        return model
+
+    def compile_options(self, output, encoded) -> dict:
+        """Return loss and metrics as arguments of `keras.Model.compile`."""
+        raise NotImplementedError
+
+    def encode(self, model: TaskModel, examples, max_length: int, options: Options):
+        """Return the examples as an `Encoded`, with targets if they have labels."""
+        raise NotImplementedError
+
+    def check_training_data(self, examples, encoded):
+        """Raise an error if nothing can be learned from the data."""
+
+    # Answers.
+
+    def activate(self, output, outputs: list) -> list:
+        """Return the outputs of a Keras model as an ONNX folder returns them, per sequence."""
+        return outputs
+
+    def decode(self, model: TaskModel, examples, encoded, outputs: list, options: Options):
+        """Return one answer per example, from the outputs of each sequence after `activate`."""
+        raise NotImplementedError
+
+    def records(self, output, examples, answers, probabilities=False):
+        """Yield the answers as dicts, the rows of a file."""
+        raise NotImplementedError
+
+    def own_lines(self, format: str, records) -> Iterator[str] | None:
+        """Return the lines of a file in the task's own form; `None` for a table of `records`."""
+        return None
+
+    def table_records(self, records, examples):
+        """Yield the rows of a CSV file for the records of some examples."""
+        return records
+
+    def predictions(self, examples, answers) -> dict:
+        """Return the JSON object that scoring scripts read, see `has_predictions_file`."""
+        raise NotImplementedError
+
+    # Scores.
+
+    def is_labeled(self, examples) -> bool:
+        """Return True if the examples can be scored."""
+        raise NotImplementedError
+
+    def check_targets(self, output, examples):
+        """Raise an error if the examples have labels that the model lacks."""
+
+    def check_labeled(self, examples):
+        """Raise an error if the examples cannot be scored."""
+        if not self.is_labeled(examples):
+            raise ValueError(
+                f"{examples.source} has no labels to score against. Give labeled examples"
+            )
+
+    def metrics(self, output, examples, answers, report=False) -> dict:
+        """Return the metrics of answers, with `report` also those of each label."""
+        self.check_labeled(examples)
+        metrics: dict = dict(self.score(output, examples, answers))
+        rows = self.report(output, examples, answers) if report else {}
+        return metrics | ({"report": rows} if rows else {})
+
+    def metric_names(self, output, examples) -> tuple[str, ...]:
+        """Return the names of the metrics of `score`, the main one first, without `majority`."""
+        raise NotImplementedError
+
+    def score(self, output, examples, answers) -> dict[str, float]:
+        """Return the metrics of answers, the main one first."""
+        raise NotImplementedError
+
+    def report(self, output, examples, answers) -> dict[str, dict]:
+        """Return the metrics of each label; empty if there are no labels."""
+        return {}
+
+    def confusion(self, output, examples, answers) -> tuple[list, list] | None:
+        """Return the right and the predicted label of each unit, or `None`."""
+        return None
+
+    # Exports.
+
+    def describe(self, output) -> str:
+        """Return a sentence for the model card."""
+        raise NotImplementedError
+
+    def signatures(self, predict, output, preprocessor, max_sequence_length: int):
+        """Return the `text_serving.Signatures` of an export. TensorFlow is imported here."""
+        raise NotImplementedError
+
+    def other_signatures(self, predict, output, preprocessor, max_sequence_length: int) -> dict:
+        """Return further signatures: pairs of function of strings and specs, by name."""
+        return {}
+
+    def right_labels(self, examples) -> list | None:
+        """Return the right label of each example, if an export returns `label`."""
+        return None
+
+    def head_options_of(self, model) -> dict | None:
+        """Return options with which `head_function` builds such a model; `None` if it cannot."""
+        output = model.layers[-1]
+        return {"labels": output.labels} if self.has_labels else {}
+
+    def add_onnx_head(self, graph, model, encoded) -> dict[str, tuple]:
+        """Add the head to an ONNX graph, and return the names and axes of its outputs.
+
+        `graph` is the `onnx_graph.Graph`, `encoded` its `onnx_graph.EncodedInputs`.
+        """
+        raise NotImplementedError
+
+    # Inspection.
+
+    def target(self, explained, target):
+        """Return (name, function, position) of an output for `keras_bert.inspect.attributions`.
+
+        `explained` is an `inspect.explained.Explained`. The function selects float (batch,) from
+        the outputs of the model. The position is that of a token, or `None`.
+        """
+        raise NotImplementedError

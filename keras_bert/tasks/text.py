@@ -1,0 +1,85 @@
+"""The base class of tasks that give each text, or each pair of texts, one answer."""
+
+from keras_bert.data.examples import Examples
+from keras_bert.runtime.arguments import LONG_TEXTS
+from keras_bert.tasks.task import Task
+from keras_bert.text.encoded_texts import EncodedTexts
+
+
+class TextTask(Task):
+    """A task that gives each text, or each pair of texts, one answer."""
+
+    answers_texts = True
+
+    def inputs_of(self, output):
+        return ("text", "text_pair") if output.pairs else ("text",)
+
+    def columns_of(self, examples, output):
+        if output.pairs and examples.text_pairs is None:
+            raise ValueError(
+                f"{examples.source} has no column for the input 'text_pair' of the model. Give "
+                "pairs of texts"
+            )
+        if not output.pairs and examples.text_pairs is not None:
+            raise ValueError(
+                f"the model reads single texts; {examples.source} has pairs of texts. Give single "
+                "texts"
+            )
+        columns = [list(examples.texts)]
+        return [*columns, list(examples.text_pairs)] if output.pairs else columns
+
+    def is_labeled(self, examples):
+        columns = (examples.labels, examples.label_sets, examples.scores)
+        return any(column is not None for column in columns)
+
+    def encode_columns(
+        self, model, columns, max_length, source, *, long_texts=None, targets=None, weights=None
+    ) -> EncodedTexts:
+        """Return texts or pairs as `EncodedTexts`.
+
+        `long_texts` is "truncate", "window" or "error"; `None` takes that of the model.
+        """
+        long_texts = model.output.long_texts if long_texts is None else long_texts
+        if long_texts not in LONG_TEXTS:
+            raise ValueError(
+                f"long_texts must be one of {', '.join(LONG_TEXTS)}; received {long_texts!r}"
+            )
+        if long_texts == "window" and len(columns) > 1:
+            raise ValueError(
+                'long_texts="window" is only for single texts; use "truncate" for pairs'
+            )
+        encoded = EncodedTexts(
+            model.tokenizer,
+            columns,
+            max_length,
+            targets=targets,
+            weights=weights,
+            in_windows=long_texts == "window",
+        )
+        if long_texts == "error" and encoded.truncated:
+            raise ValueError(
+                f"{source}: {encoded.truncated} of {len(columns[0])} texts have more than "
+                f'{max_length} tokens; shorten them, or use long_texts="truncate" or "window"'
+            )
+        return encoded
+
+
+def check_pairs(model, examples: Examples):
+    """Raise an error if the model reads pairs and the examples are single texts, or the reverse."""
+    if model.output.pairs == (examples.text_pairs is not None):
+        return
+    if model.output.pairs:
+        raise ValueError(
+            f"{model.name!r} reads pairs of texts; {examples.source} has single texts; give "
+            "the column of the second text (--text-pair)"
+        )
+    raise ValueError(
+        f"{model.name!r} reads single texts; {examples.source} has pairs of texts. Give single "
+        "texts, or train on pairs"
+    )
+
+
+def pooling_of(model) -> str:
+    """Return the option `pooling` of the head of a model."""
+    names = [layer.name for layer in model.layers]
+    return model.get_layer("pooling").mode if "pooling" in names else "pooler"
