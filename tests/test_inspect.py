@@ -124,7 +124,7 @@ def test_attention_of_changed_encoders(change):
     [
         ((["good"],), "text must be one string; received .* "),
         (("good", 3), "text_pair must be one string; received 3"),
-        (("good", "bad"), "'classification' reads single texts; remove text_pair"),
+        (("good", "bad"), "'classifier' reads single texts; remove text_pair"),
         ((None,), "text must be one string; received None"),
     ],
 )
@@ -140,9 +140,9 @@ def test_wrong_models(encoder):
     with pytest.raises(ValueError, match="has no preprocessor; set its `preprocessor`"):
         inspect.attention(tiny.encoder(preprocessor=None), TEXT)
     for head, second in (
-        (heads.regressor(encoder, pairs=True), "two texts"),
-        (heads.span_selector(encoder), "a question and its context"),
-        (heads.multiple_choice(encoder), "a text and one of its choices"),
+        (heads.regressor(encoder, pairs=True), "text and text_pair"),
+        (heads.span_selector(encoder), "question and context"),
+        (heads.multiple_choice(encoder), "text and choices"),
     ):
         with pytest.raises(ValueError, match=f"reads pairs, {second}; give the second"):
             inspect.attention(head, TEXT)

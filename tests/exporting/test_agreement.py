@@ -12,6 +12,8 @@ from keras_bert.tasks.question_answering import data as squad
 from keras_bert.tasks.tagging import data as conll
 from tests import tiny
 
+OUTPUT = heads.TaskOutput("classification", labels=["1", "2", "3", "4", "5"])
+
 
 def lengths(texts):
     sizes = [len(text) for text in texts]
@@ -25,7 +27,7 @@ def short_lengths(texts):
 
 def test_labels_and_numbers():
     examples = Examples(["a", "bb", "ccc", "dddd"] * 20)
-    found = agreement.compare(lengths, short_lengths, examples, ["text"])
+    found = agreement.compare(lengths, short_lengths, examples, OUTPUT)
     assert (found.examples, found.equal, found.difference) == (80, 0.75, 1.0)
     assert "80 examples, 75.00% of the answers are equal" in str(found)
     assert found.accuracy is None and "accuracy" not in str(found)
@@ -33,7 +35,7 @@ def test_labels_and_numbers():
 
 def test_accuracy():
     examples = Examples(["a", "bb", "ccc", "dddd"] * 20, labels=[1, 2, 3, 4] * 20)
-    found = agreement.compare(short_lengths, lengths, examples, ["text"])
+    found = agreement.compare(short_lengths, lengths, examples, OUTPUT)
     assert (found.accuracy, found.float32_accuracy) == (0.75, 1)
     assert "the accuracy is 0.7500 (float32: 1.0000), the largest" in str(found)
 
@@ -43,14 +45,14 @@ def test_nan_is_a_difference():
         return {**lengths(text), "score": np.full(len(text), np.nan)}
 
     for functions in ((broken, lengths), (lengths, broken), (broken, broken)):
-        assert agreement.compare(*functions, Examples(["a", "b"]), ["text"]).difference != 0
+        assert agreement.compare(*functions, Examples(["a", "b"]), OUTPUT).difference != 0
 
 
 def test_answers_that_are_only_numbers():
     def score(function):
         return lambda text: {"score": function(text)["score"]}
 
-    found = agreement.compare(score(lengths), score(short_lengths), Examples(["abcde"]), ["text"])
+    found = agreement.compare(score(lengths), score(short_lengths), Examples(["abcde"]), OUTPUT)
     assert found.equal is None and found.difference == 2
     assert "answers are equal" not in str(found)
 
@@ -63,16 +65,17 @@ def test_data_of_other_tasks():
         return {"score": np.zeros(len(texts[0]))}
 
     tagged = conll.TaggedSentences([["so", "good"]])
-    agreement.compare(record, record, tagged, ["text"])
+    agreement.compare(record, record, tagged, heads.TaskOutput("tagging", labels=["a", "b"]))
     assert seen[0] == [["so good"]]
     choices = swag.Choices(["a", "b"], [["c", "d"], ["e", "f"]])
-    agreement.compare(record, record, choices, ["text", "choices"])
+    agreement.compare(record, record, choices, heads.TaskOutput("multiple_choice"))
     assert seen[-1] == [["a", "b"], [["c", "d"], ["e", "f"]]]
     questions = squad.Questions(["who?"], ["me"])
-    agreement.compare(record, record, questions, ["question", "context"])
+    agreement.compare(record, record, questions, heads.TaskOutput("question_answering"))
     assert seen[-1] == [["who?"], ["me"]]
     with pytest.raises(ValueError, match="the examples has no column for the input 'text_pair'"):
-        agreement.compare(record, record, Examples(["a"]), ["text", "text_pair"])
+        pairs = heads.TaskOutput("regression", pairs=True)
+        agreement.compare(record, record, Examples(["a"]), pairs)
 
 
 EXPORTED = [task.name for task in registry.TASKS if task.name != "pretraining"]
@@ -116,7 +119,7 @@ def test_labels_that_the_model_does_not_know():
     agreement.check_data(
         Examples(["a"], labels=[1]), heads.TaskOutput("classification", labels=["1"])
     )
-    with pytest.raises(ValueError, match="the examples: the label '1' is not one of the model's l"):
+    with pytest.raises(ValueError, match="the label '1' is not one of the model's l"):
         agreement.check_data(Examples(["a", "b"], labels=["good", "1"]), output)
     output = heads.find_output(heads.next_sentence(tiny.encoder()))
     with pytest.raises(ValueError, match="the label 'good' is not one of the model's labels: next"):

@@ -8,12 +8,13 @@ from keras_bert import BertEncoder, heads, packed_heads
 from keras_bert.data import packing
 from keras_bert.data.batching import LENGTHS
 from keras_bert.data.packing import PackedBatches
+from keras_bert.text.encoded_texts import Encoded
 from keras_bert.training import batch_plan
 from keras_bert.training.batch_plan import BatchPlan
 from tests import tiny
 
 
-class Sequences:
+class Sequences(Encoded):
     """Sequences of 3 to 30 tokens; the target is the row index."""
 
     max_length, pad_id = 32, 0

@@ -146,13 +146,13 @@ def test_best_weights_are_returned(eager, scored, tmp_path):
 
 def test_dev_data_is_encoded_once(eager, monkeypatch):
     counted = []
-    encode = classification.encode
+    encode = Classification.encode
 
-    def counting(model, examples, *args, **options):
+    def counting(task, model, examples, *args):
         counted.append(examples.source)
-        return encode(model, examples, *args, **options)
+        return encode(task, model, examples, *args)
 
-    monkeypatch.setattr(classification, "encode", counting)
+    monkeypatch.setattr(Classification, "encode", counting)
     dev = tiny.examples(tiny.ROWS[:8], source="dev")
     _, metrics = finetune(tiny.examples(tiny.ROWS[:8], source="train"), dev, epochs=2)
     assert counted == ["train", "dev"]
@@ -604,13 +604,13 @@ def test_truncated_texts_are_counted_in_a_note(capsys):
     [
         (tiny.examples(), {"metric": "f1"}, "metric, patience and evaluate_every need dev"),
         (tiny.examples(), {"patience": 1}, "metric, patience and evaluate_every need dev"),
-        (tiny.examples(), {"stride": 4}, "stride is not an argument of finetune for Examples"),
+        (tiny.examples(), {"stride": 4}, "stride is not an option of finetune for Examples"),
         (
             tiny.tagged(),
             {"class_weight": "balanced"},
-            "class_weight is not an argument of finetune for TaggedSentences",
+            "class_weight is not an option of finetune for TaggedSentences",
         ),
-        (tiny.choices(), {"stride": 4}, "stride is not an argument of finetune for Choices"),
+        (tiny.choices(), {"stride": 4}, "stride is not an option of finetune for Choices"),
     ],
 )
 def test_unknown_options_raise_before_the_model_is_built(examples, options, message, monkeypatch):

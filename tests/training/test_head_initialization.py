@@ -6,7 +6,7 @@ import pytest
 
 from keras_bert import heads
 from keras_bert.data.examples import Examples
-from keras_bert.tasks import inference
+from keras_bert.tasks import inference, registry
 from keras_bert.tasks.classification.task import Classification
 from keras_bert.tasks.tagging.data import TaggedSentences
 from keras_bert.tasks.tagging.task import Tagging
@@ -34,7 +34,7 @@ def quick(eager):
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_frozen_model_already_knows_the_labels(kind):
     examples = KINDS[kind]
-    model = classification.build(tiny.learner(pooling="mean"), examples)
+    model = registry.for_data(examples).build(tiny.learner(pooling="mean"), examples)
     before = model.get_weights()
     encoded = inference.encode(model, examples, 32)
     head_initialization.initialize_head(model, encoded, 0)

@@ -8,6 +8,7 @@ import typing
 
 import numpy as np
 
+from keras_bert.data.examples import Examples
 from keras_bert.tasks.embedding import metrics as embedding_metrics
 from keras_bert.tasks.embedding.data import EmbeddingExamples
 from keras_bert.tasks.embedding.pipeline import EmbeddingPipeline
@@ -41,6 +42,7 @@ class Embedding(Task):
 
     name = "embedding"
     data = (EmbeddingExamples, RetrievalData)
+    compares = (Examples, EmbeddingExamples)
     training_options = EmbeddingOptions
     pipeline = EmbeddingPipeline
     answers_texts = True
@@ -58,6 +60,8 @@ class Embedding(Task):
         return "A BERT model that computes a vector for each text."
 
     def columns_of(self, examples, output):
+        if isinstance(examples, Examples):
+            return [list(examples.texts)]
         return [[row[0] for row in examples.texts]]
 
     def is_labeled(self, examples):
