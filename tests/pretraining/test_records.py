@@ -14,7 +14,7 @@ import sys
 import numpy as np
 import pytest
 
-from keras_bert.pretraining import corpus, records, records_manifest, text_files
+from keras_bert.pretraining import corpus, decompression, records, records_manifest
 from tests import damage, prose
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -362,7 +362,7 @@ def test_truncated_corpus_keeps_complete_shards(tmp_path, monkeypatch, workers):
     import gzip
 
     monkeypatch.setattr(records, "_PART_BYTES", 500)
-    monkeypatch.setattr(text_files, "BLOCK", 4000)
+    monkeypatch.setattr(decompression, "BLOCK", 4000)
     packed = gzip.compress(prose.text(prose.documents(4000)).encode())
     (tmp_path / "corpus.gz").write_bytes(packed[: len(packed) * 3 // 4])
     folder = tmp_path / "records"
