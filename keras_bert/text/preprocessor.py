@@ -13,13 +13,13 @@ import numpy as np
 from keras_bert import keras_private
 from keras_bert.checkpoints import folder
 from keras_bert.checkpoints.added_tokens import as_added_token
+from keras_bert.checkpoints.tokenizer_config import VOCABULARY_FILE
 from keras_bert.runtime.arguments import as_integer
 from keras_bert.runtime.packages import import_tensorflow
 from keras_bert.text import token_ids
 from keras_bert.text.python_tokenizer import PythonTokenizer
 from keras_bert.token_model import refuse_hdf5
 
-VOCABULARY_FILE = "vocab.txt"
 MIN_LENGTH = 3  # [CLS] and two [SEP]
 _TOKENIZER_OPTIONS = ("lowercase", "strip_accents", "split_cjk", "added_tokens")
 

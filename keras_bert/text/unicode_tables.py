@@ -62,6 +62,13 @@ class UnicodeTables:
     lower: dict[int, tuple[int, ...]]
     decomposition: dict[int, tuple[int, ...]]
 
+    def lower_and_decompose(self, code: int, lowercase: bool, decompose: bool = True) -> list[int]:
+        """Return the code points of the lower case of a code point, and their NFD."""
+        codes = self.lower.get(code, (code,)) if lowercase else (code,)
+        if not decompose:
+            return list(codes)
+        return [part for lower in codes for part in self.decomposition.get(lower, (lower,))]
+
 
 _FLAGS = ("space", "removed", "punctuation", "mark", "cased", "case_ignorable")
 
