@@ -6,6 +6,8 @@ import glob
 import itertools
 import os
 import pathlib
+from collections.abc import Iterable
+from typing import TypeAlias
 
 from keras_bert.pretraining import corpus_formats, mediawiki_dump
 from keras_bert.pretraining.corpus_formats import Document
@@ -14,6 +16,8 @@ from keras_bert.runtime.escaping import printable
 from keras_bert.untrusted import links
 
 __all__ = ["Document", "check_outside", "documents", "files"]
+
+Paths: TypeAlias = str | os.PathLike | Iterable[str | os.PathLike]
 
 _ADVICE = ", or give the target of the link as a path of the corpus"
 _HEAD = 4096  # bytes that determine the format of a file
