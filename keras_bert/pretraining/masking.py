@@ -23,14 +23,7 @@ class Masker:
     def __init__(self, vocabulary, max_predictions=20, share=0.15, whole_words=False):
         if max_predictions < 1:
             raise ValueError(f"max_predictions must be at least 1; received {max_predictions}")
-        if not 0 < share < 1:
-            raise ValueError(f"share must be between 0 and 1; received {share}")
         ids = {token: index for index, token in enumerate(vocabulary)}
-        for special in ("[MASK]", "[CLS]", "[SEP]"):
-            if special not in ids:
-                raise ValueError(
-                    f"the vocabulary ({len(vocabulary)} tokens) has no {special}; add it"
-                )
         self.max_predictions = max_predictions
         self._share = share
         self._whole_words = whole_words
@@ -40,8 +33,6 @@ class Masker:
             [index for index, token in enumerate(vocabulary) if not _SPECIAL.fullmatch(token)],
             np.int32,
         )
-        if not len(self._ordinary):
-            raise ValueError("the vocabulary holds only special tokens")
         self._continues = np.array([token.startswith("##") for token in vocabulary])
 
     def mask(self, ids, lengths, key, numbers):
