@@ -1,7 +1,7 @@
 """Code points to the characters of words, as a TensorFlow graph that works flat over a batch.
 
-`tables.Alphabet` numbers the characters. For the text "E' b!", in which ' is a combining accent, and
-the vocabulary e, b, ! (here "e" is character 8, "b" 7 and "!" 1):
+`tables.Alphabet` numbers the characters. For the text "E' b!", in which ' is a combining accent,
+and the vocabulary e, b, ! (here "e" is character 8, "b" 7 and "!" 1):
 
     code_points  E ' _ b !
     value        8 0 0 7 1      (of each entry of the table: the replacement)
