@@ -6,7 +6,7 @@ import keras
 
 from keras_bert import keras_private
 from keras_bert.layers import Embeddings, Pooler, SentencePooling, TransformerBlock
-from keras_bert.runtime.arguments import as_integer
+from keras_bert.runtime.arguments import as_integer, check_one_of
 from keras_bert.token_model import TokenModel
 
 INPUTS = ("input_word_ids", "input_mask", "input_type_ids")
@@ -122,10 +122,7 @@ class BertEncoder(TokenModel):
             "initializer_range": initializer_range,
             "layer_norm_eps": layer_norm_eps,
         }
-        _validate(bert_config)
-        if pooling not in (None, *SentencePooling.MODES):
-            modes = ", ".join(SentencePooling.MODES)
-            raise ValueError(f"pooling must be None or one of {modes}; received {pooling!r:.80}")
+        _validate(bert_config, pooling)
         dtype = keras.dtype_policies.get(dtype or keras.config.dtype_policy())
 
         inputs = {key: keras.Input((None,), dtype="int32", name=key) for key in INPUTS}
@@ -251,8 +248,8 @@ class BertEncoder(TokenModel):
         if "trainable" in options:
             config.pop("frozen", None)
         encoder = type(self).from_config(config)
-        shapes = [[weight.shape for weight in each.weights] for each in (self, encoder)]
-        if shapes[0] != shapes[1]:
+        shapes = [weight.shape for weight in self.weights]
+        if shapes != [weight.shape for weight in encoder.weights]:
             raise ValueError(
                 "the copy's weights must have the same shapes. Leave out options that change "
                 "sizes. A quantized encoder keeps its dtype."
@@ -314,7 +311,8 @@ class BertEncoder(TokenModel):
             raise ValueError(
                 "keep_layers needs an encoder without LoRA; call it before enable_lora"
             )
-        layers, count = list(layers), self.bert_config["num_hidden_layers"]
+        layers = list(layers)
+        count = self.bert_config["num_hidden_layers"]
         if not layers or layers != sorted({*layers} & {*range(count)}):
             raise ValueError(
                 f"layers must be increasing numbers from 0 to {count - 1}; received {layers!r:.80}"
@@ -414,13 +412,15 @@ def _forward(get_layer, num_layers, inputs):
 
 def positions_of_last_layer(inputs):
     """Return the positions that the last layer computes, [CLS] first; `None` for all."""
-    positions, cls_positions = inputs.get("output_positions"), inputs.get("cls_positions")
+    positions = inputs.get("output_positions")
+    cls_positions = inputs.get("cls_positions")
     if positions is None:
         return None
     if cls_positions is None:
         cls_positions = keras.ops.zeros_like(inputs["input_word_ids"][:, :1], dtype="int32")
-    both = [keras.ops.cast(each, "int32") for each in (cls_positions, positions)]
-    return keras.ops.concatenate(both, axis=1)
+    cls_positions = keras.ops.cast(cls_positions, "int32")
+    positions = keras.ops.cast(positions, "int32")
+    return keras.ops.concatenate([cls_positions, positions], axis=1)
 
 
 def _has_other_keys(inputs):
@@ -451,7 +451,10 @@ def _is_number(value):
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _validate(bert_config):
+def _validate(bert_config, pooling):
+    """Raise a `ValueError` for an argument of `BertEncoder` that is out of range."""
+    if pooling is not None:
+        check_one_of("pooling", pooling, SentencePooling.MODES)
     for key, value in bert_config.items():
         if key.endswith(("_size", "_layers", "_heads", "_embeddings")) and (
             not isinstance(value, int) or isinstance(value, bool) or value < 1

@@ -8,7 +8,7 @@ import numpy as np
 from keras_bert import heads, keras_private
 from keras_bert.inspect import drawing
 from keras_bert.inspect.encoding import encode_text
-from keras_bert.layers.head_layers import unit_length
+from keras_bert.layers.pooling import unit_length
 from keras_bert.runtime.arguments import as_integer
 from keras_bert.runtime.escaping import printable
 from keras_bert.runtime.gradients import value_and_gradient
