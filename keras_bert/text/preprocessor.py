@@ -17,6 +17,7 @@ from keras_bert.checkpoints.tokenizer_config import VOCABULARY_FILE
 from keras_bert.runtime.arguments import as_integer
 from keras_bert.runtime.packages import import_tensorflow
 from keras_bert.text import token_ids
+from keras_bert.text.base_tokenizer import check_tokens
 from keras_bert.text.python_tokenizer import PythonTokenizer
 from keras_bert.token_model import refuse_hdf5
 
@@ -126,19 +127,7 @@ class Preprocessor(keras.layers.Layer):
             vocabulary = folder.read_vocabulary(pathlib.Path(vocabulary))
         vocabulary = tuple(str(token) for token in vocabulary)
         folder.check_tokens("The vocabulary", vocabulary)
-        tokens = set(vocabulary)
-        missing = [name for name in ("[UNK]", "[CLS]", "[SEP]", "[PAD]") if name not in tokens]
-        if missing:
-            raise ValueError(
-                f"The vocabulary ({len(vocabulary)} tokens) has no {', '.join(missing)}. Add "
-                "each, or write it in place of a token that no text needs, such as [unused1]."
-            )
-        for added in self.added_tokens:
-            if added.content not in tokens:
-                raise ValueError(
-                    f"The vocabulary ({len(vocabulary)} tokens) has no {added.content!r:.80}, "
-                    "which is one of the added_tokens; add this token."
-                )
+        check_tokens(vocabulary, ("[UNK]", "[CLS]", "[SEP]", "[PAD]"), self.added_tokens)
         folder.refuse_sentencepiece("The vocabulary", vocabulary)
         broken = next((token for token in vocabulary if "\n" in token or "\r" in token), None)
         if broken is not None:
@@ -280,7 +269,8 @@ class Preprocessor(keras.layers.Layer):
         segments = [ids] if pair_ids is None else [ids, pair_ids]
         limit = max_sequence_length if sequence_length is None else sequence_length
         limit = limit if isinstance(limit, int) else tf.cast(limit, tf.int64)
-        counts = _truncated_lengths([segment.row_lengths() for segment in segments], limit)
+        row_lengths = [segment.row_lengths() for segment in segments]
+        counts = token_ids.kept_lengths(row_lengths, limit, tf.minimum, tf.maximum)
         lengths = tf.add_n(counts) + 1 + len(segments)  # (batch,)
         seq = sequence_length
         if sequence_length is None:
@@ -288,9 +278,10 @@ class Preprocessor(keras.layers.Layer):
         position = tf.range(tf.cast(seq, tf.int64))[None]  # (1, seq)
         # index[b, p]: the place in `values` of the token at position p of text b.
         cls, sep, pad = range(3)
-        values = [[self.tokenizer.token_id(token) for token in ("[CLS]", "[SEP]", "[PAD]")]]
+        values = [self.tokenizer.special_ids]
         index = tf.where(position < 1, tf.constant(cls, tf.int64), pad)
-        starts, offset = [tf.ones_like(lengths)], tf.constant(len(values[0]), tf.int64)
+        starts = [tf.ones_like(lengths)]
+        offset = tf.constant(len(values[0]), tf.int64)
         for segment, count in zip(segments, counts, strict=True):
             start = starts[-1]
             end = start + count
@@ -366,20 +357,6 @@ class Preprocessor(keras.layers.Layer):
                 f"saved model; remove it. Received {config['vocabulary']!r:.80}"
             )
         return cls(**config)
-
-
-def _truncated_lengths(lengths, limit):
-    """Do for tensors what `token_ids.kept_lengths` does: int64 (batch,) for each text."""
-    import tensorflow as tf
-
-    budget = limit - 1 - len(lengths)
-    if len(lengths) == 1:
-        return [tf.minimum(lengths[0], budget)]
-    first, second = lengths
-    return [
-        tf.minimum(first, tf.maximum(budget - second, budget - budget // 2)),
-        tf.minimum(second, tf.maximum(budget - first, budget // 2)),
-    ]
 
 
 def _is_tensor(texts):
