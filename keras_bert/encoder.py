@@ -1,6 +1,8 @@
 """The BERT encoder, a functional `keras.Model`."""
 
 import functools
+from collections.abc import Iterable
+from typing import Any
 
 import keras
 
@@ -188,11 +190,11 @@ class BertEncoder(TokenModel):
         return "encoder(encoder.preprocessor(texts))"
 
     @property
-    def bert_config(self):
+    def bert_config(self) -> dict[str, Any]:
         """Google's eleven keys and `layer_norm_eps`, with their values: a dict."""
         return dict(self._bert_config)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         """Return the constructor's arguments, a dict; with `frozen` and `lora` if there are any."""
         dtype = self.dtype_policy
         if not isinstance(dtype, keras.dtype_policies.DTypePolicyMap):
@@ -223,7 +225,7 @@ class BertEncoder(TokenModel):
             config["fresh_pooler"] = True
         return config
 
-    def with_options(self, **options):
+    def with_options(self, **options) -> "BertEncoder":
         """Return a copy of the encoder with some options changed.
 
         Args:
@@ -258,7 +260,7 @@ class BertEncoder(TokenModel):
         self._copy_source(encoder)
         return encoder
 
-    def enable_lora(self, rank):
+    def enable_lora(self, rank: int) -> None:
         """Add LoRA to all dense layers: train two small matrices per kernel, and freeze all others.
 
         Source: Hu et al. (2022), LoRA: low-rank adaptation of large language models.
@@ -287,7 +289,7 @@ class BertEncoder(TokenModel):
         for variable in self.weights:
             variable.trainable = variable.name.startswith("lora_kernel")
 
-    def keep_layers(self, layers):
+    def keep_layers(self, layers: Iterable[int]) -> "BertEncoder":
         """Return a smaller encoder with some of the transformer layers.
 
         Args:

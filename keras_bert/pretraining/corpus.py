@@ -6,7 +6,7 @@ import glob
 import itertools
 import os
 import pathlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TypeAlias
 
 from keras_bert.pretraining import corpus_formats, mediawiki_dump
@@ -23,7 +23,7 @@ _ADVICE = ", or give the target of the link as a path of the corpus"
 _HEAD = 4096  # bytes that determine the format of a file
 
 
-def files(paths):
+def files(paths: Paths) -> list[pathlib.Path]:
     """Return the files of a corpus, sorted `pathlib.Path`s without duplicates.
 
     `paths` is as for `documents`. A path that matches nothing, a broken link and a file that cannot
@@ -57,7 +57,7 @@ def files(paths):
     return sorted(found.values())
 
 
-def check_outside(folder, paths):
+def check_outside(folder: str | os.PathLike, paths: Paths) -> None:
     """Raise a `ValueError` if an output folder is inside the corpus.
 
     A later call would read the output as a part of the corpus. `paths` is as for `documents`.
@@ -116,7 +116,9 @@ def _below(path):
             yield pathlib.Path(folder, leaf)
 
 
-def documents(paths, *, counts=None):
+def documents(
+    paths: Paths, *, counts: collections.Counter[str] | None = None
+) -> Iterator[Document]:
     r"""Read the documents of a corpus.
 
     The content of a file determines its format: plain text (one paragraph per line, blank lines

@@ -8,15 +8,21 @@ import collections
 import errno
 import os
 import pathlib
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeAlias
 
 from keras_bert.checkpoints import folder, tokenizer_config
 from keras_bert.checkpoints.added_tokens import word_pieces
 from keras_bert.checkpoints.tokenizer_config import VOCABULARY_FILE
+from keras_bert.pretraining.corpus_formats import Document
 from keras_bert.runtime.arguments import as_integer
 from keras_bert.runtime.files import atomic_write
 from keras_bert.text.base_tokenizer import UNKNOWN
+from keras_bert.text.preprocessor import Preprocessor
 from keras_bert.text.python_tokenizer import PythonTokenizer
 from keras_bert.text.tables import MAX_WORD_LENGTH
+
+Documents: TypeAlias = Iterable[Document | str]
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 # As in Google's files: [PAD] at 0, 99 unused tokens, then the other special tokens at 100 to 103.
@@ -33,15 +39,15 @@ _SMALL_ALPHABET = 200
 
 
 def train(
-    documents,
-    size,
+    documents: Documents,
+    size: int,
     *,
-    lowercase=True,
-    strip_accents=None,
-    split_cjk=True,
-    min_frequency=2,
-    max_bytes=None,
-):
+    lowercase: bool = True,
+    strip_accents: bool | None = None,
+    split_cjk: bool = True,
+    min_frequency: int = 2,
+    max_bytes: int | None = None,
+) -> list[str]:
     """Learn a WordPiece vocabulary.
 
     The same documents give the same tokens in any process. The tokenizer with these options can
@@ -109,7 +115,13 @@ def _check_numbers(size, min_frequency, max_bytes):
         raise ValueError(f"size must be at most {_MAX_SIZE}; received {size}")
 
 
-def count_words(documents, *, lowercase=True, strip_accents=None, split_cjk=True):
+def count_words(
+    documents: Documents,
+    *,
+    lowercase: bool = True,
+    strip_accents: bool | None = None,
+    split_cjk: bool = True,
+) -> collections.Counter[str]:
     """Count words as the tokenizer splits them: a `collections.Counter`.
 
     `documents` are `corpus.Document`s or strings. The options are those of `Preprocessor`. Above 5
@@ -138,7 +150,7 @@ def _count_words(documents, tokenizer):
     return counts
 
 
-def coverage(documents, preprocessor):
+def coverage(documents: Documents, preprocessor: Preprocessor) -> dict[str, float]:
     """Measure how well a vocabulary fits documents; use documents that it was not learned from.
 
     `preprocessor` is a `Preprocessor`. Returns a dict: `words`, their number; `unknown`, the share
@@ -168,14 +180,22 @@ def coverage(documents, preprocessor):
     }
 
 
-def write(path, vocabulary, *, lowercase=True, strip_accents=None, split_cjk=True, added_tokens=()):
+def write(
+    path: str | os.PathLike,
+    vocabulary: Sequence[str],
+    *,
+    lowercase: bool = True,
+    strip_accents: bool | None = None,
+    split_cjk: bool = True,
+    added_tokens: Any = (),
+) -> None:
     """Write a vocabulary and its options to a folder, in the files of a checkpoint.
 
     A token that contains a line end, or has white space around it, is a `ValueError`.
     """
     path = pathlib.Path(path)
     path.mkdir(parents=True, exist_ok=True)
-    options = {
+    options: dict[str, Any] = {
         "lowercase": lowercase,
         "strip_accents": lowercase if strip_accents is None else strip_accents,
         "split_cjk": split_cjk,
@@ -191,7 +211,7 @@ def write(path, vocabulary, *, lowercase=True, strip_accents=None, split_cjk=Tru
         tokenizer_config.write(path, {**options, "sequence_length": None}, vocabulary)
 
 
-def read(path):
+def read(path: str | os.PathLike) -> tuple[list[str], dict[str, Any]]:
     """Read (tokens, dict of `Preprocessor` options) from a folder of `write` or a checkpoint."""
     path = pathlib.Path(path)
     vocabulary = tokenizer_config.read_vocabulary(path, folder.MAX_TOKENS)

@@ -6,6 +6,7 @@ Python strings are converted without TensorFlow, string tensors by a graph of Te
 import dataclasses
 import pathlib
 import sys
+from typing import Any
 
 import keras
 import numpy as np
@@ -118,7 +119,7 @@ class Preprocessor(keras.layers.Layer):
         """Tokens that are matched whole in texts, a tuple of `AddedToken`."""
         return self._added_tokens
 
-    def tokenizer_options(self):
+    def tokenizer_options(self) -> dict[str, Any]:
         """Return the options that change the ids, {argument of `Preprocessor`: value}."""
         return {name: getattr(self, name) for name in _TOKENIZER_OPTIONS}
 
@@ -143,7 +144,7 @@ class Preprocessor(keras.layers.Layer):
         object.__setattr__(self, "_vocabulary", vocabulary)
 
     @property
-    def vocabulary(self):
+    def vocabulary(self) -> tuple[str, ...]:
         """The tokens, a tuple; the index of a token is its id."""
         if self._vocabulary is None:
             raise ValueError(
@@ -163,13 +164,13 @@ class Preprocessor(keras.layers.Layer):
         return self._tokenizer
 
     @property
-    def python_tokenizer(self):
+    def python_tokenizer(self) -> PythonTokenizer:
         """The `PythonTokenizer` of this layer, which needs no TensorFlow, created on first use."""
         if self._python_tokenizer is None:
             self._python_tokenizer = PythonTokenizer(self.vocabulary, **self.tokenizer_options())
         return self._python_tokenizer
 
-    def with_options(self, **options):
+    def with_options(self, **options) -> "Preprocessor":
         """Return a copy with the same vocabulary and some options changed.
 
         Args:
@@ -329,7 +330,7 @@ class Preprocessor(keras.layers.Layer):
         # Unlike `splitlines`, this keeps tokens that contain U+2028.
         self._set_vocabulary(text.removesuffix("\n").split("\n"))
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         """Return the options, without the vocabulary, which is an asset."""
         if keras_private.is_writing_hdf5():
             refuse_hdf5(self.name)

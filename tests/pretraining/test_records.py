@@ -102,24 +102,6 @@ def test_part_of_empty_documents(tmp_path, monkeypatch):
     assert len(documents(made, "train")) == 1
 
 
-def test_long_document_is_tokenized_in_batches(monkeypatch):
-    monkeypatch.setattr(records, "_PART_BYTES", 8)
-    found = list(records._batches(["Zab.", "Zed.", "A bad zed, bad.", "Zab."]))
-    assert found == [["Zab.", "Zed."], ["A bad zed, bad."], ["Zab."]]
-    assert list(records._batches([])) == [[]]
-
-
-@pytest.mark.parametrize("share", [0.0, 0.01, 0.3])
-def test_held_out_share(tmp_path, share):
-    numbers = 100_000
-    held_out = sum(records._is_held_out(number, share) for number in range(numbers))
-    assert held_out / numbers == pytest.approx(share, rel=0.01)
-    # The share also holds in any part of the corpus.
-    for start in (0, 12_345):
-        some = sum(records._is_held_out(number, share) for number in range(start, start + 2000))
-        assert abs(some / 2000 - share) <= 0.002
-
-
 def test_large_vocabulary_has_wider_ids(tmp_path):
     pieces = [*prose.PIECES, *(f"x{number}" for number in range(2**16))]
     (tmp_path / "corpus.txt").write_text("Zab x65530.\n")
@@ -279,12 +261,6 @@ def test_killed_build_ends_with_the_same_bytes(python, tmp_path):
     output = python("-c", KILLED, tmp_path, 2, 1, random.randrange(2**32))
     found = re.search(r"^(\d+) files, (\d+) kills$", output, re.MULTILINE)
     assert int(found[1]) > 50 and int(found[2]) >= 1, output
-
-
-def test_vocabulary_hash_is_stable():
-    assert (
-        records_manifest.vocabulary_hash(["[PAD]", "[UNK]"])[:8] == "baaffec7"
-    )  # stored in manifests
 
 
 # --- What is refused ---
