@@ -177,12 +177,14 @@ class BertEncoder(TokenModel):
 
     def check_vocabulary(self):
         """Raise a `ValueError` if the preprocessor's vocabulary is longer than `vocab_size`."""
-        vocabulary = getattr(self.preprocessor, "_vocabulary", None) or ()
+        if self.preprocessor is None or not self.preprocessor.has_vocabulary:
+            return
+        tokens = len(self.preprocessor.vocabulary)
         vocab_size = self._bert_config["vocab_size"]
-        if len(vocabulary) > vocab_size:
+        if tokens > vocab_size:
             raise ValueError(
                 f"the vocabulary must have at most vocab_size={vocab_size} tokens; received "
-                f"{len(vocabulary)}"
+                f"{tokens}"
             )
 
     @property

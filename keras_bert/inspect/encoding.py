@@ -3,7 +3,6 @@
 import dataclasses
 import warnings
 
-import keras
 import numpy as np
 
 from keras_bert import heads
@@ -70,12 +69,14 @@ def encode_text(model, text, text_pair=None):
     preprocessor = heads.find_encoder(model).preprocessor
     tokenizer = preprocessor.python_tokenizer
     tokenize = tokenizer.tokenize_with_offsets
-    if getattr(heads.find_output(model), "characters", False):
+    output = heads.find_output(model)
+    if output is not None and output.characters:
         tokenize = tokenizer.tokenize_characters_with_offsets
-    reads_masks, mask_id = heads.find_task(model) in MASKED_LM_TASKS, None
+    mask_id = None
+    reads_masks = heads.find_task(model) in MASKED_LM_TASKS
     if reads_masks and MASK in preprocessor.vocabulary:
         mask_id = tokenizer.token_id(MASK)
-    tokenized = [_tokenize(tokenize, each, mask_id) for each in texts]
+    tokenized = [_tokenize(tokenize, part, mask_id) for part in texts]
     total = sum(len(tokens.ids) for tokens in tokenized) + 1 + len(texts)
     ids = [np.array(tokens.ids, np.int32) for tokens in tokenized]
     inputs = token_ids.pack([ids], min(total, limit), tokenizer.special_ids)
@@ -96,15 +97,11 @@ def encode_text(model, text, text_pair=None):
 
 
 def _check(model, text, text_pair):
-    if not isinstance(model, keras.Model):
-        raise ValueError(
-            f"model must be a Keras model; received {model!r:.80}. Load it with keras_bert.load; a "
-            "pipeline has its model as `pipeline.model`"
-        )
     for name, value in (("text", text), ("text_pair", text_pair)):
         if not isinstance(value, str) and (name == "text" or value is not None):
             raise ValueError(f"{name} must be one string; received {value!r:.80}")
-    task, output = heads.find_task(model), heads.find_output(model)
+    task = heads.find_task(model)
+    output = heads.find_output(model)
     if task in _TAKE_BOTH:
         return
     reads_pairs = output.pairs or task == "multiple_choice"

@@ -69,7 +69,7 @@ class MaskedLMHead(keras.layers.Layer):
         if not self.tied:
             return super().__call__(sequence_output, *args, **kwargs)
         encoder = keras_private.producing_operation(sequence_output)
-        if hasattr(encoder, "get_layer"):
+        if isinstance(encoder, keras.Model):
             self.tie_to(encoder.get_layer("embeddings").word_embeddings)
         if self._word_embeddings is None:
             raise ValueError(

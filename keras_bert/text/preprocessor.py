@@ -144,9 +144,14 @@ class Preprocessor(keras.layers.Layer):
         object.__setattr__(self, "_vocabulary", vocabulary)
 
     @property
+    def has_vocabulary(self) -> bool:
+        """False for a layer that was built from its config and has not read its asset yet."""
+        return self._vocabulary is not None
+
+    @property
     def vocabulary(self) -> tuple[str, ...]:
         """The tokens, a tuple; the index of a token is its id."""
-        if self._vocabulary is None:
+        if not self.has_vocabulary:
             raise ValueError(
                 "This preprocessor has no vocabulary, which a config does not contain. Pass "
                 "`vocabulary`, or load the saved model."
