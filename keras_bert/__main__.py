@@ -90,9 +90,11 @@ def _run(args):
         advise_on_backend(feature),
         quiet_imports(),
         stop_requests() as stop,
-        stop.between_imports(),
     ):
-        command = getattr(importlib.import_module(f"keras_bert.cli.{module}"), name)
+        for imported in ("keras", f"keras_bert.cli.{module}"):
+            with stop.delayed():  # a module that is interrupted can crash the process
+                commands = importlib.import_module(imported)
+    command = getattr(commands, name)
     with advise_on_backend(feature), _plain_warnings():
         command(args)
 

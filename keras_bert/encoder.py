@@ -1,12 +1,14 @@
 """The BERT encoder, a functional `keras.Model`."""
 
 import functools
+from collections.abc import Iterable
+from typing import Any
 
 import keras
 
 from keras_bert import keras_private
 from keras_bert.layers import Embeddings, Pooler, SentencePooling, TransformerBlock
-from keras_bert.runtime.arguments import as_integer
+from keras_bert.runtime.arguments import as_integer, check_one_of
 from keras_bert.token_model import TokenModel
 
 INPUTS = ("input_word_ids", "input_mask", "input_type_ids")
@@ -122,10 +124,7 @@ class BertEncoder(TokenModel):
             "initializer_range": initializer_range,
             "layer_norm_eps": layer_norm_eps,
         }
-        _validate(bert_config)
-        if pooling not in (None, *SentencePooling.MODES):
-            modes = ", ".join(SentencePooling.MODES)
-            raise ValueError(f"pooling must be None or one of {modes}; received {pooling!r:.80}")
+        _validate(bert_config, pooling)
         dtype = keras.dtype_policies.get(dtype or keras.config.dtype_policy())
 
         inputs = {key: keras.Input((None,), dtype="int32", name=key) for key in INPUTS}
@@ -178,12 +177,14 @@ class BertEncoder(TokenModel):
 
     def check_vocabulary(self):
         """Raise a `ValueError` if the preprocessor's vocabulary is longer than `vocab_size`."""
-        vocabulary = getattr(self.preprocessor, "_vocabulary", None) or ()
+        if self.preprocessor is None or not self.preprocessor.has_vocabulary:
+            return
+        tokens = len(self.preprocessor.vocabulary)
         vocab_size = self._bert_config["vocab_size"]
-        if len(vocabulary) > vocab_size:
+        if tokens > vocab_size:
             raise ValueError(
                 f"the vocabulary must have at most vocab_size={vocab_size} tokens; received "
-                f"{len(vocabulary)}"
+                f"{tokens}"
             )
 
     @property
@@ -191,11 +192,11 @@ class BertEncoder(TokenModel):
         return "encoder(encoder.preprocessor(texts))"
 
     @property
-    def bert_config(self):
+    def bert_config(self) -> dict[str, Any]:
         """Google's eleven keys and `layer_norm_eps`, with their values: a dict."""
         return dict(self._bert_config)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         """Return the constructor's arguments, a dict; with `frozen` and `lora` if there are any."""
         dtype = self.dtype_policy
         if not isinstance(dtype, keras.dtype_policies.DTypePolicyMap):
@@ -226,7 +227,7 @@ class BertEncoder(TokenModel):
             config["fresh_pooler"] = True
         return config
 
-    def with_options(self, **options):
+    def with_options(self, **options) -> "BertEncoder":
         """Return a copy of the encoder with some options changed.
 
         Args:
@@ -251,8 +252,8 @@ class BertEncoder(TokenModel):
         if "trainable" in options:
             config.pop("frozen", None)
         encoder = type(self).from_config(config)
-        shapes = [[weight.shape for weight in each.weights] for each in (self, encoder)]
-        if shapes[0] != shapes[1]:
+        shapes = [weight.shape for weight in self.weights]
+        if shapes != [weight.shape for weight in encoder.weights]:
             raise ValueError(
                 "the copy's weights must have the same shapes. Leave out options that change "
                 "sizes. A quantized encoder keeps its dtype."
@@ -261,7 +262,7 @@ class BertEncoder(TokenModel):
         self._copy_source(encoder)
         return encoder
 
-    def enable_lora(self, rank):
+    def enable_lora(self, rank: int) -> None:
         """Add LoRA to all dense layers: train two small matrices per kernel, and freeze all others.
 
         Source: Hu et al. (2022), LoRA: low-rank adaptation of large language models.
@@ -290,7 +291,7 @@ class BertEncoder(TokenModel):
         for variable in self.weights:
             variable.trainable = variable.name.startswith("lora_kernel")
 
-    def keep_layers(self, layers):
+    def keep_layers(self, layers: Iterable[int]) -> "BertEncoder":
         """Return a smaller encoder with some of the transformer layers.
 
         Args:
@@ -314,7 +315,8 @@ class BertEncoder(TokenModel):
             raise ValueError(
                 "keep_layers needs an encoder without LoRA; call it before enable_lora"
             )
-        layers, count = list(layers), self.bert_config["num_hidden_layers"]
+        layers = list(layers)
+        count = self.bert_config["num_hidden_layers"]
         if not layers or layers != sorted({*layers} & {*range(count)}):
             raise ValueError(
                 f"layers must be increasing numbers from 0 to {count - 1}; received {layers!r:.80}"
@@ -414,13 +416,15 @@ def _forward(get_layer, num_layers, inputs):
 
 def positions_of_last_layer(inputs):
     """Return the positions that the last layer computes, [CLS] first; `None` for all."""
-    positions, cls_positions = inputs.get("output_positions"), inputs.get("cls_positions")
+    positions = inputs.get("output_positions")
+    cls_positions = inputs.get("cls_positions")
     if positions is None:
         return None
     if cls_positions is None:
         cls_positions = keras.ops.zeros_like(inputs["input_word_ids"][:, :1], dtype="int32")
-    both = [keras.ops.cast(each, "int32") for each in (cls_positions, positions)]
-    return keras.ops.concatenate(both, axis=1)
+    cls_positions = keras.ops.cast(cls_positions, "int32")
+    positions = keras.ops.cast(positions, "int32")
+    return keras.ops.concatenate([cls_positions, positions], axis=1)
 
 
 def _has_other_keys(inputs):
@@ -451,7 +455,10 @@ def _is_number(value):
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _validate(bert_config):
+def _validate(bert_config, pooling):
+    """Raise a `ValueError` for an argument of `BertEncoder` that is out of range."""
+    if pooling is not None:
+        check_one_of("pooling", pooling, SentencePooling.MODES)
     for key, value in bert_config.items():
         if key.endswith(("_size", "_layers", "_heads", "_embeddings")) and (
             not isinstance(value, int) or isinstance(value, bool) or value < 1

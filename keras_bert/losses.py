@@ -11,9 +11,9 @@ and a margin of 0.5 (there: the Euclidean distance and 5). `Distillation` has no
 import keras
 from keras import ops
 
-from keras_bert.layers.head_layers import unit_length
+from keras_bert.layers.pooling import unit_length
 from keras_bert.runtime import distribution
-from keras_bert.runtime.arguments import as_integer
+from keras_bert.runtime.arguments import as_integer, check_one_of
 
 _PACKAGE = "keras_bert"
 _MASKED = -1e9  # a score that does not count
@@ -177,10 +177,7 @@ class Triplet(_EmbeddingLoss):
 
     def __init__(self, margin=0.5, distance="cosine", name="triplet", **options):
         super().__init__(name, **options)
-        if distance not in self.DISTANCES:
-            raise ValueError(
-                f"distance must be one of {', '.join(self.DISTANCES)}; received {distance!r:.80}"
-            )
+        check_one_of("distance", distance, self.DISTANCES)
         self.margin = margin
         self.distance = distance
 

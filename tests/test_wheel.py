@@ -135,7 +135,7 @@ assert index.search(vectors, 1)[1].ravel().tolist() == [0, 1]
     "pretraining": """
 from keras_bert.pretraining import vocabulary
 assert len(vocabulary.train(["so good"] * 9, 12)) == 12
-import mwparserfromhell, zstandard
+import zstandard
 """,
     "interop": """
 import keras_hub

@@ -83,7 +83,7 @@ def _print_repairs(counts):
     """Print how many lines and documents of the corpus were changed while reading."""
     for key, what in (
         ("invalid_utf8", "lines with invalid UTF-8, replaced by U+FFFD"),
-        ("long_lines", "lines truncated to 4 MB"),
+        ("long_lines", "lines split at 4 MB"),
         ("long_documents", "documents split at 4 MB (blank lines separate documents)"),
         ("other_namespaces", "pages left out, because they are no articles"),
         ("redirects", "pages left out, because they are redirects"),

@@ -1,6 +1,7 @@
 """Attention weights of every layer and head for one text."""
 
 import dataclasses
+from typing import TYPE_CHECKING
 
 import keras
 import numpy as np
@@ -8,6 +9,9 @@ import numpy as np
 from keras_bert import heads
 from keras_bert.inspect import drawing
 from keras_bert.inspect.encoding import encode_text
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -33,7 +37,7 @@ class Attention:
         layers, count = self.weights.shape[:2]
         return f"Attention(tokens={self.tokens}, weights of {layers} layers, {count} heads)"
 
-    def plot(self, layer=None, head=None):
+    def plot(self, layer: int | None = None, head: int | None = None) -> "Figure":
         """Draw the weights.
 
         Args:
@@ -66,7 +70,7 @@ class Attention:
         return drawing.attention_html(self)
 
 
-def attention(model, text, text_pair=None):
+def attention(model: keras.Model, text: str, text_pair: str | None = None) -> Attention:
     """Return the attention weights of all layers and heads for one text or pair.
 
     The weights are computed by the model's own layers from their inputs. The text is not padded.

@@ -3,7 +3,6 @@
 import dataclasses
 import warnings
 
-import keras
 import numpy as np
 
 from keras_bert import heads
@@ -74,7 +73,7 @@ def encode_text(model, text, text_pair=None):
     mask_id = None
     if reads_masks and MASK in preprocessor.vocabulary:
         mask_id = tokenizer.token_id(MASK)
-    tokenized = [_tokenize(tokenize, each, mask_id) for each in texts]
+    tokenized = [_tokenize(tokenize, part, mask_id) for part in texts]
     total = sum(len(tokens.ids) for tokens in tokenized) + 1 + len(texts)
     ids = [np.array(tokens.ids, np.int32) for tokens in tokenized]
     inputs = token_ids.pack([ids], min(total, limit), tokenizer.special_ids)
@@ -95,11 +94,6 @@ def encode_text(model, text, text_pair=None):
 
 
 def _check(model, text, text_pair):
-    if not isinstance(model, keras.Model):
-        raise ValueError(
-            f"model must be a Keras model; received {model!r:.80}. Load it with keras_bert.load; a "
-            "pipeline has its model as `pipeline.model`"
-        )
     for name, value in (("text", text), ("text_pair", text_pair)):
         if not isinstance(value, str) and (name == "text" or value is not None):
             raise ValueError(f"{name} must be one string; received {value!r:.80}")

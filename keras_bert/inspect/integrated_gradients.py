@@ -1,6 +1,7 @@
 """Integrated gradients: how much each token adds to an output of a model."""
 
 import dataclasses
+from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
@@ -8,7 +9,7 @@ import numpy as np
 from keras_bert import heads, keras_private
 from keras_bert.inspect import drawing
 from keras_bert.inspect.encoding import encode_text
-from keras_bert.layers.head_layers import unit_length
+from keras_bert.layers.pooling import unit_length
 from keras_bert.runtime.arguments import as_integer
 from keras_bert.runtime.escaping import printable
 from keras_bert.runtime.gradients import value_and_gradient
@@ -16,6 +17,9 @@ from keras_bert.tasks import registry
 from keras_bert.tasks.masked_tokens.masks import MASK
 
 _TOKENS_PER_BATCH = 2048  # bounds the memory: a batch keeps the activations of all layers
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -69,7 +73,7 @@ class Attributions:
         words = printable(words)
         return f"Attributions(target={self.target!r}, words: {words}, error={self.error:+.1e})"
 
-    def plot(self):
+    def plot(self) -> "Figure":
         """Draw the score of each word as a bar; return a `matplotlib.figure.Figure`."""
         return drawing.plot_words(self)
 
@@ -77,7 +81,14 @@ class Attributions:
         return drawing.attributions_html(self)
 
 
-def attributions(model, text, text_pair=None, target=None, *, steps=50):
+def attributions(
+    model: keras.Model,
+    text: str,
+    text_pair: str | None = None,
+    target: Any = None,
+    *,
+    steps: int = 50,
+) -> Attributions:
     """Return how much each word of one text or pair adds to an output of a model.
 
     The method is integrated gradients on the word embeddings, along the line from a baseline to the

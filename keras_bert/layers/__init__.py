@@ -15,19 +15,19 @@ Every weight matrix belongs to a `keras.layers.Dense` or `keras.layers.Embedding
 
 from keras_bert.layers.activations import activation
 from keras_bert.layers.dropout import Dropout
-from keras_bert.layers.encoder_layers import Embeddings, Pooler, SelfAttention, TransformerBlock
+from keras_bert.layers.embeddings import Embeddings
+from keras_bert.layers.encoder_layers import SelfAttention, TransformerBlock
 from keras_bert.layers.head_layers import (
     GatherTexts,
-    MaskedLMHead,
     MergeChoices,
-    SentencePooling,
     SplitChoices,
-    TaskOutput,
-    UnitLength,
     WeightedSum,
     WithoutDropout,
 )
 from keras_bert.layers.initializers import initializer, without_initial_weights
+from keras_bert.layers.masked_lm_head import MaskedLMHead
+from keras_bert.layers.pooling import Pooler, SentencePooling, UnitLength
+from keras_bert.layers.task_output import TaskOutput
 
 __all__ = [
     "GatherTexts",

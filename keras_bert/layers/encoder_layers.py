@@ -1,146 +1,17 @@
-"""Layers of the encoder: embeddings, self-attention, Transformer block and pooler."""
+"""Layers of the encoder: self-attention and the Transformer block."""
+
+import functools
 
 import keras
 from keras import ops
 
 from keras_bert.layers.activations import activation
 from keras_bert.layers.dropout import Dropout
-from keras_bert.layers.initializers import initializer
+from keras_bert.layers.parts import new_dense, new_layer_norm
 
 # Logit of a masked key. It is finite, so a row without visible keys does not give NaN, and it is
 # far below every real logit, so the probability is exactly 0.
 MASKED_LOGIT = -1e30
-
-
-@keras.saving.register_keras_serializable(package="keras_bert")
-class Embeddings(keras.layers.Layer):
-    """Sum of word, position and segment embeddings, then LayerNorm and dropout.
-
-    Source: `embedding_postprocessor` in google-research/bert `modeling.py`.
-
-    Args:
-        vocab_size: Number of tokens in the vocabulary.
-        hidden_size: Width of the output.
-        max_position_embeddings: Number of position embeddings, the maximum sequence length.
-        type_vocab_size: Number of segments.
-        dropout: Dropout rate, at least 0 and below 1.
-        layer_norm_eps: Epsilon of LayerNorm.
-        initializer_range: Standard deviation of the initial weights.
-
-    Example:
-
-    >>> layer = Embeddings(vocab_size=10, hidden_size=4, max_position_embeddings=8)
-    >>> ids = keras.ops.array([[1, 2, 3]])
-    >>> tuple(layer(ids, keras.ops.zeros_like(ids)).shape)
-    (1, 3, 4)
-    """
-
-    def __init__(
-        self,
-        vocab_size,
-        hidden_size,
-        max_position_embeddings,
-        type_vocab_size=2,
-        dropout=0.1,
-        layer_norm_eps=1e-12,
-        initializer_range=0.02,
-        **kwargs,
-    ):
-        super().__init__(**kwargs)
-        self.vocab_size = vocab_size
-        self.hidden_size = hidden_size
-        self.max_position_embeddings = max_position_embeddings
-        self.type_vocab_size = type_vocab_size
-        self.dropout_rate = dropout
-        self.layer_norm_eps = layer_norm_eps
-        self.initializer_range = initializer_range
-
-        def embedding(rows, name):
-            return keras.layers.Embedding(
-                rows,
-                hidden_size,
-                embeddings_initializer=initializer(initializer_range),
-                dtype=self.dtype_policy,
-                name=name,
-            )
-
-        self.word_embeddings = embedding(vocab_size, "word_embeddings")
-        self.position_embeddings = embedding(max_position_embeddings, "position_embeddings")
-        self.token_type_embeddings = embedding(type_vocab_size, "token_type_embeddings")
-        self.layer_norm = keras.layers.LayerNormalization(
-            epsilon=layer_norm_eps, dtype=self.dtype_policy, name="layer_norm"
-        )
-        self.dropout = Dropout(dropout, dtype=self.dtype_policy, name="dropout")
-
-    def build(self, input_word_ids_shape, input_type_ids_shape=None, position_ids_shape=None):
-        self.word_embeddings.build(input_word_ids_shape)
-        self.position_embeddings.build((None,))
-        self.token_type_embeddings.build(input_word_ids_shape)
-        self.layer_norm.build((*input_word_ids_shape, self.hidden_size))
-        self.built = True
-
-    def call(
-        self,
-        input_word_ids,
-        input_type_ids,
-        position_ids=None,
-        word_embeddings=None,
-        training=None,
-    ):
-        """Embed a batch.
-
-        Args:
-            input_word_ids: Integers (batch, seq), from 0 to `vocab_size` - 1.
-            input_type_ids: Integers (batch, seq), from 0 to `type_vocab_size` - 1.
-            position_ids: Integers (batch, seq), from 0 to `max_position_embeddings` - 1.
-                Defaults to 0, 1, 2, ...
-            word_embeddings: Floats (batch, seq, hidden) in place of the embeddings of
-                `input_word_ids`.
-            training: If True, apply dropout.
-
-        Returns:
-            A float tensor (batch, seq, hidden).
-
-        Raises:
-            ValueError: If the sequence is longer than `max_position_embeddings`.
-        """
-        if position_ids is None:
-            position_ids = self._default_positions(input_word_ids)  # (seq,)
-        x = word_embeddings  # (batch, seq, hidden)
-        if x is None:
-            x = self.word_embeddings(input_word_ids)
-        x = x + self.position_embeddings(position_ids)
-        x = x + self.token_type_embeddings(input_type_ids)
-        return self.dropout(self.layer_norm(x), training=training)
-
-    def _default_positions(self, input_word_ids):
-        length = input_word_ids.shape[1]
-        if length is not None and length > self.max_position_embeddings:
-            raise ValueError(
-                f"input_word_ids has {length} positions, and the maximum is "
-                f"max_position_embeddings={self.max_position_embeddings}. Shorten the sequences."
-            )
-        # Slice a full range: if the length is unknown until the graph runs, a sequence that is too
-        # long then fails with a shape error. A lookup beyond the table gives zeros on a GPU.
-        positions = ops.arange(self.max_position_embeddings, dtype="int32")
-        return positions[: ops.shape(input_word_ids)[1]]
-
-    def compute_output_shape(
-        self, input_word_ids_shape, input_type_ids_shape=None, position_ids_shape=None
-    ):
-        return (*input_word_ids_shape, self.hidden_size)
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "vocab_size": self.vocab_size,
-            "hidden_size": self.hidden_size,
-            "max_position_embeddings": self.max_position_embeddings,
-            "type_vocab_size": self.type_vocab_size,
-            "dropout": self.dropout_rate,
-            "layer_norm_eps": self.layer_norm_eps,
-            "initializer_range": self.initializer_range,
-        }
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
@@ -178,20 +49,15 @@ class SelfAttention(keras.layers.Layer):
                 f"num_attention_heads must divide hidden_size; received {self.num_heads} heads "
                 f"for a width of {hidden_size}"
             )
-
-        def dense(units, name):
-            layer = keras.layers.Dense(
-                units,
-                kernel_initializer=initializer(self.initializer_range),
-                dtype=self.dtype_policy,
-                name=name,
-            )
-            layer.build(hidden_states_shape)
-            return layer
-
         self.head_size = hidden_size // self.num_heads
-        self.qkv = dense(3 * hidden_size, "qkv")
-        self.output_dense = dense(hidden_size, "output")
+        dense = functools.partial(
+            new_dense,
+            input_shape=hidden_states_shape,
+            initializer_range=self.initializer_range,
+            dtype=self.dtype_policy,
+        )
+        self.qkv = dense(3 * hidden_size, name="qkv")
+        self.output_dense = dense(hidden_size, name="output")
         self.built = True
 
     def call(self, hidden_states, attention_mask=None, positions=None, training=None):
@@ -341,29 +207,18 @@ class TransformerBlock(keras.layers.Layer):
 
     def build(self, hidden_states_shape, attention_mask_shape=None):
         hidden_size = hidden_states_shape[-1]
-
-        def dense(units, input_size, name):
-            layer = keras.layers.Dense(
-                units,
-                kernel_initializer=initializer(self.initializer_range),
-                dtype=self.dtype_policy,
-                name=name,
-            )
-            layer.build((*hidden_states_shape[:-1], input_size))
-            return layer
-
-        def layer_norm(name):
-            layer = keras.layers.LayerNormalization(
-                epsilon=self.layer_norm_eps, dtype=self.dtype_policy, name=name
-            )
-            layer.build(hidden_states_shape)
-            return layer
-
+        inner_shape = (*hidden_states_shape[:-1], self.intermediate_size)
+        dense = functools.partial(
+            new_dense, initializer_range=self.initializer_range, dtype=self.dtype_policy
+        )
+        layer_norm = functools.partial(
+            new_layer_norm, hidden_states_shape, self.layer_norm_eps, dtype=self.dtype_policy
+        )
         self.attention.build(hidden_states_shape, attention_mask_shape)
-        self.attention_layer_norm = layer_norm("attention_layer_norm")
-        self.intermediate = dense(self.intermediate_size, hidden_size, "intermediate")
-        self.output_dense = dense(hidden_size, self.intermediate_size, "output")
-        self.output_layer_norm = layer_norm("output_layer_norm")
+        self.attention_layer_norm = layer_norm(name="attention_layer_norm")
+        self.intermediate = dense(self.intermediate_size, hidden_states_shape, name="intermediate")
+        self.output_dense = dense(hidden_size, inner_shape, name="output")
+        self.output_layer_norm = layer_norm(name="output_layer_norm")
         self.built = True
 
     def call(self, hidden_states, attention_mask=None, positions=None, training=None):
@@ -462,61 +317,3 @@ def gather_positions(x, positions):
     vectors = ops.matmul(one_hot, ops.where(is_finite, x, 0.0))  # (batch, n, hidden)
     is_known = ops.matmul(one_hot, ops.cast(is_finite, x.dtype)) > 0.5  # (batch, n, 1)
     return ops.where(is_known, vectors, float("nan"))
-
-
-@keras.saving.register_keras_serializable(package="keras_bert")
-class Pooler(keras.layers.Layer):
-    """Dense layer with tanh on the [CLS] vector, BERT's `pooled_output`.
-
-    Source: The "pooler" scope in google-research/bert `modeling.py`.
-
-    Args:
-        initializer_range: Standard deviation of the initial weights.
-
-    Example:
-
-    >>> tuple(Pooler()(keras.ops.ones((1, 3, 4))).shape)
-    (1, 4)
-    """
-
-    def __init__(self, initializer_range=0.02, **kwargs):
-        super().__init__(**kwargs)
-        self.initializer_range = initializer_range
-
-    def build(self, sequence_output_shape, positions_shape=None):
-        hidden_size = sequence_output_shape[-1]
-        self.dense = keras.layers.Dense(
-            hidden_size,
-            activation="tanh",
-            kernel_initializer=initializer(self.initializer_range),
-            dtype=self.dtype_policy,
-            name="dense",
-        )
-        self.dense.build((sequence_output_shape[0], hidden_size))
-        self.built = True
-
-    def call(self, sequence_output, positions=None):
-        """Pool a batch.
-
-        Args:
-            sequence_output: Floats (batch, seq, hidden).
-            positions: Integers (batch, texts), the [CLS] positions of packed sequences. Defaults
-                to one [CLS] at position 0.
-
-        Returns:
-            A tensor (batch, hidden), or (batch, texts, hidden) if `positions` is given.
-        """
-        if positions is None:
-            return self.pool(sequence_output[:, 0])
-        return self.pool(gather_positions(sequence_output, positions))
-
-    def pool(self, cls_vectors):
-        """Pool [CLS] vectors: floats (..., hidden) to a tensor of the same shape."""
-        return self.dense(cls_vectors)
-
-    def compute_output_shape(self, sequence_output_shape, positions_shape=None):
-        leading = sequence_output_shape[:1] if positions_shape is None else positions_shape
-        return (*leading, sequence_output_shape[-1])
-
-    def get_config(self):
-        return {**super().get_config(), "initializer_range": self.initializer_range}

@@ -6,19 +6,24 @@ import glob
 import itertools
 import os
 import pathlib
+from collections.abc import Iterable, Iterator
+from typing import TypeAlias
 
-from keras_bert.pretraining import corpus_formats, text_files
+from keras_bert.pretraining import corpus_formats, mediawiki_dump
 from keras_bert.pretraining.corpus_formats import Document
+from keras_bert.pretraining.decompression import open_decompressed
 from keras_bert.runtime.escaping import printable
 from keras_bert.untrusted import links
 
 __all__ = ["Document", "check_outside", "documents", "files"]
 
+Paths: TypeAlias = str | os.PathLike | Iterable[str | os.PathLike]
+
 _ADVICE = ", or give the target of the link as a path of the corpus"
 _HEAD = 4096  # bytes that determine the format of a file
 
 
-def files(paths):
+def files(paths: Paths) -> list[pathlib.Path]:
     """Return the files of a corpus, sorted `pathlib.Path`s without duplicates.
 
     `paths` is as for `documents`. A path that matches nothing, a broken link and a file that cannot
@@ -52,7 +57,7 @@ def files(paths):
     return sorted(found.values())
 
 
-def check_outside(folder, paths):
+def check_outside(folder: str | os.PathLike, paths: Paths) -> None:
     """Raise a `ValueError` if an output folder is inside the corpus.
 
     A later call would read the output as a part of the corpus. `paths` is as for `documents`.
@@ -111,15 +116,16 @@ def _below(path):
             yield pathlib.Path(folder, leaf)
 
 
-def documents(paths, *, counts=None):
+def documents(
+    paths: Paths, *, counts: collections.Counter[str] | None = None
+) -> Iterator[Document]:
     r"""Read the documents of a corpus.
 
     The content of a file determines its format: plain text (one paragraph per line, blank lines
     between documents), JSON Lines (`"text"` is a string or a list of paragraphs, and is not
-    changed), the text output of WikiExtractor or a MediaWiki XML dump (the last revision of
-    articles, without redirects). Files may be compressed by gzip, bzip2, xz or zstd. The encoding
-    is UTF-8, or UTF-16 with a byte order mark. Documents longer than `text_files.LONGEST` are split
-    into parts, between paragraphs if possible.
+    changed) or a MediaWiki XML dump (the last revision of articles, without redirects). Files may
+    be compressed by gzip, bzip2, xz or zstd. The encoding is UTF-8. Documents longer than
+    `corpus_formats.LONGEST` are split into parts, between paragraphs if possible.
 
     Args:
         paths: A path or a list of paths: files, folders (with all subfolders, without hidden
@@ -158,15 +164,17 @@ def _documents_of(path, counts):
     for key in ("files", "documents", "invalid_utf8", "long_lines", "long_documents"):
         counts.setdefault(key, 0)
     counts["files"] += 1
-    chunks = text_files.chunks(path)
-    first: list[bytes] = []
-    while sum(map(len, first)) < _HEAD and (chunk := next(chunks, b"")):
-        first.append(chunk)
-    read = corpus_formats.reader(path, b"".join(first)[:_HEAD].lstrip())
-    chunks = itertools.chain(first, chunks)
-    for document in read(path, chunks, counts):
+    with open_decompressed(path) as file:
+        head = file.read(_HEAD).lstrip()
+    if corpus_formats.is_json_lines(path, head):
+        found = corpus_formats.read_json_lines(path, counts)
+    elif mediawiki_dump.is_xml(head):
+        found = mediawiki_dump.read(path, counts)
+    else:
+        found = corpus_formats.read_plain(path, counts)
+    for document in found:
         counts["documents"] += 1
         if document.part == 2:
-            counts["long_documents"] += 1
-            counts.setdefault("long_documents_at", document.source.removesuffix(", part 2"))
+            whole = document.source.removesuffix(", part 2")
+            corpus_formats.count(counts, "long_documents", whole)
         yield document

@@ -52,7 +52,7 @@ def accuracy():
     return keras.metrics.MeanMetricWrapper(_is_correct, name="accuracy")
 
 
-def compile_model(model, optimizer):
+def compile_model(model: keras.Model, optimizer: keras.optimizers.Optimizer) -> None:
     """Compile a model of `heads.pretraining`, `masked_lm` or `packed_pretraining`.
 
     The loss is the mean over masked positions plus the mean over pairs, each with an accuracy.

@@ -7,6 +7,7 @@ google-research/bert `create_pretraining_data.py`.
 import dataclasses
 import functools
 import random
+from typing import NamedTuple
 
 import numpy as np
 
@@ -63,60 +64,99 @@ def draw(documents, length, key, *, short_share=0.1, next_sentence=True):
         )
     special = 3 if next_sentence else 2
     limit = length - special
-    starts, document_starts = documents.sentence_starts, documents.document_starts
-    sentences = len(starts) - 1
-    document_of = np.repeat(np.arange(len(documents)), np.diff(document_starts))
-
-    def coins(purpose, count=sentences):
-        return uniform(hashes(key, [0], count, purpose)[0])
-
-    # Compute the pair that would begin with each sentence, for all sentences at once. Only the
-    # choice of the sentences that begin a pair is sequential, see `_choose_starts`.
-    target = 2 + (coins(_TARGET) * (limit - 1)).astype(np.int64)
-    target = np.where(coins(_IS_SHORT) < short_share, target, limit)
-    end = np.searchsorted(starts, starts[:-1] + target)  # the first sentence that is not needed
-    end = np.minimum(end, document_starts[document_of + 1])
-    middle = end
-    if next_sentence:
-        middle = np.arange(1, sentences + 1)
-        middle += (coins(_MIDDLE) * (end - middle)).astype(np.int64)
-    begin, is_random = _choose_starts(middle, end, coins(_IS_RANDOM))
-
-    count = len(begin)
-    middle, end = middle[begin], end[begin]
-    first = np.column_stack([starts[begin], starts[middle]])
     generator = random.Random(key)
+    starts = documents.sentence_starts
+    candidates = _candidates(documents, limit, key, short_share, next_sentence)
+    coins = _coins(key, _IS_RANDOM, len(starts) - 1)
+    begin, is_random = _choose_starts(candidates.middle, candidates.end, coins)
+    first = np.column_stack([starts[begin], starts[candidates.middle[begin]]])
     if next_sentence:
-        other = (coins(_OTHER, count) * (len(documents) - 1)).astype(np.int64)
-        other += other >= document_of[begin]
-        other_begin, other_end = document_starts[other], document_starts[other + 1]
-        other_begin += (coins(_OTHER_BEGIN, count) * (other_end - other_begin)).astype(np.int64)
-        left = np.maximum(1, target[begin] - np.diff(first)[:, 0])
-        other_end = np.minimum(np.searchsorted(starts, starts[other_begin] + left), other_end)
-        second = np.column_stack([
-            starts[np.where(is_random, other_begin, middle)],
-            starts[np.where(is_random, other_end, end)],
-        ])  # fmt: skip
+        second_begin, second_end = _random_texts(documents, candidates, begin, key)
+        second_begin = np.where(is_random, second_begin, candidates.middle[begin])
+        second_end = np.where(is_random, second_end, candidates.end[begin])
+        second = np.column_stack([starts[second_begin], starts[second_end]])
         first_lengths = _first_lengths(np.diff(first)[:, 0], np.diff(second)[:, 0], limit)
         second = _truncate(second, limit - first_lengths, generator)
     else:
-        second, first_lengths = np.zeros_like(first), limit
-        is_random = np.zeros(count, bool)
+        second = np.zeros_like(first)
+        first_lengths = limit
+        is_random = np.zeros(len(begin), bool)
     first = _truncate(first, first_lengths, generator)
-    order = np.argsort(hashes(key, [0], count, _ORDER)[0], kind="stable")
+    order = np.argsort(hashes(key, [0], len(begin), _ORDER)[0], kind="stable")
     return Pairs(first[order], second[order], is_random[order], special)
+
+
+class _Candidates(NamedTuple):
+    """The pair that would begin with each sentence of the documents.
+
+    For two documents of three and two sentences, and pairs of about 8 tokens:
+
+        sentence_starts   0 3 5 9 | 14 15     (of 3, 2, 4 and 5, 1 tokens; the last is the end)
+        document          0 0 0 1 1
+        target            8 8 8 8 8           (tokens of the pair)
+        end               3 3 3 5 5           (the first sentence that is not needed)
+        middle            1 2 3 4 5           (the first sentence of the second text, at random)
+    """
+
+    document: np.ndarray
+    target: np.ndarray
+    end: np.ndarray
+    middle: np.ndarray
+
+
+def _candidates(documents, limit, key, short_share, next_sentence):
+    """Return the `_Candidates` of all sentences at once.
+
+    Only the choice of the sentences that begin a pair is sequential, see `_choose_starts`.
+    """
+    starts = documents.sentence_starts
+    sentences = len(starts) - 1
+    document = np.repeat(np.arange(len(documents)), np.diff(documents.document_starts))
+    short = 2 + (_coins(key, _TARGET, sentences) * (limit - 1)).astype(np.int64)
+    target = np.where(_coins(key, _IS_SHORT, sentences) < short_share, short, limit)
+    end = np.searchsorted(starts, starts[:-1] + target)
+    end = np.minimum(end, documents.document_starts[document + 1])
+    middle = end
+    if next_sentence:
+        middle = np.arange(1, sentences + 1)
+        middle += (_coins(key, _MIDDLE, sentences) * (end - middle)).astype(np.int64)
+    return _Candidates(document, target, end, middle)
+
+
+def _random_texts(documents, candidates, begin, key):
+    """Return the sentences at which a text of another document begins and ends, for each pair."""
+    starts = documents.sentence_starts
+    other = (_coins(key, _OTHER, len(begin)) * (len(documents) - 1)).astype(np.int64)
+    other += other >= candidates.document[begin]
+    first_sentence = documents.document_starts[other]
+    last_end = documents.document_starts[other + 1]
+    coins = _coins(key, _OTHER_BEGIN, len(begin))
+    other_begin = first_sentence + (coins * (last_end - first_sentence)).astype(np.int64)
+    first_lengths = starts[candidates.middle[begin]] - starts[begin]
+    needed = np.maximum(1, candidates.target[begin] - first_lengths)
+    other_end = np.searchsorted(starts, starts[other_begin] + needed)
+    return other_begin, np.minimum(other_end, last_end)
+
+
+def _coins(key, purpose, count):
+    """Return random numbers in [0, 1), float64 (count,)."""
+    return uniform(hashes(key, [0], count, purpose)[0])
 
 
 def _choose_starts(middle, end, coins):
     """Return the sentences that begin a pair, int64 (pairs,), and `is_random`, bool (pairs,)."""
     # A single remaining sentence makes a random pair. Other pairs are then less often random.
     is_single = memoryview(end - np.arange(len(end)) == 1)
-    middle, end, coins = memoryview(middle), memoryview(end), memoryview(coins)
-    begin, is_random = [], []
-    sentence, sentences, count, single_count = 0, len(end), 0, 0
-    while sentence < sentences:  # the only Python loop over all pairs
+    middle = memoryview(middle)
+    end = memoryview(end)
+    coins = memoryview(coins)
+    begin = []
+    is_random = []
+    single_count = 0
+    sentence = 0
+    while sentence < len(end):  # the only Python loop over all pairs
         begin.append(sentence)
-        count += 1
+        count = len(begin)
         if is_single[sentence]:
             single_count += 1
             is_random.append(True)

@@ -1,5 +1,6 @@
 """The manifest of a folder of records: which files it has, and how they were made."""
 
+import dataclasses
 import hashlib
 import json
 
@@ -48,6 +49,38 @@ def write(folder, manifest):
     with atomic_write(folder / FILE, durable=True) as beside:
         text = json.dumps(content, indent=1, ensure_ascii=False)
         beside.write_text(text + "\n", encoding="utf-8")
+
+
+def files_of(manifest):
+    """Return the entries of all files, a list of dicts."""
+    return [entry for shard in manifest["shards"] for entry in shard["files"]]
+
+
+def tokenizer_options(preprocessor):
+    """Return the options of a preprocessor that change the ids, as JSON."""
+    options = preprocessor.tokenizer_options()
+    added = [dataclasses.asdict(token) for token in options.pop("added_tokens")]
+    if added:
+        options["added_tokens"] = added
+    return options
+
+
+def vocabulary_hash(tokens):
+    """Return the SHA-256 of a vocabulary as hexadecimal digits."""
+    return hashlib.sha256("".join(f"{token}\n" for token in tokens).encode()).hexdigest()
+
+
+def check_settings(file, before, settings):
+    """Raise a `ValueError` for a setting with another value than an earlier call had."""
+    for key in settings | before:
+        old = before.get(key)
+        new = settings.get(key)
+        if old == new:
+            continue
+        change = f"with {key}={old!r:.80}; received {new!r:.80}"
+        if key in ("corpus", "vocabulary"):  # the values are hashes
+            change = f"with another {key}"
+        raise ValueError(f"{file}: the records were made {change}; use another folder")
 
 
 def _hash_of(manifest):

@@ -1,12 +1,10 @@
-"""TFRecord files of tokenized documents: an atomic writer and a parser without TensorFlow."""
+"""TFRecord files of tokenized documents. To read them needs no TensorFlow."""
 
 import dataclasses
-import os
-import typing
 
 import numpy as np
 
-from keras_bert.runtime.files import sha256_of, writing
+from keras_bert.runtime.files import atomic_write, sha256_of
 from keras_bert.untrusted.protobuf import varint
 
 
@@ -25,70 +23,36 @@ class TokenizedDocument:
     unknown: int
 
 
-class ShardWriter:
-    """Context manager that writes one TFRecord file, which appears when the block ends.
+def write(file, documents, settings):
+    """Write a list of `TokenizedDocument`s atomically; return the counts for the manifest.
 
-    `settings` are those of the manifest. `record` is the file's entry for the manifest; if its
-    `documents` are 0, there is no file.
+    `settings` are those of the manifest.
     """
+    import tensorflow as tf
 
-    def __init__(self, folder, split, shard, settings):
-        self._file = folder / f"{split}-{shard:05}.tfrecord"
-        self._temporary = folder / f".{self._file.name}.tmp"
-        self._writer: typing.Any = None
-        self._types = settings["piece_type"], settings["length_type"]
-        self.record = {"file": self._file.name, "split": split}
-        self.record |= dict.fromkeys(("documents", "sentences", "pieces", "unknown_pieces"), 0)
-
-    def __enter__(self):
-        import tensorflow as tf
-
-        with writing(self._file, self._temporary):
-            self._writer = tf.io.TFRecordWriter(str(self._temporary))
-        return self
-
-    def write(self, document):
-        """Add a `TokenizedDocument`. A document without tokens is omitted."""
-        import tensorflow as tf
-
-        if not len(document.pieces):
-            return
-        piece_type, length_type = self._types
-        values = {
-            "pieces": document.pieces.astype(piece_type),
-            "sentence_lengths": document.sentence_lengths.astype(length_type),
-        }
-        features = {
-            key: tf.train.Feature(bytes_list=tf.train.BytesList(value=[value.tobytes()]))
-            for key, value in values.items()
-        }
-        example = tf.train.Example(features=tf.train.Features(feature=features))
-        # Deterministic, because the order of a protocol buffer's map is otherwise arbitrary.
-        with writing(self._file, self._temporary):
-            self._writer.write(example.SerializeToString(deterministic=True))
-        self.record["documents"] += 1
-        self.record["sentences"] += len(document.sentence_lengths)
-        self.record["pieces"] += len(document.pieces)
-        self.record["unknown_pieces"] += document.unknown
-
-    def __exit__(self, kind, *_):
-        try:
-            with writing(self._file, self._temporary):
-                self._writer.close()
-                if kind is None and self.record["documents"]:
-                    self._publish()
-        except OSError:
-            if kind is None:  # otherwise the first error is raised
-                raise
-        finally:
-            self._temporary.unlink(missing_ok=True)
-
-    def _publish(self):
-        """Give the complete file its name."""
-        with open(self._temporary, "r+b") as file:  # Windows cannot sync a read-only file
-            os.fsync(file.fileno())
-        self.record["sha256"] = sha256_of(self._temporary)
-        os.replace(self._temporary, self._file)
+    with (
+        atomic_write(file, durable=True) as temporary,
+        tf.io.TFRecordWriter(str(temporary)) as writer,
+    ):
+        for document in documents:
+            values = {
+                "pieces": document.pieces.astype(settings["piece_type"]),
+                "sentence_lengths": document.sentence_lengths.astype(settings["length_type"]),
+            }
+            features = {
+                key: tf.train.Feature(bytes_list=tf.train.BytesList(value=[value.tobytes()]))
+                for key, value in values.items()
+            }
+            example = tf.train.Example(features=tf.train.Features(feature=features))
+            # Deterministic, because the order of a protocol buffer's map is otherwise arbitrary.
+            writer.write(example.SerializeToString(deterministic=True))
+    return {
+        "documents": len(documents),
+        "sentences": sum(len(document.sentence_lengths) for document in documents),
+        "pieces": sum(len(document.pieces) for document in documents),
+        "unknown_pieces": sum(document.unknown for document in documents),
+        "sha256": sha256_of(file),
+    }
 
 
 def parse(content):

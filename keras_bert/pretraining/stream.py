@@ -7,13 +7,17 @@ position in the epoch, so a resumed run gets the same batches.
 
 import dataclasses
 import math
+from collections.abc import Iterator
 
 import keras
 import numpy as np
 
-from keras_bert.pretraining import packing, pairs
+from keras_bert.pretraining import packed_pairs, pairs
 from keras_bert.pretraining.hash_random import key_of
 from keras_bert.pretraining.masking import Masker
+from keras_bert.pretraining.records_reader import Documents
+from keras_bert.runtime.arguments import as_integer
+from keras_bert.text import token_ids
 
 
 @dataclasses.dataclass(frozen=True, order=True)
@@ -93,7 +97,11 @@ class Stream:
         shards_in_memory=8,
         worker=(0, 1),
     ):
-        _check(batch_size, sequence_length, short_share, shards_in_memory, worker)
+        if batch_size < 1 or batch_size % worker[1]:
+            raise ValueError(
+                f"batch_size must be a multiple of the {worker[1]} workers; received {batch_size}"
+            )
+        as_integer("shards_in_memory", shards_in_memory, 1)
         if max_predictions is None:
             max_predictions = math.ceil(masked_share * sequence_length)
         self.records = records
@@ -104,17 +112,17 @@ class Stream:
         self._shards = records.shards(split)
         if not self._shards:
             raise ValueError(f"{records.folder} contains no documents of the split {split!r:.80}")
-        vocabulary = records.preprocessor().vocabulary
-        self._masker = Masker(vocabulary, max_predictions, masked_share, whole_words)
-        ids = {token: index for index, token in enumerate(vocabulary)}
-        self._pad, self._cls, self._sep = (ids[token] for token in ("[PAD]", "[CLS]", "[SEP]"))
+        preprocessor = records.preprocessor()
+        self._masker = Masker(preprocessor.vocabulary, max_predictions, masked_share, whole_words)
+        self._special_ids = preprocessor.python_tokenizer.special_ids
         self._next_sentence = next_sentence
         self._short_share = short_share
         self._seed = seed
         self._is_training = split == "train"
-        self._window_count = -(-len(self._shards) // shards_in_memory)
+        self._window_count = math.ceil(len(self._shards) / shards_in_memory)
         self._worker = worker
-        self._cached: tuple = None, None  # (epoch, number) of a window, and the window
+        self._cached_at: tuple[int, int] | None = None  # epoch and index of the cached window
+        self._cached: _Window | None = None
         # Enough for rows of typical pairs. Rows of only the shortest pairs are rare.
         self.texts_in_row = max(4, sequence_length // 16) if packed else 1
         self.predictions_in_row = max_predictions
@@ -128,10 +136,11 @@ class Stream:
     def example(self):
         """Return a batch with no rows, which shows shapes and types."""
         # Use the cached window: reading another one costs more than a hundred batches.
-        window = self._cached[1]
-        return self._rows(self._cached_window(0, 0) if window is None else window, 0, 0)
+        return self._rows(self._cached or self._window(0, 0), 0, 0)
 
-    def batches(self, position=None, epochs=None):
+    def batches(
+        self, position: StreamPosition | None = None, epochs: int | None = None
+    ) -> Iterator[tuple]:
         """Generate batches.
 
         Args:
@@ -145,38 +154,41 @@ class Stream:
         position = position or StreamPosition()
         size = self.batch_size
         index, workers = self._worker
-        mine = slice(index * size // workers, (index + 1) * size // workers)
-        waiting, rows = [], 0
+        own_rows = slice(index * size // workers, (index + 1) * size // workers)
+        spans = []  # of the current batch: (window, first row, end)
+        rows = 0
         while epochs is None or position.epoch < epochs:
-            window = self._cached_window(position.epoch, position.window)
+            window = self._window(position.epoch, position.window)
             while position.row < len(window):
-                taken = min(size - rows, len(window) - position.row)
-                waiting.append((window, position.row, position.row + taken))
-                rows += taken
-                position = dataclasses.replace(position, row=position.row + taken)
+                end = min(position.row + size - rows, len(window))
+                spans.append((window, position.row, end))
+                rows += end - position.row
+                position = dataclasses.replace(position, row=end)
                 if rows == size:
-                    yield position, self._batch(waiting, mine)
-                    waiting, rows = [], 0
+                    yield position, self._batch(spans, own_rows)
+                    spans = []
+                    rows = 0
             position = StreamPosition(position.epoch, position.window + 1)
             if position.window == self._window_count:
                 position = StreamPosition(position.epoch + 1)
         if rows and workers == 1:
-            yield position, self._batch(waiting, slice(0, rows))
+            yield position, self._batch(spans, slice(0, rows))
 
-    def _cached_window(self, epoch, number):
-        # Consecutive calls of `batches` often begin in the same window.
-        if self._cached[0] != (epoch, number):
-            self._cached = (epoch, number), self._window(epoch, number)
-        return self._cached[1]
+    def _window(self, epoch, index):
+        """Return a window, which is cached: calls of `batches` often begin in the last one."""
+        if self._cached is None or self._cached_at != (epoch, index):
+            self._cached = self._read_window(epoch, index)
+            self._cached_at = (epoch, index)
+        return self._cached
 
-    def _window(self, epoch, number):
+    def _read_window(self, epoch, index):
         """Read the documents of a window and plan its rows."""
         order = range(len(self._shards))
         if self._is_training:
             order = sorted(order, key=lambda shard: key_of(self._seed, epoch, shard))
-        names = [self._shards[at] for at in np.array_split(order, self._window_count)[number]]
+        names = [self._shards[at] for at in np.array_split(order, self._window_count)[index]]
         documents = self.records.read(names)
-        key = key_of(self._seed, epoch, number)
+        key = key_of(self._seed, epoch, index)
         drawn = pairs.draw(
             documents,
             self.sequence_length,
@@ -185,122 +197,83 @@ class Stream:
             next_sentence=self._next_sentence,
         )
         if not self.packed:
-            return _Window(documents, drawn, key, np.arange(len(drawn)), np.ones(len(drawn), int))
-        rows = packing.plan(drawn.lengths, self.sequence_length, self.texts_in_row)
+            return _Window(documents, drawn, key, np.arange(len(drawn)), np.arange(len(drawn) + 1))
+        rows = packed_pairs.plan(drawn.lengths, self.sequence_length, self.texts_in_row)
         rows.sort(key=lambda row: key_of(key, row[0]))  # `plan` sorts by length
-        return _Window(
-            documents, drawn, key, np.concatenate(rows), np.array([len(row) for row in rows])
-        )
+        row_starts = token_ids.splits_of([len(row) for row in rows])
+        return _Window(documents, drawn, key, np.concatenate(rows), row_starts)
 
-    def _batch(self, waiting, mine):
-        """Return this worker's rows of a batch; `waiting` lists (window, first, last)."""
-        parts, start = [], 0
-        for window, first, last in waiting:
-            cut = slice(max(mine.start - start, 0), max(mine.stop - start, 0))
-            rows = range(first, last)[cut]
-            start += last - first
+    def _batch(self, spans, own_rows):
+        """Return this worker's rows of a batch; `spans` lists (window, first row, end)."""
+        parts = []
+        start = 0  # of the span in the batch
+        for window, first, end in spans:
+            in_span = slice(max(own_rows.start - start, 0), max(own_rows.stop - start, 0))
+            rows = range(first, end)[in_span]
+            start += end - first
             if len(rows):
                 parts.append(self._rows(window, rows.start, rows.stop))
         return keras.tree.map_structure(lambda *arrays: np.concatenate(arrays), *parts)
 
-    def _rows(self, window, first, last):
-        """Return a batch of the rows of a window from `first` to `last`, without `last`."""
-        limits = window.row_starts[[first, last]]
-        numbers = window.order[limits[0] : limits[1]]
-        ids, type_ids, lengths = self._lay_out(window, numbers)
-        masked, positions, labels, counts = self._masker.mask(ids, lengths, window.key, numbers)
-        is_random = window.pairs.is_random[numbers].astype(np.int32)
-        seq = self.sequence_length
-        if not self.packed:
-            inputs = {
-                "input_word_ids": masked,
-                "input_mask": (np.arange(seq) < lengths[:, None]).astype(np.int32),
-                "input_type_ids": type_ids,
-                "masked_lm_positions": positions,
-            }
-            filled = np.arange(positions.shape[1]) < counts[:, None]
-            targets = {"masked_lm": labels, "next_sentence": is_random}
-            weights = {
-                "masked_lm": filled.astype(np.float32),
-                "next_sentence": np.ones(len(ids), np.float32),
-            }
-        else:
-            packed = packing.pack(
-                {
-                    "input_word_ids": masked,
-                    "input_type_ids": type_ids,
-                    "lengths": lengths,
-                    "positions": positions,
-                    "labels": labels,
-                    "counts": counts,
-                    "is_random": is_random,
-                },
-                np.diff(window.row_starts[first : last + 1]),
-                seq,
+    def _rows(self, window, first, end):
+        """Return a batch of the rows of a window from `first` to `end`, without `end`."""
+        row_starts = window.row_starts[first : end + 1]
+        masked = self._masked_pairs(window, window.order[row_starts[0] : row_starts[-1]])
+        if self.packed:
+            batch = packed_pairs.pack(
+                masked,
+                np.diff(row_starts),
+                self.sequence_length,
                 self.texts_in_row,
                 self.predictions_in_row,
-                self._pad,
+                self._special_ids.pad,
             )
-            targets = {
-                "masked_lm": packed.pop("masked_lm_labels"),
-                "next_sentence": packed.pop("is_random"),
-            }
-            weights = {
-                "masked_lm": packed.pop("masked_lm_weights"),
-                "next_sentence": packed.pop("is_random_weights"),
-            }
-            inputs = packed
+        else:
+            batch = packed_pairs.one_per_row(masked)
+        inputs, targets, weights = batch
         if not self._next_sentence:
             targets.pop("next_sentence")
             weights.pop("next_sentence")
             inputs.pop("cls_positions", None)
         return inputs, targets, weights
 
-    def _lay_out(self, window, numbers):
-        """Join the texts of pairs: ids and type ids int32 (pairs, seq), lengths (pairs,)."""
-        drawn, seq = window.pairs, self.sequence_length
-        first, second = drawn.first[numbers], drawn.second[numbers]
-        first_length = np.diff(first)  # (pairs, 1)
-        lengths = drawn.lengths[numbers]
-        position = np.arange(seq)
-        in_second = position > first_length + 1  # (pairs, seq)
-        source = np.where(
-            in_second, second[:, :1] + position - first_length - 2, first[:, :1] + position - 1
+    def _masked_pairs(self, window, indices):
+        """Return the `MaskedPairs` of the pairs with some indices."""
+        texts = [window.pairs.first[indices]]
+        if self._next_sentence:
+            texts.append(window.pairs.second[indices])
+        pieces = window.documents.pieces
+        columns = [[pieces[start:end] for start, end in spans.tolist()] for spans in texts]
+        sequences = list(zip(*columns, strict=True))
+        packed = token_ids.pack(sequences, self.sequence_length, self._special_ids)
+        lengths = window.pairs.lengths[indices]
+        word_ids, positions, labels, counts = self._masker.mask(
+            packed["input_word_ids"], lengths, window.key, indices
         )
-        end = lengths[:, None] - 1
-        is_text = (position > 0) & (position != first_length + 1) & (position < end)
-        ids = window.documents.pieces[np.where(is_text, source, 0)].astype(np.int32)
-        ids = np.where(is_text, ids, self._sep)
-        ids[:, 0] = self._cls
-        ids[position > end] = self._pad
-        return ids, (in_second & (position <= end)).astype(np.int32), lengths
-
-
-def _check(batch_size, sequence_length, short_share, shards_in_memory, worker):
-    """Raise an error for an argument of `Stream` that is out of range."""
-    if not 0 <= worker[0] < worker[1]:
-        raise ValueError(f"worker must be (index, count) with index < count; received {worker}")
-    if shards_in_memory < 1:
-        raise ValueError(f"shards_in_memory must be at least 1; received {shards_in_memory}")
-    if not 0 <= short_share <= 1:
-        raise ValueError(f"short_share must be within 0 and 1; received {short_share}")
-    if sequence_length < pairs.SHORTEST:
-        raise ValueError(
-            f"sequence_length must be at least {pairs.SHORTEST}; received {sequence_length}"
-        )
-    if batch_size < 1 or batch_size % worker[1]:
-        raise ValueError(
-            f"batch_size must be a multiple of the {worker[1]} workers; received {batch_size}"
+        return packed_pairs.MaskedPairs(
+            word_ids=word_ids,
+            type_ids=packed["input_type_ids"],
+            lengths=lengths,
+            positions=positions,
+            labels=labels,
+            counts=counts,
+            is_random=window.pairs.is_random[indices].astype(np.int32),
         )
 
 
+@dataclasses.dataclass(frozen=True)
 class _Window:
-    """Documents in memory, and rows of their pairs."""
+    """Documents in memory, and rows of their pairs.
 
-    def __init__(self, documents, drawn, key, order, sizes):
-        self.documents, self.pairs, self.key = documents, drawn, key
-        self.order = order  # pair indices, grouped by row
-        self.row_starts = np.concatenate([[0], np.cumsum(sizes)])
+    `order` has the indices of the pairs, row by row. `row_starts`, (rows + 1,), has the first place
+    of each row in `order`, and the end.
+    """
+
+    documents: Documents
+    pairs: pairs.Pairs
+    key: int
+    order: np.ndarray
+    row_starts: np.ndarray
 
     def __len__(self):
         return len(self.row_starts) - 1

@@ -15,3 +15,14 @@ def as_integer(name, value, minimum):
     if isinstance(value, bool) or number < minimum:
         raise ValueError(f"{name} must be an integer of at least {minimum}; received {value!r:.80}")
     return number
+
+
+def check_one_of(name, value, allowed):
+    """Raise a `ValueError` unless a value is one of those that are allowed, an iterable of names.
+
+    Example:
+
+    >>> check_one_of("similarity", "dot", SIMILARITIES)
+    """
+    if value not in allowed:
+        raise ValueError(f"{name} must be one of {', '.join(allowed)}; received {value!r:.80}")

@@ -6,7 +6,8 @@ must be built within `scope` to train on several devices.
 
 import contextlib
 import os
-import typing
+from collections.abc import Iterator
+from typing import Any
 
 import keras
 
@@ -20,7 +21,7 @@ _COUNT, _INDEX = "JAX_NUM_PROCESSES", "JAX_PROCESS_ID"
 
 
 @contextlib.contextmanager
-def scope(name="auto", *, model_parallel=1):
+def scope(name: str = "auto", *, model_parallel: int = 1) -> Iterator[Any]:
     """Build models within this context for the devices that a name selects.
 
     Args:
@@ -173,7 +174,7 @@ def _join_cluster():
     # from the environment.
     import jax
 
-    given: dict[str, typing.Any] = {}
+    given: dict[str, Any] = {}
     for key, variable in (("num_processes", _COUNT), ("process_id", _INDEX)):
         value = os.environ.get(variable)
         if value is not None:

@@ -27,13 +27,6 @@ def fits(labels: list[str], name: str) -> bool:
         return False
 
 
-def checked(name: str) -> str:
-    """Return the name of a type; raise a `ValueError` if it is not one of `NAMES`."""
-    if name not in NAMES:
-        raise ValueError(f"label_type must be one of {', '.join(NAMES)}; received {name!r:.80}")
-    return name
-
-
 def typed(label: str, name: str) -> str | int | float | bool:
     """Convert a label to the type with this name.
 

@@ -59,32 +59,17 @@ class StopRequest:
         self._is_delayed = self._finishes_steps
 
     @contextlib.contextmanager
-    def between_imports(self):
-        """Let Ctrl-C interrupt where the block imports the next module.
+    def delayed(self):
+        """Raise the `KeyboardInterrupt` of the first Ctrl-C at the end of the block.
 
-        Within a module, C code could swallow or print the `KeyboardInterrupt`. If that happens
-        between two modules, the next import raises it again.
+        The second Ctrl-C raises it at once.
         """
-        finder = _StopAtImport(self)
-        sys.meta_path.insert(0, finder)
         self._is_delayed = True
         try:
             yield
         finally:
             self._is_delayed = False
-            sys.meta_path.remove(finder)
         self.check()
-
-
-class _StopAtImport:
-    """Import hook that raises `KeyboardInterrupt` after Ctrl-C."""
-
-    def __init__(self, stop):
-        self._stop = stop
-
-    def find_spec(self, name, path=None, target=None):
-        if self._stop.is_pending and _is_main_thread():
-            raise KeyboardInterrupt
 
 
 @contextlib.contextmanager

@@ -86,7 +86,7 @@ def quiet_imports():
             os.close(saved)
 
 
-def quiet():
+def quiet() -> None:
     """Import Keras and TensorFlow without TensorFlow's messages about GPUs and CPU features.
 
     Also hides TensorFlow's later log messages, such as those about retracing. Call it before

@@ -1,12 +1,12 @@
 """What the tokenizers in Python and in TensorFlow share: vocabulary, options and their checks."""
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from keras_bert.checkpoints.added_tokens import as_added_token, word_pieces
+from keras_bert.checkpoints.added_tokens import AddedToken, as_added_token, word_pieces
 from keras_bert.runtime.warn import level_of_caller
 from keras_bert.text import tables, unicode_tables
 
@@ -53,17 +53,7 @@ class BaseTokenizer:
         if not self.vocabulary:
             raise ValueError(f"The vocabulary is empty; give a list of tokens with {UNKNOWN}.")
         self._ids = {token: index for index, token in enumerate(self.vocabulary)}
-        if UNKNOWN not in self._ids:
-            raise ValueError(
-                f"The vocabulary ({len(self.vocabulary)} tokens) has no {UNKNOWN}. Add it: it "
-                "replaces words that the vocabulary cannot spell."
-            )
-        for token in self.added_tokens:
-            if token.content not in self._ids:
-                raise ValueError(
-                    f"The vocabulary ({len(self.vocabulary)} tokens) has no "
-                    f"{token.content!r:.80}, which is one of the added_tokens; add this token."
-                )
+        check_tokens(self.vocabulary, (UNKNOWN,), self.added_tokens)
         self.unknown_id = self._ids[UNKNOWN]
         self.word_pieces = word_pieces(self.vocabulary, self.added_tokens)
         _warn_of_mismatch(dict.fromkeys(self.word_pieces), lowercase, self.strip_accents)
@@ -76,6 +66,25 @@ class BaseTokenizer:
     def special_ids(self) -> "SpecialIds":
         """The ids of [CLS], [SEP] and [PAD]. Raises `KeyError` if the vocabulary lacks one."""
         return SpecialIds(*map(self.token_id, ("[CLS]", "[SEP]", "[PAD]")))
+
+
+def check_tokens(
+    vocabulary: Collection[str], needed: Iterable[str], added_tokens: Iterable[AddedToken]
+) -> None:
+    """Raise a `ValueError` if a vocabulary lacks a needed token or an added token."""
+    tokens = set(vocabulary)
+    missing = [token for token in needed if token not in tokens]
+    if missing:
+        raise ValueError(
+            f"The vocabulary ({len(vocabulary)} tokens) has no {', '.join(missing)}. Add each, or "
+            "write it in place of a token that no text needs, such as [unused1]."
+        )
+    for added in added_tokens:
+        if added.content not in tokens:
+            raise ValueError(
+                f"The vocabulary ({len(vocabulary)} tokens) has no {added.content!r:.80}, which is "
+                "one of the added_tokens; add this token."
+            )
 
 
 class SpecialIds(NamedTuple):

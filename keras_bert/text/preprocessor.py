@@ -6,6 +6,7 @@ Python strings are converted without TensorFlow, string tensors by a graph of Te
 import dataclasses
 import pathlib
 import sys
+from typing import Any
 
 import keras
 import numpy as np
@@ -13,13 +14,14 @@ import numpy as np
 from keras_bert import keras_private
 from keras_bert.checkpoints import folder
 from keras_bert.checkpoints.added_tokens import as_added_token
+from keras_bert.checkpoints.tokenizer_config import VOCABULARY_FILE
 from keras_bert.runtime.arguments import as_integer
 from keras_bert.runtime.packages import import_tensorflow
 from keras_bert.text import token_ids
+from keras_bert.text.base_tokenizer import check_tokens
 from keras_bert.text.python_tokenizer import PythonTokenizer
 from keras_bert.token_model import refuse_hdf5
 
-VOCABULARY_FILE = "vocab.txt"
 MIN_LENGTH = 3  # [CLS] and two [SEP]
 _TOKENIZER_OPTIONS = ("lowercase", "strip_accents", "split_cjk", "added_tokens")
 
@@ -117,7 +119,7 @@ class Preprocessor(keras.layers.Layer):
         """Tokens that are matched whole in texts, a tuple of `AddedToken`."""
         return self._added_tokens
 
-    def tokenizer_options(self):
+    def tokenizer_options(self) -> dict[str, Any]:
         """Return the options that change the ids, {argument of `Preprocessor`: value}."""
         return {name: getattr(self, name) for name in _TOKENIZER_OPTIONS}
 
@@ -126,19 +128,7 @@ class Preprocessor(keras.layers.Layer):
             vocabulary = folder.read_vocabulary(pathlib.Path(vocabulary))
         vocabulary = tuple(str(token) for token in vocabulary)
         folder.check_tokens("The vocabulary", vocabulary)
-        tokens = set(vocabulary)
-        missing = [name for name in ("[UNK]", "[CLS]", "[SEP]", "[PAD]") if name not in tokens]
-        if missing:
-            raise ValueError(
-                f"The vocabulary ({len(vocabulary)} tokens) has no {', '.join(missing)}. Add "
-                "each, or write it in place of a token that no text needs, such as [unused1]."
-            )
-        for added in self.added_tokens:
-            if added.content not in tokens:
-                raise ValueError(
-                    f"The vocabulary ({len(vocabulary)} tokens) has no {added.content!r:.80}, "
-                    "which is one of the added_tokens; add this token."
-                )
+        check_tokens(vocabulary, ("[UNK]", "[CLS]", "[SEP]", "[PAD]"), self.added_tokens)
         folder.refuse_sentencepiece("The vocabulary", vocabulary)
         broken = next((token for token in vocabulary if "\n" in token or "\r" in token), None)
         if broken is not None:
@@ -154,9 +144,14 @@ class Preprocessor(keras.layers.Layer):
         object.__setattr__(self, "_vocabulary", vocabulary)
 
     @property
-    def vocabulary(self):
+    def has_vocabulary(self) -> bool:
+        """False for a layer that was built from its config and has not read its asset yet."""
+        return self._vocabulary is not None
+
+    @property
+    def vocabulary(self) -> tuple[str, ...]:
         """The tokens, a tuple; the index of a token is its id."""
-        if self._vocabulary is None:
+        if not self.has_vocabulary:
             raise ValueError(
                 "This preprocessor has no vocabulary, which a config does not contain. Pass "
                 "`vocabulary`, or load the saved model."
@@ -174,13 +169,13 @@ class Preprocessor(keras.layers.Layer):
         return self._tokenizer
 
     @property
-    def python_tokenizer(self):
+    def python_tokenizer(self) -> PythonTokenizer:
         """The `PythonTokenizer` of this layer, which needs no TensorFlow, created on first use."""
         if self._python_tokenizer is None:
             self._python_tokenizer = PythonTokenizer(self.vocabulary, **self.tokenizer_options())
         return self._python_tokenizer
 
-    def with_options(self, **options):
+    def with_options(self, **options) -> "Preprocessor":
         """Return a copy with the same vocabulary and some options changed.
 
         Args:
@@ -280,7 +275,8 @@ class Preprocessor(keras.layers.Layer):
         segments = [ids] if pair_ids is None else [ids, pair_ids]
         limit = max_sequence_length if sequence_length is None else sequence_length
         limit = limit if isinstance(limit, int) else tf.cast(limit, tf.int64)
-        counts = _truncated_lengths([segment.row_lengths() for segment in segments], limit)
+        row_lengths = [segment.row_lengths() for segment in segments]
+        counts = token_ids.kept_lengths(row_lengths, limit, tf.minimum, tf.maximum)
         lengths = tf.add_n(counts) + 1 + len(segments)  # (batch,)
         seq = sequence_length
         if sequence_length is None:
@@ -288,9 +284,10 @@ class Preprocessor(keras.layers.Layer):
         position = tf.range(tf.cast(seq, tf.int64))[None]  # (1, seq)
         # index[b, p]: the place in `values` of the token at position p of text b.
         cls, sep, pad = range(3)
-        values = [[self.tokenizer.token_id(token) for token in ("[CLS]", "[SEP]", "[PAD]")]]
+        values = [self.tokenizer.special_ids]
         index = tf.where(position < 1, tf.constant(cls, tf.int64), pad)
-        starts, offset = [tf.ones_like(lengths)], tf.constant(len(values[0]), tf.int64)
+        starts = [tf.ones_like(lengths)]
+        offset = tf.constant(len(values[0]), tf.int64)
         for segment, count in zip(segments, counts, strict=True):
             start = starts[-1]
             end = start + count
@@ -338,7 +335,7 @@ class Preprocessor(keras.layers.Layer):
         # Unlike `splitlines`, this keeps tokens that contain U+2028.
         self._set_vocabulary(text.removesuffix("\n").split("\n"))
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         """Return the options, without the vocabulary, which is an asset."""
         if keras_private.is_writing_hdf5():
             refuse_hdf5(self.name)
@@ -366,20 +363,6 @@ class Preprocessor(keras.layers.Layer):
                 f"saved model; remove it. Received {config['vocabulary']!r:.80}"
             )
         return cls(**config)
-
-
-def _truncated_lengths(lengths, limit):
-    """Do for tensors what `token_ids.kept_lengths` does: int64 (batch,) for each text."""
-    import tensorflow as tf
-
-    budget = limit - 1 - len(lengths)
-    if len(lengths) == 1:
-        return [tf.minimum(lengths[0], budget)]
-    first, second = lengths
-    return [
-        tf.minimum(first, tf.maximum(budget - second, budget - budget // 2)),
-        tf.minimum(second, tf.maximum(budget - first, budget // 2)),
-    ]
 
 
 def _is_tensor(texts):

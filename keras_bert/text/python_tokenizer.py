@@ -205,11 +205,20 @@ class PythonTokenizer(BaseTokenizer):
         sources.extend(range(end, len(part)))
         return _Characters("".join(texts), sources, word_starts)
 
-    def _tokenize_text(self, text: str) -> list[int]:
+    def chunks(self, text: str) -> list[str]:
+        """Split a text at white space. The capital sigmas of the chunks are lower-cased."""
         if self._patterns.unusual.search(text):
             text = self._patterns.removed_space.sub("", self._lower_sigmas(text))
-        chunks = text.split()
-        return list(itertools.chain.from_iterable(map(self._ids_of_chunk.__getitem__, chunks)))
+        return text.split()
+
+    def words(self, chunk: str) -> list[str]:
+        """Return the normalized words of a chunk."""
+        words = map(self._normalized, self._patterns.word.findall(chunk))
+        return [word for word in words if word]
+
+    def _tokenize_text(self, text: str) -> list[int]:
+        ids = map(self._ids_of_chunk.__getitem__, self.chunks(text))
+        return list(itertools.chain.from_iterable(ids))
 
     def _tokenize_chunk(self, chunk: str) -> tuple[int, ...]:
         words = self._patterns.word.findall(chunk)
@@ -218,12 +227,14 @@ class PythonTokenizer(BaseTokenizer):
         return tuple(itertools.chain.from_iterable(map(self._ids_of_word.__getitem__, words)))
 
     def _tokenize_word(self, word: str) -> tuple[int, ...]:
-        """Normalize a word, without the sources of the characters, and split it."""
+        """Normalize a word and split it."""
+        return self._split(self._normalized(word))
+
+    def _normalized(self, word: str) -> str:
+        """Return the normalized characters of a word, without their sources."""
         if self._patterns.reordered.search(word):
-            characters, _ = self._normalize(word)
-        else:
-            characters = word.translate(self._replacements)
-        return self._split(characters)
+            return self._normalize_in_order(word)[0]
+        return word.translate(self._replacements)
 
     def _tokenize_word_with_offsets(self, word: str) -> tuple[list[int], list[int], list[int]]:
         """Return the ids of a word, and the first character and the limit of each token."""
@@ -289,7 +300,10 @@ class PythonTokenizer(BaseTokenizer):
         codes: list[int] = []
         sources: list[int] = []
         for index, character in enumerate(word):
-            decomposition = self._decompose(ord(character))
+            code = ord(character)
+            if unicode.removed[code] or code in _SURROGATES:
+                continue
+            decomposition = unicode.lower_and_decompose(code, self.lowercase)
             codes.extend(decomposition)
             sources.extend([index] * len(decomposition))
         order = _canonical_order(unicode.combining_class[codes])
@@ -297,36 +311,30 @@ class PythonTokenizer(BaseTokenizer):
         characters = "".join(chr(codes[index]) for index in kept)
         return characters, sorted(sources[index] for index in kept)
 
-    def _decompose(self, code: int) -> Sequence[int]:
-        """Return the NFD of a code point, after lower-casing it if `lowercase` is set."""
-        unicode = unicode_tables.tables()
-        if unicode.removed[code] or code in _SURROGATES:
-            return ()
-        lower = unicode.lower.get(code, (code,)) if self.lowercase else (code,)
-        return [part for char in lower for part in unicode.decomposition.get(char, (char,))]
-
     def _lower_sigmas(self, text: str) -> str:
         """Lower-case each capital sigma as `str.lower` does: a final sigma at the end of a word."""
         if not self.lowercase or _SIGMA not in text:
             return text
-        characters = list(text)
-        for index, character in enumerate(text):
-            if character == _SIGMA:
-                follows_letter = self._is_cased(reversed(text[:index]))
-                precedes_letter = self._is_cased(text[index + 1 :])
-                is_final = follows_letter and not precedes_letter
-                characters[index] = _FINAL_SIGMA if is_final else _SMALL_SIGMA
-        return "".join(characters)
+        return re.sub(_SIGMA, _lower_sigma, text)
 
-    def _is_cased(self, characters: Iterable[str]) -> bool:
-        """Return True if the first character that is not ignored has a case."""
-        unicode = unicode_tables.tables()
-        for character in characters:
-            code = ord(character)
-            is_ignored = unicode.case_ignorable[code] or unicode.removed[code]
-            if not is_ignored and code not in _SURROGATES:
-                return bool(unicode.cased[code])
-        return False
+
+def _lower_sigma(match: re.Match[str]) -> str:
+    """Return the lower case of a capital sigma in a text."""
+    text = match.string
+    follows_letter = _is_cased(text, range(match.start() - 1, -1, -1))
+    precedes_letter = _is_cased(text, range(match.end(), len(text)))
+    return _FINAL_SIGMA if follows_letter and not precedes_letter else _SMALL_SIGMA
+
+
+def _is_cased(text: str, indices: range) -> bool:
+    """Return True if the first character that is not ignored has a case."""
+    unicode = unicode_tables.tables()
+    for index in indices:
+        code = ord(text[index])
+        is_ignored = unicode.case_ignorable[code] or unicode.removed[code]
+        if not is_ignored and code not in _SURROGATES:
+            return bool(unicode.cased[code])
+    return False
 
 
 class _Cache(dict[str, Any]):

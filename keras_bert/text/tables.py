@@ -150,9 +150,8 @@ def normalization(unicode, lowercase, strip_accents):
         changed.update(np.flatnonzero(unicode.combining_class).tolist())
     replacements = {}
     for code in changed:
-        new = unicode.lower.get(code, (code,)) if lowercase else (code,)
+        new = unicode.lower_and_decompose(code, lowercase, strip_accents)
         if strip_accents:
-            new = [part for char in new for part in unicode.decomposition.get(char, (char,))]
             new = [part for part in new if part not in marks]
         replacements[code] = new
     return replacements

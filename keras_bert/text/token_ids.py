@@ -48,12 +48,12 @@ def splits_of(sizes: Sequence[int] | np.ndarray) -> np.ndarray:
     return np.concatenate([[0], np.cumsum(sizes, dtype=int)])
 
 
-def kept_lengths(lengths: Sequence[int], limit: int) -> list[int]:
+def kept_lengths(lengths, limit, minimum=min, maximum=max):
     """Return how many tokens of one or two texts fit into a sequence of at most `limit` tokens.
 
     Google removes one token at a time from the longer text, on a tie from the second. In effect,
     both texts may keep half of the tokens, and a short text leaves its unused half to the other.
-    `limit` includes [CLS] and [SEP].
+    `limit` includes [CLS] and [SEP]. For tensors, give the functions of TensorFlow.
 
     Example:
 
@@ -62,11 +62,11 @@ def kept_lengths(lengths: Sequence[int], limit: int) -> list[int]:
     """
     budget = limit - 1 - len(lengths)
     if len(lengths) == 1:
-        return [min(lengths[0], budget)]
+        return [minimum(lengths[0], budget)]
     first, second = lengths
     return [
-        min(first, max(budget - second, budget - budget // 2)),
-        min(second, max(budget - first, budget // 2)),
+        minimum(first, maximum(budget - second, budget - budget // 2)),
+        minimum(second, maximum(budget - first, budget // 2)),
     ]
 
 

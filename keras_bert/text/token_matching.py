@@ -21,21 +21,9 @@ import tensorflow as tf
 
 from keras_bert.text import tables, wordpiece
 from keras_bert.text.added_token_search import word_characters
+from keras_bert.text.normalization import Characters
 
 _FLAGS = ("lstrip", "rstrip", "single_word")
-
-
-class Characters(typing.NamedTuple):
-    """The characters of a batch after normalization, flat over the texts, (m,).
-
-    values: int32, index of the character in the alphabet
-    source: int64, index of the code point from which the character was made
-    is_first: bool, True for the first character of each word
-    """
-
-    values: tf.Tensor
-    source: tf.Tensor
-    is_first: tf.Tensor
 
 
 class Matches(typing.NamedTuple):

@@ -1,8 +1,8 @@
 """Google's BERT tokenizer as a graph of TensorFlow's core operations, which any runtime has.
 
 The reference is `FullTokenizer` in google-research/bert `tokenization.py`. A whole batch goes
-through each step at once: code points (`_decode`), characters (`_normalize`, see `text.tables`),
-words (`_group_words`), tokens (`wordpiece.tokenize_words`). All steps work flat over the batch.
+through each step at once: code points, characters and words (`normalization`), and tokens
+(`wordpiece`). All steps work flat over the batch.
 """
 
 import functools
@@ -11,7 +11,7 @@ import os
 
 import tensorflow as tf
 
-from keras_bert.text import added_token_search, tables, token_matching, wordpiece
+from keras_bert.text import added_token_search, normalization, tables, token_matching, wordpiece
 from keras_bert.text.base_tokenizer import BaseTokenizer
 
 _LARGE_BATCH = 64  # texts; a second thread does not pay off for fewer
@@ -165,7 +165,7 @@ class WordPieceTokenizer(BaseTokenizer):
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
     def _tokenize_flat(self, texts):
         with tf.device("CPU:0"):
-            code_points, row_splits = _decode(texts)
+            code_points, row_splits = normalization.decode(texts)
             ids, _, _, _, token_splits = self._tokens(code_points, row_splits)
         return ids, token_splits
 
@@ -176,7 +176,7 @@ class WordPieceTokenizer(BaseTokenizer):
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
     def _tokenize_flat_with_offsets(self, texts):
         with tf.device("CPU:0"):
-            code_points, byte_starts, row_splits = _decode_with_offsets(texts)
+            code_points, byte_starts, row_splits = normalization.decode_with_offsets(texts)
             ids, words, first, last, token_splits = self._tokens(code_points, row_splits)
             byte_limits = self._byte_limits(code_points, byte_starts, texts, row_splits)
         return ids, words, tf.gather(byte_starts, first), tf.gather(byte_limits, last), token_splits
@@ -188,14 +188,14 @@ class WordPieceTokenizer(BaseTokenizer):
         last code point int64 (t,), and token splits int64 (batch + 1,).
         """
         constants = self._constants
-        entries = _look_up(constants, "entries", code_points)
+        entries = normalization.look_up(constants, "entries", code_points)
         if self.added_tokens:
             characters, added_ids, added_last = self._match(entries, code_points, row_splits)
         else:
-            boundary = _boundaries(entries, row_splits)
+            boundary = normalization.boundaries(entries, row_splits)
             characters = self._normalize(entries, code_points, row_splits, boundary)
         source = characters.source
-        words = _group_words(characters.is_first)
+        words = normalization.group_words(characters.is_first)
         tokens = wordpiece.tokenize_words(constants, characters.values, words, self.unknown_id)
         ids = tokens["id"]
         last = tf.gather(source, tokens["first"] + tokens["length"] - 1)
@@ -227,7 +227,7 @@ class WordPieceTokenizer(BaseTokenizer):
             entries, row_splits, added_ids, added_last = token_matching.cover_code_points(
                 matches, entries, row_splits
             )
-        boundary = _boundaries(entries, row_splits)
+        boundary = normalization.boundaries(entries, row_splits)
         if self._normalized_matcher is None:
             characters = self._normalize(entries, code_points, row_splits, boundary)
             source = characters.source
@@ -255,13 +255,13 @@ class WordPieceTokenizer(BaseTokenizer):
 
     def _normalize(self, entries, code_points, row_splits, boundary):
         options = (self.lowercase, self.strip_accents)
-        return token_matching.Characters(
-            *_normalize(self._constants, entries, code_points, row_splits, boundary, *options)
+        return normalization.normalize(
+            self._constants, entries, code_points, row_splits, boundary, *options
         )
 
     def _byte_limits(self, code_points, byte_starts, texts, row_splits):
         """Return the byte after each code point and after the stripped accents that follow it."""
-        entries = _look_up(self._constants, "entries", code_points)
+        entries = normalization.look_up(self._constants, "entries", code_points)
         size = tf.size(code_points, out_type=tf.int64)
         starts = tf.where(tf.equal(entries & tables.MARK, 0))[:, 0]  # all but stripped accents
         next_start = tf.searchsorted(starts, tf.range(size), side="right", out_type=tf.int64)
@@ -311,162 +311,3 @@ def in_parts(tokenize, texts):
         all_row_splits.append(row_splits[1:] + size)
         size += row_splits[-1]
     return tf.concat([ids for ids, _ in results], 0), tf.concat(all_row_splits, 0)
-
-
-# --- Text to words -------------------------------------------------------------------------
-
-
-def _decode(texts):
-    decoded = tf.raw_ops.UnicodeDecode(
-        input=texts, input_encoding="UTF-8", errors="replace", Tsplits=tf.int64
-    )
-    return decoded.char_values, decoded.row_splits
-
-
-def _decode_with_offsets(texts):
-    decoded = tf.raw_ops.UnicodeDecodeWithOffsets(
-        input=texts, input_encoding="UTF-8", errors="replace", Tsplits=tf.int64
-    )
-    return decoded.char_values, decoded.char_to_byte_starts, decoded.row_splits
-
-
-def _look_up(constants, table, code_points):
-    """Return the entry of each code point in a table over all of Unicode; int32 (n,)."""
-
-    def astral():
-        page = tf.gather(constants[f"{table}_page"], tf.bitwise.right_shift(code_points, 8))
-        return tf.gather(constants[table], page + (code_points & (tables.PAGE - 1)))
-
-    return tf.cond(
-        tf.reduce_max(code_points) < tables.DIRECT,
-        lambda: tf.gather(constants[table], code_points),
-        astral,
-    )
-
-
-def _mark_row_starts(flags, row_splits):
-    """Set the flag, bool (n,), of the first element of each row."""
-    size = tf.size(flags, out_type=tf.int64)
-    starts = row_splits[:-1]
-    starts = tf.boolean_mask(starts, starts < size)  # leave out empty rows at the end
-    return tf.tensor_scatter_nd_update(flags, starts[:, None], tf.ones_like(starts, tf.bool))
-
-
-def _boundaries(entries, row_splits):
-    """Return True for code points that end the word before them; bool (n,)."""
-    isolated = tf.not_equal(entries & tables.ISOLATED, 0)
-    after_isolated = tf.concat([[False], isolated], 0)[: tf.size(isolated)]
-    boundary = tf.not_equal(entries & (tables.ISOLATED | tables.SPACE), 0) | after_isolated
-    return _mark_row_starts(boundary, row_splits)
-
-
-def _normalize(constants, entries, code_points, row_splits, boundary, lowercase, strip_accents):
-    """Replace code points by characters: clean, lower-case, strip accents.
-
-    Returns characters int32 (m,), the index of the code point of each, int64 (m,), and True for
-    the first character of each word, bool (m,).
-    """
-
-    def plain():
-        # Only white space is removed here, so a gap in the sources is a boundary.
-        source = tf.where(tf.not_equal(entries & tables.COUNT, 0))[:, 0]
-        gap = tf.concat([tf.ones_like(source[:1], tf.bool), source[1:] - source[:-1] > 1], 0)
-        return tf.gather(entries & tables.VALUE, source), source, tf.gather(boundary, source) | gap
-
-    def rare():
-        values = entries & tables.VALUE
-        if lowercase:
-            values = tf.cond(
-                _any(entries, tables.SIGMA),
-                lambda: tf.where(
-                    _final_sigmas(constants, entries, code_points, row_splits),
-                    constants["final_sigma"],
-                    values,
-                ),
-                lambda: values,
-            )
-        kept = tf.where(tf.not_equal(entries & tables.COUNT, 0))[:, 0]
-        characters, source = tf.cond(
-            _any(entries, tables.SEQUENCE),
-            lambda: _expand(constants, entries, values, kept, row_splits, strip_accents),
-            lambda: (tf.gather(values, kept), kept),
-        )
-        word = tf.gather(tf.cumsum(tf.cast(boundary, tf.int32)), source)
-        other = tf.not_equal(word[1:], word[:-1])
-        return characters, source, tf.concat([tf.ones_like(word[:1], tf.bool), other], 0)
-
-    return tf.cond(_any(entries, tables.RARE), rare, plain)
-
-
-def _any(entries, flag):
-    return tf.reduce_any(tf.not_equal(entries & flag, 0))
-
-
-def _expand(constants, entries, values, kept, row_splits, strip_accents):
-    """Replace each value by its sequence of characters, in canonical order.
-
-    `values` int32 (n,) are indices of sequences; `kept` int64 (k,) are the code points that are
-    not removed. Returns characters int32 (m,) and the index of the code point of each, int64
-    (m,).
-    """
-    first = tf.gather(values, kept)
-    count = tf.gather(tf.bitwise.right_shift(entries & tables.COUNT, tables.VALUE_BITS), kept)
-    sequence = tf.raw_ops.RaggedRange(
-        starts=first, limits=first + count, deltas=1, Tsplits=tf.int64
-    ).rt_dense_values
-    source = tf.repeat(kept, count)
-    if strip_accents:
-        sequence = tf.cond(
-            _any(entries, tables.REORDER),
-            lambda: _canonical_order(constants, entries, row_splits, sequence, source),
-            lambda: sequence,
-        )
-    return tf.gather(constants["sequences"], sequence), source
-
-
-def _final_sigmas(constants, entries, code_points, row_splits):
-    """Return True for capital sigmas that end a word by the rule of `str.lower`; bool (n,).
-
-    Leaving out case-ignorable code points, the code point before a final sigma is cased, and the
-    code point after it is not.
-    """
-    case = _look_up(constants, "case", code_points)
-    seen = tf.where(tf.not_equal(case, tables.CASE_IGNORABLE))[:, 0]  # (k,)
-    cased = tf.equal(tf.gather(case, seen), tables.CASED)
-    row = tf.cumsum(
-        tf.cast(_mark_row_starts(tf.zeros_like(entries, tf.bool), row_splits), tf.int32)
-    )
-    row = tf.gather(row, seen)
-    same_row = tf.equal(row[:-1], row[1:])
-    before = tf.concat([[False], cased[:-1] & same_row], 0)
-    after = tf.concat([cased[1:] & same_row, [False]], 0)
-    final = tf.scatter_nd(seen[:, None], before & ~after, tf.shape(code_points, tf.int64))
-    return final & tf.not_equal(entries & tables.SIGMA, 0)
-
-
-def _canonical_order(constants, entries, row_splits, sequence, source):
-    """Sort each run of combining characters by class, the last step of NFD."""
-    starter = _mark_row_starts(tf.equal(entries & tables.NONSTARTER, 0), row_splits)
-    run = tf.gather(tf.cumsum(tf.cast(starter, tf.int64)), source)
-    combining_class = tf.cast(tf.gather(constants["sequence_classes"], sequence), tf.int64)
-    size = tf.size(source, out_type=tf.int64)
-    key = (run * 256 + combining_class) * size + tf.range(size)  # unique, so the sort is stable
-    return tf.gather(sequence, tf.argsort(key))
-
-
-def _group_words(is_first):
-    """Group characters into words.
-
-    `is_first`, bool (m,), is True for the first character of each word. Returns the dict `words`
-    of `wordpiece.tokenize_words`.
-    """
-    index = tf.cumsum(tf.cast(is_first, tf.int32)) - 1
-    start = tf.cast(tf.where(is_first)[:, 0], tf.int32)
-    size = tf.size(index)
-    limit = tf.concat([start, [size]], 0)[1:]
-    return {
-        "index": index,
-        "offset": tf.range(size) - tf.gather(start, index),
-        "start": start,
-        "length": limit - start,
-    }

@@ -1,6 +1,21 @@
 """WordPiece as a TensorFlow graph: words to tokens, greedy longest match first.
 
-A whole batch goes through each step at once. `constants` are the tables of `text.tables`.
+A whole batch goes through each step at once. `constants` are the tables of `text.tables`. For the
+text "a doable xy" and the vocabulary [UNK] (id 0), a, do, ##ab, ##l, ##e, x:
+
+    characters            a d o a b l e x y
+    words["index"]        0 1 1 1 1 1 1 2 2
+    word_ids              1 -1 -1                 (the ids of words that are tokens)
+    unmatched_characters    1 2 3 4 5 6 7 8       (indices of the characters of other words)
+    best: id                2 0 3 0 4 5 6 0       (the longest token at each of these characters)
+          length            2 0 2 0 1 1 1 0
+    starts_token            1 0 1 0 1 1 1 0       (following the tokens from the start of the word)
+    is_complete           1 0                     ("doable" ends with a token, "xy" does not)
+    token_start             0 2 4 5               (of complete words, indices into `best`)
+    splits                0 1 5 6                 (where the tokens of each word begin)
+    result: id            1 2 3 4 5 0
+            first         0 1 3 5 6 7
+            length        1 2 2 1 1 2
 """
 
 import tensorflow as tf
@@ -101,27 +116,25 @@ def _split_words(constants, characters, words, word_ids, unmatched_characters, u
         tf.ones_like(word_ids), unmatched_words[:, None], tf.maximum(parts, 1)
     )
     splits = tf.concat([[0], tf.cumsum(count)], 0)  # (w + 1,)
-    place = tf.gather(tf.gather(splits, unmatched_words), token_word)
-    place += tf.range(tf.size(token_start)) - tf.gather(
+    # The index of each part among all tokens, (q,).
+    index_in_word = tf.range(tf.size(token_start)) - tf.gather(
         tf.cumsum(parts, exclusive=True), token_word
     )
+    index = tf.gather(tf.gather(splits, unmatched_words), token_word) + index_in_word
 
     def merge(of_words, of_parts):
         """Write one value per word, then overwrite those of the split words."""
-        filled = tf.scatter_nd(splits[:-1, None], of_words, splits[-1:])
-        return tf.tensor_scatter_nd_update(filled, place[:, None], of_parts)
+        values = tf.scatter_nd(splits[:-1, None], of_words, splits[-1:])
+        return tf.tensor_scatter_nd_update(values, index[:, None], of_parts)
 
     best = tf.gather(best, token_start)
+    ids = tf.where(word_ids < 0, unknown_id, word_ids)
+    word_of_part = tf.cast(tf.gather(unmatched_words, token_word), tf.int32)
+    first_of_part = tf.cast(tf.gather(unmatched_characters, token_start), tf.int32)
     return {
-        "id": merge(
-            tf.where(word_ids < 0, unknown_id, word_ids), tf.bitwise.right_shift(best, LENGTH_BITS)
-        ),
-        "word": merge(
-            tf.range(tf.size(word_ids)), tf.cast(tf.gather(unmatched_words, token_word), tf.int32)
-        ),
-        "first": merge(
-            words["start"], tf.cast(tf.gather(unmatched_characters, token_start), tf.int32)
-        ),
+        "id": merge(ids, tf.bitwise.right_shift(best, LENGTH_BITS)),
+        "word": merge(tf.range(tf.size(word_ids)), word_of_part),
+        "first": merge(words["start"], first_of_part),
         "length": merge(words["length"], best & LENGTH),
         "splits": splits,
     }

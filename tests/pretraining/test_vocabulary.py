@@ -238,7 +238,6 @@ def test_coverage():
     documents = ["Playing chess, playing", corpus.Document("a", "played Go\nchess")]
     expected = {"words": 7, "unknown": 1 / 7, "tokens_per_word": 9 / 6, "whole": 3 / 7}
     assert vocabulary.coverage(documents, preprocessor) == expected
-    assert vocabulary.coverage(documents, preprocessor.tokenizer) == expected
 
 
 def test_coverage_of_unknown_words_only():

@@ -83,9 +83,11 @@ def test_texts_of_equal_code_points_use_tensorflow_text(tensorflow_text, monkeyp
 
 @pytest.mark.parametrize("casing", ["lowercase", "cased"])
 def test_the_file_equals_a_new_comparison(tensorflow_text, casing):
+    from tests.golden import make_agreement  # it imports tensorflow-text
+
     codes = [code for code in range(0x10000) if not 0xD800 <= code <= 0xDFFF]
     frozen = fast_tokenizer.equal_code_points(casing)[codes]
-    differing = np.array(codes)[fast_tokenizer.compare(casing, codes) != frozen]
+    differing = np.array(codes)[make_agreement.compare(casing, codes) != frozen]
     assert list(map(hex, differing)) == []
     assert frozen.mean() > 0.5
 
@@ -156,21 +158,3 @@ def test_a_process_without_tensorflow_text_gives_the_same_results(tensorflow_tex
     (ids, *weights), (other_ids, *other_weights) = map(json.loads, found)
     assert ids == other_ids
     assert weights == pytest.approx(other_weights, rel=1e-5)
-
-
-def test_write_compares_each_code_point(tmp_path, monkeypatch):
-    compared = []
-
-    def compare(casing, codes):
-        compared.extend(codes)
-        return np.array([code % 7 == len(casing) % 7 for code in codes])
-
-    monkeypatch.setattr(fast_tokenizer, "compare", compare)
-    path = tmp_path / "agreement.npz"
-    fast_tokenizer.write(path)
-    assert compared == [code for code in range(0x110000) if not 0xD800 <= code < 0xE000] * 2
-    with np.load(path) as made:
-        assert sorted(made.files) == ["cased", "lowercase"]
-        for casing in made.files:
-            found = np.flatnonzero(np.unpackbits(made[casing], count=0x110000))
-            assert (found % 7 == len(casing) % 7).all() and len(found) > 150_000

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from keras_bert.text import unicode_tables
+from tests.golden import make_unicode_tables
 from tests.reference_tokenizer import IDEOGRAPHS, clean, split_punctuation, stable
 
 ALL = [code for code in range(unicode_tables.CODE_POINTS) if not 0xD800 <= code <= 0xDFFF]
@@ -15,7 +16,7 @@ SAME_VERSION = unicodedata.unidata_version == unicode_tables.UNICODE_VERSION
 
 @pytest.fixture(scope="module")
 def derived():
-    return unicode_tables.derive()
+    return make_unicode_tables.derive()
 
 
 @pytest.mark.parametrize(
@@ -68,23 +69,3 @@ def test_hangul_is_decomposed_by_arithmetic():
     decomposition = unicode_tables.tables().decomposition
     for code in range(0xAC00, 0xD7A4):
         assert "".join(map(chr, decomposition[code])) == unicodedata.normalize("NFD", chr(code))
-
-
-def test_write_creates_the_same_file(tmp_path):
-    path = tmp_path / "tables.npz"
-    if not SAME_VERSION:
-        with pytest.raises(ValueError, match=f"frozen at Unicode {unicode_tables.UNICODE_VERSION}"):
-            unicode_tables.write(path)
-        return
-    unicode_tables.write(path)
-    with np.load(path) as made, np.load(unicode_tables._FILE) as shipped:
-        assert made.files == shipped.files
-        for name in made.files:
-            np.testing.assert_array_equal(made[name], shipped[name])
-
-
-def test_write_rejects_another_unicode_version(tmp_path, monkeypatch):
-    monkeypatch.setattr(unicode_tables.unicodedata, "unidata_version", "99.0.0")
-    with pytest.raises(ValueError, match="has 99.0.0"):
-        unicode_tables.write(tmp_path / "tables.npz")
-    assert not list(tmp_path.iterdir())

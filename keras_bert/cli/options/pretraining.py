@@ -20,7 +20,7 @@ def add_vocab(commands):
     parser.add_argument(
         "corpus",
         nargs="+",
-        help="files, folders, patterns: text, JSON Lines, WikiExtractor's output, MediaWiki dumps",
+        help="files, folders, patterns: text, JSON Lines, MediaWiki dumps",
     )
     parser.add_argument(
         "--size",

@@ -1,0 +1,138 @@
+"""The embeddings of words, positions and segments."""
+
+import keras
+from keras import ops
+
+from keras_bert.layers.dropout import Dropout
+from keras_bert.layers.initializers import initializer
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class Embeddings(keras.layers.Layer):
+    """Sum of word, position and segment embeddings, then LayerNorm and dropout.
+
+    Source: `embedding_postprocessor` in google-research/bert `modeling.py`.
+
+    Args:
+        vocab_size: Number of tokens in the vocabulary.
+        hidden_size: Width of the output.
+        max_position_embeddings: Number of position embeddings, the maximum sequence length.
+        type_vocab_size: Number of segments.
+        dropout: Dropout rate, at least 0 and below 1.
+        layer_norm_eps: Epsilon of LayerNorm.
+        initializer_range: Standard deviation of the initial weights.
+
+    Example:
+
+    >>> layer = Embeddings(vocab_size=10, hidden_size=4, max_position_embeddings=8)
+    >>> ids = keras.ops.array([[1, 2, 3]])
+    >>> tuple(layer(ids, keras.ops.zeros_like(ids)).shape)
+    (1, 3, 4)
+    """
+
+    def __init__(
+        self,
+        vocab_size,
+        hidden_size,
+        max_position_embeddings,
+        type_vocab_size=2,
+        dropout=0.1,
+        layer_norm_eps=1e-12,
+        initializer_range=0.02,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.vocab_size = vocab_size
+        self.hidden_size = hidden_size
+        self.max_position_embeddings = max_position_embeddings
+        self.type_vocab_size = type_vocab_size
+        self.dropout_rate = dropout
+        self.layer_norm_eps = layer_norm_eps
+        self.initializer_range = initializer_range
+
+        def embedding(rows, name):
+            return keras.layers.Embedding(
+                rows,
+                hidden_size,
+                embeddings_initializer=initializer(initializer_range),
+                dtype=self.dtype_policy,
+                name=name,
+            )
+
+        self.word_embeddings = embedding(vocab_size, "word_embeddings")
+        self.position_embeddings = embedding(max_position_embeddings, "position_embeddings")
+        self.token_type_embeddings = embedding(type_vocab_size, "token_type_embeddings")
+        self.layer_norm = keras.layers.LayerNormalization(
+            epsilon=layer_norm_eps, dtype=self.dtype_policy, name="layer_norm"
+        )
+        self.dropout = Dropout(dropout, dtype=self.dtype_policy, name="dropout")
+
+    def build(self, input_word_ids_shape, input_type_ids_shape=None, position_ids_shape=None):
+        self.word_embeddings.build(input_word_ids_shape)
+        self.position_embeddings.build((None,))
+        self.token_type_embeddings.build(input_word_ids_shape)
+        self.layer_norm.build((*input_word_ids_shape, self.hidden_size))
+        self.built = True
+
+    def call(
+        self,
+        input_word_ids,
+        input_type_ids,
+        position_ids=None,
+        word_embeddings=None,
+        training=None,
+    ):
+        """Embed a batch.
+
+        Args:
+            input_word_ids: Integers (batch, seq), from 0 to `vocab_size` - 1.
+            input_type_ids: Integers (batch, seq), from 0 to `type_vocab_size` - 1.
+            position_ids: Integers (batch, seq), from 0 to `max_position_embeddings` - 1.
+                Defaults to 0, 1, 2, ...
+            word_embeddings: Floats (batch, seq, hidden) in place of the embeddings of
+                `input_word_ids`.
+            training: If True, apply dropout.
+
+        Returns:
+            A float tensor (batch, seq, hidden).
+
+        Raises:
+            ValueError: If the sequence is longer than `max_position_embeddings`.
+        """
+        if position_ids is None:
+            position_ids = self._default_positions(input_word_ids)  # (seq,)
+        x = word_embeddings  # (batch, seq, hidden)
+        if x is None:
+            x = self.word_embeddings(input_word_ids)
+        x = x + self.position_embeddings(position_ids)
+        x = x + self.token_type_embeddings(input_type_ids)
+        return self.dropout(self.layer_norm(x), training=training)
+
+    def _default_positions(self, input_word_ids):
+        length = input_word_ids.shape[1]
+        if length is not None and length > self.max_position_embeddings:
+            raise ValueError(
+                f"input_word_ids has {length} positions, and the maximum is "
+                f"max_position_embeddings={self.max_position_embeddings}. Shorten the sequences."
+            )
+        # Slice a full range: if the length is unknown until the graph runs, a sequence that is too
+        # long then fails with a shape error. A lookup beyond the table gives zeros on a GPU.
+        positions = ops.arange(self.max_position_embeddings, dtype="int32")
+        return positions[: ops.shape(input_word_ids)[1]]
+
+    def compute_output_shape(
+        self, input_word_ids_shape, input_type_ids_shape=None, position_ids_shape=None
+    ):
+        return (*input_word_ids_shape, self.hidden_size)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "vocab_size": self.vocab_size,
+            "hidden_size": self.hidden_size,
+            "max_position_embeddings": self.max_position_embeddings,
+            "type_vocab_size": self.type_vocab_size,
+            "dropout": self.dropout_rate,
+            "layer_norm_eps": self.layer_norm_eps,
+            "initializer_range": self.initializer_range,
+        }
