@@ -13,7 +13,7 @@ from keras_bert.pretraining.feed import data_for_fit
 from keras_bert.pretraining.stream import StreamPosition
 from keras_bert.runtime.files import atomic_write
 from keras_bert.training import report
-from keras_bert.training.callbacks import variable_that_is_not_finite
+from keras_bert.training.callbacks import path_of_diverged_weight
 
 HISTORY_FILE = "history.jsonl"
 _CURVES_SECONDS = 60  # between two plots during a run
@@ -119,9 +119,10 @@ class Pauses(keras.callbacks.Callback):
 
     def _check_weights(self):
         """Raise an error if a weight is NaN or infinite. The loss shows this one step later."""
-        if variable := variable_that_is_not_finite(self.model):
+        path = path_of_diverged_weight(self.model)
+        if path is not None:
             raise ValueError(
-                f"after step {self._run.step} weights are NaN or infinite: {variable.path}; "
+                f"after step {self._run.step} weights are NaN or infinite: {path}; "
                 f"{self._run.checkpoints.newest()}; {_ADVICE}"
             )
 

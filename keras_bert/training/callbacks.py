@@ -43,15 +43,16 @@ class StopOnNaN(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch, logs=None):
         # The last loss was computed before the last update of the weights.
-        if variable := variable_that_is_not_finite(self.model):
-            raise Diverged(f"{variable.path} holds NaN or infinity")
+        path = path_of_diverged_weight(self.model)
+        if path is not None:
+            raise Diverged(f"{path} holds NaN or infinity")
 
 
-def variable_that_is_not_finite(model):
-    """Return a trainable variable that holds NaN or infinity, or `None`."""
+def path_of_diverged_weight(model):
+    """Return the path of a trainable variable that holds NaN or infinity, or `None`."""
     for variable in model.trainable_variables:
         if not np.isfinite(keras.ops.convert_to_numpy(variable)).all():
-            return variable
+            return variable.path
     return None
 
 
