@@ -11,6 +11,7 @@ from keras_bert import keras_private
 from keras_bert.hub import loading
 from keras_bert.pretraining.feed import data_for_fit
 from keras_bert.pretraining.stream import StreamPosition
+from keras_bert.runtime import distribution
 from keras_bert.runtime.files import atomic_write
 from keras_bert.training import report
 from keras_bert.training.callbacks import path_of_diverged_weight
@@ -130,8 +131,9 @@ class Pauses(keras.callbacks.Callback):
         """Save the batch whose loss is not finite, and raise an error."""
         run = self._run
         name = f"diverged-step-{run.step + 1}"
-        if run.workers > 1:  # each process has only the rows of its own devices
-            name += f"-worker-{run.worker}"
+        worker, workers = distribution.worker()
+        if workers > 1:  # each process has only the rows of its own devices
+            name += f"-worker-{worker}"
         file = run.folder / f"{name}.npz"
         batches = self._feed.stream.batches(run.position)
         for _ in range(batch % run.recipe.gradient_accumulation_steps):

@@ -10,9 +10,7 @@ LOWER_IS_BETTER = ("rmse", DEV_LOSS)
 
 def as_list(callbacks):
     """Return one callback, several or `None` as a list."""
-    if callbacks is None or isinstance(callbacks, keras.callbacks.Callback):
-        return [] if callbacks is None else [callbacks]
-    return list(callbacks)
+    return [] if callbacks is None else keras.tree.flatten(callbacks)
 
 
 def check_callbacks(callbacks, folder, schedule):

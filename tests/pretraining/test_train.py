@@ -794,7 +794,9 @@ def test_measured_speed(packed, records, monkeypatch):
     feed = Feed(stream, StreamPosition(), 5)
     with progress(show=False) as bar:
         task = bar.add_task("", total=5, loss="", rate="")
-        measured = meter.Meter(model, feed, bar, task, 1, 0)
+        recipe = train.Recipe([Phase(5, 16, 8)])
+        run = run_module.Run(model, model, records, None, recipe, None)
+        measured = meter.Meter(run, feed, bar, task, 0)
         measured.on_train_begin()
         tokens, shown = [], []
         for number, (_, batch) in enumerate(itertools.islice(stream.batches(), 5)):
