@@ -17,7 +17,7 @@ class Meter(keras.callbacks.Callback):
     The first batch after `start` counts only if there is no other: it includes the compilation.
 
     Args:
-        run: The `Run`.
+        run: The `PretrainingRun`.
         feed: The `Feed` of the phase.
         bar: A `rich.progress.Progress`.
         task: The phase's task on the bar.

@@ -28,7 +28,7 @@ class Pauses(keras.callbacks.Callback):
     `KeyboardInterrupt`, unless it is the last step.
 
     Args:
-        run: The `Run`.
+        run: The `PretrainingRun`.
         phase: Index of the phase.
         feed, meter: The `Feed` and the `Meter` of the phase.
         on_record: Function that is called with each line of the history.

@@ -16,9 +16,9 @@ from keras_bert.pretraining.feed import Feed
 from keras_bert.pretraining.losses import compile_model
 from keras_bert.pretraining.meter import Meter
 from keras_bert.pretraining.pauses import HISTORY_FILE, Pauses, write_files
+from keras_bert.pretraining.pretraining_run import Intervals, PretrainingRun, model_to_train
 from keras_bert.pretraining.recipe import OPTIMIZERS, Phase, Recipe, two_phases
 from keras_bert.pretraining.records import Records
-from keras_bert.pretraining.run import Intervals, Run, model_to_train
 from keras_bert.pretraining.state import Checkpoints
 from keras_bert.runtime import distribution
 from keras_bert.runtime.files import exclusive_lock, remove_stale_temporaries
@@ -120,7 +120,7 @@ def pretrain(
             model = heads.pretraining(model) if isinstance(model, BertEncoder) else model
         trained = model_to_train(model, recipe.packed)
         compile_model(trained, recipe.new_optimizer())
-        run = Run(model, trained, records, pathlib.Path(folder), recipe, intervals)
+        run = PretrainingRun(model, trained, records, pathlib.Path(folder), recipe, intervals)
         run.checkpoints = Checkpoints(folder, _settings(run, encoder), keep)
         if not run.checkpoints.exist() and pathlib.Path(folder, loading.MODEL_FILE).is_file():
             raise ValueError(

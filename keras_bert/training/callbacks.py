@@ -81,7 +81,7 @@ class ScoreDev(keras.callbacks.Callback):
     """Scores the model, keeps its weights if they are the best, and adds a line to the history.
 
     Args:
-        run: The `Run`, whose `score` may be `None`.
+        run: The `FinetuningRun`, whose `score` may be `None`.
         state: Its `RunState`.
         progress: Its `Progress`.
         log: Its `Log`.

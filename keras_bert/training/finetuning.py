@@ -36,10 +36,10 @@ from keras_bert.training.callbacks import (
     best,
     score_completely,
 )
+from keras_bert.training.finetuning_recipe import FinetuningRecipe
 from keras_bert.training.gradient_caching import SetGradients, seed_dropout
 from keras_bert.training.head_initialization import initialize_head
 from keras_bert.training.progress import Log, Progress
-from keras_bert.training.recipe import Recipe
 from keras_bert.training.run_state import RunState, digest
 
 
@@ -163,7 +163,7 @@ def finetune(
     ((None, 2), False)
     """
     task = registry.for_data(train)
-    recipe = Recipe(
+    recipe = FinetuningRecipe(
         epochs=epochs, batch_size=batch_size, learning_rate=learning_rate, warmup=warmup,
         schedule=schedule, max_length=task.MAX_LENGTH if max_length is None else max_length,
         seed=seed, gradient_accumulation_steps=gradient_accumulation_steps,
@@ -209,7 +209,7 @@ def _check_arguments(dev, metric, patience, evaluate_every, on_end):
 
 
 @dataclasses.dataclass
-class Run:
+class FinetuningRun:
     """What one call of `finetune` trains: a compiled model, its data and the plan of its batches.
 
     `metric` is the name of the metric that selects the best epoch, or `None` for the first one.
@@ -219,7 +219,7 @@ class Run:
     model: keras.Model
     data: run_data.RunData
     plan: BatchPlan
-    recipe: Recipe
+    recipe: FinetuningRecipe
     metric: str | None
     patience: int | None
     callbacks: list[keras.callbacks.Callback]
@@ -227,7 +227,7 @@ class Run:
 
 
 def _prepare(task, model, train, dev, recipe, metric, patience, callbacks):
-    """Encode the data, plan the batches and compile the model: the `Run`."""
+    """Encode the data, plan the batches and compile the model: the `FinetuningRun`."""
     model = inference.model_for_data(model)
     recipe.max_length = inference.length_limit(model, recipe.max_length)
     data = run_data.encode(task, model, train, dev, recipe)
@@ -256,7 +256,7 @@ def _prepare(task, model, train, dev, recipe, metric, patience, callbacks):
     seed_dropout(model, recipe.seed)
     _compile(model, data.compile_options, optimizer, plan)
     score = data.scorer(recipe.batch_size)
-    return Run(model, data, plan, recipe, metric, patience, callbacks, score)
+    return FinetuningRun(model, data, plan, recipe, metric, patience, callbacks, score)
 
 
 def _compile(model, options, optimizer, plan):

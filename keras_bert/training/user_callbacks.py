@@ -47,7 +47,7 @@ def rate_setter(callbacks):
 
 
 def with_settable_rate(optimizer, callbacks, recipe):
-    """Return the optimizer of a `Recipe` such that the callbacks can set its rate, if one does."""
+    """Let the callbacks set the rate of the optimizer of a `FinetuningRecipe`, if one does."""
     setter = rate_setter(callbacks)
     if setter is None or recipe.optimizer is not None:
         return optimizer

@@ -16,7 +16,7 @@ import pytest
 import keras_bert
 from keras_bert import heads, optimizers, packed_heads
 from keras_bert.pretraining import meter, pauses, train
-from keras_bert.pretraining import run as run_module
+from keras_bert.pretraining import pretraining_run as run_module
 from keras_bert.pretraining.feed import Feed
 from keras_bert.pretraining.stream import StreamPosition
 from keras_bert.pretraining.train import Phase
@@ -282,7 +282,9 @@ def test_evaluation_rows_do_not_depend_on_the_batch_size(eager, records, tmp_pat
     def rows(batch_size, accumulate):
         recipe = train.Recipe([Phase(1, 16, batch_size)], gradient_accumulation_steps=accumulate)
         intervals = run_module.Intervals(1, 1, 1, eval_rows=16)
-        batches = run_module.Run(model, model, records, tmp_path, recipe, intervals).eval_set(0)
+        batches = run_module.PretrainingRun(
+            model, model, records, tmp_path, recipe, intervals
+        ).eval_set(0)
         return np.concatenate([inputs["input_word_ids"] for inputs, *_ in batches])
 
     assert len(rows(8, 1)) == 16
@@ -795,7 +797,7 @@ def test_measured_speed(packed, records, monkeypatch):
     with progress(show=False) as bar:
         task = bar.add_task("", total=5, loss="", rate="")
         recipe = train.Recipe([Phase(5, 16, 8)])
-        run = run_module.Run(model, model, records, None, recipe, None)
+        run = run_module.PretrainingRun(model, model, records, None, recipe, None)
         measured = meter.Meter(run, feed, bar, task, 0)
         measured.on_train_begin()
         tokens, shown = [], []

@@ -38,7 +38,7 @@ class Intervals:
 
 
 @dataclasses.dataclass
-class Run:
+class PretrainingRun:
     """A pretraining run.
 
     Attributes:
