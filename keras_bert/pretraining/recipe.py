@@ -146,7 +146,7 @@ class Recipe:
         return OPTIMIZERS[self.optimizer](
             self.learning_rate,
             total_steps=self.steps,
-            warmup_steps=self.warmup_steps,
+            warmup_steps=self.warmup_steps or 0,
             weight_decay=self.weight_decay,
             gradient_accumulation_steps=accumulate if accumulate > 1 else None,
         )

@@ -331,7 +331,7 @@ def _fit(run, state, show_progress, tensorboard):
     Ctrl-C before the first step is a `KeyboardInterrupt`. If the loss or a weight is no longer
     finite, a `ValueError` is raised.
     """
-    _restore_backup(run, state)
+    _resume_callbacks(run, state)
     if state.stopped or state.epoch >= run.plan.epochs:
         return False
     steps = 1 if run.recipe.evaluate_every is None else run.plan.batches
@@ -381,9 +381,9 @@ def _all_callbacks(run, state, log, stop):
     ]
 
 
-def _restore_backup(run, state):
-    """Go on where a `BackupAndRestore` of the user ended."""
-    restored = user_callbacks.restored_epoch(run.callbacks, run.model)
+def _resume_callbacks(run, state):
+    """Prepare the user's callbacks for a resumed run; a `BackupAndRestore` sets the epoch."""
+    restored = user_callbacks.resume(run.callbacks, run.model, state.history)
     if restored > state.epoch and run.score is not None:
         warnings.warn(
             "BackupAndRestore does not keep the scores of earlier epochs, so the best epoch is one "

@@ -133,9 +133,14 @@ def logs_of(record):
     return logs
 
 
-def restored_epoch(callbacks, model):
-    """Let a `BackupAndRestore` load its state into the model; return the epoch that comes next."""
+def resume(callbacks, model, history):
+    """Let a `BackupAndRestore` load its state into the model; return the epoch that comes next.
+
+    A `CSVLogger` keeps the lines of the earlier process, which has left a `history`.
+    """
     for callback in callbacks:
+        if isinstance(callback, keras.callbacks.CSVLogger) and history:
+            callback.append = True
         if isinstance(callback, keras.callbacks.BackupAndRestore):
             callback.set_model(model)
             callback.on_train_begin()
