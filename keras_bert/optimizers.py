@@ -191,18 +191,18 @@ def check_schedule(name):
 
 
 def adamw(
-    learning_rate,
+    learning_rate: float,
     *,
-    total_steps,
-    warmup_steps=0,
-    schedule="linear",
-    weight_decay=0.01,
-    beta_1=0.9,
-    beta_2=0.999,
-    epsilon=1e-6,
-    global_clipnorm=1.0,
-    gradient_accumulation_steps=None,
-):
+    total_steps: int,
+    warmup_steps: int = 0,
+    schedule: str = "linear",
+    weight_decay: float = 0.01,
+    beta_1: float = 0.9,
+    beta_2: float = 0.999,
+    epsilon: float = 1e-6,
+    global_clipnorm: float | None = 1.0,
+    gradient_accumulation_steps: int | None = None,
+) -> AdamW:
     """Return the optimizer for pretraining and fine-tuning BERT.
 
     Args:
@@ -276,14 +276,14 @@ class Lamb(BertOptimizerMixin, keras.optimizers.Lamb):
 
 
 def lamb(
-    learning_rate,
+    learning_rate: float,
     *,
-    total_steps,
-    warmup_steps=0,
-    weight_decay=0.01,
-    global_clipnorm=1.0,
-    gradient_accumulation_steps=None,
-):
+    total_steps: int,
+    warmup_steps: int = 0,
+    weight_decay: float = 0.01,
+    global_clipnorm: float | None = 1.0,
+    gradient_accumulation_steps: int | None = None,
+) -> Lamb:
     """Return LAMB, an optimizer for pretraining with very large batches.
 
     Source: You et al. (2020), Large batch optimization for deep learning, algorithm 2.

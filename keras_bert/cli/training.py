@@ -79,39 +79,17 @@ def _finetune(args, output, examples, dev, columns):
         raise ValueError("--search needs an encoder of the width of its data. Remove --search")
     if args.freeze or not encoder.trainable:  # other layers stay frozen as they are
         encoder.trainable = not args.freeze
-    options, given = _recipe_options(args)
 
-    def save(model, metrics, **found):
-        found |= {"model": args.model, "train": examples.source, "dev": dev and dev.source}
+    def save(model, metrics, **search_results):
+        sources = {"model": args.model, "train": examples.source, "dev": dev and dev.source}
         recipe = {"freeze": args.freeze, "dtype": encoder.dtype_policy.name, **metrics["recipe"]}
-        _write_run(output, model, {**found, **metrics, "columns": columns, "recipe": recipe}, dev)
+        metrics = {**search_results, **sources, **metrics, "columns": columns, "recipe": recipe}
+        _write_run(output, model, metrics, dev)
 
     if args.search:
-        if (output / run_state.STATE_FILE).is_file():
-            raise ValueError(
-                f"{output} has an unfinished run. Run the same command without --search to resume "
-                f"it, or delete {run_state.STATE_FILE} to start over"
-            )
-        # Options that are given are not searched.
-        grid = {name: values for name, values in search.GRID.items() if name not in given}
-        trials = search.grid(
-            encoder,
-            examples,
-            dev,
-            choices=grid,
-            on_trial=_print_trial,
-            tensorboard=args.tensorboard,
-            **options,
-            **given,
-        )
-        best = trials.best
-        print_line(f"best: {_options_text(best['options'])}")
-        tried = [{"options": trial["options"], "value": trial["value"]} for trial in trials.runs]
-        # A stopped search is incomplete, even if its best trial was not stopped.
-        metrics = best["metrics"] | {"stopped": trials.stopped}
-        model = trials.model
-        save(model, metrics, search=tried)
+        model, metrics = _search(args, output, encoder, examples, dev, save)
     else:
+        options, given = _recipe_options(args)
         model, metrics = finetuning.finetune(
             start,
             examples,
@@ -124,6 +102,35 @@ def _finetune(args, output, examples, dev, columns):
         )
     _print_run(model, metrics, examples, dev)
     print_line(f"saved in {output}")
+
+
+def _search(args, output, encoder, examples, dev, save):
+    """Search the best hyperparameters, save the best run, and return its model and metrics."""
+    if (output / run_state.STATE_FILE).is_file():
+        raise ValueError(
+            f"{output} has an unfinished run. Run the same command without --search to resume "
+            f"it, or delete {run_state.STATE_FILE} to start over"
+        )
+    options, given = _recipe_options(args)
+    # Options that are given are not searched.
+    grid = {name: values for name, values in search.GRID.items() if name not in given}
+    trials = search.grid(
+        encoder,
+        examples,
+        dev,
+        choices=grid,
+        on_trial=_print_trial,
+        tensorboard=args.tensorboard,
+        **options,
+        **given,
+    )
+    best = trials.best
+    print_line(f"best: {_options_text(best['options'])}")
+    tried = [{"options": trial["options"], "value": trial["value"]} for trial in trials.runs]
+    # A stopped search is incomplete, even if its best trial was not stopped.
+    metrics = best["metrics"] | {"stopped": trials.stopped}
+    save(trials.model, metrics, search=tried)
+    return trials.model, metrics
 
 
 def _starting_point(args, examples):

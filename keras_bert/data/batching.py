@@ -69,37 +69,6 @@ class Batches:
         """Return the length of the longest sequence of a batch."""
         return int(self._encoded.lengths[self.rows[index]].max())
 
-    def for_fit(self, indices):
-        """Return the batches with some indices, a list, as the data of `keras.Model.fit`."""
-        if keras.backend.backend() != "tensorflow":
-            return _ChosenBatches(self, indices)
-        import tensorflow as tf
-
-        # Without this signature, Keras would infer fixed shapes from the first batches.
-        signature = keras.tree.map_structure(
-            lambda array: tf.TensorSpec([None] * array.ndim, array.dtype), self[indices[0]]
-        )
-        dataset = tf.data.Dataset.from_generator(
-            lambda: (self[index] for index in indices), output_signature=signature
-        )
-        size = tf.data.experimental.assert_cardinality(len(indices))
-        return dataset.apply(size).prefetch(2)
-
-
-class _ChosenBatches(keras.utils.PyDataset):
-    """Some batches of `Batches` for backends other than TensorFlow."""
-
-    def __init__(self, batches, indices):
-        super().__init__()
-        self._batches = batches
-        self._indices = indices
-
-    def __len__(self):
-        return len(self._indices)
-
-    def __getitem__(self, index):
-        return self._batches[self._indices[index]]
-
 
 def compiled_length(length, maximum, lengths=LENGTHS):
     """Return the next of some increasing lengths, at most `maximum`.

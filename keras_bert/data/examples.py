@@ -28,6 +28,7 @@ class TaskData:
     # Names of the columns that `read` was given, by argument, for data that keep them.
     columns: dict | None = None
     label_type = "str"
+    characters = False
     # Rows of the file, see `Examples`.
     rows: list | None = None
 

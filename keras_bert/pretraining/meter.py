@@ -17,25 +17,25 @@ class Meter(keras.callbacks.Callback):
     The first batch after `start` counts only if there is no other: it includes the compilation.
 
     Args:
-        model: The model.
+        run: The `PretrainingRun`.
         feed: The `Feed` of the phase.
         bar: A `rich.progress.Progress`.
         task: The phase's task on the bar.
-        accumulate: Number of batches per optimizer step.
         done: Number of completed steps of the phase.
     """
 
-    def __init__(self, model, feed, bar, task, accumulate, done):
+    def __init__(self, run, feed, bar, task, done):
         super().__init__()
         stream = feed.stream
         self._flops_per_row = flops.of_sequence(
-            heads.find_encoder(model).bert_config,
+            heads.find_encoder(run.model).bert_config,
             stream.sequence_length,
             stream.predictions_in_row,
             stream.texts_in_row,
         )
         self._feed, self._rows = feed, stream.batch_size
-        self._bar, self._task, self._accumulate, self._done = bar, task, accumulate, done
+        self._bar, self._task, self._done = bar, task, done
+        self._accumulate = run.recipe.gradient_accumulation_steps
         self._peak = None
         self._first_end = 0.0
 

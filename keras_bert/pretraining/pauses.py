@@ -11,9 +11,10 @@ from keras_bert import keras_private
 from keras_bert.hub import loading
 from keras_bert.pretraining.feed import data_for_fit
 from keras_bert.pretraining.stream import StreamPosition
+from keras_bert.runtime import distribution
 from keras_bert.runtime.files import atomic_write
 from keras_bert.training import report
-from keras_bert.training.callbacks import variable_that_is_not_finite
+from keras_bert.training.callbacks import path_of_diverged_weight
 
 HISTORY_FILE = "history.jsonl"
 _CURVES_SECONDS = 60  # between two plots during a run
@@ -27,7 +28,7 @@ class Pauses(keras.callbacks.Callback):
     `KeyboardInterrupt`, unless it is the last step.
 
     Args:
-        run: The `Run`.
+        run: The `PretrainingRun`.
         phase: Index of the phase.
         feed, meter: The `Feed` and the `Meter` of the phase.
         on_record: Function that is called with each line of the history.
@@ -119,9 +120,10 @@ class Pauses(keras.callbacks.Callback):
 
     def _check_weights(self):
         """Raise an error if a weight is NaN or infinite. The loss shows this one step later."""
-        if variable := variable_that_is_not_finite(self.model):
+        path = path_of_diverged_weight(self.model)
+        if path is not None:
             raise ValueError(
-                f"after step {self._run.step} weights are NaN or infinite: {variable.path}; "
+                f"after step {self._run.step} weights are NaN or infinite: {path}; "
                 f"{self._run.checkpoints.newest()}; {_ADVICE}"
             )
 
@@ -129,8 +131,9 @@ class Pauses(keras.callbacks.Callback):
         """Save the batch whose loss is not finite, and raise an error."""
         run = self._run
         name = f"diverged-step-{run.step + 1}"
-        if run.workers > 1:  # each process has only the rows of its own devices
-            name += f"-worker-{run.worker}"
+        worker, workers = distribution.worker()
+        if workers > 1:  # each process has only the rows of its own devices
+            name += f"-worker-{worker}"
         file = run.folder / f"{name}.npz"
         batches = self._feed.stream.batches(run.position)
         for _ in range(batch % run.recipe.gradient_accumulation_steps):

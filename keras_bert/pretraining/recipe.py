@@ -40,7 +40,13 @@ class Phase:
                 raise ValueError(f"{key} must be at least {minimum}; received {getattr(self, key)}")
 
 
-def two_phases(steps, batch_size=256, lengths=(128, 512), share=0.9, max_predictions=(None, None)):
+def two_phases(
+    steps: int,
+    batch_size: int = 256,
+    lengths: tuple[int, int] = (128, 512),
+    share: float = 0.9,
+    max_predictions: tuple[int | None, int | None] = (None, None),
+) -> list[Phase]:
     """Return the paper's phases: most steps with short sequences, the rest with long ones.
 
     Args:
@@ -140,7 +146,7 @@ class Recipe:
         return OPTIMIZERS[self.optimizer](
             self.learning_rate,
             total_steps=self.steps,
-            warmup_steps=self.warmup_steps,
+            warmup_steps=self.warmup_steps or 0,
             weight_decay=self.weight_decay,
             gradient_accumulation_steps=accumulate if accumulate > 1 else None,
         )

@@ -18,6 +18,7 @@ class Checkpoints:
     """
 
     REMEDY = "delete it to resume from the checkpoint before it"
+    _ELSEWHERE = "use another folder; pass the model of this run as --model to train it further"
 
     def __init__(self, folder, settings, keep=3):
         if keep < 1:
@@ -69,18 +70,13 @@ class Checkpoints:
         if not files:
             return None
         file = files[-1]
-        header, arrays = state_file.read(file, self.REMEDY)
-        with state_file.reading(file, self.REMEDY):
-            settings, progress = dict(header["settings"]), header["progress"]
-        state_file.check_settings(
+        progress = state_file.restore(
             file,
-            settings,
             self._settings,
-            "use another folder; pass the model of this run as --model to train it further",
+            variables,
+            if_broken=self.REMEDY,
+            if_other=self._ELSEWHERE,
         )
-        with state_file.reading(file, self.REMEDY):
-            values = state_file.values_of(variables, arrays)
-        state_file.assign(variables, values)
         return int(file.stem.removeprefix("step-")), progress
 
     def _files(self):

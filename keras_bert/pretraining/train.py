@@ -3,8 +3,11 @@
 import contextlib
 import dataclasses
 import json
+import os
 import pathlib
 import sys
+
+import keras
 
 from keras_bert import heads
 from keras_bert.encoder import BertEncoder
@@ -13,8 +16,9 @@ from keras_bert.pretraining.feed import Feed
 from keras_bert.pretraining.losses import compile_model
 from keras_bert.pretraining.meter import Meter
 from keras_bert.pretraining.pauses import HISTORY_FILE, Pauses, write_files
+from keras_bert.pretraining.pretraining_run import Intervals, PretrainingRun, model_to_train
 from keras_bert.pretraining.recipe import OPTIMIZERS, Phase, Recipe, two_phases
-from keras_bert.pretraining.run import Intervals, Run, model_to_train
+from keras_bert.pretraining.records import Records
 from keras_bert.pretraining.state import Checkpoints
 from keras_bert.runtime import distribution
 from keras_bert.runtime.files import exclusive_lock, remove_stale_temporaries
@@ -30,19 +34,19 @@ __all__ = ["OPTIMIZERS", "Phase", "Recipe", "compile_model", "pretrain", "two_ph
 
 
 def pretrain(
-    model,
-    records,
-    folder,
-    recipe,
+    model: keras.Model,
+    records: Records,
+    folder: str | os.PathLike,
+    recipe: Recipe,
     *,
-    log_every=100,
-    save_every=1000,
-    eval_every=None,
-    eval_rows=2048,
-    keep=3,
-    tensorboard=None,
-    show_progress=True,
-):
+    log_every: int = 100,
+    save_every: int = 1000,
+    eval_every: int | None = None,
+    eval_rows: int = 2048,
+    keep: int = 3,
+    tensorboard: str | os.PathLike | None = None,
+    show_progress: bool = True,
+) -> tuple[keras.Model, list[dict]]:
     r"""Pretrain a model on records. Resumes from the last checkpoint in the folder, if any.
 
     The result depends only on the settings and the model's initial weights; call
@@ -116,17 +120,7 @@ def pretrain(
             model = heads.pretraining(model) if isinstance(model, BertEncoder) else model
         trained = model_to_train(model, recipe.packed)
         compile_model(trained, recipe.new_optimizer())
-        worker, workers = distribution.worker()
-        run = Run(
-            model=model,
-            trained=trained,
-            records=records,
-            folder=pathlib.Path(folder),
-            recipe=recipe,
-            intervals=intervals,
-            worker=worker,
-            workers=workers,
-        )
+        run = PretrainingRun(model, trained, records, pathlib.Path(folder), recipe, intervals)
         run.checkpoints = Checkpoints(folder, _settings(run, encoder), keep)
         if not run.checkpoints.exist() and pathlib.Path(folder, loading.MODEL_FILE).is_file():
             raise ValueError(
@@ -220,7 +214,7 @@ def _train(run, tensorboard, show_progress, stop):
         columns = ("loss {task.fields[loss]}", "{task.fields[rate]} tokens/s")
         bar = stack.enter_context(progress(*columns, show=show_progress))
         stop.check()
-        if run.workers == 1:  # several processes would not stop after the same step
+        if distribution.worker()[1] == 1:  # several processes would not stop after the same step
             stack.enter_context(stop.finishing_steps())
         write = writer(tensorboard if run.writes else None)
 
@@ -229,46 +223,33 @@ def _train(run, tensorboard, show_progress, stop):
             if show_progress and bar.disable:  # stderr is not a terminal
                 print_line(_line(record, run.recipe.steps), file=sys.stderr)
 
-        tasks = _bar_tasks(run, bar)
-        for phase, bar_task in enumerate(tasks):
+        for phase in range(len(run.recipe.phases)):
             if run.step < run.end_of(phase):
-                bar.start_task(bar_task)
-                _fit(run, phase, bar, bar_task, on_record, stop)
+                _fit(run, phase, bar, on_record, stop)
         if run.writes:
             write_files(run)
             if was_finished:  # otherwise the last checkpoint saved the model
                 loading.save(run.model, run.folder)
 
 
-def _fit(run, phase, bar, bar_task, on_record, stop):
+def _fit(run, phase, bar, on_record, stop):
     """Train the remaining steps of a phase, whose batches have one shape, with one `fit`."""
-    accumulate = run.recipe.gradient_accumulation_steps
-    end = run.end_of(phase)
-    count = (end - run.step) * accumulate
-    feed = Feed(run.stream(phase), run.position, count)
-    done = run.recipe.phases[phase].steps - (end - run.step)
-    meter = Meter(run.trained, feed, bar, bar_task, accumulate, done)
+    settings = run.recipe.phases[phase]
+    steps = run.end_of(phase) - run.step
+    batches = steps * run.recipe.gradient_accumulation_steps
+    feed = Feed(run.stream(phase), run.position, batches)
+    bar_task = bar.add_task(
+        f"{settings.sequence_length} positions", total=settings.steps,
+        completed=settings.steps - steps, loss="\u2013", rate="\u2013",
+    )  # fmt: skip
+    meter = Meter(run, feed, bar, bar_task, settings.steps - steps)
     pauses = Pauses(run, phase, feed, meter, on_record, stop)
     try:
-        engine.fit(run.trained, feed.data(), [meter, pauses], steps=count)
+        engine.fit(run.trained, feed.data(), [meter, pauses], steps=batches)
     except Exception:
         if feed.error is not None:  # TensorFlow's error does not contain the cause
             raise feed.error from None
         raise
-
-
-def _bar_tasks(run, bar):
-    """Add a task per phase to the progress bar."""
-    tasks = []
-    for index, phase in enumerate(run.recipe.phases):
-        done = min(max(run.step - run.end_of(index) + phase.steps, 0), phase.steps)
-        tasks.append(
-            bar.add_task(
-                f"{phase.sequence_length} positions", start=False, total=phase.steps,
-                completed=done, loss="\u2013", rate="\u2013",
-            )
-        )  # fmt: skip
-    return tasks
 
 
 def _line(record, steps):

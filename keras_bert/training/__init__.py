@@ -1,1 +1,1 @@
-"""Fine-tuning: training loop, batches, resumable state, report and hyperparameter search."""
+"""Training: the engine around Keras' `fit`, fine-tuning, state, report, hyperparameter search."""

@@ -129,11 +129,12 @@ class BatchPlan:
 
     def epoch(self, number):
         """Return the batches of an epoch, counted from 0: `Batches` or `PackedBatches`."""
-        if number not in self._epochs:
-            # The next epoch is asked for while the last batches of this one are trained.
-            self._epochs = {n: self._epochs[n] for n in sorted(self._epochs)[-1:]}
-            self._epochs[number] = self._make_epoch(number)
-        return self._epochs[number]
+        epochs = self._epochs  # TensorFlow's thread for data calls this method, too
+        if number in epochs:
+            return epochs[number]
+        batches = self._make_epoch(number)
+        self._epochs = {n: epochs[n] for n in sorted(epochs)[-1:]} | {number: batches}
+        return batches
 
     def batch(self, number):
         """Return a batch by its number over all epochs and the additional pass."""

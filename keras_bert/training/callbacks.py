@@ -43,15 +43,16 @@ class StopOnNaN(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch, logs=None):
         # The last loss was computed before the last update of the weights.
-        if variable := variable_that_is_not_finite(self.model):
-            raise Diverged(f"{variable.path} holds NaN or infinity")
+        path = path_of_diverged_weight(self.model)
+        if path is not None:
+            raise Diverged(f"{path} holds NaN or infinity")
 
 
-def variable_that_is_not_finite(model):
-    """Return a trainable variable that holds NaN or infinity, or `None`."""
+def path_of_diverged_weight(model):
+    """Return the path of a trainable variable that holds NaN or infinity, or `None`."""
     for variable in model.trainable_variables:
         if not np.isfinite(keras.ops.convert_to_numpy(variable)).all():
-            return variable
+            return variable.path
     return None
 
 
@@ -80,40 +81,32 @@ class ScoreDev(keras.callbacks.Callback):
     """Scores the model, keeps its weights if they are the best, and adds a line to the history.
 
     Args:
-        score: Function that returns the metrics of the dev data, or `None`.
-        state: The `RunState`.
-        plan: The `BatchPlan`.
-        metric: Name of the metric that selects the best weights. `None`: the first one.
-        patience: Stop after this many epochs without improvement. `None`: never.
-        every: Batches between two scores within an epoch. `None`: only at its end.
-        progress: The `Progress`.
-        log: The `Log`.
-        user_callbacks: The user's callbacks, a list.
+        run: The `FinetuningRun`, whose `score` may be `None`.
+        state: Its `RunState`.
+        progress: Its `Progress`.
+        log: Its `Log`.
     """
 
-    def __init__(
-        self, score, state, plan, *, metric, patience, every, progress, log, user_callbacks
-    ):
+    def __init__(self, run, state, progress, log):
         super().__init__()
-        self._score, self._state, self._plan = score, state, plan
-        self._metric, self._patience, self._every = metric, patience, every
+        self._run, self._state = run, state
         self._progress, self._log = progress, log
-        self._user_callbacks = user_callbacks
         self._logs = {}
 
     def on_train_batch_end(self, batch, logs=None):
-        done = self._state.batch
-        if self._every and done % self._every == 0 and done < self._plan.batches:
+        done, batches = self._state.batch, self._run.plan.batches
+        every = self._run.recipe.batches_between_scores(batches)
+        if every and done % every == 0 and done < batches:
             with self._progress.paused():
-                self._record(round(self._state.epoch + done / self._plan.batches, 3))
+                self._record(round(self._state.epoch + done / batches, 3))
 
     def on_epoch_end(self, epoch, logs=None):
         record = self._record(epoch + 1)
         logs.update(logs_of(record))  # the following callbacks get the scores
         self._logs = logs
-        if self._patience is not None:
-            best_record, _ = best(self._state.history, self._metric)
-            if epoch + 1 - best_record["epoch"] >= self._patience:
+        if self._run.patience is not None:
+            best_record, _ = best(self._state.history, self._run.metric)
+            if epoch + 1 - best_record["epoch"] >= self._run.patience:
                 self.model.stop_training = True
 
     def on_train_end(self, logs=None):
@@ -121,19 +114,19 @@ class ScoreDev(keras.callbacks.Callback):
 
     def _record(self, epoch):
         """Append the metrics at this point of the training to the history, and return them."""
-        state = self._state
+        run, state = self._run, self._state
         record = {"epoch": epoch, "loss": state.loss}
-        if self._score is not None:
+        if run.score is not None:
             model = self.model  # on JAX, this updates its variables
-            for callback in self._user_callbacks:
+            for callback in run.callbacks:
                 callback.on_test_begin()
-            record |= score_completely(self._score)
+            record |= score_completely(run.score)
             logs = logs_of(record)
             del logs["loss"]
             logs = {key.removeprefix("val_"): value for key, value in logs.items()}
-            for callback in self._user_callbacks:
+            for callback in run.callbacks:
                 callback.on_test_end(logs)
-            best_record, metric = best([*state.history, record], self._metric)
+            best_record, metric = best([*state.history, record], run.metric)
             self._progress.show_dev(metric, record[metric])
             if best_record is record:
                 state.keep_best(model, record)

@@ -4,6 +4,8 @@ import contextlib
 
 import keras
 
+from keras_bert import keras_private
+
 
 def fit(trained, data, callbacks, *, steps, model=None, epochs=1, start=(0, 0)):
     """Train a model on a stream of batches.
@@ -46,6 +48,8 @@ def fit(trained, data, callbacks, *, steps, model=None, epochs=1, start=(0, 0)):
             verbose=0,
             callbacks=callbacks,
         )
+    # `BackupAndRestore` has set it, and the next `fit` of the user would begin there.
+    keras_private.pop_initial_epoch(model)
 
 
 def data_for_fit(batches, example, shape):

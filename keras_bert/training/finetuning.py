@@ -3,9 +3,11 @@
 import contextlib
 import dataclasses
 import inspect
+import os
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import keras
 
@@ -31,39 +33,39 @@ from keras_bert.training.callbacks import (
     best,
     score_completely,
 )
+from keras_bert.training.finetuning_recipe import FinetuningRecipe
 from keras_bert.training.gradient_caching import SetGradients, seed_dropout
 from keras_bert.training.head_initialization import initialize_head
 from keras_bert.training.progress import Log, Progress
-from keras_bert.training.recipe import Recipe
 from keras_bert.training.run_state import RunState, digest
 
 
 def finetune(
-    encoder,
-    train,
-    dev=None,
+    encoder: keras.Model,
+    train: Any,
+    dev: Any = None,
     *,
-    epochs=3,
-    batch_size=32,
-    learning_rate=5e-5,
-    warmup=0.1,
-    schedule="linear",
-    max_length=None,
-    seed=0,
-    metric=None,
-    patience=None,
-    evaluate_every=None,
-    gradient_accumulation_steps=1,
-    fixed_length=False,
-    folder=None,
-    on_end=None,
-    tensorboard=None,
-    callbacks=(),
-    show_progress=True,
-    optimizer=None,
-    loss=None,
-    **options,
-):
+    epochs: int = 3,
+    batch_size: int = 32,
+    learning_rate: float = 5e-5,
+    warmup: float = 0.1,
+    schedule: str = "linear",
+    max_length: int | None = None,
+    seed: int = 0,
+    metric: str | None = None,
+    patience: int | None = None,
+    evaluate_every: float | None = None,
+    gradient_accumulation_steps: int = 1,
+    fixed_length: bool = False,
+    folder: str | os.PathLike | None = None,
+    on_end: Callable[[keras.Model, dict], None] | None = None,
+    tensorboard: str | os.PathLike | None = None,
+    callbacks: Sequence[keras.callbacks.Callback] | keras.callbacks.Callback | None = (),
+    show_progress: bool = True,
+    optimizer: keras.optimizers.Optimizer | str | None = None,
+    loss: keras.losses.Loss | str | None = None,
+    **options: Any,
+) -> tuple[keras.Model, dict[str, Any]]:
     """Fine-tune an encoder with a new head on labeled data.
 
     The type of `train` selects the task: `Examples` with labels, label sets or scores,
@@ -111,14 +113,13 @@ def finetune(
             fails, for example because the disk is full, the next call repeats only `on_end`.
         tensorboard: Folder for TensorBoard, or `None`. It gets the losses and scores of each epoch.
             With `evaluate_every`, its steps are batches.
-        callbacks: `keras.callbacks.Callback`s. They see one `fit` of the returned model over all
-            epochs. The logs of an epoch have the metrics of the training, such as `loss`,
-            `val_loss` and the scores of `dev`, such as `val_accuracy`.
-            `EarlyStopping(restore_best_weights=True)` selects the best epoch in place of `metric`.
-            `LearningRateScheduler` sets the rate of each epoch, in place of `warmup` and
-            `schedule`. When a killed run resumes, callbacks get the best value so far that they
-            monitor, and no other state. `on_test_batch_begin` and `on_test_batch_end` are not
-            called.
+        callbacks: `keras.callbacks.Callback`s. They see one `fit` of the returned model. The logs
+            of an epoch have the metrics of the training, such as `loss`, `val_loss` and the scores
+            of `dev`, such as `val_accuracy`. `EarlyStopping(restore_best_weights=True)` selects the
+            best epoch in place of `metric`. `LearningRateScheduler` sets the rate of each epoch, in
+            place of `warmup` and `schedule`. When a killed run resumes, callbacks get the best
+            value so far that they monitor, and no other state; the batches of an unfinished epoch
+            are numbered from 0. `on_test_batch_begin` and `on_test_batch_end` are not called.
         show_progress: If `True`, draw a progress bar in a terminal or notebook, elsewhere print a
             line per epoch on stderr.
         optimizer: A Keras optimizer or its name, in place of AdamW with `learning_rate`, `warmup`
@@ -138,7 +139,7 @@ def finetune(
         given for the training data, if it has texts), `train_loss` (of the returned
         weights' epoch), `train_seconds`,
         `examples_per_second`, `stopped` (`True` after Ctrl-C), `history` (a dict per epoch), and
-        the `inference.counts` of the training data. With `dev` also the counts of `dev`, such as
+        the `counts` of the encoded training data. With `dev` also the counts of `dev`, such as
         `dev_truncated`, the metrics of the best epoch, its number `best_epoch` and the name of the
         `metric` that selected it. After Ctrl-C within an epoch, `best_epoch` can be 0.5.
 
@@ -159,82 +160,71 @@ def finetune(
     ((None, 2), False)
     """
     task = _task_of(encoder, train)
-    if on_end is not None and not callable(on_end):
-        raise ValueError(f"on_end must be a function; received {on_end!r:.80}")
-    recipe = Recipe(
-        epochs=epochs,
-        batch_size=batch_size,
-        learning_rate=learning_rate,
-        warmup=warmup,
-        schedule=schedule,
-        max_length=task.max_length if max_length is None else max_length,
-        seed=seed,
-        gradient_accumulation_steps=gradient_accumulation_steps,
-        fixed_length=fixed_length,
-        evaluate_every=evaluate_every,
-        optimizer=optimizer,
-        loss=loss,
+    recipe = FinetuningRecipe(
+        epochs=epochs, batch_size=batch_size, learning_rate=learning_rate, warmup=warmup,
+        schedule=schedule, max_length=task.max_length if max_length is None else max_length,
+        seed=seed, gradient_accumulation_steps=gradient_accumulation_steps,
+        fixed_length=fixed_length, evaluate_every=evaluate_every, optimizer=optimizer, loss=loss,
         options=options,
-    )
+    )  # fmt: skip
     callbacks = user_callbacks.as_list(callbacks)
     user_callbacks.check_callbacks(callbacks, folder, schedule)
     run_data.check_options(task, train, options, inspect.signature(finetune).parameters)
-    if dev is None and (metric, patience, evaluate_every) != (None, None, None):
-        raise ValueError("metric, patience and evaluate_every need dev, the data that is scored")
-    if patience is not None:
-        patience = as_integer("patience", patience, 1)
+    _check_arguments(dev, metric, patience, evaluate_every, on_end)
     run_data.check(task, train, dev)
-    start = encoder
-    encoder, model = _encoder_and_model(start, task, train)
+    new_encoder, model = _encoder_and_model(encoder, task, train)
     if max_length is not None:
-        _check_max_length(encoder, recipe.max_length)
+        _check_max_length(new_encoder, recipe.max_length)
+    is_new = model is None
     with stop_requests() as stop, _lock(folder):
         stop.check()
-        is_new = model is None
         with seeded(recipe.seed):
-            model = task.build(encoder, train) if is_new else model
-        if not is_new:
-            _set_label_type(model, train)
-        run = _prepare(task, model, train, dev, recipe, metric, callbacks, show_progress)
+            model = task.build(new_encoder, train) if is_new else model
+        run = _prepare(task, model, train, dev, recipe, metric, patience, callbacks)
+        if show_progress:
+            run_data.note_truncated(run.data, recipe.max_length)
         state = _restore(run, folder, show_progress)
         if is_new and not (state.epoch or state.batch):
             initialize_head(model, run.data.encoded, recipe.seed)
-        _set_options(model, recipe)
-        log = Log(show_progress, tensorboard, recipe.epochs, run.tensorboard_steps)
-        with log.bar:
-            stopped = _fit(run, state, patience, log)
-        record = _restore_best(run, state)
-        metrics = _metrics(run, state, record, stopped)
-        provenance.remember_run(model, start, train, dev, metrics)
+        _set_options(run)
+        stopped = _fit(run, state, show_progress, tensorboard)
+        metrics = _metrics(run, state, _restore_best(run, state), stopped)
+        provenance.remember_run(model, encoder, train, dev, metrics)
         if on_end is not None:
             on_end(model, metrics)
         state.clear()
         return model, metrics
 
 
+def _check_arguments(dev, metric, patience, evaluate_every, on_end):
+    if on_end is not None and not callable(on_end):
+        raise ValueError(f"on_end must be a function; received {on_end!r:.80}")
+    if dev is None and (metric, patience, evaluate_every) != (None, None, None):
+        raise ValueError("metric, patience and evaluate_every need dev, the data that is scored")
+    if patience is not None:
+        as_integer("patience", patience, 1)
+
+
 @dataclasses.dataclass
-class _Run:
+class FinetuningRun:
     """What one call of `finetune` trains: a compiled model, its data and the plan of its batches.
 
     `metric` is the name of the metric that selects the best epoch, or `None` for the first one.
+    `score` is a function that returns the metrics of the dev data, or `None`.
     """
 
     model: keras.Model
     data: run_data.RunData
     plan: BatchPlan
-    recipe: Recipe
+    recipe: FinetuningRecipe
     metric: str | None
+    patience: int | None
     callbacks: list[keras.callbacks.Callback]
     score: Callable[[], dict] | None
 
-    @property
-    def tensorboard_steps(self):
-        """TensorBoard's steps per epoch."""
-        return 1 if self.recipe.evaluate_every is None else self.plan.batches
 
-
-def _prepare(task, model, train, dev, recipe, metric, callbacks, show_progress):
-    """Encode the data, plan the batches and compile the model: the `_Run`."""
+def _prepare(task, model, train, dev, recipe, metric, patience, callbacks):
+    """Encode the data, plan the batches and compile the model: the `FinetuningRun`."""
     model = task.training_model(model)
     recipe.max_length = inference.length_limit(model, recipe.max_length)
     data = run_data.encode(task, model, train, dev, recipe)
@@ -246,8 +236,6 @@ def _prepare(task, model, train, dev, recipe, metric, callbacks, show_progress):
             )
     run_data.check_encoded(task, data, recipe)
     user_callbacks.check_monitors(callbacks, data.scores, data.names_of_logs)
-    if show_progress:
-        run_data.note_truncated(data, recipe.max_length)
     plan = BatchPlan(
         model,
         data.encoded,
@@ -264,7 +252,8 @@ def _prepare(task, model, train, dev, recipe, metric, callbacks, show_progress):
     # The generators got their seeds when the encoder was created or loaded.
     seed_dropout(model, recipe.seed)
     _compile(model, data.compile_options, optimizer, plan)
-    return _Run(model, data, plan, recipe, metric, callbacks, data.scorer(recipe.batch_size))
+    score = data.scorer(recipe.batch_size)
+    return FinetuningRun(model, data, plan, recipe, metric, patience, callbacks, score)
 
 
 def _compile(model, options, optimizer, plan):
@@ -313,7 +302,7 @@ def _identity(run):
         "sequences": len(data.encoded),
         "parameters": model.count_params(),
         "trainable variables": len(model.trainable_variables),
-        "scored over characters": getattr(dev, "characters", False),
+        "scored over characters": None if dev is None else dev.characters,
         "labels": heads.find_output(model).labels,
         "dtype": encoder.dtype_policy.name,
         "encoder's weights": provenance.digest_of_weights(encoder),
@@ -322,29 +311,34 @@ def _identity(run):
     }
 
 
-def _set_options(model, recipe):
-    """Give the model the options of the recipe that it keeps."""
-    heads.find_encoder(model).preprocessor.max_sequence_length = recipe.max_length
-    if "long_texts" in recipe.options:
-        heads.find_output(model).long_texts = recipe.options["long_texts"]
+def _set_options(run):
+    """Give the model what it keeps of the recipe, and of the type of the labels in the data."""
+    output, train, options = heads.find_output(run.model), run.data.train, run.recipe.options
+    heads.find_encoder(run.model).preprocessor.max_sequence_length = run.recipe.max_length
+    if "long_texts" in options:
+        output.long_texts = options["long_texts"]
+    if output.labels is not None and label_types.fits(output.labels, train.label_type):
+        output.label_type = train.label_type
 
 
-def _fit(run, state, patience, log):
+def _fit(run, state, show_progress, tensorboard):
     """Train the remaining epochs, and return True if Ctrl-C ended the training.
 
     Ctrl-C before the first step is a `KeyboardInterrupt`. If the loss or a weight is no longer
     finite, a `ValueError` is raised.
     """
-    _restore_backup(run, state)
+    _resume_callbacks(run, state)
     if state.stopped or state.epoch >= run.plan.epochs:
         return False
+    steps = 1 if run.recipe.evaluate_every is None else run.plan.batches
+    log = Log(show_progress, tensorboard, run.plan.epochs, steps)
     try:
-        with stop_requests() as stop:
+        with stop_requests() as stop, log.bar:
             stop.check()
             engine.fit(
                 run.plan.trained,
                 run.plan.data_for_fit(state.epoch, state.batch),
-                _all_callbacks(run, state, patience, log, stop),
+                _all_callbacks(run, state, log, stop),
                 steps=run.plan.batches,
                 model=run.model,
                 epochs=run.plan.epochs,
@@ -366,37 +360,26 @@ def _fit(run, state, patience, log):
     return False
 
 
-def _all_callbacks(run, state, patience, log, stop):
+def _all_callbacks(run, state, log, stop):
     """Return the callbacks of the run, in their order: they see a batch one after the other."""
     plan = run.plan
     progress = Progress(state, plan, log.bar)
-    score = ScoreDev(
-        run.score,
-        state,
-        plan,
-        metric=run.metric,
-        patience=patience,
-        every=run.recipe.batches_between_scores(plan.batches),
-        progress=progress,
-        log=log,
-        user_callbacks=run.callbacks,
-    )
     return [
         *([] if plan.cache is None else [SetGradients(plan.cache, plan, state)]),
         StopOnCtrlC(stop),
         CompleteLastStep(plan),
         StopOnNaN(),
         progress,
-        score,
+        ScoreDev(run, state, progress, log),
         *run.callbacks,
         user_callbacks.RestoreMonitors(run.callbacks, state.history),
         SaveState(state, plan),
     ]
 
 
-def _restore_backup(run, state):
-    """Go on where a `BackupAndRestore` of the user ended."""
-    restored = user_callbacks.restored_epoch(run.callbacks, run.model)
+def _resume_callbacks(run, state):
+    """Prepare the user's callbacks for a resumed run; a `BackupAndRestore` sets the epoch."""
+    restored = user_callbacks.resume(run.callbacks, run.model, state.history)
     if restored > state.epoch and run.score is not None:
         warnings.warn(
             "BackupAndRestore does not keep the scores of earlier epochs, so the best epoch is one "
@@ -472,13 +455,6 @@ def _check_max_length(encoder, max_length):
         raise ValueError(
             f"max_length must be at most {limit}, the maximum of the encoder; received {max_length}"
         )
-
-
-def _set_label_type(model, train):
-    """Give the results of a trained model the type that the labels in the data have."""
-    output = heads.find_output(model)
-    if output.labels is not None and label_types.fits(output.labels, train.label_type):
-        output.label_type = train.label_type
 
 
 def _task_of(model, train):

@@ -2,7 +2,9 @@
 
 import itertools
 import pathlib
+from typing import TYPE_CHECKING, Any
 
+import keras
 import numpy as np
 
 from keras_bert import heads
@@ -12,6 +14,9 @@ from keras_bert.runtime.figures import drawable, font_families, new_figure
 from keras_bert.runtime.files import atomic_write
 from keras_bert.runtime.terminal import print_line
 from keras_bert.tasks import inference, registry
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 CURVES_FILE = "curves.png"
 CONFUSION_FILE = "confusion_matrix.png"
@@ -46,7 +51,7 @@ def draw_curves(folder, history, x="epoch"):
     _write(plot_curves(history, x), pathlib.Path(folder, CURVES_FILE))
 
 
-def plot_curves(metrics, x="epoch"):
+def plot_curves(metrics: dict | list[dict], x: str = "epoch") -> "Figure":
     """Plot the losses and scores of a run.
 
     A vertical line marks each change of the sequence length in pretraining.
@@ -124,7 +129,7 @@ def draw_confusion(folder, model, examples, answers):
     return True
 
 
-def plot_confusion(model, examples, *, batch_size=32):
+def plot_confusion(model: keras.Model, examples: Any, *, batch_size: int = 32) -> "Figure":
     """Plot how often a model gives which label, by the right label.
 
     If no installed font has the characters of the labels, the plot has numbers in their place, and

@@ -71,18 +71,14 @@ class RunState:
             self.clear()  # without a state, the best weights belong to some other run
             return False
         remedy = "delete it to start over"
-        header, arrays = state_file.read(file, remedy)
+        progress = state_file.restore(
+            file, self._settings, _variables(model), if_broken=remedy, if_other=remedy
+        )
         with state_file.reading(file, remedy):
-            settings, progress = dict(header["settings"]), header["progress"]
             if not all(isinstance(progress[name], kind) for name, kind in _TYPES.items()):
                 raise ValueError("a value of its progress has another type")
             for record in progress["history"]:
                 _check_record(record)
-        # Different settings can change the variables, so compare the settings first.
-        state_file.check_settings(file, settings, self._settings, remedy)
-        with state_file.reading(file, remedy):
-            values = state_file.values_of(_variables(model), arrays)
-        state_file.assign(_variables(model), values)
         for name in _TYPES:
             setattr(self, name, progress[name])
         if any(record.keys() - {"epoch", "loss"} for record in self.history):

@@ -39,6 +39,23 @@ def read(file, remedy):
     return header, numbered
 
 
+def restore(file, settings, variables, *, if_broken, if_other):
+    """Assign the values in a state file to variables, and return the header's `progress`.
+
+    The header has `settings`, which must equal the settings of this run, and `progress`. The
+    remedies `if_broken` and `if_other` end the errors for a broken file and for other settings.
+    """
+    header, arrays = read(file, if_broken)
+    with reading(file, if_broken):
+        saved, progress = dict(header["settings"]), dict(header["progress"])
+    # Different settings can change the variables, so compare the settings first.
+    check_settings(file, saved, settings, if_other)
+    with reading(file, if_broken):
+        values = values_of(variables, arrays)
+    assign(variables, values)
+    return progress
+
+
 def values_of(variables, arrays):
     """Return the values of variables from the arrays of a file, or raise a `ValueError`."""
     if len(arrays) != len(variables):

@@ -10,9 +10,7 @@ LOWER_IS_BETTER = ("rmse", DEV_LOSS)
 
 def as_list(callbacks):
     """Return one callback, several or `None` as a list."""
-    if callbacks is None or isinstance(callbacks, keras.callbacks.Callback):
-        return [] if callbacks is None else [callbacks]
-    return list(callbacks)
+    return [] if callbacks is None else keras.tree.flatten(callbacks)
 
 
 def check_callbacks(callbacks, folder, schedule):
@@ -49,7 +47,7 @@ def rate_setter(callbacks):
 
 
 def with_settable_rate(optimizer, callbacks, recipe):
-    """Return the optimizer of a `Recipe` such that the callbacks can set its rate, if one does."""
+    """Let the callbacks set the rate of the optimizer of a `FinetuningRecipe`, if one does."""
     setter = rate_setter(callbacks)
     if setter is None or recipe.optimizer is not None:
         return optimizer
@@ -135,9 +133,14 @@ def logs_of(record):
     return logs
 
 
-def restored_epoch(callbacks, model):
-    """Let a `BackupAndRestore` load its state into the model; return the epoch that comes next."""
+def resume(callbacks, model, history):
+    """Let a `BackupAndRestore` load its state into the model; return the epoch that comes next.
+
+    A `CSVLogger` keeps the lines of the earlier process, which has left a `history`.
+    """
     for callback in callbacks:
+        if isinstance(callback, keras.callbacks.CSVLogger) and history:
+            callback.append = True
         if isinstance(callback, keras.callbacks.BackupAndRestore):
             callback.set_model(model)
             callback.on_train_begin()

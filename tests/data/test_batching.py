@@ -7,7 +7,6 @@ from keras_bert.data.batching import LENGTHS, Batches, choose_compiled_lengths
 from keras_bert.data.padding import pad
 from keras_bert.text.encoded_texts import EncodedTexts
 from tests import tiny
-from tests.parameters import needs_tensorflow
 
 
 @pytest.fixture(scope="module")
@@ -107,18 +106,6 @@ def test_longest_sequences_come_first_without_a_seed(preprocessor):
     assert [batch.tolist() for batch in plan.rows] == [[1, 3], [4, 0], [2]]
     assert plan.sizes == [2, 2, 1]
     assert len(plan[0]) == 1  # inputs only
-
-
-@needs_tensorflow
-def test_dataset_may_start_within_an_epoch(preprocessor):
-    plan = Batches(encoded(preprocessor, range(20)), 3, seed=1)
-    for start in (0, 4, 6):
-        dataset = plan.for_fit(range(start, len(plan)))
-        assert int(dataset.cardinality()) == 7 - start
-        found = [targets.numpy().tolist() for _, targets, _ in dataset]
-        assert found == [plan[index][1].tolist() for index in range(start, 7)]
-    for spec in dataset.element_spec[0].values():
-        assert spec.shape.as_list() == [None, None]  # lengths differ
 
 
 def test_pad_rejects_long_sequences():

@@ -15,9 +15,12 @@ import pytest
 
 import keras_bert
 from keras_bert import heads, optimizers, packed_heads
-from keras_bert.pretraining import loop, meter, train
+from keras_bert.pretraining import meter, pauses, train
+from keras_bert.pretraining import pretraining_run as run_module
+from keras_bert.pretraining.feed import Feed
+from keras_bert.pretraining.stream import StreamPosition
 from keras_bert.pretraining.train import Phase
-from keras_bert.training import state_file
+from keras_bert.training import engine, state_file
 from tests import pretraining_runs as runs
 
 
@@ -63,7 +66,7 @@ def test_history_lines(learned):
     names = {name.removeprefix("eval_") for name in history[-1] if name.startswith("eval_")}
     assert names == {f"{task}_{kind}" for task in ("masked_lm", "next_sentence")
                      for kind in ("loss", "accuracy")} | {"loss"}  # fmt: skip
-    lines = (folder / loop.HISTORY_FILE).read_text().splitlines()
+    lines = (folder / pauses.HISTORY_FILE).read_text().splitlines()
     assert [json.loads(line) for line in lines] == history
 
 
@@ -178,14 +181,14 @@ class Stop(keras.callbacks.Callback):
 @pytest.fixture
 def after(monkeypatch):
     """Return a function that schedules a call after a number of batches."""
-    fit = keras.Model.fit
+    fit = engine.fit
 
     def at(batches, how):
         stop = Stop(batches, how)
         monkeypatch.setattr(
-            keras.Model, "fit",
-            lambda model, *args, callbacks, **options: fit(
-                model, *args, callbacks=[*callbacks, stop], **options
+            engine, "fit",
+            lambda trained, data, callbacks, **options: fit(
+                trained, data, [stop, *callbacks], **options
             ),
         )  # fmt: skip
 
@@ -247,14 +250,14 @@ def test_second_ctrl_c_stops_immediately(eager, after, records, tmp_path):
 
 
 def test_ctrl_c_between_two_steps_names_a_saved_step(eager, records, tmp_path, monkeypatch):
-    write, signals = loop._write_history, [interrupt]
+    write, signals = pauses.write_history, [interrupt]
 
     def write_and_interrupt(run):
         write(run)
         if signals:
             signals.pop()()
 
-    monkeypatch.setattr(loop, "_write_history", write_and_interrupt)
+    monkeypatch.setattr(pauses, "write_history", write_and_interrupt)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with pytest.raises(KeyboardInterrupt, match="at step 2 of 6, which is saved"):
@@ -274,13 +277,14 @@ def test_sigterm_in_the_last_step_completes_the_run(eager, after, records, tmp_p
 
 @pytest.mark.slow
 def test_evaluation_rows_do_not_depend_on_the_batch_size(eager, records, tmp_path):
+    model = keras_bert.heads.pretraining(runs.encoder())
+
     def rows(batch_size, accumulate):
-        run = loop.Loop(
-            keras_bert.heads.pretraining(runs.encoder()), records, tmp_path,
-            train.Recipe([Phase(1, 16, batch_size)], gradient_accumulation_steps=accumulate),
-            loop.Intervals(1, 1, 1, eval_rows=16),
-        )  # fmt: skip
-        batches = run.eval_set(0)
+        recipe = train.Recipe([Phase(1, 16, batch_size)], gradient_accumulation_steps=accumulate)
+        intervals = run_module.Intervals(1, 1, 1, eval_rows=16)
+        batches = run_module.PretrainingRun(
+            model, model, records, tmp_path, recipe, intervals
+        ).eval_set(0)
         return np.concatenate([inputs["input_word_ids"] for inputs, *_ in batches])
 
     assert len(rows(8, 1)) == 16
@@ -293,18 +297,18 @@ def test_evaluation_rows_do_not_depend_on_the_batch_size(eager, records, tmp_pat
 def test_phases_differ_and_evaluations_are_equal(eager, records, tmp_path, monkeypatch):
     drawn = []
 
-    class Stream(loop.Stream):
+    class Stream(run_module.Stream):
         def batches(self, position=None, epochs=None):
             for after, batch in super().batches(position, epochs):
                 drawn.append((self._is_training, position, batch[0]["input_word_ids"]))
                 yield after, batch
 
-    monkeypatch.setattr(loop, "Stream", Stream)
+    monkeypatch.setattr(run_module, "Stream", Stream)
     phases = [Phase(2, 16, 8), Phase(2, 16, 8)]
     for seed in (0, 1):
         runs.pretrain(records, tmp_path / str(seed), phases=phases, seed=seed)
     trained = [(position, ids) for training, position, ids in drawn if training]
-    firsts = [ids for position, ids in trained if position == loop.StreamPosition()]
+    firsts = [ids for position, ids in trained if position == StreamPosition()]
     assert len(firsts) >= 4 * 2  # each phase begins at the first position and has two batches
     found = {ids.tobytes() for ids in firsts}
     assert len(found) == 8
@@ -398,15 +402,15 @@ def test_broken_checkpoint_raises_and_the_previous_one_resumes(eager, records, t
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "extra",
-    [{}, {"place": 3, "history": []}, {"place": ["a", 0, 0], "history": []},
-     {"place": [0, 0, 0], "history": [3]}],
+    "progress",
+    [{}, {"position": 3, "history": []}, {"position": ["a", 0, 0], "history": []},
+     {"position": [0, 0, 0], "history": [3]}],
 )  # fmt: skip
-def test_checkpoint_of_a_stranger_raises(eager, records, tmp_path, extra):
+def test_checkpoint_of_a_stranger_raises(eager, records, tmp_path, progress):
     runs.pretrain(records, tmp_path / "run", steps=2)
     (file,) = (tmp_path / "run" / "checkpoints").iterdir()
-    header, arrays = state_file.read(file, "about")
-    state_file.write(file, "about", {**header, "extra": extra}, arrays)
+    header, arrays = state_file.read(file, "delete it")
+    state_file.write(file, {**header, "progress": progress}, arrays)
     with pytest.raises(ValueError, match=r"step-00000002.npz is broken .* delete it to resume"):
         runs.pretrain(records, tmp_path / "run", steps=2)
 
@@ -600,7 +604,7 @@ def test_nan_loss_raises(at, accumulate, eager, after, records, tmp_path):
     if at > 1:
         for name in checkpoints(tmp_path):
             with np.load(tmp_path / "checkpoints" / name) as saved:
-                for key in set(saved.files) - {"about"}:
+                for key in set(saved.files) - {"header"}:
                     assert np.isfinite(saved[key].astype("float64")).all(), (name, key)
 
 
@@ -707,19 +711,19 @@ def test_second_process_in_the_folder_raises(eager, records, tmp_path):
 
 @pytest.mark.parametrize(("steps", "expected"), [(20, 2), (10**6, 10_000)])
 def test_default_warmup_is_at_most_a_tenth(steps, expected, eager, records, monkeypatch, tmp_path):
-    monkeypatch.setattr(loop.Loop, "run", lambda *_: None)
-    monkeypatch.setattr(loop.Loop, "write_files", lambda *_: None)
+    monkeypatch.setattr(engine, "fit", lambda *_, **__: None)
+    monkeypatch.setattr(train, "write_files", lambda *_: None)
     model, _ = runs.pretrain(records, tmp_path / "run", steps=steps, warmup_steps=None)
     assert model.optimizer._learning_rate.warmup_steps == expected
 
 
 @pytest.mark.slow
 def test_curves_are_drawn_during_a_run(eager, records, monkeypatch, tmp_path):
-    monkeypatch.setattr(loop, "_CURVES_SECONDS", 0)
-    monkeypatch.setattr(loop.loading, "save", lambda *_: None)
+    monkeypatch.setattr(pauses, "_CURVES_SECONDS", 0)
+    monkeypatch.setattr(pauses.loading, "save", lambda *_: None)
     drawn = []
     monkeypatch.setattr(
-        loop.report, "draw_curves", lambda _, history, x: drawn.append(len(history))
+        pauses.report, "draw_curves", lambda _, history, x: drawn.append(len(history))
     )
     runs.pretrain(records, tmp_path, steps=6, log_every=2)
     assert drawn == [1, 2, 3, 3]
@@ -728,7 +732,9 @@ def test_curves_are_drawn_during_a_run(eager, records, monkeypatch, tmp_path):
 @pytest.mark.slow
 def test_each_window_is_read_once(records, tmp_path, monkeypatch):
     """Pauses to log and to evaluate do not repeat the reading."""
-    monkeypatch.setattr(loop, "Stream", functools.partial(loop.Stream, shards_in_memory=1))
+    monkeypatch.setattr(
+        run_module, "Stream", functools.partial(run_module.Stream, shards_in_memory=1)
+    )
     read = []
     plain = records.read
     monkeypatch.setattr(records, "read", lambda names: (read.append(names), plain(names))[1])
@@ -746,8 +752,10 @@ def test_broken_shard_is_named(records, tmp_path, monkeypatch):
     copy = tmp_path / "records"
     shutil.copytree(records.folder, copy)
     made = type(records)(copy)
-    monkeypatch.setattr(loop, "Stream", functools.partial(loop.Stream, shards_in_memory=1))
-    order = _read_by(loop.Stream(made, 8, 16), made)
+    monkeypatch.setattr(
+        run_module, "Stream", functools.partial(run_module.Stream, shards_in_memory=1)
+    )
+    order = _read_by(run_module.Stream(made, 8, 16), made)
     (copy / order[-1]).write_bytes(b"something else")
     message = f"^{re.escape(str(copy / order[-1]))} "
     with pytest.raises(ValueError, match=message):
@@ -777,7 +785,6 @@ class _Clock:
 def test_measured_speed(packed, records, monkeypatch):
     """Four batches of 8 rows take 2 s each, after a first batch of 10 s."""
     from keras_bert.pretraining.stream import Stream
-    from keras_bert.runtime.stopping import StopRequest
     from keras_bert.runtime.terminal import progress
     from keras_bert.training import flops
 
@@ -786,19 +793,21 @@ def test_measured_speed(packed, records, monkeypatch):
     monkeypatch.setattr(flops, "peak", lambda: 1e9)
     model = heads.pretraining(runs.encoder())
     stream = Stream(records, 8, 16, packed=packed)
+    feed = Feed(stream, StreamPosition(), 5)
     with progress(show=False) as bar:
         task = bar.add_task("", total=5, loss="", rate="")
-        measured = meter.Meter(model, stream, bar, task, 1, 0, StopRequest())
-        measured.start()
+        recipe = train.Recipe([Phase(5, 16, 8)])
+        run = run_module.PretrainingRun(model, model, records, None, recipe, None)
+        measured = meter.Meter(run, feed, bar, task, 0)
+        measured.on_train_begin()
         tokens, shown = [], []
         for number, (_, batch) in enumerate(itertools.islice(stream.batches(), 5)):
-            measured.take(number, batch)
             clock.now += 2.0 if number else 10.0
-            measured.on_train_batch_end(number, {"loss": 1.0})
             ids = batch[0]["input_word_ids"]
             tokens.append(int((ids != 0).sum()))
+            feed.tokens[number] = tokens[-1]
+            measured.on_train_batch_end(number, {"loss": 1.0})
             shown.append(bar.tasks[task].fields["rate"])
-        measured.on_train_end()
         found = measured.figures()
     row = flops.of_sequence(
         runs.encoder().bert_config, 16, stream.predictions_in_row, stream.texts_in_row

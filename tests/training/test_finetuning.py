@@ -2,6 +2,7 @@
 
 import contextlib
 import inspect
+import random
 import re
 import signal
 
@@ -343,6 +344,36 @@ def test_same_seed_gives_same_run(eager):
     for a, b in zip(runs[0], runs[1], strict=True):
         np.testing.assert_array_equal(a, b)
     assert not any(np.array_equal(a, b) for a, b in zip(runs[0], runs[2], strict=True))
+
+
+def test_the_random_numbers_of_the_caller_do_not_change(eager):
+    model = heads.classifier(tiny.encoder(num_hidden_layers=1), labels=["bad", "good"])
+    numbers = []
+    for train in (False, True):
+        keras.utils.set_random_seed(5)
+        if train:
+            finetune(tiny.examples(tiny.ROWS[:4]), encoder=model, epochs=1)
+        numbers.append((random.random(), np.random.random()))
+    assert numbers[0] == numbers[1]
+
+
+def test_an_optimizer_and_a_loss_of_the_caller(eager):
+    class Double(keras.losses.SparseCategoricalCrossentropy):
+        def call(self, targets, logits):
+            return 2 * super().call(targets, logits)
+
+    examples = tiny.examples(tiny.ROWS[:8])
+    optimizer = keras.optimizers.SGD(0.1, momentum=0.5)
+    runs = []
+    for loss in (None, Double(from_logits=True)):
+        model, metrics = finetune(examples, examples, optimizer=optimizer, loss=loss, epochs=1)
+        assert isinstance(model.optimizer, keras.optimizers.SGD) and not optimizer.built
+        assert metrics["recipe"]["optimizer"]["config"]["momentum"] == 0.5
+        runs.append(metrics)
+    assert runs[1]["train_loss"] == pytest.approx(2 * runs[0]["train_loss"], rel=0.1)
+    assert runs[1]["dev_loss"] == pytest.approx(2 * runs[0]["dev_loss"], rel=0.5)
+    with pytest.raises(ValueError, match=r"loss must be a keras.losses.Loss; received 'mse'"):
+        finetune(examples, loss="mse")
 
 
 @pytest.mark.slow

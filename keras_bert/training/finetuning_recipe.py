@@ -12,7 +12,7 @@ from keras_bert.runtime.arguments import as_integer
 
 
 @dataclasses.dataclass
-class Recipe:
+class FinetuningRecipe:
     """The arguments of `finetune` that determine the result, see there.
 
     The constructor checks them, and converts them to Python's types.

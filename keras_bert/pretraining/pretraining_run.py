@@ -38,7 +38,7 @@ class Intervals:
 
 
 @dataclasses.dataclass
-class Run:
+class PretrainingRun:
     """A pretraining run.
 
     Attributes:
@@ -52,7 +52,6 @@ class Run:
         step: Number of completed steps.
         position: `StreamPosition` of the next batch.
         history: A list of dicts, the lines of the history.
-        worker, workers: Index of this process, and the number of processes.
     """
 
     model: keras.Model
@@ -65,13 +64,11 @@ class Run:
     step: int = 0
     position: StreamPosition = StreamPosition()
     history: list = dataclasses.field(default_factory=list)
-    worker: int = 0
-    workers: int = 1
 
     @property
     def writes(self):
         """True for the process that writes the files."""
-        return self.worker == 0
+        return distribution.worker()[0] == 0
 
     @property
     def tasks(self):
@@ -126,7 +123,7 @@ class Run:
             split=split,
             max_predictions=settings.max_predictions,
             seed=seed,
-            worker=(self.worker, self.workers),
+            worker=distribution.worker(),
             **self.stream_options,
         )
 

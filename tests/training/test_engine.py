@@ -1,0 +1,67 @@
+"""One `fit` that begins within an epoch."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_bert.training import engine
+
+
+class Recorder(keras.callbacks.Callback):
+    """Keeps the epoch and the number of each batch; stops the training at some points."""
+
+    def __init__(self, stop_after_batch=None, stop_after_epoch=None):
+        super().__init__()
+        self.batches = []
+        self._stop_after_batch, self._stop_after_epoch = stop_after_batch, stop_after_epoch
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self._epoch = epoch
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.batches.append((self._epoch, batch))
+        if self._stop_after_batch == (self._epoch, batch):
+            self.model.stop_training = True
+
+    def on_epoch_end(self, epoch, logs=None):
+        if self._stop_after_epoch == epoch:
+            self.model.stop_training = True
+
+
+def fit(recorder, start, is_shared):
+    """Train on batches of the numbers 0 to 11; return the sum of what was trained on."""
+    inputs = keras.Input((1,))
+    trained = keras.Model(inputs, keras.layers.Dense(1, kernel_initializer="zeros")(inputs))
+    trained.compile(keras.optimizers.SGD(1.0), lambda _, outputs: keras.ops.sum(outputs))
+    model = keras.Model(trained.inputs, trained.outputs) if is_shared else trained
+    first = start[0] * 4 + start[1]
+
+    def batches():
+        return ((np.full((1, 1), i, "float32"), np.zeros((1, 1))) for i in range(first, 12))
+
+    data = engine.data_for_fit(batches, next(batches()), lambda array: array.shape)
+    engine.fit(trained, data, [recorder], steps=4, model=model, epochs=3, start=start)
+    assert recorder.model is model
+    return -trained.layers[-1].kernel.numpy().item()
+
+
+@pytest.mark.parametrize("is_shared", [False, True])
+def test_a_resumed_fit_ends_its_first_epoch_early(is_shared):
+    recorder = Recorder()
+    assert fit(recorder, (1, 3), is_shared) == sum(range(7, 12))
+    assert recorder.batches == [(1, 0), (2, 0), (2, 1), (2, 2), (2, 3)]
+
+
+@pytest.mark.parametrize("is_shared", [False, True])
+@pytest.mark.parametrize(
+    ("stop", "expected"),
+    [
+        ({"stop_after_batch": (1, 0)}, [(1, 0)]),  # the last batch of the resumed epoch
+        ({"stop_after_epoch": 1}, [(1, 0)]),
+        ({"stop_after_batch": (2, 1)}, [(1, 0), (2, 0), (2, 1)]),
+    ],
+)
+def test_a_callback_stops_the_training(stop, expected, is_shared):
+    recorder = Recorder(**stop)
+    fit(recorder, (1, 3), is_shared)
+    assert recorder.batches == expected
