@@ -1,40 +1,15 @@
 """Read labeled data for any task, from a file or from a table in memory."""
 
 import inspect
-import os
+from typing import Any
 
-from keras_bert.data import tables, tabular
-from keras_bert.data.examples import with_columns
-from keras_bert.tasks.embedding import retrieval
-from keras_bert.tasks.embedding.data import EmbeddingExamples
-from keras_bert.tasks.multiple_choice import data as swag
-from keras_bert.tasks.question_answering import data as squad
-from keras_bert.tasks.tagging import data as conll
-
-# Task -> how `tabular.read` reads labels.
-LABEL_KINDS = {
-    "classification": "label",
-    "pair": "label",
-    "multi_label": "label_set",
-    "regression": "score",
-}
-TASKS = (
-    *LABEL_KINDS, "embedding", "retrieval", "tagging", "question_answering", "multiple_choice",
-)  # fmt: skip
-_OF_TEXTS = ("text", "text_pair", "label", "separator", "format", "header", "skip_ragged", "limit")
-# Names that a model remembers for `pipeline(model)(frame)` and the command line.
-_REMEMBERED = ("text", "text_pair", "label", "separator", "header")
-_OPTIONS = {
-    "tagging": ("word", "tag", "format", "limit"),
-    "question_answering": ("limit", "characters"),
-    "multiple_choice": ("format", "limit"),
-    "retrieval": ("split",),
-}
+from keras_bert.data import tables
+from keras_bert.tasks import registry
 
 
 def read(
-    data,
-    task="classification",
+    data: Any,
+    task: str = "classification",
     *,
     text="text",
     text_pair=None,
@@ -49,8 +24,8 @@ def read(
     negatives=(),
     score_range=None,
     split="test",
-    limit=None,
-):
+    limit: int | None = None,
+) -> Any:
     r"""Read the examples of a task.
 
     Args:
@@ -105,63 +80,24 @@ def read(
     >>> read({"review": ["Good."], "stars": [5]}, "regression", text="review", label="stars").scores
     [5.0]
     """
+    name = task.replace("-", "_") if isinstance(task, str) else task
+    readers = {name: task for task in registry.TASKS for name in task.reads}
+    if name not in readers:
+        raise ValueError(f"task must be one of {', '.join(readers)}; received {task!r:.80}")
     if label is ...:
-        label = None if task == "embedding" else "label"
+        label = readers[name].default_label
     given = {
         "text": text, "text_pair": text_pair, "label": label, "separator": separator,
         "format": format, "header": header, "skip_ragged": skip_ragged, "word": word, "tag": tag,
         "characters": characters, "negatives": negatives, "score_range": score_range,
         "split": split, "limit": limit,
     }  # fmt: skip
-    if task not in TASKS:
-        raise ValueError(f"task must be one of {', '.join(TASKS)}; received {task!r:.80}")
-    takes = _OPTIONS.get(task, _OF_TEXTS)
-    takes = (*takes, "negatives", "score_range") if task == "embedding" else takes
-    for name, parameter in inspect.signature(read).parameters.items():
-        default = "label" if name == "label" else parameter.default
-        if name in given and name not in takes and given[name] != default:
-            raise ValueError(f"{name} does not apply to the task {task!r:.80}; remove it")
-    options = {name: given[name] for name in takes}
-    if task == "pair" and text_pair is None:
-        raise ValueError("the task 'pair' needs text_pair, the column of the second text")
-    is_file = isinstance(data, (str, os.PathLike))
+    takes = readers[name].reads[name]
+    for option, parameter in inspect.signature(read).parameters.items():
+        is_label = option == "label"
+        default = readers[name].default_label if is_label else parameter.default
+        if option in given and option not in takes and given[option] != default:
+            raise ValueError(f"{option} does not apply to the task {task!r:.80}; remove it")
     if isinstance(data, list) and data and all(isinstance(row, dict) for row in data):
         data = tables.of_rows(data)
-    if task in LABEL_KINDS or task == "embedding":
-        options["kind"] = LABEL_KINDS.get(task, "score" if text_pair else "label")
-        columns = options.pop("negatives", ())
-        columns = [columns] if isinstance(columns, str) else columns
-        score_range = options.pop("score_range", None)
-        reader = tabular if is_file else tables
-        examples = reader.read(data, **options)
-        columns_read = {name: given[name] for name in _REMEMBERED}
-        if task != "embedding":
-            return with_columns(examples, columns_read)
-        if text_pair is None:
-            for name, value in (("negatives", columns), ("score_range", score_range)):
-                if value:
-                    raise ValueError(
-                        f"{name} applies only to pairs; give text_pair, the column of the "
-                        "second text"
-                    )
-            if examples.labels is not None:
-                return with_columns(EmbeddingExamples.of_classes(examples), columns_read)
-            rows = EmbeddingExamples.of_texts(examples.texts, source=examples.source)
-            return with_columns(rows, columns_read)
-        options |= {"text_pair": None, "label": None}
-        try:
-            others = [reader.read(data, **options | {"text": name}).texts for name in columns]
-        except ValueError as error:
-            message = str(error).replace("`text` (--text)", "`negatives` (--negatives)")
-            raise ValueError(message) from error
-        pairs = EmbeddingExamples.of_pairs(examples, others, score_range=score_range)
-        return with_columns(pairs, columns_read)
-    if task == "retrieval":
-        if not is_file:
-            raise ValueError(
-                f"the task 'retrieval' reads a folder or a file; received {type(data).__name__}. "
-                "For data in memory, use keras_bert.RetrievalData"
-            )
-        return retrieval.read(data, split)
-    reader = {"tagging": conll, "question_answering": squad, "multiple_choice": swag}[task]
-    return reader.read(data, **options) if is_file else reader.read_table(data, **options)
+    return readers[name].read(name, data, {option: given[option] for option in takes})

@@ -12,8 +12,8 @@ from keras_bert.tasks.task import Task
 
 # Data belong to the first task that they fit.
 TASKS: list[Task] = [
-    Regression(),
     Classification(),
+    Regression(),
     Tagging(),
     QuestionAnswering(),
     MultipleChoice(),
@@ -117,7 +117,7 @@ def for_model(model) -> Task:
             "inner model"
         )
     raise ValueError(
-        f"{model.name!r} must be a model with the head of a task, such as {TASKS[1].name}; "
+        f"{model.name!r} must be a model with the head of a task, such as {TASKS[0].name}; "
         "fine-tune it first, or use keras_bert.pipeline for embeddings and masked tokens"
     )
 

@@ -94,6 +94,8 @@ class Task:
         name: The name, as in `keras_bert.load(name, task=...)` and `keras_bert.read`.
         variants: Further names of the task, with the options of the head that they stand for.
         data: The classes of its data. The first one is the training data.
+        reads: Names for `keras_bert.read`, with the options that apply to each.
+        default_label: Default of the option `label`.
         max_length: Default of `finetune(max_length=)`, in tokens.
         training_options: The `Options` of `finetune`.
         answer_options: The `Options` of a call and of `evaluate` that change the answers.
@@ -110,6 +112,7 @@ class Task:
         is_pretraining: True if its head is one of pretraining, which fine-tuning replaces.
         hub_tag: Hugging Face's name of the task, for model cards.
         meanings: What inputs and outputs of an export mean, if it differs from the common meaning.
+        errors: Names of metrics of which a lower value is better.
         head_start: A `HeadStart`, or `None` for random weights.
         compares: Classes of the data on which exports can be compared; `None` for `data`.
         packs: True if several texts can share a row in training.
@@ -119,6 +122,8 @@ class Task:
     name = ""
     variants: typing.ClassVar[dict[str, dict]] = {}
     data: tuple[typing.Any, ...] = (Examples,)
+    reads: typing.ClassVar[dict[str, tuple[str, ...]]] = {}
+    default_label: str | None = "label"
     max_length = 128
     training_options: type[Options] = Options
     answer_options: type[Options] = Options
@@ -135,6 +140,7 @@ class Task:
     is_pretraining = False
     hub_tag = ""
     meanings: typing.ClassVar[dict[str, str]] = {}
+    errors: tuple[str, ...] = ()
     head_start: HeadStart | None = None
     compares: tuple[typing.Any, ...] | None = None
     packs = False
@@ -258,6 +264,23 @@ class Task:
     def confusion(self, output, examples, answers) -> tuple[list, list] | None:
         """Return the right and the predicted label of each unit, or `None`."""
         return None
+
+    # Files.
+
+    def read(self, name: str, data, options: dict):
+        """Read a file or a table as data of this task.
+
+        `name` is one of `reads`, and `options` has a value for each of its options.
+        """
+        raise NotImplementedError
+
+    def read_in_parts(self, name: str, path, options: dict):
+        """Yield the data of a file without labels in parts, since it may exceed the memory."""
+        raise NotImplementedError
+
+    def of_texts(self, model: TaskModel, texts: list[str], source: str):
+        """Return data for the texts of a command line."""
+        raise NotImplementedError
 
     # Exports.
 

@@ -1,15 +1,56 @@
 """The base class of tasks that give each text, or each pair of texts, one answer."""
 
-from keras_bert.data.examples import Examples
+import os
+
+from keras_bert.data import tables, tabular
+from keras_bert.data.examples import Examples, with_columns
 from keras_bert.runtime.arguments import LONG_TEXTS
 from keras_bert.tasks.task import Task
 from keras_bert.text.encoded_texts import EncodedTexts
+
+# Options of `keras_bert.read` for texts.
+READ_OPTIONS = (
+    "text", "text_pair", "label", "separator", "format", "header", "skip_ragged", "limit",
+)  # fmt: skip
+# Names that a model remembers for `pipeline(model)(frame)` and the command line.
+_REMEMBERED = ("text", "text_pair", "label", "separator", "header")
+
+
+def read_texts(data, kind: str, options: dict) -> Examples:
+    """Read texts or pairs of texts; `kind` is that of `tabular.read`."""
+    reader = tabular if isinstance(data, (str, os.PathLike)) else tables
+    examples = reader.read(data, kind=kind, **options)
+    return with_columns(examples, {name: options[name] for name in _REMEMBERED})
 
 
 class TextTask(Task):
     """A task that gives each text, or each pair of texts, one answer."""
 
     answers_texts = True
+    label_kind = "label"
+
+    def read(self, name, data, options):
+        if name == "pair" and options["text_pair"] is None:
+            raise ValueError("the task 'pair' needs text_pair, the column of the second text")
+        return read_texts(data, self.kind_of_label(name), options)
+
+    def kind_of_label(self, name: str) -> str:
+        """Return how `tabular.read` reads the labels for a name of the task."""
+        return self.label_kind
+
+    def read_in_parts(self, name, path, options):
+        kind = self.kind_of_label(name)
+        return tabular.read_in_parts(path, kind=kind, keep_rows=True, **options | {"label": None})
+
+    def of_texts(self, model, texts, source):
+        if not model.output.pairs:
+            return Examples(texts, source=source)
+        if len(texts) != 2:
+            raise ValueError(
+                f"this model needs the two texts of a pair; received {len(texts)}. For several "
+                "pairs, give --input with --text and --text-pair"
+            )
+        return Examples(texts[:1], text_pairs=texts[1:], source=source)
 
     def inputs_of(self, output):
         return ("text", "text_pair") if output.pairs else ("text",)

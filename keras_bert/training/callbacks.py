@@ -6,7 +6,7 @@ import keras
 import numpy as np
 
 from keras_bert.runtime.stopping import stop_requests
-from keras_bert.training.user_callbacks import DEV_LOSS, LOWER_IS_BETTER, logs_of
+from keras_bert.training.user_callbacks import DEV_LOSS, logs_of, lower_is_better
 
 _SAVE_SECONDS = 300  # between two saved states within an epoch
 _NOT_METRICS = ("epoch", "loss", DEV_LOSS, "majority")  # keys of a history record
@@ -197,4 +197,4 @@ def goodness(metric, value):
     """
     if np.isnan(value):  # no comparison with NaN is true
         return -np.inf
-    return -value if metric in LOWER_IS_BETTER else value
+    return -value if lower_is_better(metric) else value

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 CURVES_FILE = "curves.png"
 CONFUSION_FILE = "confusion_matrix.png"
 _MAX_CLASSES = 60  # a plot of more classes is not readable
-# Values of a history that are not plotted. RMSE is not on the scale of the other metrics.
+# Values of a history that are not plotted.
 _NOT_PLOTTED = {
-    "epoch", "step", "sequence_length", "learning_rate", "rmse",
+    "epoch", "step", "sequence_length", "learning_rate",
     "seconds", "tokens_per_second", "sequences_per_second", "flop_utilization",
 }  # fmt: skip
 _LABELS = {"loss": "training loss", "dev_loss": "dev loss", "eval_loss": "held-out loss"}
@@ -81,7 +81,7 @@ def plot_curves(metrics: dict | list[dict], x: str = "epoch") -> "Figure":
         name: None
         for record in history
         for name in record
-        if name not in _NOT_PLOTTED and not name.endswith("_threshold")
+        if name not in _NOT_PLOTTED and not _is_error(name) and not name.endswith("_threshold")
     }
     losses = [name for name in names if name.endswith("loss")]
     _plot(left, history, x, losses)
@@ -89,6 +89,11 @@ def plot_curves(metrics: dict | list[dict], x: str = "epoch") -> "Figure":
     _plot(right, history, x, [name for name in names if name not in losses])
     right.set(title="Scores", xlabel=x, ylabel="score (1 is perfect)")
     return figure
+
+
+def _is_error(name):
+    """Return True for an error, which is not on the scale of the scores."""
+    return any(name in task.errors for task in registry.TASKS)
 
 
 def _plot(axes, history, x, names):

@@ -3,9 +3,14 @@
 import keras
 
 from keras_bert import keras_private, optimizers
+from keras_bert.tasks import registry
 
 DEV_LOSS = "dev_loss"
-LOWER_IS_BETTER = ("rmse", DEV_LOSS)
+
+
+def lower_is_better(name):
+    """Return True for an error or the dev loss, False for a score."""
+    return name == DEV_LOSS or any(name in task.errors for task in registry.TASKS)
 
 
 def as_list(callbacks):
@@ -79,7 +84,7 @@ def check_monitors(callbacks, scores, train_names):
         if monitor not in all_known:
             raise ValueError(f"{received}; monitor must be one of {', '.join(all_known)}")
         if getattr(callback, "mode", None) == "auto":
-            is_loss = monitor.endswith("loss") or _record_name(monitor) in LOWER_IS_BETTER
+            is_loss = monitor.endswith("loss") or lower_is_better(_record_name(monitor))
             callback.mode = "min" if is_loss else "max"
 
 
@@ -102,7 +107,7 @@ def selecting_metric(callbacks, metric):
                 f"or monitor a value of dev, such as 'val_loss'; received {callback.monitor!r}"
             )
         monitored = _record_name(callback.monitor)
-        mode = "min" if monitored in LOWER_IS_BETTER else "max"
+        mode = "min" if lower_is_better(monitored) else "max"
         starts_later = getattr(callback, "start_from_epoch", None)
         if callback.mode not in ("auto", mode) or starts_later:
             raise ValueError(

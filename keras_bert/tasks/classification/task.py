@@ -14,7 +14,7 @@ from keras_bert.tasks.activations import sigmoid, softmax
 from keras_bert.tasks.classification.pipeline import ClassificationPipeline, RegressionPipeline
 from keras_bert.tasks.classification.targets import targets_of
 from keras_bert.tasks.task import HeadStart, Options
-from keras_bert.tasks.text import TextTask, check_pairs, pooling_of
+from keras_bert.tasks.text import READ_OPTIONS, TextTask, check_pairs, pooling_of
 from keras_bert.tasks.text_pipeline import texts_of
 from keras_bert.text.text_windows import mean_per_text
 
@@ -54,6 +54,7 @@ class Classification(TextTask):
 
     name = "classification"
     variants: typing.ClassVar = {"multi_label": {"multi_label": True}, "pair": {"pairs": True}}
+    reads: typing.ClassVar = dict.fromkeys(("classification", "pair", "multi_label"), READ_OPTIONS)
     training_options = ClassificationOptions
     pipeline = ClassificationPipeline
     has_labels = True
@@ -67,10 +68,16 @@ class Classification(TextTask):
 
         return classifier
 
+    def kind_of_label(self, name):
+        return "label_set" if name == "multi_label" else "label"
+
     def describe(self, output):
         if output.multi_label:
             return "A BERT model that assigns any number of labels."
         return "A BERT model that assigns one label to each text."
+
+    def fits(self, examples):
+        return isinstance(examples, Examples) and examples.scores is None
 
     def build(self, encoder, train):
         """Build a classifier for `Examples` with labels or label sets."""
@@ -247,6 +254,7 @@ class NextSentence(Classification):
 
     name = "next_sentence"
     variants: typing.ClassVar = {}
+    reads: typing.ClassVar = {}
     logits_layer = "next_sentence"
     is_pretraining = True
     packs = False
@@ -268,6 +276,9 @@ class Regression(TextTask):
     """Regression: a number for each text or pair of texts."""
 
     name = "regression"
+    reads: typing.ClassVar = {"regression": READ_OPTIONS}
+    label_kind = "score"
+    errors = ("rmse",)
     training_options = RegressionOptions
     pipeline = RegressionPipeline
     packs = True

@@ -4,17 +4,21 @@ Source: Reimers and Gurevych (2019), Sentence-BERT.
 """
 
 import dataclasses
+import os
 import typing
 
 import numpy as np
 
 from keras_bert.data.examples import Examples
 from keras_bert.tasks.embedding import metrics as embedding_metrics
+from keras_bert.tasks.embedding import retrieval
 from keras_bert.tasks.embedding.data import EmbeddingExamples
 from keras_bert.tasks.embedding.pipeline import EmbeddingPipeline
 from keras_bert.tasks.embedding.prompts import rows_with_prompts, texts_of
+from keras_bert.tasks.embedding.read import read_embedding_examples
 from keras_bert.tasks.embedding.retrieval import RetrievalData
 from keras_bert.tasks.task import Options, Task
+from keras_bert.tasks.text import READ_OPTIONS
 
 SAMPLINGS = ("proportional", "round_robin")
 _TEXTS_OF_TRIPLET = 3
@@ -43,6 +47,11 @@ class Embedding(Task):
     name = "embedding"
     data = (EmbeddingExamples, RetrievalData)
     compares = (Examples, EmbeddingExamples)
+    reads: typing.ClassVar = {
+        "embedding": (*READ_OPTIONS, "negatives", "score_range"),
+        "retrieval": ("split",),
+    }
+    default_label = None
     training_options = EmbeddingOptions
     pipeline = EmbeddingPipeline
     answers_texts = True
@@ -55,6 +64,16 @@ class Embedding(Task):
         from keras_bert.tasks.embedding.head import embedder
 
         return embedder
+
+    def read(self, name, data, options):
+        if name == "embedding":
+            return read_embedding_examples(data, options)
+        if not isinstance(data, (str, os.PathLike)):
+            raise ValueError(
+                f"the task 'retrieval' reads a folder or a file; received {type(data).__name__}. "
+                "For data in memory, use keras_bert.RetrievalData"
+            )
+        return retrieval.read(data, options["split"])
 
     def describe(self, output):
         return "A BERT model that computes a vector for each text."

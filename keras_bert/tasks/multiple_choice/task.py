@@ -3,11 +3,13 @@
 Source: section 4.4 of the BERT paper.
 """
 
+import os
 import typing
 
 import numpy as np
 
 from keras_bert.tasks.activations import softmax
+from keras_bert.tasks.multiple_choice import data as swag
 from keras_bert.tasks.multiple_choice.data import Choices
 from keras_bert.tasks.multiple_choice.pipeline import MultipleChoicePipeline
 from keras_bert.tasks.task import Task
@@ -19,6 +21,7 @@ class MultipleChoice(Task):
 
     name = "multiple_choice"
     data = (Choices,)
+    reads: typing.ClassVar = {"multiple_choice": ("format", "limit")}
     pipeline = MultipleChoicePipeline
     takes = ("text", "choices")
     has_probabilities = True
@@ -29,6 +32,19 @@ class MultipleChoice(Task):
         from keras_bert.tasks.multiple_choice.head import multiple_choice
 
         return multiple_choice
+
+    def read(self, name, data, options):
+        is_file = isinstance(data, (str, os.PathLike))
+        return swag.read(data, **options) if is_file else swag.read_table(data, **options)
+
+    def read_in_parts(self, name, path, options):
+        return swag.read_in_parts(path, format=options["format"], labeled=False)
+
+    def of_texts(self, model, texts, source):
+        text, *choices = texts
+        if len(choices) < 2:
+            raise ValueError("multiple choice needs a text and at least two choices")
+        return Choices([text], [choices], source=source)
 
     def describe(self, output):
         return "Selects the best continuation of each text."

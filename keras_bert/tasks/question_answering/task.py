@@ -6,9 +6,12 @@ Source: sections 4.2 and 4.3 of the BERT paper; google-research/bert `run_squad.
 """
 
 import dataclasses
+import os
+import typing
 
 import numpy as np
 
+from keras_bert.tasks.question_answering import data as squad
 from keras_bert.tasks.question_answering import windows as question_windows
 from keras_bert.tasks.question_answering.data import Questions
 from keras_bert.tasks.question_answering.pipeline import QuestionAnsweringPipeline
@@ -47,6 +50,7 @@ class QuestionAnswering(Task):
 
     name = "question_answering"
     data = (Questions,)
+    reads: typing.ClassVar = {"question_answering": ("limit", "characters")}
     max_length = 384
     training_options = WindowOptions
     answer_options = AnswerOptions
@@ -61,6 +65,18 @@ class QuestionAnswering(Task):
         from keras_bert.tasks.question_answering.head import span_selector
 
         return span_selector
+
+    def read(self, name, data, options):
+        is_file = isinstance(data, (str, os.PathLike))
+        return squad.read(data, **options) if is_file else squad.read_table(data, **options)
+
+    def read_in_parts(self, name, path, options):
+        return [squad.read(path, labeled=False)]  # the file is a single JSON object
+
+    def of_texts(self, model, texts, source):
+        if len(texts) != 2:
+            raise ValueError("question answering needs two texts, a question and a context")
+        return Questions(texts[:1], texts[1:], source=source)
 
     def describe(self, output):
         return "Answers a question with a span of the context."

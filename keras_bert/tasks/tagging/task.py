@@ -9,6 +9,8 @@ import collections
 import dataclasses
 import functools
 import itertools
+import os
+import typing
 
 import numpy as np
 
@@ -17,12 +19,14 @@ from keras_bert.data.table_rows import tsv_row
 from keras_bert.runtime.label_types import typed
 from keras_bert.tasks import head_start
 from keras_bert.tasks.activations import softmax
+from keras_bert.tasks.tagging import data as conll
 from keras_bert.tasks.tagging import windows as tag_windows
 from keras_bert.tasks.tagging.data import TaggedSentences
 from keras_bert.tasks.tagging.pipeline import TaggingPipeline
 from keras_bert.tasks.tagging.tag_schemes import entities, find_scheme
 from keras_bert.tasks.task import HeadStart, Options, Task
 from keras_bert.text import token_ids
+from keras_bert.text.words import split_words
 
 _CHARACTER_SHARE = 0.99  # see `are_characters`
 
@@ -48,6 +52,7 @@ class Tagging(Task):
 
     name = "tagging"
     data = (TaggedSentences,)
+    reads: typing.ClassVar = {"tagging": ("word", "tag", "format", "limit")}
     compares = (TaggedSentences, Examples)
     training_options = TaggingOptions
     pipeline = TaggingPipeline
@@ -68,6 +73,17 @@ class Tagging(Task):
         from keras_bert.tasks.tagging.head import tagger
 
         return tagger
+
+    def read(self, name, data, options):
+        is_file = isinstance(data, (str, os.PathLike))
+        return conll.read(data, **options) if is_file else conll.read_table(data, **options)
+
+    def read_in_parts(self, name, path, options):
+        return conll.read_in_parts(path, word=options["word"], tag=None, format=options["format"])
+
+    def of_texts(self, model, texts, source):
+        words, _ = split_words(texts, model.tokenizer, model.output.characters)
+        return TaggedSentences(words, source=source)
 
     def describe(self, output):
         return "A BERT model that assigns a tag to each word."
