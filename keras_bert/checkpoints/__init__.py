@@ -1,10 +1,9 @@
 """Read and write BERT checkpoints of all known formats.
 
 A format is a module with the constants `FORMAT` and `FILES`, a name table, and the functions
-`matches(folder)`, `read_config(folder)`, `read(folder, ignore)` and, for writable formats,
-`write(checkpoint, folder)`. To add a format, write such a module and add it to `FORMATS`. If its
-files have new names, add them to `_MODEL_FILES` in `hub/resolve.py`. A writable format is also
-listed in `cli/options/models.py` and in the docstring of `hub.loading.save`.
+`matches(folder)`, `read(folder, ignore)` and, for writable formats, `write(checkpoint, folder)`.
+To add a format, write such a module and add it to `WRITABLE` or `FORMATS` below. The command line
+lists the writable formats in `cli/options/models.py`.
 """
 
 import os
@@ -40,13 +39,10 @@ __all__ = [
     "write",
 ]
 
-FORMATS: dict[str, Any] = {
-    module.FORMAT: module
-    for module in (
-        google, huggingface, keras_hub, model_garden, saved_model, sentence_transformers
-    )
-}  # fmt: skip
-WRITABLE = tuple(name for name, module in FORMATS.items() if hasattr(module, "write"))
+WRITABLE: dict[str, Any] = {
+    module.FORMAT: module for module in (google, huggingface, keras_hub, sentence_transformers)
+}
+FORMATS = WRITABLE | {module.FORMAT: module for module in (model_garden, saved_model)}
 
 
 def detect(path: str | Path) -> str:
@@ -57,7 +53,7 @@ def detect(path: str | Path) -> str:
         raise FileNotFoundError(f"{path}: must be the folder of a checkpoint, received {found}")
     links.check(path)
     _raise_if_unreadable(path)
-    formats = [name for name, module in FORMATS.items() if module.matches(path)]
+    formats = _matching(path)
     if len(formats) == 1:
         return formats[0]
     looked_for = "; ".join(f"{name}: {module.FILES}" for name, module in FORMATS.items())
@@ -68,6 +64,15 @@ def detect(path: str | Path) -> str:
         f"{path}: must hold a checkpoint of one known format, received {holds}; looked for "
         f"{looked_for}; found {', '.join(names[:20]) or 'an empty folder'}{rest}"
     )
+
+
+def is_checkpoint(path: Path) -> bool:
+    """Return True if the files of a folder are those of a known format."""
+    return bool(_matching(path))
+
+
+def _matching(path: Path) -> list[str]:
+    return [name for name, module in FORMATS.items() if module.matches(path)]
 
 
 def _raise_if_unreadable(path: Path) -> None:

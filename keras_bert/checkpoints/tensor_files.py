@@ -85,12 +85,12 @@ def _read_shards(index: Path) -> dict[str, Tensor]:
         if not shard.is_file():
             raise FileNotFoundError(f"{shard}: missing; it is listed in {index.name}")
         found = read(shard)
-        canonical.raise_if(
-            shard,
-            f"a shard must hold the tensors that {index.name} lists",
-            missing=sorted(expected - found.keys()),
-            unknown=sorted(found.keys() - expected),
-        )
+        problems = {
+            "missing": sorted(expected - found.keys()),
+            "unknown": sorted(found.keys() - expected),
+        }
+        rule = f"a shard must hold the tensors that {index.name} lists"
+        canonical.raise_if(shard, rule, problems)
         tensors |= found
     return tensors
 

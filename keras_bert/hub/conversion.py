@@ -8,7 +8,7 @@ import keras
 import numpy as np
 
 from keras_bert import checkpoints, heads, keras_private
-from keras_bert.checkpoints import keras_hub, model_garden_encoder
+from keras_bert.checkpoints import keras_hub_models, model_garden_encoders
 from keras_bert.checkpoints.added_tokens import word_pieces
 from keras_bert.checkpoints.canonical import (
     OPTIONAL_GROUPS,
@@ -147,12 +147,9 @@ def to_checkpoint(model):
     }
     _merge_lora(model, task, weights)
     labels = getattr(output, "labels", None)
-    known = checkpoints.canonical.names(config)
-    checkpoints.canonical.raise_if(
-        model.name,
-        "weights must be those of BERT, and not quantized; use save with format='keras'",
-        unknown=[name for name in weights if name not in known],
-    )
+    unknown = [name for name in weights if not checkpoints.canonical.is_name(name)]
+    rule = "weights must be those of BERT, and not quantized; use save with format='keras'"
+    checkpoints.canonical.raise_if(model.name, rule, {"unknown": unknown})
     preprocessor = encoder.preprocessor
     return Checkpoint(
         format="",
@@ -195,7 +192,7 @@ def from_keras_hub(model, task=None, **options):
     That is a `BertBackbone`, `BertTextClassifier` or `BertMaskedLM` of `keras_hub` or `keras_nlp`.
     The options are those of `from_checkpoint`; the default of `task` is the task of the model.
     """
-    checkpoint = keras_hub.from_backbone(model)
+    checkpoint = keras_hub_models.from_model(model)
     return from_checkpoint(checkpoint, task or checkpoint.task, **options)
 
 
@@ -204,7 +201,7 @@ def to_keras_hub(model, backbone=None):
 
     KerasHub supports only the tanh gelu and a `layer_norm_eps` of 1e-12.
     """
-    return keras_hub.to_backbone(to_checkpoint(heads.find_encoder(model)), backbone)
+    return keras_hub_models.to_backbone(to_checkpoint(heads.find_encoder(model)), backbone)
 
 
 def from_model_garden(encoder, **options):
@@ -212,7 +209,7 @@ def from_model_garden(encoder, **options):
 
     The weights are copied. The options are those of `from_checkpoint`. There is no preprocessor.
     """
-    return from_checkpoint(model_garden_encoder.from_encoder(encoder), **options)
+    return from_checkpoint(model_garden_encoders.from_encoder(encoder), **options)
 
 
 def to_model_garden(model, encoder=None):
@@ -220,7 +217,7 @@ def to_model_garden(model, encoder=None):
 
     `encoder` is a `BertEncoder` or `BertEncoderV2`; `None` creates a `BertEncoderV2`.
     """
-    return model_garden_encoder.to_encoder(to_checkpoint(heads.find_encoder(model)), encoder)
+    return model_garden_encoders.to_encoder(to_checkpoint(heads.find_encoder(model)), encoder)
 
 
 def _preprocessor(checkpoint, sequence_length, longest):

@@ -1,7 +1,5 @@
 """Read and check the index of a TensorFlow checkpoint, without TensorFlow.
 
-A modified index with matching checksums can crash TensorFlow itself.
-
 Source: tensorflow/core/lib/io/format.cc and block.cc (a table of LevelDB),
 tensorflow/core/protobuf/tensor_bundle.proto.
 """
@@ -178,17 +176,13 @@ def _read_block(data: bytes, offset: int, size: int) -> list[tuple[bytes, bytes]
     stored = int.from_bytes(data[limit + 1 : limit + _TRAILER], "little")
     if masked_crc32c(data[offset : limit + 1]) != stored:
         raise ValueError("a block of the index has a wrong checksum; copy or download it again")
-    restarts = int.from_bytes(data[limit - 4 : limit], "little")
-    end = limit - 4 - 4 * restarts
-    if restarts < 1 or end < offset:
-        raise ValueError("a block of the index has no restarts")
+    # The offsets of full keys, at the end, are only for a binary search.
+    end = limit - 4 - 4 * int.from_bytes(data[limit - 4 : limit], "little")
     items: list[tuple[bytes, bytes]] = []
-    full_keys = {0}  # offsets of entries with a full key
     key = b""
     key_bytes = 0
     position = offset
     while position < end:
-        start = position
         shared, position = varint(data, position, _MAX_NUMBER)
         rest, position = varint(data, position, _MAX_NUMBER)
         length, position = varint(data, position, _MAX_NUMBER)
@@ -199,15 +193,10 @@ def _read_block(data: bytes, offset: int, size: int) -> list[tuple[bytes, bytes]
                 f"the index has a name of more than {_MAX_KEY} bytes, or more than {_MAX_ENTRIES} "
                 "tensors"
             )
-        if not shared:
-            full_keys.add(start - offset)
         key = key[:shared] + data[position : position + rest]
         position += rest
         key_bytes += len(key)
         _check_key_bytes(key_bytes)
         items.append((key, data[position : position + length]))
         position += length
-    starts = [int.from_bytes(data[at : at + 4], "little") for at in range(end, limit - 4, 4)]
-    if starts[0] != 0 or not full_keys.issuperset(starts) or sorted(set(starts)) != starts:
-        raise ValueError("the restart offsets of the index do not point at entries")
     return items

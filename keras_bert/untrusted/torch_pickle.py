@@ -24,6 +24,7 @@ import numpy as np
 
 from keras_bert.runtime import reading
 from keras_bert.runtime.warn import level_of_caller
+from keras_bert.runtime.words import words
 from keras_bert.untrusted import containers
 
 _BFLOAT16 = "bfloat16"
@@ -44,18 +45,10 @@ _REBUILD_TENSOR = "torch._utils._rebuild_tensor_v2"
 _REBUILD_PARAMETER = "torch._utils._rebuild_parameter"
 _GLOBALS = {*_DTYPES, _ORDERED_DICT, _REBUILD_TENSOR, _REBUILD_PARAMETER}
 
-_LITERALS = frozenset(
-    {
-        "BININT",
-        "BININT1",
-        "BININT2",
-        "LONG1",
-        "BINFLOAT",
-        "BINUNICODE",
-        "SHORT_BINUNICODE",
-        "BINSTRING",
-        "SHORT_BINSTRING",
-    }
+_LITERALS = words(
+    """
+    BININT BININT1 BININT2 LONG1 BINFLOAT BINUNICODE SHORT_BINUNICODE BINSTRING SHORT_BINSTRING
+    """
 )
 _CONSTANTS: dict[str, Callable[[], Any]] = {
     "NONE": lambda: None,
@@ -225,67 +218,78 @@ def _run(program: Any) -> object:
 
 def _interpret(program: IO[bytes]) -> object:
     """Interpret a pickle of at most `_MAX_PROGRAM` bytes."""
-    stack: list[Any] = []
-    marks: list[int] = []
-    memo: dict[int, Any] = {}
-
-    def since_mark() -> list[Any]:
-        start = marks.pop()
-        items = stack[start:]
-        del stack[start:]
-        return items
-
-    def pop(count: int) -> list[Any]:
-        if len(stack) < count + (marks[-1] if marks else 0):
-            raise ValueError("a pickle that pops an empty stack")
-        items = stack[len(stack) - count :]
-        del stack[len(stack) - count :]
-        return items
-
-    argument: Any
+    machine = _Machine()
     for count, (opcode, argument, _) in enumerate(pickletools.genops(program)):
         if count == _MAX_INSTRUCTIONS:
             raise ValueError(f"a pickle of more than {_MAX_INSTRUCTIONS} instructions")
-        match opcode.name:
+        if opcode.name == "STOP":
+            (result,) = machine.stack
+            return result
+        machine.run(opcode.name, argument)
+    raise ValueError("a pickle without an end")
+
+
+class _Machine:
+    """The stack and the memo of a pickle."""
+
+    def __init__(self) -> None:
+        self.stack: list[Any] = []
+        self._marks: list[int] = []
+        self._memo: dict[int, Any] = {}
+
+    def run(self, name: str, argument: Any) -> None:
+        """Run an instruction."""
+        stack = self.stack
+        match name:
             case "PROTO" | "FRAME":
                 pass
-            case name if name in _LITERALS:
+            case _ if name in _LITERALS:
                 stack.append(argument)
-            case name if name in _CONSTANTS:
+            case _ if name in _CONSTANTS:
                 stack.append(_CONSTANTS[name]())
-            case "TUPLE1" | "TUPLE2" | "TUPLE3":
-                stack.append(tuple(pop(int(opcode.name[-1]))))
             case "MARK":
-                marks.append(len(stack))
+                self._marks.append(len(stack))
             case "TUPLE":
-                stack.append(tuple(since_mark()))
+                stack.append(tuple(self._pop_to_mark()))
+            case "TUPLE1" | "TUPLE2" | "TUPLE3":
+                stack.append(tuple(self._pop(int(name[-1]))))
             case "APPEND" | "APPENDS":
-                items = pop(1) if opcode.name == "APPEND" else since_mark()
+                items = self._pop(1) if name == "APPEND" else self._pop_to_mark()
                 _check(stack[-1], list).extend(items)
             case "SETITEM" | "SETITEMS":
-                items = pop(2) if opcode.name == "SETITEM" else since_mark()
+                items = self._pop(2) if name == "SETITEM" else self._pop_to_mark()
                 _set_items(_check(stack[-1], dict), items)
             case "BINPUT" | "LONG_BINPUT" | "MEMOIZE":
-                memo[len(memo) if argument is None else argument] = stack[-1]
+                self._memo[len(self._memo) if argument is None else argument] = stack[-1]
             case "BINGET" | "LONG_BINGET":
-                stack.append(memo[argument])
+                stack.append(self._memo[argument])
             case "GLOBAL":
                 stack.append(_global(".".join(argument.split(" "))))
             case "STACK_GLOBAL":
-                stack.append(_global(".".join(_check(part, str) for part in pop(2))))
+                stack.append(_global(".".join(_check(part, str) for part in self._pop(2))))
             case "BINPERSID":
-                stack.append(_storage(*_check(pop(1)[0], tuple)))
+                stack.append(_storage(*_check(self._pop(1)[0], tuple)))
             case "REDUCE":
-                stack.append(_call(*pop(2)))
+                stack.append(_call(*self._pop(2)))
             case "BUILD":
-                pop(1)  # Attributes of an OrderedDict: version numbers of modules.
+                self._pop(1)  # attributes of an OrderedDict: version numbers of modules
                 _check(stack[-1], dict)
-            case "STOP":
-                (result,) = stack
-                return result
             case _:
-                raise ValueError(f"the pickle instruction {opcode.name}")
-    raise ValueError("a pickle without an end")
+                raise ValueError(f"the pickle instruction {name}")
+
+    def _pop(self, count: int) -> list[Any]:
+        start = len(self.stack) - count
+        if start < (self._marks[-1] if self._marks else 0):
+            raise ValueError("a pickle that pops an empty stack")
+        return self._pop_from(start)
+
+    def _pop_to_mark(self) -> list[Any]:
+        return self._pop_from(self._marks.pop())
+
+    def _pop_from(self, start: int) -> list[Any]:
+        items = self.stack[start:]
+        del self.stack[start:]
+        return items
 
 
 def _set_items(target: dict[Any, Any], items: list[Any]) -> None:

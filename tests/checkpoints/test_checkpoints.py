@@ -283,8 +283,8 @@ def test_config_has_exactly_the_keys_of_the_encoder():
     ("found", "message"),
     [
         ({"model_type": "cat"}, "model_type must be 'bert' for a BERT encoder, received 'cat'"),
-        ({"embedding_size": 3}, "embedding_size must be equal to hidden_size, 4, "),
-        ({"num_key_value_heads": 1}, "num_key_value_heads must be equal to num_attention_heads, "),
+        ({"embedding_size": 3}, "embedding_size must be equal to hidden_size "),
+        ({"num_key_value_heads": 1}, "num_key_value_heads must be equal to num_attention_heads "),
         ({"hidden_act": "quick_gelu"}, "hidden_act must be one of "),
         ({"hidden_act": "leaky_relu"}, "hidden_act must be one of "),
         ({"hidden_act": ["gelu"]}, "hidden_act must be one of "),

@@ -150,10 +150,8 @@ def test_fine_tuned_heads(tmp_path, head, sources, classes):
 
 def test_optimizer_state_is_ignored_by_name(tmp_path):
     tensors = {**encoder_tensors(), **pretraining_tensors()}
-    slots = {
-        f"{name}/{slot}": array for name, array in tensors.items() for slot in google.IGNORED_SLOTS
-    }
-    counters = {name: np.int64(3) for name in google.IGNORED}
+    slots = {f"{name}/{slot}": array for name, array in tensors.items() for slot in google._SLOTS}
+    counters = {name: np.int64(3) for name in google._COUNTERS}
     for name in ("global_step", "beta1_power", "beta2_power", "good_steps", "loss_scale"):
         assert name in counters
     for slot in ("adam_m", "adam_v", "lamb_m", "lamb_v", "AdamWeightDecayOptimizer", "Adam_1"):

@@ -205,7 +205,7 @@ def test_ignored_tensors_are_left_out(tmp_path):
         ValueError, match=r"leave out unknown ones with .*ignore=.*, or.*cls.chain.0"
     ):
         checkpoints.read(tmp_path, ignore=["step"])
-    with pytest.raises(ValueError, match="no tensor matches 'cls.chian' of ignore"):
+    with pytest.raises(ValueError, match="each pattern of ignore must .*'cls.chian'"):
         checkpoints.read(tmp_path, ignore=["cls.chian", "step"])
     with pytest.raises(ValueError, match="ignore must be a list of patterns"):
         checkpoints.read(tmp_path, ignore="step")
@@ -264,7 +264,7 @@ def test_other_dtypes_are_errors(tmp_path):
     tensors = encoder_tensors()
     tensors["bert.pooler.dense.bias"] = np.zeros(H, "int8")
     make_folder(tmp_path, tensors)
-    with pytest.raises(ValueError, match="bert.pooler.dense.bias must hold floats, received int8"):
+    with pytest.raises(ValueError, match="bert.pooler.dense.bias must hold floats"):
         checkpoints.read(tmp_path)
     for other in ("F8_E4M3", "BF16"):
         stored = {"a": ("F8_E4M3", (2,), b"ab"), "b": (other, (1,), b"ab"[: 1 + (other == "BF16")])}

@@ -21,7 +21,7 @@ from tensorflow.core.protobuf import tensor_bundle_pb2
 import keras_bert
 from keras_bert import __main__ as command_line
 from keras_bert import checkpoints, heads
-from keras_bert.checkpoints import bundle, folder, model_garden, saved_model, tokenizer_config
+from keras_bert.checkpoints import bundle, folder, model_garden, tokenizer_config
 from keras_bert.data import squad, swag, tabular
 from keras_bert.pretraining import corpus, text_files
 from keras_bert.runtime import reading
@@ -421,15 +421,6 @@ def test_layers_with_wrong_weights(tmp_path, units):
 
     edit_config(tmp_path / "model.keras", change)
     assert_rejected(tmp_path / "model.keras", "could not be loaded")
-
-
-def test_missing_layers_of_a_saved_model(tmp_path):
-    path = make_folder("saved_model", tmp_path / "model")
-    tensors = saved_model._open(path)
-    key = "encoder/_transformer_layers/3000000/_attention_layer/_query_dense/kernel"
-    found = model_garden.resolve(tensors.prefix, bundle.read_graph(tensors))
-    with pytest.raises(ValueError, match="must number its layers from 0"):
-        saved_model._infer_config(path, tensors, {**found, key: ""})
 
 
 def test_repeated_keys(tmp_path):

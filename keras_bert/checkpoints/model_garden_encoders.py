@@ -10,7 +10,9 @@ import numpy as np
 
 from keras_bert.checkpoints import canonical, name_tables
 from keras_bert.checkpoints.canonical import Checkpoint
-from keras_bert.checkpoints.model_garden import FORMAT, TABLE
+from keras_bert.checkpoints.model_garden import FORMAT
+from keras_bert.checkpoints.model_garden_graph import TABLE
+from keras_bert.untrusted.errors import invalid
 
 _TABLE = {name: row for name, row in TABLE.items() if row.sources[0].startswith("encoder/")}
 
@@ -21,71 +23,36 @@ def from_encoder(garden_encoder: Any) -> Checkpoint:
     Return a `Checkpoint` with copies of the weights and without a vocabulary. The encoder must be
     BERT: no `norm_first`, `output_range` or factorized embeddings, and GELU, tanh GELU or ReLU.
     """
+    name = type(garden_encoder).__name__
     config = _read_config(garden_encoder)
     variables = _variables(garden_encoder, config)
+    shapes = {source: tuple(variable.shape) for source, variable in variables.items()}
     weights = name_tables.read_weights(
-        type(garden_encoder).__name__,
-        _TABLE,
-        config,
-        {source: tuple(variable.shape) for source, variable in variables.items()},
-        lambda source: variables[source].numpy(),
+        name, _TABLE, config, shapes, lambda source: variables[source].numpy()
     )
-    return Checkpoint(
-        format="",
-        path=type(garden_encoder).__name__,
-        config=config,
-        weights=weights,
-        vocabulary=None,
-        tokenizer={},
-        labels=None,
-    )
+    return Checkpoint(format="", path=name, config=config, weights=weights)
 
 
-def to_encoder(checkpoint: Checkpoint | Mapping[str, Any], garden_encoder: Any = None) -> Any:
+def to_encoder(checkpoint: Checkpoint, garden_encoder: Any = None) -> Any:
     """Copy weights to an encoder of the Model Garden: the inverse of `from_encoder`.
 
-    `checkpoint` is a `Checkpoint`, or canonical name -> array; weights of heads are ignored. If
-    `garden_encoder` is `None`, a `BertEncoderV2` is created, which needs tf-models-official. After
-    an error, no variable has changed.
+    Weights of heads are ignored. If `garden_encoder` is `None`, a `BertEncoderV2` is created, which
+    needs tf-models-official. After an error, no variable has changed.
     """
-    config = checkpoint.config if isinstance(checkpoint, Checkpoint) else None
-    weights = checkpoint.weights if isinstance(checkpoint, Checkpoint) else checkpoint
+    ours = checkpoint.config
     if garden_encoder is None:
-        if config is None:
-            raise ValueError(
-                "creating an encoder needs a Checkpoint with a config; received weights only"
-            )
-        garden_encoder = _new_encoder(config)
-    theirs = _read_config(garden_encoder)
+        garden_encoder = _new_encoder(ours)
     name = type(garden_encoder).__name__
-    if config is not None:
-        canonical.raise_if(
-            name,
-            "the encoder must have the checkpoint's config",
-            different=[
-                f"{key} (expected {config[key]!r:.80}, found {theirs[key]!r:.80})"
-                for key in (*canonical.SIZES, "hidden_act", "layer_norm_eps")
-                if config[key] != theirs[key]
-            ],
-        )
-    ours = {
-        name: np.asarray(array)
-        for name, array in weights.items()
-        if canonical.group_of(name) not in canonical.OPTIONAL_GROUPS - {"pooler"}
-    }
-    shapes = {entry.name: entry.shape for entry in name_tables.expand(_TABLE, theirs)}
-    canonical.raise_if(
-        name,
-        "the weights must have the encoder's sizes",
-        **{
-            "wrong shape": [
-                f"{name} (expected {shapes[name]}, found {array.shape})"
-                for name, array in ours.items()
-                if name in shapes and array.shape != shapes[name]
-            ]
-        },
-    )
-    tensors = name_tables.to_source(_TABLE, theirs, ours, format=name)
+    theirs = _read_config(garden_encoder)
+    different = [
+        f"{key} (expected {ours[key]!r:.80}, found {theirs[key]!r:.80})"
+        for key in (*canonical.SIZES, "hidden_act", "layer_norm_eps")
+        if ours[key] != theirs[key]
+    ]
+    rule = "the encoder must have the checkpoint's config"
+    canonical.raise_if(name, rule, {"different": different})
+    weights = canonical.without_heads(checkpoint.weights)
+    tensors = name_tables.to_source(_TABLE, ours, weights, format=name)
     name_tables.assign(_variables(garden_encoder, theirs), tensors, source=name)
     return garden_encoder
 
@@ -96,16 +63,11 @@ def _read_config(encoder: Any) -> dict[str, Any]:
     if not encoder.built:
         encoder(encoder.inputs)  # creates the variables
     found = encoder.get_config()
-    width = found.get("embedding_width")
-    for key, value, wanted in (
-        ("norm_first", found.get("norm_first"), False),
-        ("output_range", found.get("output_range"), None),
-        ("embedding_width", found["hidden_size"] if width is None else width, found["hidden_size"]),
-    ):
-        if value != wanted:
-            raise ValueError(
-                f"{name}: {key} must be {wanted!r:.80} for BERT, received {value!r:.80}"
-            )
+    width = found.get("embedding_width") or found["hidden_size"]
+    wanted = {"norm_first": False, "output_range": None, "embedding_width": found["hidden_size"]}
+    for key, value in {**found, "embedding_width": width}.items():
+        if key in wanted and value != wanted[key]:
+            raise invalid(name, f"{key} must be {wanted[key]} for BERT", value)
     initializer = found.get("initializer")
     spread = initializer.get("config", {}) if isinstance(initializer, dict) else {}
     return {
@@ -125,8 +87,8 @@ def _read_config(encoder: Any) -> dict[str, Any]:
 
 
 # Activations are recognized by their values at these inputs, because a function's name may mislead.
-_PROBES = (-2.0, -0.5, 1.0, 3.0)
-_PROBED = {
+_INPUTS = (-2.0, -0.5, 1.0, 3.0)
+_OUTPUTS = {
     "gelu": (-0.04550026, -0.15426877, 0.84134475, 2.9959502),
     "gelu_new": (-0.04540229, -0.15428599, 0.841192, 2.9963627),
     "relu": (0.0, 0.0, 1.0, 3.0),
@@ -135,13 +97,13 @@ _PROBED = {
 
 def _read_activation(encoder: Any) -> str:
     activation = encoder.transformer_layers[0]._intermediate_activation_layer.activation
-    values = np.asarray(activation(np.array(_PROBES, np.float32)))
-    for name, expected in _PROBED.items():
+    values = np.asarray(activation(np.array(_INPUTS, np.float32)))
+    for name, expected in _OUTPUTS.items():
         if np.allclose(values, expected, rtol=0, atol=1e-5):
             return name
     raise ValueError(
-        f"{type(encoder).__name__}: inner_activation must be one of {', '.join(_PROBED)}, received "
-        f"a function with the values {values.tolist()} at {list(_PROBES)}"
+        f"{type(encoder).__name__}: inner_activation must be one of {', '.join(_OUTPUTS)}, "
+        f"received a function with the values {values.tolist()} at {list(_INPUTS)}"
     )
 
 
@@ -162,7 +124,9 @@ def _new_encoder(config: Mapping[str, Any]) -> Any:
     from official.modeling import activations
     from official.nlp.modeling import networks
 
-    canonical.to_source_activation(config["hidden_act"], {n: n for n in _PROBED}, format=FORMAT)
+    canonical.to_source_activation(
+        config["hidden_act"], {name: name for name in _OUTPUTS}, format=FORMAT
+    )
     encoder = networks.BertEncoderV2(
         vocab_size=config["vocab_size"],
         hidden_size=config["hidden_size"],
