@@ -46,6 +46,18 @@ def locked(name):
         lock.release()
 
 
+def get(look_up, lock, install):
+    """Return `look_up()`, a folder of the cache. If it is `None`, return `install()`.
+
+    `install` runs under the lock with the name `lock`.
+    """
+    folder = look_up()
+    if folder is None:
+        with locked(lock):
+            folder = look_up() or install()  # another process may have filled it
+    return folder
+
+
 def has_weights(sha256):
     """Return True if {file: hash} includes a file of weights."""
     return any(file.endswith(_WEIGHTS) for file in sha256)

@@ -15,7 +15,7 @@ import keras
 
 from keras_bert import checkpoints, heads, keras_private, provenance
 from keras_bert.encoder import BertEncoder
-from keras_bert.hub import conversion, own_files, resolve
+from keras_bert.hub import conversion, named_source, own_files, resolve
 from keras_bert.provenance import MODEL_FILE
 from keras_bert.runtime.files import atomic_write
 from keras_bert.runtime.reading import check_not_lfs_pointer, first_line, one_line
@@ -119,7 +119,7 @@ def load(
         if metrics and not fresh_head:
             provenance.remember_metrics(model, metrics)
         return model
-    published = resolve.published_options(name)
+    published = named_source.published_options(name)
     model = conversion.from_checkpoint(
         checkpoints.read(path, ignore),
         task,
@@ -153,7 +153,7 @@ def _check_head_options(options):
 def _remember_source(model, name):
     """Keep the name and the license on the model, for its card."""
     name = str(os.fspath(name))
-    provenance.remember_source(model, name, resolve.license_of(name))
+    provenance.remember_source(model, name, named_source.license_of(name))
 
 
 # Extensions of files that `save` does not write.
@@ -308,7 +308,7 @@ def convert(source, path, *, format, drop=(), hidden_act=None, ignore=(), truste
         checkpoint = checkpoints.read(source_path, ignore)
         for name in checkpoint.weights:
             checkpoints.canonical.check_numbers(source_path, name, checkpoint.weights[name])
-        hidden_act = hidden_act or resolve.published_options(source).get("hidden_act")
+        hidden_act = hidden_act or named_source.published_options(source).get("hidden_act")
     if hidden_act is not None:
         config = {**checkpoint.config, "hidden_act": hidden_act}
         checkpoint = dataclasses.replace(checkpoint, config=config)

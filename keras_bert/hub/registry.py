@@ -6,31 +6,18 @@ from typing import Any
 GOOGLE_ARCHIVES = "https://storage.googleapis.com/bert_models/"
 # Patterns of the files that are downloaded from a Hugging Face repository.
 HUB_FILES = (
-    "config.json",
-    "model.safetensors",
-    "model.safetensors.index.json",
-    "model-*.safetensors",
-    "pytorch_model.bin",
-    "tf_model.h5",
-    "vocab.txt",
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "added_tokens.json",
-    "special_tokens_map.json",
-    "sentence_bert_config.json",
+    "config.json", "model.safetensors", "model.safetensors.index.json", "model-*.safetensors",
+    "pytorch_model.bin", "tf_model.h5", "vocab.txt", "tokenizer.json", "tokenizer_config.json",
+    "added_tokens.json", "special_tokens_map.json", "sentence_bert_config.json",
     # Of sentence-transformers.
-    "modules.json",
-    "config_sentence_transformers.json",
-    "0_Transformer/*",
-    "?_Pooling/config.json",
-    "?_Dense/*",
-    "?_Normalize/config.json",
-)
+    "modules.json", "config_sentence_transformers.json", "0_Transformer/*",
+    "?_Pooling/config.json", "?_Dense/*", "?_Normalize/config.json",
+)  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)
-class Source:
-    """Where a pretrained model is downloaded from.
+class Model:
+    """A pretrained model, and where it is downloaded from.
 
     Attributes:
         repository: Repository on the Hugging Face Hub.
@@ -90,7 +77,7 @@ def _checkpoint_hashes(config, data, index, vocabulary):
 
 
 def _google(repository, archive, *, layers=12, hidden=768, vocab_size=30522, **details):
-    """Return the source of a model that Google published on the Hub and as an archive."""
+    """Return a model that Google published on the Hub and as an archive."""
     defaults: dict[str, Any] = {
         "revision": None,
         "files": HUB_FILES,
@@ -101,7 +88,7 @@ def _google(repository, archive, *, layers=12, hidden=768, vocab_size=30522, **d
         "hidden_act": "gelu" if archive.startswith("2018") else "gelu_new",
     }
     size = _weights_size(layers, hidden, vocab_size)
-    return Source(repository, archive=archive, size=size, **{**defaults, **details})
+    return Model(repository, archive=archive, size=size, **{**defaults, **details})
 
 
 def _miniature(layers, hidden):
@@ -128,8 +115,8 @@ ALIASES = {
     "small": "L-4_H-512",
     "medium": "L-8_H-512",
 }
-SOURCES = {
-    "minilm": Source(
+MODELS = {
+    "minilm": Model(
         repository="sentence-transformers/all-MiniLM-L6-v2",
         revision="c9745ed1d9f207416be6d2e6f8de32d1f16199bf",
         files=_PINNED_FILES,
