@@ -43,7 +43,8 @@ class AddedToken:
         for field in _FLAGS:
             value = getattr(self, field)
             if not isinstance(value, bool):
-                raise invalid(f"the added token {self.content!r}", f"{field} must be a bool", value)
+                rule = f"{field} of the added token {self.content!r:.80} must be true or false"
+                raise ValueError(f"{rule}, received {value!r:.80}")
 
 
 _FLAGS = ("lstrip", "rstrip", "single_word", "normalized")

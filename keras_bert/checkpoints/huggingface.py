@@ -187,7 +187,7 @@ def _read_weights(
     tensors = canonical.without_ignored(file, _normalize(file, tensor_files.read(file)), ignore)
     tensors = _without_copies(file, tensors) if tied else _with_bias_of_decoder(tensors)
     for name, tensor in tensors.items():
-        if not tensor.dtype.startswith("float"):
+        if not tensor.dtype.startswith(("float", "bfloat16")):
             raise invalid(file, f"{printable(name, 200)} must hold floats", tensor.dtype)
     shapes = {name: tensor.shape for name, tensor in tensors.items()}
     return name_tables.read_weights(

@@ -6,7 +6,7 @@ keras-team/keras, src/saving/saving_lib.py (names in weights files).
 
 import contextlib
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,6 @@ import numpy as np
 
 from keras_bert.checkpoints import canonical, folder, name_tables
 from keras_bert.checkpoints.canonical import Checkpoint
-from keras_bert.runtime import reading
 from keras_bert.untrusted import containers
 from keras_bert.untrusted.errors import invalid
 
@@ -168,28 +167,17 @@ def _read_task(path: Path) -> str | None:
 def _read_weights(
     path: Path, files: list[Path], config: Mapping[str, Any], ignore: Collection[str]
 ) -> Mapping[str, np.ndarray]:
-    import h5py
-
-    with contextlib.ExitStack() as stack:
-        datasets: dict[str, Any] = {}
-        for file in files:
-            reading.check_not_lfs_pointer(file)
-            with _one_line_errors(file):
-                opened = stack.enter_context(h5py.File(file, "r"))
-                for name in containers.check_hdf5(opened, file.stat().st_size):
-                    if not _IGNORED.fullmatch(name):
-                        source = f"{file.name}:{_current_name(name)}"
-                        if source in datasets:
-                            raise ValueError(f"{name}, which occurs twice")
-                        datasets[source] = opened[name]
-        datasets = canonical.without_ignored(path, datasets, ignore)
-
-        def load(name: str) -> np.ndarray:
-            with _one_line_errors(path):
-                return np.asarray(datasets[name][()])
-
-        shapes = {name: dataset.shape for name, dataset in datasets.items()}
-        return name_tables.read_weights(path, TABLE, config, shapes, load)
+    arrays: dict[str, np.ndarray] = {}
+    for file in files:
+        for name, array in containers.read_hdf5(file).items():
+            source = f"{file.name}:{_current_name(name)}"
+            if source in arrays:
+                raise invalid(file, "a tensor must have one name", name)
+            if not _IGNORED.fullmatch(name):
+                arrays[source] = array
+    arrays = canonical.without_ignored(path, arrays, ignore)
+    shapes = {name: array.shape for name, array in arrays.items()}
+    return name_tables.read_weights(path, TABLE, config, shapes, arrays.__getitem__)
 
 
 def _current_name(name: str) -> str:
@@ -197,15 +185,6 @@ def _current_name(name: str) -> str:
     for pattern, replacement in _SPELLINGS:
         name = re.sub(pattern, replacement, name)
     return name
-
-
-@contextlib.contextmanager
-def _one_line_errors(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except Exception as error:  # h5py raises many types
-        reason = reading.one_line(error)
-        raise ValueError(f"{path}: must hold complete HDF5 files, received {reason}") from error
 
 
 def _read_tokenizer(path: Path, vocabulary: list[str] | None, limit: int) -> dict[str, Any]:

@@ -70,8 +70,7 @@ def _read_yaml(file: Path) -> dict[str, Any]:
         _check_yaml(text)
         found = yaml.safe_load(text)
     except Exception as error:  # yaml raises many types for a value that its tag does not fit
-        reason = reading.one_line(error)
-        raise ValueError(f"{file}: must be YAML in UTF-8, received {reason}") from error
+        raise invalid(file, "must be YAML in UTF-8", error) from error
     for key in ("task", "model", "encoder"):
         if isinstance(found, dict) and key in found:
             found = found[key]

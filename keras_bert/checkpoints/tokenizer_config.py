@@ -227,7 +227,7 @@ def _check_values(path: Path, tokenizer: Mapping[str, Any]) -> None:
             if isinstance(received, dict):  # a token with its flags
                 received = received.get("content")
             if received not in (None, value):
-                raise invalid(file, f"{key} must be {value!r}", received)
+                raise invalid(file, f"{key} must be {value!r:.80}", received)
 
 
 def _read_added(path: Path, vocabulary: list[str]) -> list[AddedToken]:

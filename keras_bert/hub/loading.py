@@ -1,27 +1,21 @@
 """Load, save and convert models by name or path."""
 
-import contextlib
 import dataclasses
 import difflib
 import inspect
 import os
 import pathlib
-import shutil
-import tempfile
 import warnings
-import zipfile
 
 import keras
 
-from keras_bert import checkpoints, heads, keras_private, provenance
-from keras_bert.encoder import BertEncoder
-from keras_bert.hub import conversion, named_source, own_files, resolve
+from keras_bert import checkpoints, heads, provenance
+from keras_bert.hub import conversion, keras_models, named_source, own_files, resolve
 from keras_bert.provenance import MODEL_FILE
 from keras_bert.runtime.files import atomic_write
-from keras_bert.runtime.reading import check_not_lfs_pointer, first_line, one_line
+from keras_bert.runtime.reading import first_line
 from keras_bert.runtime.warn import level_of_caller
 from keras_bert.untrusted import keras_file
-from keras_bert.untrusted.keras_config import Refused
 
 
 def load(
@@ -111,7 +105,7 @@ def load(
             "pooling": pooling,
         }  # fmt: skip
         options = {key: value for key, value in options.items() if value is not None}
-        model = _load_saved(file, task, fresh_head, options, head_options, trusted)
+        model = keras_models.load(file, task, fresh_head, options, head_options, trusted)
         if sequence_length != "auto":
             _set_length(model, sequence_length, file)
         metrics = provenance.read_metrics(file)
@@ -303,7 +297,7 @@ def convert(source, path, *, format, drop=(), hidden_act=None, ignore=(), truste
     file = _keras_file(source_path)
     _check_ignore(ignore, file)
     if file:
-        checkpoint = conversion.to_checkpoint(_load_keras(file, None, trusted))
+        checkpoint = conversion.to_checkpoint(keras_models.load_model(file, None, trusted))
     else:
         checkpoint = checkpoints.read(source_path, ignore)
         for name in checkpoint.weights:
@@ -351,92 +345,6 @@ def _keras_file(path):
     return file if file.is_file() else None
 
 
-@contextlib.contextmanager
-def _reading(path):
-    """Turn any error while a `.keras` file is read into a ValueError of one line."""
-    try:
-        yield
-    except Refused as error:
-        raise ValueError(
-            f"{path} was not loaded: {error}. If you trust its author, pass trusted=True, or "
-            "--trusted on the command line."
-        ) from error
-    except Exception as error:  # Keras raises many types for a damaged file
-        raise ValueError(f"{path} could not be loaded: {one_line(error)}") from error
-
-
-def _read_model(path, trusted):
-    """Return the model of a `.keras` file. If it is untrusted, Keras sees only checked parts."""
-    if trusted:
-        return keras.saving.load_model(path, compile=False, safe_mode=False)
-    try:
-        return keras_file.load(path)
-    except Refused:
-        if not own_files.may_be_own(path):
-            raise
-        # Keras loads a copy, so that nobody changes the file after the check.
-        with tempfile.TemporaryDirectory(prefix="keras_bert-") as folder:
-            copied = pathlib.Path(folder, MODEL_FILE)
-            shutil.copyfile(path, copied)
-            if not own_files.is_own(copied):
-                raise
-            return keras.saving.load_model(copied, compile=False, safe_mode=False)
-
-
-def _load_keras(path, task, trusted):
-    check_not_lfs_pointer(path)
-    if not zipfile.is_zipfile(path):
-        raise ValueError(
-            f"{path} is not a model that Keras can read: it is not a complete archive; download or "
-            "copy it again"
-        )
-    with _reading(path):
-        model = _read_model(path, trusted)
-        keras_private.freeze_variables(model)
-        keras_private.restart_lora(model)
-        for layer in keras_private.all_layers(model):
-            if isinstance(layer, BertEncoder):
-                layer.check_vocabulary()  # Keras reads the vocabulary after the encoder is built
-        for weight in model.weights:
-            if "float" in keras.backend.standardize_dtype(weight.dtype):
-                value = keras.ops.convert_to_numpy(weight)
-                checkpoints.canonical.check_numbers(path, weight.path, value)
-    saved_task = heads.find_task(model)
-    if task in (None, "auto", saved_task):
-        return model
-    if saved_task == "pretraining" and task in heads.OF_PRETRAINING:
-        return _one_head(model, task)
-    head = f"the head {saved_task}" if saved_task else "no head"
-    raise ValueError(
-        f"{path} has {head}, not {task}; pass fresh_head=True for a new head with random weights"
-    )
-
-
-def _load_saved(path, task, fresh_head, options, head_options, trusted):
-    """Load a model that `save` wrote, with new options of the encoder or with a fresh head."""
-    if not fresh_head and head_options:
-        name = next(iter(head_options))
-        raise ValueError(f"{path}: {name} is only possible with fresh_head=True")
-    if fresh_head and task in (None, "auto"):
-        raise ValueError("fresh_head needs a task, such as task='classifier'")
-    model = _load_keras(path, None if fresh_head else task, trusted)
-    if not fresh_head and not options:
-        return model
-    encoder = heads.find_encoder(model)
-    saved_task = heads.find_task(model)
-    if not fresh_head and model is not encoder and saved_task not in heads.OF_PRETRAINING:
-        head = "a custom head" if saved_task is None else f"the head {saved_task}"
-        raise ValueError(f"{path} has {head}, whose options are fixed; remove {', '.join(options)}")
-    new_encoder = encoder.with_options(**options) if options else encoder
-    if fresh_head:
-        return heads.TASKS[task](new_encoder, **head_options)
-    if model is encoder:
-        return new_encoder
-    new_model = heads.TASKS[saved_task](new_encoder, **_tied_like(model, saved_task))
-    new_model.set_weights(model.get_weights())
-    return new_model
-
-
 def _set_length(model, sequence_length, path):
     """Set the sequence length of the preprocessor of a saved model."""
     encoder = heads.find_encoder(model)
@@ -445,15 +353,3 @@ def _set_length(model, sequence_length, path):
     longest = encoder.bert_config["max_position_embeddings"]
     conversion.check_sequence_length(sequence_length, longest)
     encoder.preprocessor.sequence_length = sequence_length
-
-
-def _one_head(model, task):
-    """Return one of the two heads of a pretraining model on the same encoder."""
-    head = heads.TASKS[task](heads.find_encoder(model), **_tied_like(model, task))
-    head.get_layer(task).set_weights(model.get_layer(task).get_weights())
-    return head
-
-
-def _tied_like(model, task):
-    """Return the option `tied` of a head that is built like the masked LM head of a model."""
-    return {} if task == "next_sentence" else {"tied": model.get_layer("masked_lm").tied}

@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
+import ml_dtypes
 import numpy as np
 
 from keras_bert.runtime import reading
@@ -27,18 +28,18 @@ from keras_bert.runtime.warn import level_of_caller
 from keras_bert.runtime.words import words
 from keras_bert.untrusted import containers
 
-_BFLOAT16 = "bfloat16"
+# The numbers are little-endian.
 _DTYPES = {
-    "torch.DoubleStorage": "f8",
-    "torch.FloatStorage": "f4",
-    "torch.HalfStorage": "f2",
-    "torch.BFloat16Storage": _BFLOAT16,
-    "torch.LongStorage": "i8",
-    "torch.IntStorage": "i4",
-    "torch.ShortStorage": "i2",
-    "torch.CharStorage": "i1",
-    "torch.ByteStorage": "u1",
-    "torch.BoolStorage": "?",
+    "torch.DoubleStorage": np.dtype("<f8"),
+    "torch.FloatStorage": np.dtype("<f4"),
+    "torch.HalfStorage": np.dtype("<f2"),
+    "torch.BFloat16Storage": np.dtype(ml_dtypes.bfloat16),
+    "torch.LongStorage": np.dtype("<i8"),
+    "torch.IntStorage": np.dtype("<i4"),
+    "torch.ShortStorage": np.dtype("<i2"),
+    "torch.CharStorage": np.dtype("i1"),
+    "torch.ByteStorage": np.dtype("u1"),
+    "torch.BoolStorage": np.dtype("?"),
 }
 _ORDERED_DICT = "collections.OrderedDict"
 _REBUILD_TENSOR = "torch._utils._rebuild_tensor_v2"
@@ -79,7 +80,7 @@ class _Global(NamedTuple):
 
 class _Storage(NamedTuple):
     key: str
-    dtype: str
+    dtype: np.dtype[Any]
     size: int
 
 
@@ -94,7 +95,7 @@ def read(file: str | Path) -> dict[str, np.ndarray]:
     """Read name -> array from a dict that `torch.save` wrote, in the zip or the older layout.
 
     The dict may also be an entry of a training script's checkpoint, such as "model_state_dict".
-    bfloat16 becomes float32. A file that holds anything but tensors is a `ValueError`.
+    A file that holds anything but tensors is a `ValueError`.
     """
     with open(file, "rb") as stream:
         try:
@@ -121,14 +122,11 @@ def _read_zip(stream: IO[bytes]) -> dict[str, np.ndarray]:
         def record(name: str) -> bytes:
             return archive.read(root + name)
 
-        order = "little"
-        if root + "byteorder" in archive.namelist():
-            order = record("byteorder").decode("ascii")
-        if order not in ("little", "big"):
-            raise ValueError(f"the byte order {order!r:.80}")
+        if root + "byteorder" in archive.namelist() and record("byteorder") != b"little":
+            raise ValueError("big-endian numbers")
         tensors = _tensors(stream.name, _run(io.BytesIO(record("data.pkl"))))
         data = {key: record(f"data/{key}") for key in {t.storage.key for t in tensors.values()}}
-        return _arrays(tensors, data, order)
+        return _arrays(tensors, data)
 
 
 def _read_legacy(stream: IO[bytes]) -> dict[str, np.ndarray]:
@@ -143,7 +141,7 @@ def _read_legacy(stream: IO[bytes]) -> dict[str, np.ndarray]:
         _run(file)  # Byte order and sizes of the writer; storages are always little-endian.
         tensors = _tensors(stream.name, _run(file))
         keys: Any = _run(file)
-        itemsize = {t.storage.key: _dtype(t.storage, "little").itemsize for t in tensors.values()}
+        itemsize = {t.storage.key: t.storage.dtype.itemsize for t in tensors.values()}
         if {_check(key, str) for key in _check(keys, list)} != set(itemsize):
             raise ValueError("a list of storages that differ from those of the tensors")
         data = {}
@@ -153,7 +151,7 @@ def _read_legacy(stream: IO[bytes]) -> dict[str, np.ndarray]:
             if count < 0 or size > len(file) - file.tell():
                 raise ValueError(f"a truncated storage {key}")
             data[key] = file.read(size)
-        return _arrays(tensors, data, "little")
+        return _arrays(tensors, data)
 
 
 def _tensors(file: str, value: object) -> dict[str, _Tensor]:
@@ -172,14 +170,7 @@ def _tensors(file: str, value: object) -> dict[str, _Tensor]:
     return value
 
 
-def _dtype(storage: _Storage, order: str) -> np.dtype[Any]:
-    code = "u2" if storage.dtype == _BFLOAT16 else storage.dtype
-    return np.dtype(code).newbyteorder("<" if order == "little" else ">")
-
-
-def _arrays(
-    tensors: Mapping[str, _Tensor], data: Mapping[str, bytes], order: str
-) -> dict[str, np.ndarray]:
+def _arrays(tensors: Mapping[str, _Tensor], data: Mapping[str, bytes]) -> dict[str, np.ndarray]:
     """Return the tensors as views of their storages."""
     arrays = {}
     # Two tied tensors may share a storage. More could multiply the memory that is needed.
@@ -187,8 +178,8 @@ def _arrays(
     if sum(math.prod(tensor.shape) for tensor in tensors.values()) > 2 * sum(sizes.values()):
         raise ValueError("tensors with more than twice the size of their storages")
     for name, (storage, offset, shape, strides) in tensors.items():
-        dtype = _dtype(storage, order)
-        count = len(data[storage.key]) // dtype.itemsize
+        itemsize = storage.dtype.itemsize
+        count = len(data[storage.key]) // itemsize
         if count < storage.size:
             raise ValueError(f"{count} of the {storage.size} numbers of storage {storage.key}")
         reach = sum((n - 1) * stride for n, stride in zip(shape, strides, strict=True))
@@ -196,11 +187,9 @@ def _arrays(
             raise ValueError(f"a tensor {name} that exceeds its storage")
         if math.prod(shape) > storage.size:
             raise ValueError(f"a tensor {name} that is larger than its storage")
-        flat = np.frombuffer(data[storage.key], dtype)[offset:]
-        array = np.lib.stride_tricks.as_strided(
-            flat, shape, [stride * dtype.itemsize for stride in strides], writeable=False
-        )
-        arrays[name] = bfloat16_to_float32(array) if storage.dtype == _BFLOAT16 else array
+        flat = np.frombuffer(data[storage.key], storage.dtype)[offset:]
+        byte_strides = [stride * itemsize for stride in strides]
+        arrays[name] = np.lib.stride_tricks.as_strided(flat, shape, byte_strides, writeable=False)
     return arrays
 
 
@@ -366,11 +355,3 @@ _BUILDERS: dict[str, Callable[..., Any]] = {
     _REBUILD_TENSOR: _tensor,
     _REBUILD_PARAMETER: _parameter,
 }
-
-
-def bfloat16_to_float32(bits: np.ndarray) -> np.ndarray:
-    """Convert bfloat16, as uint16 because NumPy lacks it, to float32 of the same shape.
-
-    A bfloat16 is the upper half of a float32.
-    """
-    return (bits.astype(np.uint32) << 16).view(np.float32)

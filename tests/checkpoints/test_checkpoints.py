@@ -10,7 +10,6 @@ import pytest
 
 from keras_bert import checkpoints
 from keras_bert.checkpoints import canonical, folder, name_tables
-from keras_bert.untrusted import torch_pickle
 
 CONFIG = dict(zip(canonical.SIZES, (11, 4, 2, 2, 6, 8, 2), strict=True))
 EXPECTED_SHAPES = {
@@ -86,7 +85,7 @@ def test_split_is_the_inverse_of_join(module):
 def test_heavy_modules_are_imported_on_first_use():
     lazily = {"google", "safetensors", "h5py", "keras_hub", "yaml", "official"}
     lazily |= {"tf_keras"}
-    allowed = {"numpy", "keras_bert", *lazily}
+    allowed = {"numpy", "ml_dtypes", "keras_bert", *lazily}
     for file in Path(checkpoints.__file__).parent.glob("*.py"):
         tree = ast.parse(file.read_text("utf-8"))
         imports = [n for n in ast.walk(tree) if isinstance(n, ast.Import | ast.ImportFrom)]
@@ -333,9 +332,3 @@ def test_activations_are_those_of_keras():
     assert set(canonical.KERAS_ACTIVATIONS) == set(ALL_OBJECTS_DICT) - others
     for name in canonical.KERAS_ACTIVATIONS:
         assert read_config(hidden_act=name)["hidden_act"] == name
-
-
-def test_bfloat16_is_the_upper_half_of_a_float32():
-    values = np.array([1.5, -2.0, 0.0, np.inf, 3.3895314e38], np.float32)
-    bits = (values.view(np.uint32) >> 16).astype(np.uint16)
-    np.testing.assert_array_equal(torch_pickle.bfloat16_to_float32(bits), values)

@@ -298,7 +298,7 @@ BAD = {
     ),
     "no h5": (
         lambda f: (f / "model.weights.h5").write_bytes(b"no HDF5"),
-        "model.weights.h5: must hold complete HDF5 files",
+        "model.weights.h5: must be a complete HDF5 file",
     ),
 }
 
