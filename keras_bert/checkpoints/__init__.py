@@ -21,7 +21,7 @@ from keras_bert.checkpoints import (
     sentence_transformers,
 )
 from keras_bert.checkpoints.canonical import Checkpoint
-from keras_bert.checkpoints.name_tables import Variable, assign
+from keras_bert.checkpoints.name_tables import assign
 from keras_bert.runtime.escaping import printable
 from keras_bert.runtime.files import temporary_folder
 from keras_bert.runtime.reading import one_line
@@ -31,7 +31,6 @@ __all__ = [
     "FORMATS",
     "WRITABLE",
     "Checkpoint",
-    "Variable",
     "assign",
     "canonical",
     "detect",
@@ -122,7 +121,7 @@ def read(path: str | Path, ignore: Collection[str] = ()) -> Checkpoint:
     return checkpoint
 
 
-def write(checkpoint: Checkpoint, path: str | Path, format: str) -> None:
+def write(checkpoint: Checkpoint, path: str | os.PathLike[str], format: str) -> None:
     """Write a checkpoint to a new or empty folder, in one of the formats `WRITABLE`.
 
     The write is atomic: after an error, the folder does not exist. A format may not support every

@@ -318,7 +318,7 @@ def _check_keys(file: object, found: Mapping[str, Any]) -> None:
     """Raise a `ValueError` for a key that changes what a BERT computes."""
     for key, value in found.items():
         if key in NEUTRAL_VALUES and value not in (None, NEUTRAL_VALUES[key]):
-            rule = f"{key} must be {NEUTRAL_VALUES[key]!r} for a BERT encoder"
+            rule = f"{key} must be {NEUTRAL_VALUES[key]!r:.80} for a BERT encoder"
             raise invalid(file, rule, value)
         if _OTHER_PARTS.search(key) and value not in _NO_VALUES:
             rule = f"{printable(key, 200)} must be null or false for a BERT encoder"

@@ -6,7 +6,7 @@ table, so a new format needs only a new table.
 
 import enum
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -129,7 +129,7 @@ class Entry(NamedTuple):
 def expand(
     table: Mapping[str, Rule], config: Mapping[str, Any], labels: int | None = None
 ) -> list[Entry]:
-    """Expand a name table for a model of the given sizes, layer by layer.
+    """Expand a name table for a model of the given sizes.
 
     `labels` is the number of classes of the classifier; `None` accepts any.
     """
@@ -144,20 +144,13 @@ def expand(
         2: 2,
     }
 
-    def entry(name: str, i: int | None = None) -> Entry:
-        sources, layout = table[name]
-        shape = tuple(sizes[size] for size in canonical.SHAPES[name])
-        sources = tuple(source.format(i=i) for source in sources)
-        return Entry(name.format(i=i), sources, layout, shape, config["num_attention_heads"])
-
-    in_layers = [name for name in table if "{i}" in name]
     entries = []
-    for name in table:
-        if name not in in_layers:
-            entries.append(entry(name))
-        elif name == in_layers[0]:
-            layers = range(config["num_hidden_layers"])
-            entries += [entry(name, i) for i in layers for name in in_layers]
+    for name, rule_ in table.items():
+        shape = tuple(sizes[size] for size in canonical.SHAPES[name])
+        for i in range(config["num_hidden_layers"] if "{i}" in name else 1):
+            sources = tuple(source.format(i=i) for source in rule_.sources)
+            heads = config["num_attention_heads"]
+            entries.append(Entry(name.format(i=i), sources, rule_.layout, shape, heads))
     return entries
 
 
@@ -277,25 +270,14 @@ def to_source(
     return tensors
 
 
-class Variable(Protocol):
-    """The part of `keras.Variable` that `assign` uses."""
-
-    @property
-    def shape(self) -> Any:
-        """The shape."""
-
-    def assign(self, value: Any) -> Any:
-        """Set the value."""
-
-
 def assign(
-    variables: Mapping[str, Variable],
+    variables: Mapping[str, Any],
     weights: Mapping[str, np.ndarray],
     *,
     source: str,
     ignore: Iterable[str] = (),
 ) -> None:
-    """Assign weights to variables one to one, both by canonical name.
+    """Assign weights to variables of Keras one to one, both by canonical name.
 
     Names and shapes are checked before the first assignment, finite numbers before each. `ignore`
     has prefixes of weights that may be unused, such as "masked_lm/" for a model without that head.

@@ -170,7 +170,7 @@ def _warn_of_defaults(
 ) -> None:
     """Warn of options that only tokenizer.json states: transformers uses its defaults instead."""
     differing = [
-        f"{key}={json.dumps(normalizer[normalizer_key])}"
+        f"{key}={printable(json.dumps(normalizer[normalizer_key]), 80)}"
         for key, (normalizer_key, default) in _DEFAULTS_OF_TRANSFORMERS.items()
         if tokenizer.get(key) is None and normalizer.get(normalizer_key) not in (None, default)
     ]
@@ -198,23 +198,26 @@ def _sequence_length(path: Path, tokenizer: Mapping[str, Any], limit: int) -> in
 def _check_class(path: Path, tokenizer: Mapping[str, Any]) -> None:
     """Raise a `ValueError` if a config names a tokenizer that is not BERT's WordPiece."""
     config_file = path / "config.json"
-    for file, config in {
-        config_file: folder.read_optional_json(config_file),
-        path / FILE: tokenizer,
-    }.items():
-        auto_map = config.get("auto_map")
-        code = auto_map.get("AutoTokenizer") if isinstance(auto_map, dict) else None
-        name = config.get("tokenizer_class")
-        received = [name] if name is not None and str(name) not in _CLASSES else []
-        received += [f"the code of {code}"] if code else []
-        received += [
-            f"{config[key]} of BertJapaneseTokenizer"
-            for key, value in _JAPANESE_KEYS.items()
-            if config.get(key, value) != value
-        ]
-        if received:
+    for file in (config_file, path / FILE):
+        config = folder.read_optional_json(file) if file == config_file else tokenizer
+        name = _other_tokenizer(config)
+        if name is not None:
             rule = "tokenizer_class must be one of BERT's WordPiece, such as BertTokenizer"
-            raise invalid(file, rule, received[0], folder.OTHER_TOKENIZER)
+            raise invalid(file, rule, name, folder.OTHER_TOKENIZER)
+
+
+def _other_tokenizer(config: Mapping[str, Any]) -> str | None:
+    """Return the name of a tokenizer that is not BERT's WordPiece, or `None`."""
+    name = config.get("tokenizer_class")
+    if name is not None and str(name) not in _CLASSES:
+        return str(name)
+    auto_map = config.get("auto_map")
+    if isinstance(auto_map, dict) and auto_map.get("AutoTokenizer"):
+        return f"the code of {auto_map['AutoTokenizer']}"
+    for key, value in _JAPANESE_KEYS.items():
+        if config.get(key, value) != value:
+            return f"{config[key]} of BertJapaneseTokenizer"
+    return None
 
 
 def _check_values(path: Path, tokenizer: Mapping[str, Any]) -> None:

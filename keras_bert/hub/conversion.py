@@ -2,6 +2,9 @@
 
 import dataclasses
 import warnings
+from typing import Any
+
+import keras
 
 from keras_bert import heads
 from keras_bert.checkpoints import canonical, keras_hub_models, model_garden_encoders
@@ -21,17 +24,17 @@ _DEFAULT_LENGTH = 128  # tokens
 
 
 def from_checkpoint(
-    checkpoint,
-    task=None,
+    checkpoint: Checkpoint,
+    task: str | None = None,
     *,
-    fresh_head=False,
-    sequence_length="auto",
-    dtype=None,
-    rematerialize=False,
-    hidden_act=None,
-    pooling=None,
-    **head_options,
-):
+    fresh_head: bool = False,
+    sequence_length: int | str | None = "auto",
+    dtype: Any = None,
+    rematerialize: bool = False,
+    hidden_act: str | None = None,
+    pooling: str | None = None,
+    **head_options: Any,
+) -> keras.Model:
     """Build a `BertEncoder`, or the model of the head `task`, from a `checkpoints.Checkpoint`.
 
     The options are those of `loading.load`. `pooling` is that of the encoder, by default the
@@ -107,7 +110,7 @@ def _warn_of_modules(checkpoint):
         )
 
 
-def to_checkpoint(model):
+def to_checkpoint(model: keras.Model) -> Checkpoint:
     """Return the weights of a model, copied, as a `checkpoints.Checkpoint`.
 
     The model must be a `BertEncoder` or have a head of `keras_bert.heads`. LoRA weights are added
@@ -167,7 +170,7 @@ def _tokenizer_options(preprocessor):
     return {**options, "sequence_length": preprocessor.max_sequence_length}
 
 
-def from_keras_hub(model, task=None, **options):
+def from_keras_hub(model: Any, task: str | None = None, **options: Any) -> keras.Model:
     """Build a model with copies of the weights of a KerasHub model.
 
     That is a `BertBackbone`, `BertTextClassifier` or `BertMaskedLM` of `keras_hub` or `keras_nlp`.
@@ -177,7 +180,7 @@ def from_keras_hub(model, task=None, **options):
     return from_checkpoint(checkpoint, task or checkpoint.task, **options)
 
 
-def to_keras_hub(model, backbone=None):
+def to_keras_hub(model: keras.Model, backbone: Any = None) -> Any:
     """Copy the weights of a model's encoder to a `BertBackbone`; `None` creates one.
 
     KerasHub supports only the tanh gelu and a `layer_norm_eps` of 1e-12.
@@ -185,7 +188,7 @@ def to_keras_hub(model, backbone=None):
     return keras_hub_models.to_backbone(to_checkpoint(heads.find_encoder(model)), backbone)
 
 
-def from_model_garden(encoder, **options):
+def from_model_garden(encoder: Any, **options: Any) -> keras.Model:
     """Build an encoder from a `BertEncoder` or `BertEncoderV2` of TensorFlow's Model Garden.
 
     The weights are copied. The options are those of `from_checkpoint`. There is no preprocessor.
@@ -193,7 +196,7 @@ def from_model_garden(encoder, **options):
     return from_checkpoint(model_garden_encoders.from_encoder(encoder), **options)
 
 
-def to_model_garden(model, encoder=None):
+def to_model_garden(model: keras.Model, encoder: Any = None) -> Any:
     """Copy the weights of a model's encoder to an encoder of TensorFlow's Model Garden.
 
     `encoder` is a `BertEncoder` or `BertEncoderV2`; `None` creates a `BertEncoderV2`.

@@ -1,4 +1,4 @@
-"""Read the `.keras` files of this package and of Keras."""
+"""Read and write `.keras` files."""
 
 import contextlib
 import pathlib
@@ -8,11 +8,12 @@ import zipfile
 
 import keras
 
-from keras_bert import checkpoints, heads, keras_private
+from keras_bert import checkpoints, heads, keras_private, provenance
 from keras_bert.encoder import BertEncoder
 from keras_bert.hub import own_files
 from keras_bert.provenance import MODEL_FILE
-from keras_bert.runtime.reading import check_not_lfs_pointer, one_line
+from keras_bert.runtime.files import atomic_write
+from keras_bert.runtime.reading import check_not_lfs_pointer, first_line, one_line
 from keras_bert.untrusted import keras_file
 from keras_bert.untrusted.keras_values import Refused
 
@@ -114,3 +115,41 @@ def _one_head(model, task):
 def _tied_like(model, task):
     """Return the option `tied` of a head that is built like the masked LM head of a model."""
     return {} if task == "next_sentence" else {"tied": model.get_layer("masked_lm").tied}
+
+
+def save(model, path):
+    """Write a model to a `.keras` file, or into a folder. An error leaves an existing file."""
+    if path.suffix != ".keras":
+        path = path / MODEL_FILE
+    path.parent.mkdir(parents=True, exist_ok=True)
+    metrics, _ = provenance.known_metrics_and_license(model)
+    try:
+        with atomic_write(path) as temporary:
+            _without_optimizer(model).save(temporary)
+            if metrics is not None:
+                provenance.add_metrics(temporary, metrics)
+            if keras_file.contains_code(temporary):
+                own_files.record(temporary)
+        if path.name == MODEL_FILE:
+            _save_metrics(metrics, path.parent)
+    except OSError as error:
+        reason = error.strerror or first_line(error)
+        raise OSError(f"{path} could not be written: {reason}") from error
+
+
+def _without_optimizer(model):
+    """Return an object with the attributes of a model except its optimizer.
+
+    The model itself stays as it is, because another thread may train it.
+    """
+    copy = object.__new__(type(model))  # `copy.copy` would save and load the model
+    copy.__dict__.update({**model.__dict__, "optimizer": None, "compiled": False})
+    return copy
+
+
+def _save_metrics(metrics, folder):
+    """Write the metrics of a model; delete those of another model that the folder held."""
+    if metrics is None:
+        (folder / provenance.METRICS_FILE).unlink(missing_ok=True)
+    else:
+        provenance.write_metrics(folder, metrics)

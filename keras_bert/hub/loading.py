@@ -6,32 +6,31 @@ import inspect
 import os
 import pathlib
 import warnings
+from collections.abc import Sequence
+from typing import Any
 
 import keras
 
 from keras_bert import checkpoints, heads, provenance
-from keras_bert.hub import conversion, keras_models, named_source, own_files, resolve
+from keras_bert.hub import conversion, keras_models, named_source, resolve
 from keras_bert.provenance import MODEL_FILE
-from keras_bert.runtime.files import atomic_write
-from keras_bert.runtime.reading import first_line
 from keras_bert.runtime.warn import level_of_caller
-from keras_bert.untrusted import keras_file
 
 
 def load(
-    name,
+    name: str | os.PathLike[str],
     *,
-    task=None,
-    fresh_head=False,
-    sequence_length="auto",
-    dtype=None,
-    rematerialize=None,
-    hidden_act=None,
-    pooling=None,
-    ignore=(),
-    trusted=False,
-    **head_options,
-):
+    task: str | None = None,
+    fresh_head: bool = False,
+    sequence_length: int | str | None = "auto",
+    dtype: Any = None,
+    rematerialize: bool | None = None,
+    hidden_act: str | None = None,
+    pooling: str | None = None,
+    ignore: Sequence[str] = (),
+    trusted: bool = False,
+    **head_options: Any,
+) -> keras.Model:
     """Load a model with its weights, its vocabulary and its tokenizer options.
 
     No code from the model runs unless `trusted=True`, or `save` wrote exactly this file on this
@@ -154,7 +153,7 @@ def _remember_source(model, name):
 _OTHER_FILES = (".h5", ".hdf5", ".pt", ".pth", ".bin", ".safetensors", ".onnx", ".pb", ".json")
 
 
-def save(model, path, *, format="keras"):
+def save(model: keras.Model, path: str | os.PathLike[str], *, format: str = "keras") -> None:
     """Save a model with its vocabulary and labels, so that `load` can read it.
 
     The optimizer's state, which is twice as large as the model, is not saved.
@@ -193,32 +192,17 @@ def save(model, path, *, format="keras"):
     path = pathlib.Path(path).expanduser()
     if path.suffix.lower() in _OTHER_FILES:
         raise ValueError(f"path must be a folder or a .keras file; received {path}")
-    if format != "keras":
-        if format not in checkpoints.WRITABLE:
-            known = ", ".join(("keras", *checkpoints.WRITABLE))
-            raise ValueError(f"format must be one of {known}; received {format!r}")
-        checkpoint = conversion.to_checkpoint(model)
-        _warn_of_lost_options(model, format)
-        if format == "huggingface" and checkpoint.task in ("masked_lm", "span_selector", "tagger"):
-            checkpoint = checkpoint.without({"pooler"})
-        checkpoints.write(checkpoint, path, format)
+    if format == "keras":
+        keras_models.save(model, path)
         return
-    if path.suffix != ".keras":
-        path = path / MODEL_FILE
-    path.parent.mkdir(parents=True, exist_ok=True)
-    metrics, _ = provenance.known_metrics_and_license(model)
-    try:
-        with atomic_write(path) as temporary:
-            _without_optimizer(model).save(temporary)
-            if metrics is not None:
-                provenance.add_metrics(temporary, metrics)
-            if keras_file.contains_code(temporary):
-                own_files.record(temporary)
-        if path.name == MODEL_FILE:
-            _save_metrics(metrics, path.parent)
-    except OSError as error:
-        reason = error.strerror or first_line(error)
-        raise OSError(f"{path} could not be written: {reason}") from error
+    if format not in checkpoints.WRITABLE:
+        known = ", ".join(("keras", *checkpoints.WRITABLE))
+        raise ValueError(f"format must be one of {known}; received {format!r}")
+    checkpoint = conversion.to_checkpoint(model)
+    _warn_of_lost_options(model, format)
+    if format == "huggingface" and checkpoint.task in ("masked_lm", "span_selector", "tagger"):
+        checkpoint = checkpoint.without({"pooler"})
+    checkpoints.write(checkpoint, path, format)
 
 
 def _warn_of_lost_options(model, format):
@@ -243,25 +227,16 @@ def _warn_of_lost_options(model, format):
         )
 
 
-def _without_optimizer(model):
-    """Return an object with the attributes of a model except its optimizer.
-
-    The model itself stays as it is, because another thread may train it.
-    """
-    copy = object.__new__(type(model))  # `copy.copy` would save and load the model
-    copy.__dict__.update({**model.__dict__, "optimizer": None, "compiled": False})
-    return copy
-
-
-def _save_metrics(metrics, folder):
-    """Write the metrics of a model; delete those of another model that the folder held."""
-    if metrics is None:
-        (folder / provenance.METRICS_FILE).unlink(missing_ok=True)
-    else:
-        provenance.write_metrics(folder, metrics)
-
-
-def convert(source, path, *, format, drop=(), hidden_act=None, ignore=(), trusted=False):
+def convert(
+    source: str | os.PathLike[str],
+    path: str | os.PathLike[str],
+    *,
+    format: str,
+    drop: Sequence[str] = (),
+    hidden_act: str | None = None,
+    ignore: Sequence[str] = (),
+    trusted: bool = False,
+) -> checkpoints.Checkpoint:
     """Write a checkpoint in another format, with all of its weights and its tokenizer.
 
     Args:

@@ -81,10 +81,9 @@ def _unpack_entry(
         except _ZIP_ERRORS as error:
             raise _damaged(archive, error) from error
     if written != entry.file_size:
-        raise ValueError(
-            f"{archive}: {entry.filename!r:.80} must have {entry.file_size} bytes, as the archive "
-            f"declares; received {'more' if written > entry.file_size else written}"
-        )
+        received = "more" if written > entry.file_size else written
+        rule = f"{entry.filename!r:.80} must have {entry.file_size} bytes, as the archive declares"
+        raise ValueError(f"{archive}: {rule}; received {received}")
 
 
 def _check_entries(entries: list[zipfile.ZipInfo], archive_bytes: int) -> None:
@@ -93,38 +92,25 @@ def _check_entries(entries: list[zipfile.ZipInfo], archive_bytes: int) -> None:
     for entry in entries:
         _check_entry(entry)
         # Some file systems ignore case and would merge two entries.
-        parts = unicodedata.normalize("NFC", entry.filename).casefold().rstrip("/").split("/")
-        name = "/".join(parts)
-        if len(parts) > _MAX_DEPTH:
-            raise ValueError(
-                f"a name must have at most {_MAX_DEPTH} parts; received {entry.filename!r:.200}"
-            )
-        folders |= {"/".join(parts[:end]) for end in range(1, len(parts))}
-        if entry.is_dir():
-            folders.add(name)
-        elif name in files:
-            raise ValueError(
-                f"names of entries must be unique; received {entry.filename!r:.80} twice"
-            )
-        else:
+        name = unicodedata.normalize("NFC", entry.filename).casefold()
+        parts = name.rstrip("/").split("/")
+        folders |= {"/".join(parts[:end]) for end in range(1, len(parts) + entry.is_dir())}
+        if name in files:
+            raise ValueError(f"names of entries must be unique; received {name!r:.80} twice")
+        if not entry.is_dir():
             files.add(name)
         if len(files) + len(folders) > _MAX_ENTRIES:
-            raise ValueError(
-                f"an archive must have at most {_MAX_ENTRIES} files and folders; received more"
-            )
+            raise ValueError(f"an archive must have at most {_MAX_ENTRIES} files and folders")
     if both := files & folders:
         raise ValueError(
-            f"names of entries must be unique; received {min(both)!r:.80} as a file and as a folder"
+            f"names of entries must be unique; {min(both)!r:.80} is a file and a folder"
         )
     unpacked = sum(entry.file_size for entry in entries)
     # Entries of a zip bomb overlap, so their packed sizes add up to more than the archive.
     packed = sum(entry.compress_size for entry in entries)
     limit = max(_MAX_EXPANSION * archive_bytes, _ALWAYS_ALLOWED_BYTES)
     if packed > archive_bytes:
-        raise ValueError(
-            f"entries must not overlap; they declare {packed} packed bytes in an archive of "
-            f"{archive_bytes}"
-        )
+        raise ValueError(f"entries must not overlap; received {packed} of {archive_bytes} bytes")
     if unpacked > limit:
         raise ValueError(
             f"an archive must unpack to at most {limit} bytes; received {unpacked}. If you trust "
@@ -134,19 +120,18 @@ def _check_entries(entries: list[zipfile.ZipInfo], archive_bytes: int) -> None:
 
 def _check_entry(entry: zipfile.ZipInfo) -> None:
     # `filename` ends at the first zero byte; `orig_filename` is the name in the archive.
-    if not (_stays_inside(entry.filename) and _stays_inside(entry.orig_filename)):
-        raise ValueError(
-            f"entries must stay inside the folder; received {entry.orig_filename!r:.80}"
-        )
+    name = entry.orig_filename
+    if not (_stays_inside(entry.filename) and _stays_inside(name)):
+        raise ValueError(f"entries must stay inside the folder; received {name!r:.80}")
+    if name.removesuffix("/").count("/") >= _MAX_DEPTH:
+        raise ValueError(f"a name must have at most {_MAX_DEPTH} parts; received {name!r:.200}")
     # Without flag bit 11 the encoding of a name is unknown.
     if not entry.filename.isascii() and not entry.flag_bits & 0x800:
-        raise ValueError(f"names must be in UTF-8; received {entry.filename!r:.80}")
+        raise ValueError(f"names must be in UTF-8; received {name!r:.80}")
     if stat.S_IFMT(entry.external_attr >> 16) not in (0, stat.S_IFREG, stat.S_IFDIR):
-        raise ValueError(
-            f"entries must be files or folders; received a link or device, {entry.filename!r:.80}"
-        )
+        raise ValueError(f"entries must be files or folders; received the link {name!r:.80}")
     if entry.flag_bits & 1:
-        raise ValueError(f"entries must not be encrypted; received {entry.filename!r:.80}")
+        raise ValueError(f"entries must not be encrypted; received {name!r:.80}")
 
 
 def _stays_inside(name: str) -> bool:

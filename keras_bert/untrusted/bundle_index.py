@@ -18,8 +18,7 @@ from keras_bert.untrusted.protobuf import varint
 
 MAX_INDEX = 2**24  # bytes; BERT-Large with Adam's slots has 2**17
 _MAX_ENTRIES = 2**17  # tensors; BERT-Large with Adam's slots has 2**11
-_MAX_KEY = 2**11  # bytes of a name; a key may share bytes with the key before it
-_MAX_TOTAL_KEY_BYTES = 2**24  # bytes of all names; those of BERT-Large with Adam's slots have 2**18
+_MAX_KEY = 2**10  # bytes of a name, which may share bytes with the name before it
 _MAX_NUMBER = 5  # bytes of a number, which has at most 32 bits
 _FOOTER = 48  # bytes
 _TRAILER = 5  # bytes after a block: type of compression, checksum
@@ -142,28 +141,19 @@ def _read_table(data: bytes) -> list[tuple[bytes, bytes]]:
     _read_block(data, handles[0], handles[1])
     items: list[tuple[bytes, bytes]] = []
     end = 0
-    key_bytes = 0
     for _, handle in _read_block(data, handles[2], handles[3]):
         offset, position = varint(handle, 0, _MAX_NUMBER)
         size, position = varint(handle, position, _MAX_NUMBER)
         if position != len(handle) or offset < end:
             raise ValueError("the blocks of the index overlap")
         end = offset + size + _TRAILER
-        block = _read_block(data, offset, size)
-        items += block
-        key_bytes += sum(len(key) for key, _ in block)
-        _check_key_bytes(key_bytes)
+        items += _read_block(data, offset, size)
         if len(items) > _MAX_ENTRIES:
             raise ValueError(f"the index has more than {_MAX_ENTRIES} tensors")
     keys = [key for key, _ in items]
     if any(key >= following for key, following in zip(keys, keys[1:], strict=False)):
         raise ValueError("the keys of the index are not sorted")
     return items
-
-
-def _check_key_bytes(key_bytes: int) -> None:
-    if key_bytes > _MAX_TOTAL_KEY_BYTES:
-        raise ValueError(f"the names in the index have more than {_MAX_TOTAL_KEY_BYTES} bytes")
 
 
 def _read_block(data: bytes, offset: int, size: int) -> list[tuple[bytes, bytes]]:
@@ -180,7 +170,6 @@ def _read_block(data: bytes, offset: int, size: int) -> list[tuple[bytes, bytes]
     end = limit - 4 - 4 * int.from_bytes(data[limit - 4 : limit], "little")
     items: list[tuple[bytes, bytes]] = []
     key = b""
-    key_bytes = 0
     position = offset
     while position < end:
         shared, position = varint(data, position, _MAX_NUMBER)
@@ -195,8 +184,6 @@ def _read_block(data: bytes, offset: int, size: int) -> list[tuple[bytes, bytes]
             )
         key = key[:shared] + data[position : position + rest]
         position += rest
-        key_bytes += len(key)
-        _check_key_bytes(key_bytes)
         items.append((key, data[position : position + length]))
         position += length
     return items
