@@ -48,8 +48,8 @@ def detect(path: str | Path) -> str:
     """Return the format of the checkpoint in a folder, a key of `FORMATS`, by the file names."""
     path = Path(path)
     if not path.is_dir():
-        found = "a file" if path.exists() else "nothing there"
-        raise FileNotFoundError(f"{path}: must be the folder of a checkpoint, received {found}")
+        kind = "a file" if path.exists() else "nothing there"
+        raise FileNotFoundError(f"{path}: must be the folder of a checkpoint, received {kind}")
     links.check(path)
     _raise_if_unreadable(path)
     formats = _matching(path)
@@ -76,16 +76,13 @@ def _matching(path: Path) -> list[str]:
 
 def _raise_if_unreadable(path: Path) -> None:
     """Raise ValueError with a remedy for a known kind of folder that is not a checkpoint."""
-    exported = next(
-        (each for each in (path, *path.absolute().parents[:2]) if _is_encoder_export(each)), None
-    )
-    if exported is not None:
-        encoder = repr(str(exported / "encoder/1"))
-        raise ValueError(
-            f"{path} is an export of an encoder and its preprocessor, which cannot be loaded. Load "
-            "the model that was exported, or use "
-            f"keras_bert.HubLayer({encoder})"
-        )
+    for folder in (path, *path.absolute().parents[:2]):
+        if _is_encoder_export(folder):
+            raise ValueError(
+                f"{path} is an export of an encoder and its preprocessor, which cannot be loaded. "
+                "Load the model that was exported, or use "
+                f"keras_bert.HubLayer({str(folder / 'encoder/1')!r})"
+            )
     # `export` writes models.config beside the versions of a model.
     folder = path.absolute().parent if (path / "saved_model.pb").is_file() else path
     if (folder / "models.config").is_file() or (path / "assets/labels.txt").is_file():

@@ -68,8 +68,8 @@ def find(path: Path) -> Path:
     "checkpoint" that TensorFlow writes.
     """
     names = [file.name for file in path.glob("*.index") if file.name.isprintable()]
-    found = sorted(path / name.removesuffix(".index") for name in names)
-    if not found:
+    prefixes = sorted(path / name.removesuffix(".index") for name in names)
+    if not prefixes:
         raise FileNotFoundError(f"{path}: no checkpoint, looked for {PREFERRED}.index")
     state_file = path / "checkpoint"
     latest = None
@@ -78,14 +78,14 @@ def find(path: Path) -> Path:
     # The path in the file may be that of the machine that trained the model.
     name = Path(latest[1].decode("utf-8", "replace")).name if latest else PREFERRED
     for prefix in (path / PREFERRED, path / name):
-        if prefix in found:
+        if prefix in prefixes:
             return prefix
-    if len(found) > 1:
+    if len(prefixes) > 1:
         raise ValueError(
             f"{path}: must hold one checkpoint or {PREFERRED}, received "
-            f"{printable(', '.join(prefix.name for prefix in found), 200)}"
+            f"{printable(', '.join(prefix.name for prefix in prefixes), 200)}"
         )
-    return found[0]
+    return prefixes[0]
 
 
 def holds_graph(path: Path) -> bool:

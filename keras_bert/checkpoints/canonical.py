@@ -277,7 +277,7 @@ def check_numbers(source: object, name: str, array: np.ndarray) -> None:
 
 def read_config(
     file: object,
-    found: Mapping[str, Any],
+    content: Mapping[str, Any],
     *,
     activations: Mapping[str, str],
     silent: Collection[str] = (),
@@ -288,10 +288,10 @@ def read_config(
     that would change what the model computes are errors. One warning lists the other keys that
     BERT does not have, except for those in `silent`, which the format's own library writes.
     """
-    _check_keys(file, found)
-    missing = [key for key in SIZES if key not in found]
+    _check_keys(file, content)
+    missing = [key for key in SIZES if key not in content]
     raise_if(file, "a BERT config must hold the sizes of the model", {"missing keys": missing})
-    unused = sorted(set(found).difference(CONFIG_KEYS, NEUTRAL_VALUES, _EQUAL_SIZES, silent))
+    unused = sorted(set(content).difference(CONFIG_KEYS, NEUTRAL_VALUES, _EQUAL_SIZES, silent))
     if unused:
         shown = ", ".join(printable(key, 200) for key in unused[:_SHOWN_KEYS])
         more = ", ..." if len(unused) > _SHOWN_KEYS else ""
@@ -299,7 +299,7 @@ def read_config(
             f"{file}: ignored keys that BERT does not have: {shown}{more}",
             stacklevel=level_of_caller(),
         )
-    config = {key: found.get(key, DEFAULTS.get(key)) for key in CONFIG_KEYS}
+    config = {key: content.get(key, DEFAULTS.get(key)) for key in CONFIG_KEYS}
     for key in SIZES:
         if type(config[key]) is not int or config[key] < 1:
             raise invalid(file, f"{key} must be a positive integer", config[key])
@@ -314,25 +314,25 @@ def read_config(
     return {**config, "hidden_act": activations.get(activation, activation)}
 
 
-def _check_keys(file: object, found: Mapping[str, Any]) -> None:
+def _check_keys(file: object, content: Mapping[str, Any]) -> None:
     """Raise a `ValueError` for a key that changes what a BERT computes."""
-    for key, value in found.items():
+    for key, value in content.items():
         if key in NEUTRAL_VALUES and value not in (None, NEUTRAL_VALUES[key]):
             rule = f"{key} must be {NEUTRAL_VALUES[key]!r:.80} for a BERT encoder"
             raise invalid(file, rule, value)
         if _OTHER_PARTS.search(key) and value not in _NO_VALUES:
             rule = f"{printable(key, 200)} must be null or false for a BERT encoder"
             raise invalid(file, rule, value)
-        if key in _EQUAL_SIZES and value not in (None, found.get(_EQUAL_SIZES[key])):
+        if key in _EQUAL_SIZES and value not in (None, content.get(_EQUAL_SIZES[key])):
             rule = f"{key} must be equal to {_EQUAL_SIZES[key]} for a BERT encoder"
             raise invalid(file, rule, value)
 
 
 def to_source_activation(activation: str, names: Mapping[str, str], *, format: str) -> str:
     """Return a format's name of an activation; `names` maps such names to canonical names."""
-    found = next((name for name, ours in names.items() if ours == activation), None)
-    if found is not None:
-        return found
+    source_name = next((name for name, ours in names.items() if ours == activation), None)
+    if source_name is not None:
+        return source_name
     advice = ""
     if activation == "gelu" and "gelu_new" in names.values():
         advice = (
@@ -370,15 +370,15 @@ def patterns(names: Sequence[str], others: Collection[str] = ()) -> list[str]:
 
     For example "cls.chain.*" for "cls.chain.0.weight" if "cls.predictions.bias" is another name.
     """
-    found: list[str] = []
+    shortest: list[str] = []
     for name in names:
-        if any(fnmatch.fnmatchcase(name, pattern) for pattern in found):
+        if any(fnmatch.fnmatchcase(name, pattern) for pattern in shortest):
             continue
-        if len(found) == _SHOWN_NAMES:
-            return [*found, "..."]
+        if len(shortest) == _SHOWN_NAMES:
+            return [*shortest, "..."]
         prefix = _own_prefix(name, others)
-        found.append(printable(name if prefix is None else f"{prefix}*", 200))
-    return found
+        shortest.append(printable(name if prefix is None else f"{prefix}*", 200))
+    return shortest
 
 
 def _own_prefix(name: str, others: Collection[str]) -> str | None:

@@ -57,8 +57,8 @@ def read_config(path: str | Path) -> dict[str, Any]:
             "params.yaml, from the Model Garden's trainer; the checkpoint does not store the "
             "activation"
         )
-    found = folder.read_json(file) if file.suffix == ".json" else _read_yaml(file)
-    return canonical.read_config(file, found, activations=ACTIVATIONS, silent=_SILENT_KEYS)
+    content = folder.read_json(file) if file.suffix == ".json" else _read_yaml(file)
+    return canonical.read_config(file, content, activations=ACTIVATIONS, silent=_SILENT_KEYS)
 
 
 def _read_yaml(file: Path) -> dict[str, Any]:
@@ -68,13 +68,13 @@ def _read_yaml(file: Path) -> dict[str, Any]:
     try:
         text = reading.read_bytes(file, _MAX_YAML).decode("utf-8")
         _check_yaml(text)
-        found = yaml.safe_load(text)
+        content = yaml.safe_load(text)
     except Exception as error:  # yaml raises many types for a value that its tag does not fit
         raise invalid(file, "must be YAML in UTF-8", error) from error
     for key in ("task", "model", "encoder"):
-        if isinstance(found, dict) and key in found:
-            found = found[key]
-    encoder = found if isinstance(found, dict) else {"type": found}
+        if isinstance(content, dict) and key in content:
+            content = content[key]
+    encoder = content if isinstance(content, dict) else {"type": content}
     options = encoder.get("bert")
     if not isinstance(options, dict) or encoder.get("type", "bert") != "bert":
         raise invalid(file, "the encoder must be of type 'bert'", encoder.get("type"))

@@ -62,25 +62,29 @@ def _read_config(encoder: Any) -> dict[str, Any]:
     name = type(encoder).__name__
     if not encoder.built:
         encoder(encoder.inputs)  # creates the variables
-    found = encoder.get_config()
-    width = found.get("embedding_width") or found["hidden_size"]
-    wanted = {"norm_first": False, "output_range": None, "embedding_width": found["hidden_size"]}
-    for key, value in {**found, "embedding_width": width}.items():
+    arguments = encoder.get_config()
+    width = arguments.get("embedding_width") or arguments["hidden_size"]
+    wanted = {
+        "norm_first": False,
+        "output_range": None,
+        "embedding_width": arguments["hidden_size"],
+    }
+    for key, value in {**arguments, "embedding_width": width}.items():
         if key in wanted and value != wanted[key]:
             raise invalid(name, f"{key} must be {wanted[key]} for BERT", value)
-    initializer = found.get("initializer")
+    initializer = arguments.get("initializer")
     spread = initializer.get("config", {}) if isinstance(initializer, dict) else {}
     return {
-        "vocab_size": found["vocab_size"],
-        "hidden_size": found["hidden_size"],
-        "num_hidden_layers": found["num_layers"],
-        "num_attention_heads": found["num_attention_heads"],
-        "intermediate_size": found["inner_dim"],
+        "vocab_size": arguments["vocab_size"],
+        "hidden_size": arguments["hidden_size"],
+        "num_hidden_layers": arguments["num_layers"],
+        "num_attention_heads": arguments["num_attention_heads"],
+        "intermediate_size": arguments["inner_dim"],
         "hidden_act": _read_activation(encoder),
-        "hidden_dropout_prob": found["output_dropout"],
-        "attention_probs_dropout_prob": found["attention_dropout"],
-        "max_position_embeddings": found["max_sequence_length"],
-        "type_vocab_size": found["type_vocab_size"],
+        "hidden_dropout_prob": arguments["output_dropout"],
+        "attention_probs_dropout_prob": arguments["attention_dropout"],
+        "max_position_embeddings": arguments["max_sequence_length"],
+        "type_vocab_size": arguments["type_vocab_size"],
         "initializer_range": spread.get("stddev", canonical.DEFAULTS["initializer_range"]),
         "layer_norm_eps": 1e-12,  # a constant in the Model Garden
     }
@@ -112,10 +116,10 @@ def _variables(encoder: Any, config: Mapping[str, Any]) -> dict[str, Any]:
     variables = {}
     for entry in name_tables.expand(_TABLE, config):
         for source in entry.sources:
-            found = encoder
+            value = encoder
             for attribute in source.split("/")[1:]:
-                found = found[int(attribute)] if attribute.isdigit() else getattr(found, attribute)
-            variables[source] = found
+                value = value[int(attribute)] if attribute.isdigit() else getattr(value, attribute)
+            variables[source] = value
     return variables
 
 

@@ -191,7 +191,7 @@ def _check(file: Path, nodes: Sequence[Node], nodes_of: Mapping[str, set[int]]) 
             f"{file}: must hold a BERT encoder of the Model Garden, received "
             f"{shown}{', ...' if len(keys) > 5 else ''}"
         )
-    uses = Counter(node for found in nodes_of.values() for node in found)
+    uses = Counter(node for indices in nodes_of.values() for node in indices)
     problems = {
         "several": [source for source, found in nodes_of.items() if len(found) > 1],
         "shared": sorted(str(nodes[node].key) for node, count in uses.items() if count > 1),
@@ -238,9 +238,9 @@ def _nodes_by_path(nodes: Sequence[Node], encoder: _Encoder) -> dict[str, set[in
     nodes_of = {}
     for source in _sources(len(encoder.blocks)):
         names = [source, *(source.replace(new, old) for new, old in _OLDER_NAMES)]
-        found = next(filter(None, (_follow(nodes, starts, name) for name in names)), None)
-        if found:
-            nodes_of[source] = found
+        indices = next(filter(None, (_follow(nodes, starts, name) for name in names)), None)
+        if indices:
+            nodes_of[source] = indices
     return nodes_of
 
 
@@ -259,10 +259,10 @@ def _follow(nodes: Sequence[Node], starts: Mapping[str, set[int]], source: str) 
     match = _SOURCE.fullmatch(source)
     if match is None or match[1] not in starts:
         return set()
-    found = starts[match[1]]
+    indices = starts[match[1]]
     for attribute in match[2].split("/"):
-        found = _children(nodes, found, attribute)
-    return {node for node in found if nodes[node].key is not None}
+        indices = _children(nodes, indices, attribute)
+    return {node for node in indices if nodes[node].key is not None}
 
 
 def _children(nodes: Sequence[Node], parents: Iterable[int], name: str) -> set[int]:
@@ -285,10 +285,10 @@ def _use_pooler_of_head(nodes: Sequence[Node], nodes_of: dict[str, set[int]]) ->
     unused = set()
     for variable in ("kernel", "bias"):
         children = _children(nodes, poolers, variable)
-        found = {node for node in children if nodes[node].key is not None}
-        if found:
+        indices = {node for node in children if nodes[node].key is not None}
+        if indices:
             unused |= nodes_of.get(f"encoder/_pooler_layer/{variable}", set())
-            nodes_of[f"encoder/_pooler_layer/{variable}"] = found
+            nodes_of[f"encoder/_pooler_layer/{variable}"] = indices
     return unused
 
 

@@ -90,10 +90,10 @@ def _open(path: Path) -> Bundle:
 def _read_lowercase(tensors: Bundle) -> bool | None:
     if _LOWERCASE not in tensors.shapes:
         return None
-    found = tensors.load(_LOWERCASE)
-    if not isinstance(found, (bool, np.bool_)):
-        raise invalid(tensors.prefix, f"{_LOWERCASE} must be true or false", found)
-    return bool(found)
+    value = tensors.load(_LOWERCASE)
+    if not isinstance(value, (bool, np.bool_)):
+        raise invalid(tensors.prefix, f"{_LOWERCASE} must be true or false", value)
+    return bool(value)
 
 
 def _infer_config(path: Path, tensors: Bundle, key_of: Mapping[str, str]) -> dict[str, Any]:
@@ -105,10 +105,10 @@ def _infer_config(path: Path, tensors: Bundle, key_of: Mapping[str, str]) -> dic
     layers = {int(match[1]) for match in map(_LAYER.fullmatch, key_of) if match}
 
     def shape(source: str, rank: int) -> tuple[int, ...]:
-        found = tensors.shapes.get(key_of.get(source, ""))
-        if found is None or len(found) != rank:
-            raise invalid(tensors.prefix, f"{source} must have {rank} dimensions", found)
-        return found
+        sizes = tensors.shapes.get(key_of.get(source, ""))
+        if sizes is None or len(sizes) != rank:
+            raise invalid(tensors.prefix, f"{source} must have {rank} dimensions", sizes)
+        return sizes
 
     vocab, hidden = shape("encoder/_embedding_layer/embeddings", 2)
     positions, _ = shape("encoder/_position_embedding_layer/_position_embeddings", 2)
@@ -152,5 +152,7 @@ def _read_activation(path: Path) -> str:
     for source, text in contents.items():
         if re.search(rb'"norm_first": ?true', text):
             raise ValueError(f"{source}: norm_first must be false for BERT, received true")
-    found = [name for name, sets in _ACTIVATIONS.items() if any(needed <= ops for needed in sets)]
-    return found[0] if len(found) == 1 else "gelu_new"
+    activations = [
+        name for name, sets in _ACTIVATIONS.items() if any(needed <= ops for needed in sets)
+    ]
+    return activations[0] if len(activations) == 1 else "gelu_new"

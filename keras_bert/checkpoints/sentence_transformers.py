@@ -237,10 +237,10 @@ def _read_dense_weights(path: Path, shapes: dict[str, tuple[Any, ...]]) -> dict[
             f"{path}: no weights, looked for {', '.join(f.name for f in files)}"
         )
     tensors = tensor_files.read(file)
-    found = {name: tensor.shape for name, tensor in tensors.items()}
-    if found != shapes or 0 in shapes["linear.weight"]:
+    actual = {name: tensor.shape for name, tensor in tensors.items()}
+    if actual != shapes or 0 in shapes["linear.weight"]:
         expected = " and ".join(f"{name} {shape!s:.80}" for name, shape in shapes.items())
-        raise invalid(file, f"must hold {expected}", found)
+        raise invalid(file, f"must hold {expected}", actual)
     arrays = {name: tensor.load().astype(np.float32) for name, tensor in tensors.items()}
     for name, array in arrays.items():
         canonical.check_numbers(file, name, array)

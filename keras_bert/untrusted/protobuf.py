@@ -42,7 +42,7 @@ def find(data: bytes, descriptor: Any, *paths: str, limit: int = MAX_FIELDS) -> 
     A broken message, or more than `limit` fields in those messages, is a `ValueError`.
     """
     schema: _Schema = {}
-    found: list[set[bytes]] = []
+    values_per_path: list[set[bytes]] = []
     for path in paths:
         *parents, last = path.split(".")
         message = descriptor
@@ -53,9 +53,9 @@ def find(data: bytes, descriptor: Any, *paths: str, limit: int = MAX_FIELDS) -> 
             message = field.message_type
         values: set[bytes] = set()
         inner[_sized_tag(message.fields_by_name[last])] = values
-        found.append(values)
+        values_per_path.append(values)
     _scan(data, schema, limit)
-    return found
+    return values_per_path
 
 
 def _sized_tag(field: Any) -> int:
