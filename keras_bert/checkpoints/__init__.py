@@ -44,7 +44,7 @@ WRITABLE: dict[str, Any] = {
 FORMATS = WRITABLE | {module.FORMAT: module for module in (model_garden, saved_model)}
 
 
-def detect(path: str | Path) -> str:
+def detect(path: str | os.PathLike[str]) -> str:
     """Return the format of the checkpoint in a folder, a key of `FORMATS`, by the file names."""
     path = Path(path)
     if not path.is_dir():
@@ -102,12 +102,13 @@ def _is_encoder_export(path: Path) -> bool:
     return all((path / name / "1/saved_model.pb").is_file() for name in ("encoder", "preprocess"))
 
 
-def read(path: str | Path, ignore: Collection[str] = ()) -> Checkpoint:
+def read(path: str | os.PathLike[str], ignore: Collection[str] = ()) -> Checkpoint:
     """Read a checkpoint of any known format.
 
     Unknown config keys and unknown tensors are errors. Tensors that do not affect the model, such
     as optimizer state, are ignored by name. `ignore` has patterns of further names.
     """
+    path = Path(path)
     module = FORMATS[detect(path)]
     try:
         checkpoint: Checkpoint = module.read(path, ignore)

@@ -89,30 +89,28 @@ _LOWERCASE_BY_NAME = (
 )
 
 
-def matches(path: str | Path) -> bool:
+def matches(path: Path) -> bool:
     """Return True if the folder has the files of this format, with a name-based checkpoint."""
-    path = Path(path)
     if not (path / "bert_config.json").is_file() or not any(path.glob("*.index")):
         return False
     return not bundle.holds_graph(path)
 
 
-def read_config(path: str | Path) -> dict[str, Any]:
+def read_config(path: Path) -> dict[str, Any]:
     """Read bert_config.json as keyword arguments of `BertEncoder`.
 
     Google's "gelu" becomes "gelu_new", because it is the tanh approximation.
     """
-    file = Path(path) / "bert_config.json"
+    file = path / "bert_config.json"
     content = folder.read_json(file)
     return canonical.read_config(file, content, activations=ACTIVATIONS, silent=SILENT_KEYS)
 
 
-def read(path: str | Path, ignore: Collection[str] = ()) -> Checkpoint:
+def read(path: Path, ignore: Collection[str] = ()) -> Checkpoint:
     """Read a folder of Google's release, or the output of run_classifier.py or run_squad.py.
 
     It holds bert_config.json, a checkpoint as `bundle.find` finds it, and optionally vocab.txt.
     """
-    path = Path(path)
     config = read_config(path)
     vocabulary, tokenizer = read_tokenizer(path, config)  # before the slow weights
     weights = _read_weights(bundle.find(path), config, ignore)
@@ -126,7 +124,7 @@ def read(path: str | Path, ignore: Collection[str] = ()) -> Checkpoint:
     )
 
 
-def write(checkpoint: Checkpoint, path: str | Path) -> None:
+def write(checkpoint: Checkpoint, path: Path) -> None:
     """Write a folder in the layout of Google's release: the inverse of `read`.
 
     The labels of a classifier are not written. The tokenizer options are written to
@@ -134,7 +132,6 @@ def write(checkpoint: Checkpoint, path: str | Path) -> None:
     of 1e-12 are supported, and no multi-label classifier.
     """
     tf = import_tensorflow("writing a TensorFlow checkpoint")
-    path = Path(path)
     if checkpoint.multi_label:
         raise ValueError(f"{FORMAT}: classes must exclude each other, received a multi-label model")
     config = dict(checkpoint.config)

@@ -133,27 +133,25 @@ _WEIGHTS_FILES = (
 )
 
 
-def matches(path: str | Path) -> bool:
+def matches(path: Path) -> bool:
     """Return True if the folder has the files of this format."""
-    path = Path(path)
     has_files = (path / "config.json").is_file() and _weights_file(path) is not None
     return has_files and not (path / "modules.json").is_file()
 
 
-def read_config(path: str | Path) -> dict[str, Any]:
+def read_config(path: Path) -> dict[str, Any]:
     """Read config.json as keyword arguments of `BertEncoder`."""
-    file = Path(path) / "config.json"
+    file = path / "config.json"
     content = folder.read_json(file)
     return canonical.read_config(file, content, activations=ACTIVATIONS, silent=SILENT_KEYS)
 
 
-def read(path: str | Path, ignore: Collection[str] = ()) -> Checkpoint:
+def read(path: Path, ignore: Collection[str] = ()) -> Checkpoint:
     """Read a folder that `save_pretrained` wrote, or a snapshot of a Hugging Face repository.
 
     It holds config.json; model.safetensors or pytorch_model.bin, sharded or not, or tf_model.h5;
     and optionally the vocabulary, in vocab.txt or tokenizer.json.
     """
-    path = Path(path)
     config = read_config(path)
     config_file = path / "config.json"
     source_config = folder.read_json(config_file)
@@ -195,12 +193,11 @@ def _read_weights(
     )
 
 
-def write(checkpoint: Checkpoint, path: str | Path) -> None:
+def write(checkpoint: Checkpoint, path: Path) -> None:
     """Write a folder in the layout of `save_pretrained`: the inverse of `read`.
 
     Task and heads determine the class in transformers. A class with exactly these heads must exist.
     """
-    path = Path(path)
     architecture = huggingface_heads.architecture(checkpoint)
     tensors = name_tables.to_source(TABLE, checkpoint.config, checkpoint.weights, format=FORMAT)
     if not checkpoint.tied:  # transformers then reads only this copy of the bias

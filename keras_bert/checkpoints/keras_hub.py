@@ -96,19 +96,17 @@ _TOKENIZER_DEFAULTS = {
 }
 
 
-def matches(path: str | Path) -> bool:
+def matches(path: Path) -> bool:
     """Return True if the folder has the files of this format."""
-    path = Path(path)
     return (path / "config.json").is_file() and (path / _MODEL_FILE).is_file()
 
 
-def read(path: str | Path, ignore: Collection[str] = ()) -> Checkpoint:
+def read(path: Path, ignore: Collection[str] = ()) -> Checkpoint:
     """Read a preset that `save_to_preset` wrote.
 
     It holds config.json and model.weights.h5; optionally task.json and task.weights.h5 of a
     classifier or a masked LM, tokenizer.json and its vocabulary.
     """
-    path = Path(path)
     config_file = path / "config.json"
     config = to_canonical_config(config_file, _config_of(config_file, {"BertBackbone"})[1])
     files = [path / _MODEL_FILE]
@@ -208,13 +206,12 @@ def _read_tokenizer(path: Path, vocabulary: list[str] | None, limit: int) -> dic
     return {**options, "split_cjk": True, "sequence_length": length if is_length else None}
 
 
-def write(checkpoint: Checkpoint, path: str | Path) -> None:
+def write(checkpoint: Checkpoint, path: Path) -> None:
     """Write a preset for `from_preset`: the inverse of `read`.
 
     With a classifier or a masked LM, the folder is also a preset of that task. KerasHub supports
     no other heads, only tanh GELU and a `layer_norm_eps` of 1e-12, and always splits ideographs.
     """
-    path = Path(path)
     config = to_source_config(checkpoint.config)
     head = _supported_head(checkpoint)
     tensors = name_tables.to_source(TABLE, checkpoint.config, checkpoint.weights, format=FORMAT)

@@ -37,18 +37,17 @@ _SILENT_KEYS = google.SILENT_KEYS | words(
 )
 
 
-def matches(path: str | Path) -> bool:
+def matches(path: Path) -> bool:
     """Return True if the folder has an object-based checkpoint."""
-    return bundle.holds_graph(Path(path))
+    return bundle.holds_graph(path)
 
 
-def read_config(path: str | Path) -> dict[str, Any]:
+def read_config(path: Path) -> dict[str, Any]:
     """Read bert_config.json or params.yaml as keyword arguments of `BertEncoder`.
 
     The folder has bert_config.json with Google's keys, params.yaml from the Model Garden's
     trainer, or bert_encoder.yaml with the `encoder` section of params.yaml.
     """
-    path = Path(path)
     files = [path / name for name in ("bert_config.json", "params.yaml", "bert_encoder.yaml")]
     file = next((file for file in files if file.is_file()), None)
     if file is None:
@@ -95,7 +94,7 @@ def _check_yaml(text: str) -> None:
             raise ValueError(f"more than {_MAX_DEPTH} nested values")
 
 
-def read(path: str | Path, ignore: Collection[str] = ()) -> Checkpoint:
+def read(path: Path, ignore: Collection[str] = ()) -> Checkpoint:
     """Read a checkpoint of one of the Model Garden's BERT models.
 
     Supports `BertEncoder`, `BertEncoderV2`, `BertPretrainerV2`, `BertClassifier`,
@@ -106,7 +105,6 @@ def read(path: str | Path, ignore: Collection[str] = ()) -> Checkpoint:
     If a head has its own pooler, as the next-sentence head of a pretrainer does, that pooler is
     used. It was trained, while the encoder's pooler kept its initial weights.
     """
-    path = Path(path)
     tensors = bundle.read(bundle.find(path))
     if not tensors.is_object_based:
         raise ValueError(

@@ -41,19 +41,17 @@ _ACTIVATIONS = {
 }
 
 
-def matches(path: str | Path) -> bool:
+def matches(path: Path) -> bool:
     """Return True if the folder has the files of this format."""
-    path = Path(path)
     return (path / "saved_model.pb").is_file() and (path / "variables/variables.index").is_file()
 
 
-def read(path: str | Path, ignore: Collection[str] = ()) -> Checkpoint:
+def read(path: Path, ignore: Collection[str] = ()) -> Checkpoint:
     """Read a SavedModel of a BERT encoder, with its masked-LM head if it has one.
 
     Nothing is executed, so reading an untrusted SavedModel is safe. `lowercase` is the value of the
     variable do_lower_case; without it, the casing is inferred from assets/vocab.txt.
     """
-    path = Path(path)
     tensors = _open(path)
     variables = model_garden_graph.find_variables(tensors)
     config = _infer_config(path, tensors, variables.key_of)

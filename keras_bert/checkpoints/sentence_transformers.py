@@ -35,14 +35,13 @@ _DEFAULT_ACTIVATION = "torch.nn.modules.activation.Tanh"
 _PACKAGE = "sentence_transformers"
 
 
-def matches(path: str | Path) -> bool:
+def matches(path: Path) -> bool:
     """Return True if the folder has the files of this format."""
-    return (Path(path) / _MODULES_FILE).is_file()
+    return (path / _MODULES_FILE).is_file()
 
 
-def read(path: str | Path, ignore: Collection[str] = ()) -> Checkpoint:
+def read(path: Path, ignore: Collection[str] = ()) -> Checkpoint:
     """Read a folder that `SentenceTransformer.save` wrote. An unknown module is a `ValueError`."""
-    path = Path(path)
     (_, encoder), *modules = _read_modules(path)
     checkpoint = huggingface.read(encoder, ignore)
     tokenizer = dict(checkpoint.tokenizer)
@@ -79,9 +78,8 @@ def _read_cross_encoder(path: Path, checkpoint: Checkpoint) -> Checkpoint:
     return huggingface_heads.as_cross_encoder(checkpoint, config.get("activation_fn"))
 
 
-def write(checkpoint: Checkpoint, path: str | Path) -> None:
+def write(checkpoint: Checkpoint, path: Path) -> None:
     """Write a folder that sentence-transformers loads: the inverse of `read`."""
-    path = Path(path)
     embedding = checkpoint.embedding
     if embedding is None:
         if checkpoint.pooling is None:

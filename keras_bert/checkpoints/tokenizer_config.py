@@ -55,12 +55,11 @@ _REQUIRED_VALUES = {
 _JAPANESE_KEYS = {"word_tokenizer_type": "basic", "subword_tokenizer_type": "wordpiece"}
 
 
-def read_vocabulary(path: str | Path, vocab_size: int) -> list[str] | None:
+def read_vocabulary(path: Path, vocab_size: int) -> list[str] | None:
     """Read vocab.txt, or else tokenizer.json, and the tokens that other files add.
 
     Return `None` if the folder has neither file. Two vocabularies that differ are an error.
     """
-    path = Path(path)
     file = path / VOCABULARY_FILE
     if file.is_file():
         tokens = dict(enumerate(folder.read_vocabulary(file)))
@@ -121,16 +120,13 @@ def _in_order(file: Path, tokens: Mapping[int, str]) -> list[str]:
     return [tokens[id_] for id_ in range(len(tokens))]
 
 
-def read(
-    path: str | Path, vocabulary: list[str] | None, config: Mapping[str, Any]
-) -> dict[str, Any]:
+def read(path: Path, vocabulary: list[str] | None, config: Mapping[str, Any]) -> dict[str, Any]:
     """Read the tokenizer options in a folder, as in `Checkpoint.tokenizer`. All files are optional.
 
     The options in tokenizer_config.json take precedence over the normalizer in tokenizer.json,
     except for the class PreTrainedTokenizerFast. If neither sets the casing, it is inferred from
     the vocabulary. `config` is that of the encoder.
     """
-    path = Path(path)
     file = path / FILE
     tokenizer = folder.read_optional_json(file)
     normalizer: Mapping[str, Any] = {}

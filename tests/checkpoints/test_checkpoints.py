@@ -187,12 +187,12 @@ def test_assign_lists_all_problems_and_assigns_nothing():
         "masked_lm/d": Variable(1),
     }
     weights = {"a": np.ones(2), "b": np.ones((3, 2)), "masked_lm/x": np.ones(1), "y": np.ones(1)}
-    with pytest.raises(ValueError) as error:
-        checkpoints.assign(variables, weights, source="/some/folder", ignore=["masked_lm/"])
-    assert str(error.value) == (
-        "/some/folder: weights and variables must match one to one; missing (2): c, masked_lm/d; "
-        "unused (1): y; wrong shape (1): b (expected (2, 3), found (3, 2))"
+    message = (
+        r"folder: .*missing \(2\): c, masked_lm/d; unused \(1\): y; "
+        r"wrong shape \(1\): b \(expected \(2, 3\), found \(3, 2\)\)$"
     )
+    with pytest.raises(ValueError, match=message):
+        checkpoints.assign(variables, weights, source="/some/folder", ignore=["masked_lm/"])
     assert all(variable.value is None for variable in variables.values())
 
 

@@ -160,18 +160,13 @@ def test_all_problems_are_listed_at_once(tmp_path):
     del tensors["bert.encoder.layer.1.attention.self.key.bias"]
     tensors["bert.encoder.layer.0.attention.self.value.weight"] = np.ones((H, 3 * H), "float32")
     make_folder(tmp_path, tensors)
-    with pytest.raises(ValueError) as error:
-        checkpoints.read(tmp_path)
-    assert str(error.value) == (
-        f"{tmp_path / 'model.safetensors'}: a checkpoint must hold exactly the tensors that its "
-        "config calls for (leave out unknown ones with keras_bert.load(name, ignore=['a']), "
-        "or keras-bert convert --ignore); missing (5): "
-        "bert.encoder.layer.1.attention.self.key.bias, "
-        "cls.predictions.transform.dense.weight, cls.predictions.transform.dense.bias, "
-        "cls.predictions.transform.LayerNorm.weight, cls.predictions.transform.LayerNorm.bias; "
-        "unknown (1): a; wrong shape (2): bert.encoder.layer.0.attention.self.value.weight "
-        "(expected (4, 4), found (4, 12)), classifier.weight (expected (3, 4), found (3, 5))"
+    message = (
+        r"model.safetensors: .*ignore=\['a'\].*; missing \(5\): .*layer.1.attention.self.key.bias, "
+        r".*; unknown \(1\): a; wrong shape \(2\): .*self.value.weight \(expected \(4, 4\), found "
+        r"\(4, 12\)\), classifier.weight \(expected \(3, 4\), found \(3, 5\)\)$"
     )
+    with pytest.raises(ValueError, match=message):
+        checkpoints.read(tmp_path)
 
 
 def test_pooling_of_sentence_transformers(tmp_path):

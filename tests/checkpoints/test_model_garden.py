@@ -166,14 +166,12 @@ def test_all_problems_are_listed_at_once(tmp_path):
     block = encoder._transformer_layers[1]
     block._attention_layer._key_dense = objects.tree(kernel=maker.variable("k", H, 3, 2))
     save(tmp_path, model=encoder)
-    with pytest.raises(ValueError) as error:
-        checkpoints.read(tmp_path)
-    attention = "encoder/_transformer_layers/1/_attention_layer"
-    assert str(error.value) == (
-        f"{tmp_path / 'bert_model.ckpt'}: a checkpoint must hold exactly the tensors that its "
-        f"config calls for; missing (1): {attention}/_key_dense/bias; wrong shape (1): "
-        f"{attention}/_key_dense/kernel (expected (6, 2, 3), found (6, 3, 2))"
+    message = (
+        r"bert_model.ckpt: .*missing \(1\): .*layers/1/.*/_key_dense/bias; wrong shape \(1\): "
+        r".*layers/1/.*/_key_dense/kernel \(expected \(6, 2, 3\), found \(6, 3, 2\)\)$"
     )
+    with pytest.raises(ValueError, match=message):
+        checkpoints.read(tmp_path)
 
 
 @pytest.mark.parametrize(
