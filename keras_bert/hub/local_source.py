@@ -5,6 +5,7 @@ import pathlib
 from keras_bert.hub import cache, model_archives
 from keras_bert.hub.registry import ALIASES, MODELS
 from keras_bert.runtime.files import sha256_of
+from keras_bert.untrusted import archives
 
 # A folder with such a file may be a model, in any format.
 _MODEL_SUFFIXES = (".json", ".keras", ".safetensors", ".bin", ".index", ".pb")
@@ -40,10 +41,13 @@ def find(name: str) -> pathlib.Path:
     stem = path.stem.lstrip(".") or "archive"  # the stem of "...zip" is ".."
     folder = cache.cache_folder() / "archives" / key / stem
 
-    def unpack():
-        return cache.install(
-            lambda target: model_archives.unpack(path, target / stem), folder, path, {}
-        )
+    def fill(target):
+        archives.unpack(path, target / stem)
+        return target / stem
 
-    cache.get(lambda: cache.cached(folder, {}), f"archive-{key}", unpack)
+    cache.get(
+        lambda: cache.cached(folder, {}),
+        f"archive-{key}",
+        lambda: cache.install(fill, folder, path, {}),
+    )
     return model_archives.model_folder(folder, path)

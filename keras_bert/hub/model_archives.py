@@ -8,12 +8,6 @@ from keras_bert.runtime.files import sha256_of
 from keras_bert.untrusted import archives, links
 
 
-def unpack(archive: pathlib.Path, folder: pathlib.Path) -> pathlib.Path:
-    """Unpack an archive into a new folder, and return the folder."""
-    archives.unpack(archive, folder)
-    return folder
-
-
 def model_folder(folder: pathlib.Path, shown: object) -> pathlib.Path:
     """Return the topmost folder that holds a model: the folder itself, or one inside it."""
     # Not above: `keras-bert list` and `doctor` also run without NumPy and Keras.
@@ -54,7 +48,8 @@ def install(
     download.fetch(address, archive, sha256=first.get("archive"))
 
     def fill(target):
-        unpacked = unpack(archive, target / folder.name)
+        unpacked = target / folder.name
+        archives.unpack(archive, unpacked)
         return model_folder(unpacked, shown) if is_flat else unpacked
 
     try:

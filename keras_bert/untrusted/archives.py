@@ -22,24 +22,14 @@ _DEVICE = re.compile(r"(con|prn|aux|nul|(com|lpt)[0-9]) *(\..*)?", re.IGNORECASE
 _ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError, OverflowError)
 
 
-def unpack(archive: str | os.PathLike[str], folder: str | os.PathLike[str]) -> None:
-    """Unpack an untrusted zip archive into a new folder, completely or not at all.
+def unpack(archive: pathlib.Path, folder: pathlib.Path) -> None:
+    """Unpack an untrusted zip archive into a new folder.
 
     Raise ValueError for a damaged archive, and for an unsafe one, such as a zip bomb or an archive
-    with a path outside of the folder.
+    with a path outside of the folder. After an error, the folder may be incomplete.
     """
-    archive, folder = pathlib.Path(archive), pathlib.Path(folder)
     check_not_lfs_pointer(archive)
-    try:
-        with open(archive, "rb") as stream:
-            containers.list_members(stream)
-        zipped = zipfile.ZipFile(archive)
-    except (*_ZIP_ERRORS, OSError) as error:
-        if isinstance(error, OSError) and error.filename is not None:
-            raise
-        # An OSError without a file name comes from an offset outside of the archive.
-        raise _damaged(archive, error) from error
-    with zipped:
+    with _open(archive) as zipped:
         entries = zipped.infolist()
         try:
             _check_entries(entries, archive.stat().st_size)
@@ -47,19 +37,24 @@ def unpack(archive: str | os.PathLike[str], folder: str | os.PathLike[str]) -> N
             raise ValueError(f"{archive}: {error}") from None
         try:
             folder.mkdir(parents=True)
-            try:
-                needed = sum(entry.file_size for entry in entries)
-                free = shutil.disk_usage(folder).free
-                if needed > free:
-                    raise OSError(f"it needs {needed} free bytes, and there are {free}")
-                for entry in entries:
-                    _unpack_entry(archive, zipped, entry, folder / entry.filename)
-            except BaseException:
-                shutil.rmtree(folder, ignore_errors=True)
-                raise
+            needed = sum(entry.file_size for entry in entries)
+            free = shutil.disk_usage(folder).free
+            if needed > free:
+                raise OSError(f"it needs {needed} free bytes, and there are {free}")
+            for entry in entries:
+                _unpack_entry(archive, zipped, entry, folder / entry.filename)
         except OSError as error:
             reason = error.strerror or error
             raise OSError(f"{archive} could not be unpacked into {folder}: {reason}") from error
+
+
+def _open(archive: pathlib.Path) -> zipfile.ZipFile:
+    with open(archive, "rb") as stream:
+        try:
+            containers.list_members(stream)
+            return zipfile.ZipFile(archive)
+        except (*_ZIP_ERRORS, OSError) as error:  # OSError: an offset outside of the archive
+            raise _damaged(archive, error) from error
 
 
 def _unpack_entry(
