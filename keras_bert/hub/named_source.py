@@ -164,10 +164,12 @@ def _install_from_hub(name, model):
     folder = _hub_folder(name, model)
     revision = model.revision or cache.first_download(folder).get("revision")
     snapshot = hub_source.snapshot(model.repository, revision, model.files)
-    present = sorted(file.name for file in snapshot.iterdir())
-    names = [n for n in present if any(fnmatch.fnmatch(n, pattern) for pattern in model.files)]
-    others = hub_source.other_weights(names)
-    names = [name for name in names if name not in others]
+    names = list(model.files)
+    if model.files == HUB_FILES:  # patterns
+        present = sorted(file.name for file in snapshot.iterdir())
+        names = [n for n in present if any(fnmatch.fnmatch(n, pattern) for pattern in HUB_FILES)]
+        others = hub_source.other_weights(names)
+        names = [name for name in names if name not in others]
     return cache.install(
         lambda target: _copy(snapshot, names, target, model.tokenizer),
         folder,
