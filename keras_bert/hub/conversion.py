@@ -248,7 +248,7 @@ def _stored_options(task, checkpoint):
     options = {}
     if task in ("classifier", "tagger"):
         bias = checkpoint.weights.get("classifier/bias")
-        # Without classifier weights the number is irrelevant: `_assign` raises an error.
+        # Without classifier weights the number is irrelevant: `assign` raises an error.
         numbers = [str(index) for index in range(2 if bias is None else len(bias))]
         options["labels"] = checkpoint.labels or numbers
     if task in ("classifier", "regressor"):
