@@ -78,10 +78,10 @@ def _raise_if_unreadable(path: Path) -> None:
     """Raise ValueError with a remedy for a known kind of folder that is not a checkpoint."""
     for folder in (path, *path.absolute().parents[:2]):
         if _is_encoder_export(folder):
+            encoder = repr(str(folder / "encoder/1"))
             raise ValueError(
                 f"{path} is an export of an encoder and its preprocessor, which cannot be loaded. "
-                "Load the model that was exported, or use "
-                f"keras_bert.HubLayer({str(folder / 'encoder/1')!r})"
+                f"Load the model that was exported, or use keras_bert.HubLayer({encoder})"
             )
     # `export` writes models.config beside the versions of a model.
     folder = path.absolute().parent if (path / "saved_model.pb").is_file() else path
