@@ -14,7 +14,7 @@ import sys
 import warnings
 
 from keras_bert.cli.options import make_parser
-from keras_bert.hub import resolve
+from keras_bert.hub import named_source, resolve
 from keras_bert.runtime.escaping import printable
 from keras_bert.runtime.packages import advise_on_backend
 from keras_bert.runtime.reading import first_line, one_line
@@ -76,7 +76,7 @@ def _parse_and_run(argv):
 
 def _run(args):
     if args.command == "list":  # needs no Keras
-        print_line(resolve.table())
+        print_line(named_source.table())
         return
     if args.command == "doctor":  # Keras may be broken
         importlib.import_module("keras_bert.cli.doctor").doctor(args)

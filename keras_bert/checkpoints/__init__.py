@@ -1,10 +1,9 @@
 """Read and write BERT checkpoints of all known formats.
 
 A format is a module with the constants `FORMAT` and `FILES`, a name table, and the functions
-`matches(folder)`, `read_config(folder)`, `read(folder, ignore)` and, for writable formats,
-`write(checkpoint, folder)`. To add a format, write such a module and add it to `FORMATS`. If its
-files have new names, add them to `_MODEL_FILES` in `hub/resolve.py`. A writable format is also
-listed in `cli/options/models.py` and in the docstring of `hub.loading.save`.
+`matches(folder)`, `read(folder, ignore)` and, for writable formats, `write(checkpoint, folder)`.
+To add a format, write such a module and add it to `WRITABLE` or `FORMATS` below. The command line
+lists the writable formats in `cli/options/models.py`.
 """
 
 import os
@@ -22,7 +21,7 @@ from keras_bert.checkpoints import (
     sentence_transformers,
 )
 from keras_bert.checkpoints.canonical import Checkpoint
-from keras_bert.checkpoints.name_tables import Variable, assign
+from keras_bert.checkpoints.name_tables import assign
 from keras_bert.runtime.escaping import printable
 from keras_bert.runtime.files import temporary_folder
 from keras_bert.runtime.reading import one_line
@@ -32,7 +31,6 @@ __all__ = [
     "FORMATS",
     "WRITABLE",
     "Checkpoint",
-    "Variable",
     "assign",
     "canonical",
     "detect",
@@ -40,24 +38,21 @@ __all__ = [
     "write",
 ]
 
-FORMATS: dict[str, Any] = {
-    module.FORMAT: module
-    for module in (
-        google, huggingface, keras_hub, model_garden, saved_model, sentence_transformers
-    )
-}  # fmt: skip
-WRITABLE = tuple(name for name, module in FORMATS.items() if hasattr(module, "write"))
+WRITABLE: dict[str, Any] = {
+    module.FORMAT: module for module in (google, huggingface, keras_hub, sentence_transformers)
+}
+FORMATS = WRITABLE | {module.FORMAT: module for module in (model_garden, saved_model)}
 
 
-def detect(path: str | Path) -> str:
+def detect(path: str | os.PathLike[str]) -> str:
     """Return the format of the checkpoint in a folder, a key of `FORMATS`, by the file names."""
     path = Path(path)
     if not path.is_dir():
-        found = "a file" if path.exists() else "nothing there"
-        raise FileNotFoundError(f"{path}: must be the folder of a checkpoint, received {found}")
+        kind = "a file" if path.exists() else "nothing there"
+        raise FileNotFoundError(f"{path}: must be the folder of a checkpoint, received {kind}")
     links.check(path)
     _raise_if_unreadable(path)
-    formats = [name for name, module in FORMATS.items() if module.matches(path)]
+    formats = _matching(path)
     if len(formats) == 1:
         return formats[0]
     looked_for = "; ".join(f"{name}: {module.FILES}" for name, module in FORMATS.items())
@@ -70,18 +65,24 @@ def detect(path: str | Path) -> str:
     )
 
 
+def is_checkpoint(path: Path) -> bool:
+    """Return True if the files of a folder are those of a known format."""
+    return bool(_matching(path))
+
+
+def _matching(path: Path) -> list[str]:
+    return [name for name, module in FORMATS.items() if module.matches(path)]
+
+
 def _raise_if_unreadable(path: Path) -> None:
     """Raise ValueError with a remedy for a known kind of folder that is not a checkpoint."""
-    exported = next(
-        (each for each in (path, *path.absolute().parents[:2]) if _is_encoder_export(each)), None
-    )
-    if exported is not None:
-        encoder = repr(str(exported / "encoder/1"))
-        raise ValueError(
-            f"{path} is an export of an encoder and its preprocessor, which cannot be loaded. Load "
-            "the model that was exported, or use "
-            f"keras_bert.HubLayer({encoder})"
-        )
+    for folder in (path, *path.absolute().parents[:2]):
+        if _is_encoder_export(folder):
+            encoder = repr(str(folder / "encoder/1"))
+            raise ValueError(
+                f"{path} is an export of an encoder and its preprocessor, which cannot be loaded. "
+                f"Load the model that was exported, or use keras_bert.HubLayer({encoder})"
+            )
     # `export` writes models.config beside the versions of a model.
     folder = path.absolute().parent if (path / "saved_model.pb").is_file() else path
     if (folder / "models.config").is_file() or (path / "assets/labels.txt").is_file():
@@ -101,12 +102,13 @@ def _is_encoder_export(path: Path) -> bool:
     return all((path / name / "1/saved_model.pb").is_file() for name in ("encoder", "preprocess"))
 
 
-def read(path: str | Path, ignore: Collection[str] = ()) -> Checkpoint:
+def read(path: str | os.PathLike[str], ignore: Collection[str] = ()) -> Checkpoint:
     """Read a checkpoint of any known format.
 
     Unknown config keys and unknown tensors are errors. Tensors that do not affect the model, such
     as optimizer state, are ignored by name. `ignore` has patterns of further names.
     """
+    path = Path(path)
     module = FORMATS[detect(path)]
     try:
         checkpoint: Checkpoint = module.read(path, ignore)
@@ -117,7 +119,7 @@ def read(path: str | Path, ignore: Collection[str] = ()) -> Checkpoint:
     return checkpoint
 
 
-def write(checkpoint: Checkpoint, path: str | Path, format: str) -> None:
+def write(checkpoint: Checkpoint, path: str | os.PathLike[str], format: str) -> None:
     """Write a checkpoint to a new or empty folder, in one of the formats `WRITABLE`.
 
     The write is atomic: after an error, the folder does not exist. A format may not support every

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from keras_bert.checkpoints import folder
+from keras_bert.untrusted.errors import invalid
 
 # Where a text contains these strings, they are ordinary text.
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -37,16 +38,13 @@ class AddedToken:
 
     def __post_init__(self) -> None:
         if not isinstance(self.content, str) or not 0 < len(self.content) <= _MAX_LENGTH:
-            raise ValueError(
-                f"an added token must be a string of 1 to {_MAX_LENGTH} characters, received "
-                f"{self.content!r:.80}"
-            )
+            rule = f"an added token must be a string of 1 to {_MAX_LENGTH} characters"
+            raise ValueError(f"{rule}, received {self.content!r:.80}")
         for field in _FLAGS:
-            if not isinstance(getattr(self, field), bool):
-                raise ValueError(
-                    f"{field} of the added token {self.content!r:.80} must be true or false, "
-                    f"received {getattr(self, field)!r:.80}"
-                )
+            value = getattr(self, field)
+            if not isinstance(value, bool):
+                rule = f"{field} of the added token {self.content!r:.80} must be true or false"
+                raise ValueError(f"{rule}, received {value!r:.80}")
 
 
 _FLAGS = ("lstrip", "rstrip", "single_word", "normalized")
@@ -60,9 +58,9 @@ def as_added_token(value: "str | Mapping[str, Any] | AddedToken") -> AddedToken:
         return AddedToken(value)
     known = {"content", *_FLAGS}
     if not isinstance(value, Mapping) or not set(value) <= known or "content" not in value:
+        names = ", ".join(sorted(known))
         raise ValueError(
-            f"an added token must be a string or a dict of {', '.join(sorted(known))}, received "
-            f"{value!r:.80}"
+            f"an added token must be a string or a dict of {names}, received {value!r:.80}"
         )
     return AddedToken(**value)
 
@@ -90,9 +88,7 @@ def read(path: Path) -> dict[str, tuple[int | None, AddedToken]]:
     for file, id_, value, normalized in _declared(path):
         fields = {"content": value} if isinstance(value, str) else value
         if not isinstance(fields, Mapping):
-            raise ValueError(
-                f"{file}: an added token must be a string or an object, received {value!r:.80}"
-            )
+            raise invalid(file, "an added token must be a string or an object", value)
         flags: dict[str, Any] = {name: fields[name] for name in _FLAGS if name in fields}
         flags.setdefault("normalized", normalized)
         try:
@@ -112,9 +108,12 @@ def _declared(path: Path) -> Iterator[tuple[Path, int | None, Any, bool]]:
     config = folder.read_optional_json(config_file)
     decoder = config.get("added_tokens_decoder") or {}
     if not isinstance(decoder, dict):
-        raise ValueError(f"{config_file}: added_tokens_decoder must be an object")
-    for id_, value in decoder.items():
-        yield config_file, _decoder_id(config_file, id_), value, _is_normalized(value)
+        raise invalid(config_file, "added_tokens_decoder must be an object", decoder)
+    for key, value in decoder.items():
+        if len(key) > _MAX_DIGITS:  # Python converts at most 4300 digits
+            raise invalid(config_file, f"an id must have at most {_MAX_DIGITS} digits", key)
+        id_ = int(key) if key.isdecimal() else None
+        yield config_file, id_, value, _is_normalized(value)
     file = path / "tokenizer.json"
     for value in _list(file, folder.read_optional_json(file), "added_tokens"):
         id_ = value.get("id") if isinstance(value, dict) else None
@@ -128,22 +127,13 @@ def _declared(path: Path) -> Iterator[tuple[Path, int | None, Any, bool]]:
         yield file, _int_or_none(id_), token, True
 
 
-def _decoder_id(file: Path, key: str) -> int | None:
-    """Return the id in a key of added_tokens_decoder. Python converts at most 4300 digits."""
-    if len(key) > _MAX_DIGITS:
-        raise ValueError(
-            f"{file}: an id must have at most {_MAX_DIGITS} digits, received {key!r:.80}"
-        )
-    return int(key) if key.isdecimal() else None
-
-
 def _list(file: Path, content: Mapping[str, Any], key: str) -> Iterable[Any]:
     """Return the list, or the values of the object, under a key that may be missing."""
     value = content.get(key) or ()
     if isinstance(value, dict):
         return value.values()
     if not isinstance(value, (list, tuple)):
-        raise ValueError(f"{file}: {key} must be a list, received {value!r:.80}")
+        raise invalid(file, f"{key} must be a list", value)
     return value
 
 

@@ -21,6 +21,7 @@ from keras_bert.runtime import reading
 from keras_bert.runtime.escaping import printable
 from keras_bert.untrusted import bundle_index, protobuf
 from keras_bert.untrusted.checksums import masked_crc32c
+from keras_bert.untrusted.errors import invalid
 
 GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 _MAX_STATE_FILE = 2**20  # bytes of the file "checkpoint"
@@ -67,8 +68,8 @@ def find(path: Path) -> Path:
     "checkpoint" that TensorFlow writes.
     """
     names = [file.name for file in path.glob("*.index") if file.name.isprintable()]
-    found = sorted(path / name.removesuffix(".index") for name in names)
-    if not found:
+    prefixes = sorted(path / name.removesuffix(".index") for name in names)
+    if not prefixes:
         raise FileNotFoundError(f"{path}: no checkpoint, looked for {PREFERRED}.index")
     state_file = path / "checkpoint"
     latest = None
@@ -77,14 +78,14 @@ def find(path: Path) -> Path:
     # The path in the file may be that of the machine that trained the model.
     name = Path(latest[1].decode("utf-8", "replace")).name if latest else PREFERRED
     for prefix in (path / PREFERRED, path / name):
-        if prefix in found:
+        if prefix in prefixes:
             return prefix
-    if len(found) > 1:
+    if len(prefixes) > 1:
         raise ValueError(
             f"{path}: must hold one checkpoint or {PREFERRED}, received "
-            f"{printable(', '.join(prefix.name for prefix in found), 200)}"
+            f"{printable(', '.join(prefix.name for prefix in prefixes), 200)}"
         )
-    return found[0]
+    return prefixes[0]
 
 
 def holds_graph(path: Path) -> bool:
@@ -111,25 +112,19 @@ def read(prefix: Path) -> Bundle:
         raise FileNotFoundError(f"{prefix}.data-00000-of-00001: missing for {prefix.name}.index")
     for file in (prefix.with_name(f"{prefix.name}.index"), *data_files):
         reading.check_not_lfs_pointer(file)
+    rule = "must be a complete TensorFlow checkpoint (.index and .data)"
     try:
         entries = bundle_index.read(prefix)
     except ValueError as error:
-        raise _broken(prefix, reading.one_line(error)) from error
+        raise invalid(prefix, rule, error) from error
 
     def load(name: str) -> Any:
         try:
             return _load(entries[name])
         except ValueError as error:
-            reason = reading.one_line(error)
-            raise _broken(prefix, f"in {name!r:.200}: {reason}") from error
+            raise invalid(prefix, f"{rule}, in {name!r:.200}", error) from error
 
     return Bundle(prefix, {name: entry.shape for name, entry in entries.items()}, load)
-
-
-def _broken(prefix: Path, problem: str) -> ValueError:
-    return ValueError(
-        f"{prefix}: must be a complete TensorFlow checkpoint (.index and .data), received {problem}"
-    )
 
 
 def _load(entry: bundle_index.Entry) -> Any:
@@ -168,25 +163,28 @@ def read_graph(bundle: Bundle) -> list[Node]:
 
     from keras_bert.untrusted.tensorflow_messages import TrackableObjectGraph
 
-    rule = f"{bundle.prefix}: {GRAPH} must be an object graph"
+    rule = f"{GRAPH} must be an object graph"
     content = bundle.load(GRAPH)
+    if not isinstance(content, bytes):
+        raise invalid(bundle.prefix, rule, content)
     try:
-        if not isinstance(content, bytes):
-            raise ValueError(f"a tensor of the type {type(content).__name__}")
         protobuf.check(content, TrackableObjectGraph.DESCRIPTOR, _MAX_FIELDS)
         graph = TrackableObjectGraph.FromString(content)
     except (DecodeError, ValueError) as error:
-        raise ValueError(f"{rule}, received {reading.one_line(error)}") from error
+        raise invalid(bundle.prefix, rule, error) from error
     if len(graph.nodes) > _MAX_NODES:
-        raise ValueError(
-            f"{rule}, received {len(graph.nodes)} nodes, at most {_MAX_NODES} are allowed"
+        raise invalid(
+            bundle.prefix, f"{GRAPH} must have at most {_MAX_NODES} nodes", len(graph.nodes)
         )
     nodes = []
     for proto in graph.nodes:
         children = {child.local_name: child.node_id for child in proto.children}
-        if not all(0 <= number < len(graph.nodes) for number in children.values()):
-            raise ValueError(f"{rule}, received a link to a missing node")
+        for index in children.values():
+            if not 0 <= index < len(graph.nodes):
+                raise invalid(bundle.prefix, f"{GRAPH} must link to its own nodes", index)
         values = [value for value in proto.attributes if value.name == "VARIABLE_VALUE"]
-        key, name = (values[0].checkpoint_key, values[0].full_name) if values else (None, "")
-        nodes.append(Node(children, key, name))
+        if values:
+            nodes.append(Node(children, values[0].checkpoint_key, values[0].full_name))
+        else:
+            nodes.append(Node(children, None, ""))
     return nodes

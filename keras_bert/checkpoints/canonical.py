@@ -5,28 +5,19 @@ Every format is converted to this form when it is read, and from this form when 
 
 import dataclasses
 import fnmatch
-import os
 import re
 import sys
 import warnings
 from collections.abc import Collection, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from keras_bert.runtime.escaping import printable
 from keras_bert.runtime.warn import level_of_caller
+from keras_bert.runtime.words import words
+from keras_bert.untrusted.errors import invalid
 
-SIZES = (
-    "vocab_size",
-    "hidden_size",
-    "num_hidden_layers",
-    "num_attention_heads",
-    "intermediate_size",
-    "max_position_embeddings",
-    "type_vocab_size",
-)
 # Defaults of google-research/bert and Hugging Face. Sizes have no default: a wrong size would only
 # show up later, as a wrong shape.
 DEFAULTS: dict[str, Any] = {
@@ -50,6 +41,7 @@ CONFIG_KEYS = (
     "initializer_range",
     "layer_norm_eps",
 )
+SIZES = tuple(key for key in CONFIG_KEYS if key not in DEFAULTS)
 
 # Keys that change what a model computes, and the value for which they do not. Null does not either.
 NEUTRAL_VALUES: dict[str, Any] = {
@@ -73,12 +65,13 @@ _NO_VALUES: tuple[Any, ...] = (None, False, 0, -1, "", [], {})
 _EQUAL_SIZES = {"embedding_size": "hidden_size", "num_key_value_heads": "num_attention_heads"}
 # The activations of Keras. `leaky_relu` is not among them: its slope is 0.2 in Keras and 0.01 in
 # PyTorch. Neither is `glu`, which halves the width.
-KERAS_ACTIVATIONS = (
-    "celu", "elu", "exponential", "hard_shrink", "hard_sigmoid", "hard_silu", "hard_swish",
-    "hard_tanh", "linear", "log_sigmoid", "log_softmax", "mish", "relu", "relu6", "selu",
-    "sigmoid", "silu", "soft_shrink", "softmax", "softplus", "softsign", "sparse_plus",
-    "sparse_sigmoid", "sparsemax", "squareplus", "swish", "tanh", "tanh_shrink", "threshold",
-)  # fmt: skip
+KERAS_ACTIVATIONS = words(
+    """
+    celu elu exponential hard_shrink hard_sigmoid hard_silu hard_swish hard_tanh linear
+    log_sigmoid log_softmax mish relu relu6 selu sigmoid silu soft_shrink softmax softplus
+    softsign sparse_plus sparse_sigmoid sparsemax squareplus swish tanh tanh_shrink threshold
+    """
+)
 
 # Canonical name -> shape. Kernels are (in, out). "qkv" is 3 * hidden: query, key and value,
 # concatenated. "labels" is the number of classes in the checkpoint.
@@ -134,32 +127,22 @@ def check_sizes(
     for error messages; `shapes` maps names of tensors to shapes.
     """
     if len(shapes) > _MAX_TENSORS:
-        raise ValueError(
-            f"{file}: must have at most {_MAX_TENSORS} tensors, received {len(shapes)}"
-        )
+        raise invalid(file, f"must have at most {_MAX_TENSORS} tensors", len(shapes))
     largest = max((size for shape in shapes.values() for size in shape), default=0)
     for key in SIZES:
         limit = len(shapes) if key == "num_hidden_layers" else largest
-        size = config.get(key)
-        if type(size) is not int or not 1 <= size <= limit:
-            raise ValueError(
-                f"{file}: {key} must be a positive integer of at most {limit}, as large as the "
-                f"weights allow, received {size!r:.80}"
-            )
-    if config["num_hidden_layers"] > MAX_LAYERS:
-        raise ValueError(
-            f"{file}: num_hidden_layers must be at most {MAX_LAYERS}, received "
-            f"{config['num_hidden_layers']}"
-        )
+        size = config[key]
+        if size > limit:
+            rule = f"{key} must be a positive integer of at most {limit}, as large as"
+            raise invalid(file, f"{rule} the weights allow", size)
+    layers = config["num_hidden_layers"]
+    if layers > MAX_LAYERS:
+        raise invalid(file, f"num_hidden_layers must be at most {MAX_LAYERS}", layers)
 
 
-def names(config: Mapping[str, Any]) -> list[str]:
-    """Return all canonical names that a model with this `num_hidden_layers` may have."""
-    layers = range(config["num_hidden_layers"])
-    first = next(index for index, name in enumerate(SHAPES) if "{i}" in name)
-    plain = [name for name in SHAPES if "{i}" not in name]
-    inner = [name.format(i=i) for i in layers for name in SHAPES if "{i}" in name]
-    return [*plain[:first], *inner, *plain[first:]]
+def is_name(name: str) -> bool:
+    """Return True for the canonical name of a tensor, such as "layer_0/output/bias"."""
+    return re.sub(r"^layer_\d+/", "layer_{i}/", name) in SHAPES
 
 
 @dataclasses.dataclass(frozen=True)
@@ -226,9 +209,9 @@ class Checkpoint:
     path: str
     config: dict[str, Any]
     weights: Mapping[str, np.ndarray]
-    vocabulary: list[str] | None
-    tokenizer: dict[str, Any]
-    labels: list[str] | None
+    vocabulary: list[str] | None = None
+    tokenizer: dict[str, Any] = dataclasses.field(default_factory=dict)
+    labels: list[str] | None = None
     task: str | None = None
     multi_label: bool = False
     pairs: bool = False
@@ -247,10 +230,9 @@ class Checkpoint:
         """Return a copy without some of `OPTIONAL_GROUPS`."""
         for group in groups:
             if group not in self.groups:
-                raise ValueError(
-                    f"{self.path}: drop must name one of its parts, "
-                    f"{', '.join(sorted(self.groups)) or '(none)'}; received {group!r:.80}"
-                )
+                parts = ", ".join(sorted(self.groups)) or "no parts"
+                rule = f"drop: this checkpoint has only {parts}"
+                raise invalid(self.path, rule, group)
         kept = {k: w for k, w in self.weights.items() if group_of(k) not in groups}
         keeps_heads = self.groups.isdisjoint(set(groups) - {"pooler"})
         return dataclasses.replace(self, weights=kept, task=self.task if keeps_heads else None)
@@ -263,24 +245,27 @@ def without_ignored(
 
     A pattern that matches no tensor is an error. `file` is for error messages.
     """
-    ignore = ignore or ()
     if isinstance(ignore, str):
-        raise ValueError(f"ignore must be a list of patterns; received the string {ignore!r:.80}")
+        raise invalid(file, "ignore must be a list of patterns", ignore)
+    kept = dict(tensors)
     for pattern in ignore:
-        if not any(fnmatch.fnmatchcase(name, pattern) for name in tensors):
-            raise ValueError(
-                f"{file}: no tensor matches {pattern!r:.80} of ignore; check its spelling"
-            )
-    return {
-        name: tensor
-        for name, tensor in tensors.items()
-        if not any(fnmatch.fnmatchcase(name, pattern) for pattern in ignore)
-    }
+        matching = [name for name in tensors if fnmatch.fnmatchcase(name, pattern)]
+        if not matching:
+            raise invalid(file, "each pattern of ignore must match a tensor", pattern)
+        for name in matching:
+            kept.pop(name, None)
+    return kept
 
 
 def group_of(name: str) -> str:
     """Return the part of the model that a tensor belongs to, such as "layer_0" or "pooler"."""
     return name.partition("/")[0]
+
+
+def without_heads(weights: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Return the weights of the encoder, its pooler included."""
+    heads = OPTIONAL_GROUPS - {"pooler"}
+    return {name: array for name, array in weights.items() if group_of(name) not in heads}
 
 
 def check_numbers(source: object, name: str, array: np.ndarray) -> None:
@@ -291,8 +276,8 @@ def check_numbers(source: object, name: str, array: np.ndarray) -> None:
 
 
 def read_config(
-    file: Path,
-    found: Mapping[str, Any],
+    file: object,
+    content: Mapping[str, Any],
     *,
     activations: Mapping[str, str],
     silent: Collection[str] = (),
@@ -303,13 +288,10 @@ def read_config(
     that would change what the model computes are errors. One warning lists the other keys that
     BERT does not have, except for those in `silent`, which the format's own library writes.
     """
-    _check_keys(file, found)
-    raise_if(
-        file,
-        "a BERT config must hold the sizes of the model",
-        **{"missing keys": [key for key in SIZES if key not in found]},
-    )
-    unused = sorted(set(found).difference(CONFIG_KEYS, NEUTRAL_VALUES, _EQUAL_SIZES, silent))
+    _check_keys(file, content)
+    missing = [key for key in SIZES if key not in content]
+    raise_if(file, "a BERT config must hold the sizes of the model", {"missing keys": missing})
+    unused = sorted(set(content).difference(CONFIG_KEYS, NEUTRAL_VALUES, _EQUAL_SIZES, silent))
     if unused:
         shown = ", ".join(printable(key, 200) for key in unused[:_SHOWN_KEYS])
         more = ", ..." if len(unused) > _SHOWN_KEYS else ""
@@ -317,92 +299,70 @@ def read_config(
             f"{file}: ignored keys that BERT does not have: {shown}{more}",
             stacklevel=level_of_caller(),
         )
-    config = {key: found[key] if key in found else DEFAULTS[key] for key in CONFIG_KEYS}
+    config = {key: content.get(key, DEFAULTS.get(key)) for key in CONFIG_KEYS}
     for key in SIZES:
         if type(config[key]) is not int or config[key] < 1:
-            raise ValueError(
-                f"{file}: {key} must be a positive integer, received {config[key]!r:.80}"
-            )
+            raise invalid(file, f"{key} must be a positive integer", config[key])
     for key in DEFAULTS.keys() - {"hidden_act"}:
         value = config[key]
         if type(value) not in (int, float) or not 0 <= value <= sys.float_info.max:
-            raise ValueError(
-                f"{file}: {key} must be a number of at least 0, received {value!r:.80}"
-            )
+            raise invalid(file, f"{key} must be a number of at least 0", value)
     activation = config["hidden_act"]
     known = sorted({*activations, *KERAS_ACTIVATIONS})
     if activation not in known:
-        raise ValueError(
-            f"{file}: hidden_act must be one of {', '.join(known)}; received {activation!r:.80}"
-        )
+        raise invalid(file, f"hidden_act must be one of {', '.join(known)}", activation)
     return {**config, "hidden_act": activations.get(activation, activation)}
 
 
-def _check_keys(file: Path, found: Mapping[str, Any]) -> None:
+def _check_keys(file: object, content: Mapping[str, Any]) -> None:
     """Raise a `ValueError` for a key that changes what a BERT computes."""
-    for key, neutral in NEUTRAL_VALUES.items():
-        if found.get(key) not in (None, neutral):
-            raise ValueError(
-                f"{file}: {key} must be {neutral!r:.80} for a BERT encoder, "
-                f"received {found[key]!r:.80}"
-            )
-    for key, value in found.items():
+    for key, value in content.items():
+        if key in NEUTRAL_VALUES and value not in (None, NEUTRAL_VALUES[key]):
+            rule = f"{key} must be {NEUTRAL_VALUES[key]!r:.80} for a BERT encoder"
+            raise invalid(file, rule, value)
         if _OTHER_PARTS.search(key) and value not in _NO_VALUES:
-            raise ValueError(
-                f"{file}: {printable(key, 200)} must be null or false for a BERT encoder, "
-                f"received {value!r:.80}"
-            )
-    for key, size in _EQUAL_SIZES.items():
-        if found.get(key) not in (None, found.get(size)):
-            raise ValueError(
-                f"{file}: {key} must be equal to {size}, {found.get(size)!r:.80}, for a BERT "
-                f"encoder; received {found[key]!r:.80}"
-            )
+            rule = f"{printable(key, 200)} must be null or false for a BERT encoder"
+            raise invalid(file, rule, value)
+        if key in _EQUAL_SIZES and value not in (None, content.get(_EQUAL_SIZES[key])):
+            rule = f"{key} must be equal to {_EQUAL_SIZES[key]} for a BERT encoder"
+            raise invalid(file, rule, value)
 
 
 def to_source_activation(activation: str, names: Mapping[str, str], *, format: str) -> str:
     """Return a format's name of an activation; `names` maps such names to canonical names."""
-    found = next((name for name, ours in names.items() if ours == activation), None)
-    if found is not None:
-        return found
-    known = ", ".join(dict.fromkeys(names.values()))
-    hint = ""
+    source_name = next((name for name, ours in names.items() if ours == activation), None)
+    if source_name is not None:
+        return source_name
+    advice = ""
     if activation == "gelu" and "gelu_new" in names.values():
-        hint = (
-            "; for weights from Google's code, whose gelu is gelu_new, load the model with "
+        advice = (
+            "For weights from Google's code, whose gelu is gelu_new, load the model with "
             'hidden_act="gelu_new"'
         )
-    raise ValueError(f"{format}: hidden_act must be {known}, received {activation!r:.80}{hint}")
+    known = ", ".join(dict.fromkeys(names.values()))
+    raise invalid(format, f"hidden_act must be {known}", activation, advice)
 
 
 def check_layer_norm_eps(value: float, owner: str, *, format: str) -> None:
     """Raise a `ValueError` unless a `layer_norm_eps` is the constant in the code of `owner`."""
     if value != DEFAULTS["layer_norm_eps"]:
-        raise ValueError(
-            f"{format}: layer_norm_eps must be 1e-12, the constant in {owner}, received {value}"
-        )
+        raise invalid(format, f"layer_norm_eps must be 1e-12, the constant in {owner}", value)
 
 
-def raise_if(source: object, requirement: str, **problems: list[str]) -> None:
+def raise_if(source: object, requirement: str, problems: Mapping[str, Sequence[str]]) -> None:
     """Raise one `ValueError` that lists all problems, if there are any.
 
     `source` names the file or model, `requirement` is the broken rule. `problems` maps a kind of
-    problem to the names of the tensors or keys.
+    problem to the names of the tensors or keys, of which at most five are listed.
     """
-    listed = [f"{kind} ({len(n)}): {_listed(n)}" for kind, n in problems.items() if n]
+    listed = []
+    for kind, names in problems.items():
+        if names:
+            shown = [printable(name, 200) for name in names[:_SHOWN_NAMES]]
+            more = ["..."] if len(names) > _SHOWN_NAMES else []
+            listed.append(f"{kind} ({len(names)}): {', '.join([*shown, *more])}")
     if listed:
         raise ValueError("; ".join([f"{source}: {requirement}", *listed]))
-
-
-def _listed(names: Sequence[str]) -> str:
-    """Return at most five names, and then the patterns that match all of them."""
-    shown = ", ".join(printable(name, 200) for name in names[:_SHOWN_NAMES])
-    if len(names) <= _SHOWN_NAMES:
-        return shown
-    common = os.path.commonprefix(list(names))
-    common = common[: max(common.rfind("."), common.rfind("/")) + 1]
-    matching = [f"{printable(common, 200)}*"] if common else patterns(names)
-    return f"{shown}, ... (all match {', '.join(matching)})"
 
 
 def patterns(names: Sequence[str], others: Collection[str] = ()) -> list[str]:
@@ -410,15 +370,15 @@ def patterns(names: Sequence[str], others: Collection[str] = ()) -> list[str]:
 
     For example "cls.chain.*" for "cls.chain.0.weight" if "cls.predictions.bias" is another name.
     """
-    found: list[str] = []
+    shortest: list[str] = []
     for name in names:
-        if any(fnmatch.fnmatchcase(name, pattern) for pattern in found):
+        if any(fnmatch.fnmatchcase(name, pattern) for pattern in shortest):
             continue
-        if len(found) == _SHOWN_NAMES:
-            return [*found, "..."]
+        if len(shortest) == _SHOWN_NAMES:
+            return [*shortest, "..."]
         prefix = _own_prefix(name, others)
-        found.append(printable(name if prefix is None else f"{prefix}*", 200))
-    return found
+        shortest.append(printable(name if prefix is None else f"{prefix}*", 200))
+    return shortest
 
 
 def _own_prefix(name: str, others: Collection[str]) -> str | None:
@@ -431,3 +391,23 @@ def _own_prefix(name: str, others: Collection[str]) -> str | None:
         if not any(other.startswith(prefix) for other in others):
             return prefix
     return None
+
+
+_TASK_OF_GROUP = {
+    "classifier": "classification",
+    "masked_lm": "masked_tokens",
+    "next_sentence": "next_sentence",
+    "span_selector": "question_answering",
+}
+
+
+def task_of_groups(checkpoint: Checkpoint) -> str | None:
+    """Return the task that has all heads of a checkpoint that does not name its task."""
+    groups = checkpoint.groups - {"pooler"}
+    if groups == {"masked_lm", "next_sentence"}:
+        return "pretraining"
+    if len(groups) > 1:
+        raise ValueError(
+            f"{checkpoint.path}: no head has all of {', '.join(sorted(groups))}; drop some of them"
+        )
+    return _TASK_OF_GROUP[groups.pop()] if groups else None

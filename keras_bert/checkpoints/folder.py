@@ -7,6 +7,7 @@ from typing import Any
 
 from keras_bert.runtime import reading
 from keras_bert.runtime.files import atomic_write
+from keras_bert.untrusted.errors import invalid
 
 # Limits of a vocabulary. The largest of a published BERT has 2**19 tokens and 2**23 bytes.
 MAX_TOKENS = 2**20
@@ -57,12 +58,10 @@ def read_vocabulary_text(file: Path) -> str:
     """Return the text of a vocabulary file with 1 to `MAX_TOKENS` lines."""
     text = reading.read_text(file, _MAX_VOCABULARY)
     if not text:
-        raise ValueError(f"{file}: must have one token per line, received an empty file")
+        raise invalid(file, "must have one token per line", text)
     count = text.count("\n")
     if count > MAX_TOKENS:
-        raise ValueError(
-            f"{file}: a vocabulary must have at most {MAX_TOKENS} tokens, received {count} lines"
-        )
+        raise invalid(file, f"a vocabulary must have at most {MAX_TOKENS} lines", count)
     return text
 
 
@@ -100,10 +99,7 @@ def vocabulary_text(file: Path, vocabulary: Sequence[str]) -> str:
     """
     for token in vocabulary:
         if token != token.strip() or "\n" in token:
-            raise ValueError(
-                f"{file}: a token must be a line without white space around it, received "
-                f"{token!r:.80}"
-            )
+            raise invalid(file, "a token must be a line without white space around it", token)
     return "".join(f"{token}\n" for token in vocabulary)
 
 
@@ -114,34 +110,26 @@ def check_vocabulary_size(file: Path, vocabulary: Sequence[str], vocab_size: int
     ids of these rows.
     """
     if len(vocabulary) > vocab_size:
-        raise ValueError(
-            f"{file}: must have at most one token for each of the vocab_size {vocab_size} ids, "
-            f"received {len(vocabulary)}"
-        )
+        rule = f"must have at most one token for each of the vocab_size {vocab_size} ids"
+        raise invalid(file, rule, len(vocabulary))
 
 
 def check_id(file: Path, token: str, id_: object) -> None:
     """Raise a `ValueError` if an id in a file cannot be that of a token."""
     if type(id_) is not int or not 0 <= id_ < MAX_TOKENS:
-        raise ValueError(
-            f"{file}: ids must be 0 to {MAX_TOKENS - 1}, received {id_!r:.80} for {token!r:.80}"
-        )
+        raise invalid(file, f"ids must be 0 to {MAX_TOKENS - 1}", {token: id_})
 
 
 def check_tokens(source: object, vocabulary: Sequence[str]) -> None:
     """Raise a `ValueError` for a vocabulary from which no tokenizer can be made in seconds."""
-    longest = max(vocabulary, key=len, default="")
-    if len(longest) > _MAX_TOKEN:
-        raise ValueError(
-            f"{source}: a token must have at most {_MAX_TOKEN} characters, received "
-            f"{longest!r:.40}..., which has {len(longest)}"
-        )
+    for token in vocabulary:
+        if len(token) > _MAX_TOKEN:
+            raise invalid(source, f"a token must have at most {_MAX_TOKEN} characters", token)
+    if len(vocabulary) > MAX_TOKENS:
+        raise invalid(source, f"must have at most {MAX_TOKENS} tokens", len(vocabulary))
     characters = sum(map(len, vocabulary))
-    if len(vocabulary) > MAX_TOKENS or characters > _MAX_VOCABULARY:
-        raise ValueError(
-            f"{source}: must have at most {MAX_TOKENS} tokens of {_MAX_VOCABULARY} characters in "
-            f"total, received {len(vocabulary)} tokens of {characters} characters"
-        )
+    if characters > _MAX_VOCABULARY:
+        raise invalid(source, f"must have at most {_MAX_VOCABULARY} characters", characters)
 
 
 def refuse_sentencepiece(source: object, vocabulary: Sequence[str]) -> None:

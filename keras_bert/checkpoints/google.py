@@ -13,94 +13,71 @@ from keras_bert.checkpoints import bundle, canonical, folder, name_tables, token
 from keras_bert.checkpoints.canonical import Checkpoint
 from keras_bert.checkpoints.name_tables import Layout, rule
 from keras_bert.runtime.packages import import_tensorflow
+from keras_bert.runtime.words import words
 
 FORMAT = "google"
 FILES = "bert_config.json with bert_model.ckpt.index and its .data files"
 
 _LAYER = "bert/encoder/layer_{i}"
-TABLE = {
-    "embeddings/word_embeddings/embeddings": rule("bert/embeddings/word_embeddings"),
-    "embeddings/position_embeddings/embeddings": rule("bert/embeddings/position_embeddings"),
-    "embeddings/token_type_embeddings/embeddings": rule("bert/embeddings/token_type_embeddings"),
-    "embeddings/layer_norm/gamma": rule("bert/embeddings/LayerNorm/gamma"),
-    "embeddings/layer_norm/beta": rule("bert/embeddings/LayerNorm/beta"),
-    "layer_{i}/attention/qkv/kernel": rule(
-        f"{_LAYER}/attention/self/query/kernel",
-        f"{_LAYER}/attention/self/key/kernel",
-        f"{_LAYER}/attention/self/value/kernel",
-    ),
-    "layer_{i}/attention/qkv/bias": rule(
-        f"{_LAYER}/attention/self/query/bias",
-        f"{_LAYER}/attention/self/key/bias",
-        f"{_LAYER}/attention/self/value/bias",
-    ),
-    "layer_{i}/attention/output/kernel": rule(f"{_LAYER}/attention/output/dense/kernel"),
-    "layer_{i}/attention/output/bias": rule(f"{_LAYER}/attention/output/dense/bias"),
-    "layer_{i}/attention_layer_norm/gamma": rule(f"{_LAYER}/attention/output/LayerNorm/gamma"),
-    "layer_{i}/attention_layer_norm/beta": rule(f"{_LAYER}/attention/output/LayerNorm/beta"),
-    "layer_{i}/intermediate/kernel": rule(f"{_LAYER}/intermediate/dense/kernel"),
-    "layer_{i}/intermediate/bias": rule(f"{_LAYER}/intermediate/dense/bias"),
-    "layer_{i}/output/kernel": rule(f"{_LAYER}/output/dense/kernel"),
-    "layer_{i}/output/bias": rule(f"{_LAYER}/output/dense/bias"),
-    "layer_{i}/output_layer_norm/gamma": rule(f"{_LAYER}/output/LayerNorm/gamma"),
-    "layer_{i}/output_layer_norm/beta": rule(f"{_LAYER}/output/LayerNorm/beta"),
-    "pooler/dense/kernel": rule("bert/pooler/dense/kernel"),
-    "pooler/dense/bias": rule("bert/pooler/dense/bias"),
-    "masked_lm/transform/kernel": rule("cls/predictions/transform/dense/kernel"),
-    "masked_lm/transform/bias": rule("cls/predictions/transform/dense/bias"),
-    "masked_lm/layer_norm/gamma": rule("cls/predictions/transform/LayerNorm/gamma"),
-    "masked_lm/layer_norm/beta": rule("cls/predictions/transform/LayerNorm/beta"),
-    "masked_lm/output_bias": rule("cls/predictions/output_bias"),
-    "next_sentence/kernel": rule("cls/seq_relationship/output_weights", layout=Layout.TRANSPOSED),
-    "next_sentence/bias": rule("cls/seq_relationship/output_bias"),
-    "classifier/kernel": rule("output_weights", layout=Layout.TRANSPOSED),
-    "classifier/bias": rule("output_bias"),
-    "span_selector/kernel": rule("cls/squad/output_weights", layout=Layout.TRANSPOSED),
-    "span_selector/bias": rule("cls/squad/output_bias"),
-}
-
-# Optimizer state, ignored by name. A slot is ignored only if it belongs to a tensor of the table.
-IGNORED = frozenset(
+_ATTENTION = f"{_LAYER}/attention"
+TABLE = name_tables.table(
     {
-        "global_step",
-        "beta1_power",
-        "beta2_power",
-        "loss_scale",
-        "current_loss_scale",
-        "good_steps",
-        "bad_steps",
-        "num_good_steps",
-        "num_bad_steps",
-    }
+        "embeddings/layer_norm": "bert/embeddings/LayerNorm",
+        "layer_{i}/attention/qkv": (
+            f"{_ATTENTION}/self/query",
+            f"{_ATTENTION}/self/key",
+            f"{_ATTENTION}/self/value",
+        ),
+        "layer_{i}/attention/output": f"{_ATTENTION}/output/dense",
+        "layer_{i}/attention_layer_norm": f"{_ATTENTION}/output/LayerNorm",
+        "layer_{i}/intermediate": f"{_LAYER}/intermediate/dense",
+        "layer_{i}/output": f"{_LAYER}/output/dense",
+        "layer_{i}/output_layer_norm": f"{_LAYER}/output/LayerNorm",
+        "pooler/dense": "bert/pooler/dense",
+        "masked_lm/transform": "cls/predictions/transform/dense",
+        "masked_lm/layer_norm": "cls/predictions/transform/LayerNorm",
+    },
+    {
+        "embeddings/word_embeddings/embeddings": rule("bert/embeddings/word_embeddings"),
+        "embeddings/position_embeddings/embeddings": rule("bert/embeddings/position_embeddings"),
+        "embeddings/token_type_embeddings/embeddings": rule(
+            "bert/embeddings/token_type_embeddings"
+        ),
+        "masked_lm/output_bias": rule("cls/predictions/output_bias"),
+        "next_sentence/kernel": rule(
+            "cls/seq_relationship/output_weights", layout=Layout.TRANSPOSED
+        ),
+        "next_sentence/bias": rule("cls/seq_relationship/output_bias"),
+        "classifier/kernel": rule("output_weights", layout=Layout.TRANSPOSED),
+        "classifier/bias": rule("output_bias"),
+        "span_selector/kernel": rule("cls/squad/output_weights", layout=Layout.TRANSPOSED),
+        "span_selector/bias": rule("cls/squad/output_bias"),
+    },
 )
-IGNORED_SLOTS = (
-    "adam_m",
-    "adam_v",
-    "lamb_m",
-    "lamb_v",
-    "Adam",
-    "Adam_1",
-    "AdamWeightDecayOptimizer",
-    "AdamWeightDecayOptimizer_1",
-    "LAMBOptimizer",
-    "LAMBOptimizer_1",
+
+# Optimizer state, ignored by name. A slot is ignored only beside its tensor.
+_COUNTERS = words(
+    """
+    global_step beta1_power beta2_power loss_scale current_loss_scale good_steps bad_steps
+    num_good_steps num_bad_steps
+    """
+)
+_SLOTS = words(
+    """
+    adam_m adam_v lamb_m lamb_v Adam Adam_1 AdamWeightDecayOptimizer AdamWeightDecayOptimizer_1
+    LAMBOptimizer LAMBOptimizer_1
+    """
 )
 
 # Google's "gelu" is the tanh approximation (modeling.py, `gelu`).
 ACTIVATIONS = {
-    **dict.fromkeys(("gelu", "gelu_new"), "gelu_new"),
-    **{name: name for name in ("relu", "tanh", "linear")},
-}
-SILENT_KEYS = frozenset(
-    {
-        "attention_window",
-        "directionality",
-        "pooler_fc_size",
-        "pooler_num_attention_heads",
-        "pooler_num_fc_layers",
-        "pooler_size_per_head",
-        "pooler_type",
-    }
+    "gelu": "gelu_new", "gelu_new": "gelu_new", "relu": "relu", "tanh": "tanh", "linear": "linear",
+}  # fmt: skip
+SILENT_KEYS = words(
+    """
+    attention_window directionality pooler_fc_size pooler_num_attention_heads
+    pooler_num_fc_layers pooler_size_per_head pooler_type
+    """
 )
 
 # Google's folder names contain the casing (uncased_L-12_H-768_A-12), except for two uncased models.
@@ -112,34 +89,28 @@ _LOWERCASE_BY_NAME = (
 )
 
 
-def matches(path: str | Path) -> bool:
+def matches(path: Path) -> bool:
     """Return True if the folder has the files of this format, with a name-based checkpoint."""
-    path = Path(path)
     if not (path / "bert_config.json").is_file() or not any(path.glob("*.index")):
         return False
     return not bundle.holds_graph(path)
 
 
-def read_config(path: str | Path) -> dict[str, Any]:
+def read_config(path: Path) -> dict[str, Any]:
     """Read bert_config.json as keyword arguments of `BertEncoder`.
 
     Google's "gelu" becomes "gelu_new", because it is the tanh approximation.
     """
-    file = Path(path) / "bert_config.json"
-    return canonical.read_config(
-        file,
-        folder.read_json(file),
-        activations=ACTIVATIONS,
-        silent=SILENT_KEYS,
-    )
+    file = path / "bert_config.json"
+    content = folder.read_json(file)
+    return canonical.read_config(file, content, activations=ACTIVATIONS, silent=SILENT_KEYS)
 
 
-def read(path: str | Path, ignore: Collection[str] = ()) -> Checkpoint:
+def read(path: Path, ignore: Collection[str] = ()) -> Checkpoint:
     """Read a folder of Google's release, or the output of run_classifier.py or run_squad.py.
 
     It holds bert_config.json, a checkpoint as `bundle.find` finds it, and optionally vocab.txt.
     """
-    path = Path(path)
     config = read_config(path)
     vocabulary, tokenizer = read_tokenizer(path, config)  # before the slow weights
     weights = _read_weights(bundle.find(path), config, ignore)
@@ -150,11 +121,10 @@ def read(path: str | Path, ignore: Collection[str] = ()) -> Checkpoint:
         weights=weights,
         vocabulary=vocabulary,
         tokenizer=tokenizer,
-        labels=None,
     )
 
 
-def write(checkpoint: Checkpoint, path: str | Path) -> None:
+def write(checkpoint: Checkpoint, path: Path) -> None:
     """Write a folder in the layout of Google's release: the inverse of `read`.
 
     The labels of a classifier are not written. The tokenizer options are written to
@@ -162,7 +132,6 @@ def write(checkpoint: Checkpoint, path: str | Path) -> None:
     of 1e-12 are supported, and no multi-label classifier.
     """
     tf = import_tensorflow("writing a TensorFlow checkpoint")
-    path = Path(path)
     if checkpoint.multi_label:
         raise ValueError(f"{FORMAT}: classes must exclude each other, received a multi-label model")
     config = dict(checkpoint.config)
@@ -190,19 +159,15 @@ def _read_weights(
             f"{prefix}: must be a name-based checkpoint (TensorFlow 1), received an object-based "
             "one (TensorFlow 2, Model Garden)"
         )
-    canonical.check_sizes(prefix, config, tensors.shapes)
-    known = {source for entry in name_tables.expand(TABLE, config) for source in entry.sources}
-    kept = {
-        name: shape
-        for name, shape in canonical.without_ignored(prefix, tensors.shapes, ignore).items()
-        if not _is_optimizer_state(name, known)
-    }
-    return name_tables.read_weights(prefix, TABLE, config, kept, tensors.load)
+    shapes = canonical.without_ignored(prefix, tensors.shapes, ignore)
+    weights = {name: shape for name, shape in shapes.items() if not _is_state(name, shapes)}
+    return name_tables.read_weights(prefix, TABLE, config, weights, tensors.load)
 
 
-def _is_optimizer_state(name: str, known: set[str]) -> bool:
-    base, _, slot = name.rpartition("/")
-    return name in IGNORED or (base in known and slot in IGNORED_SLOTS)
+def _is_state(name: str, shapes: Collection[str]) -> bool:
+    """Return True for a tensor of an optimizer."""
+    tensor, _, slot = name.rpartition("/")
+    return name in _COUNTERS or (slot in _SLOTS and tensor in shapes)
 
 
 def read_tokenizer(path: Path, config: dict[str, Any]) -> tuple[list[str] | None, dict[str, Any]]:

@@ -17,6 +17,7 @@ from keras_bert.checkpoints import (
     folder,
     huggingface_heads,
     name_tables,
+    pooling_config,
     tensor_files,
     tokenizer_config,
     tokenizer_json,
@@ -25,6 +26,8 @@ from keras_bert.checkpoints.canonical import Checkpoint
 from keras_bert.checkpoints.name_tables import Layout, rule
 from keras_bert.checkpoints.tensor_files import Tensor
 from keras_bert.runtime.escaping import printable
+from keras_bert.runtime.words import words
+from keras_bert.untrusted.errors import invalid
 
 FORMAT = "huggingface"
 FILES = (
@@ -33,56 +36,37 @@ FILES = (
 )
 
 _LAYER = "bert.encoder.layer.{i}"
-TABLE = {
-    "embeddings/word_embeddings/embeddings": rule("bert.embeddings.word_embeddings.weight"),
-    "embeddings/position_embeddings/embeddings": rule("bert.embeddings.position_embeddings.weight"),
-    "embeddings/token_type_embeddings/embeddings": rule(
-        "bert.embeddings.token_type_embeddings.weight"
-    ),
-    "embeddings/layer_norm/gamma": rule("bert.embeddings.LayerNorm.weight"),
-    "embeddings/layer_norm/beta": rule("bert.embeddings.LayerNorm.bias"),
-    "layer_{i}/attention/qkv/kernel": rule(
-        f"{_LAYER}.attention.self.query.weight",
-        f"{_LAYER}.attention.self.key.weight",
-        f"{_LAYER}.attention.self.value.weight",
-        layout=Layout.TRANSPOSED,
-    ),
-    "layer_{i}/attention/qkv/bias": rule(
-        f"{_LAYER}.attention.self.query.bias",
-        f"{_LAYER}.attention.self.key.bias",
-        f"{_LAYER}.attention.self.value.bias",
-    ),
-    "layer_{i}/attention/output/kernel": rule(
-        f"{_LAYER}.attention.output.dense.weight", layout=Layout.TRANSPOSED
-    ),
-    "layer_{i}/attention/output/bias": rule(f"{_LAYER}.attention.output.dense.bias"),
-    "layer_{i}/attention_layer_norm/gamma": rule(f"{_LAYER}.attention.output.LayerNorm.weight"),
-    "layer_{i}/attention_layer_norm/beta": rule(f"{_LAYER}.attention.output.LayerNorm.bias"),
-    "layer_{i}/intermediate/kernel": rule(
-        f"{_LAYER}.intermediate.dense.weight", layout=Layout.TRANSPOSED
-    ),
-    "layer_{i}/intermediate/bias": rule(f"{_LAYER}.intermediate.dense.bias"),
-    "layer_{i}/output/kernel": rule(f"{_LAYER}.output.dense.weight", layout=Layout.TRANSPOSED),
-    "layer_{i}/output/bias": rule(f"{_LAYER}.output.dense.bias"),
-    "layer_{i}/output_layer_norm/gamma": rule(f"{_LAYER}.output.LayerNorm.weight"),
-    "layer_{i}/output_layer_norm/beta": rule(f"{_LAYER}.output.LayerNorm.bias"),
-    "pooler/dense/kernel": rule("bert.pooler.dense.weight", layout=Layout.TRANSPOSED),
-    "pooler/dense/bias": rule("bert.pooler.dense.bias"),
-    "masked_lm/transform/kernel": rule(
-        "cls.predictions.transform.dense.weight", layout=Layout.TRANSPOSED
-    ),
-    "masked_lm/transform/bias": rule("cls.predictions.transform.dense.bias"),
-    "masked_lm/layer_norm/gamma": rule("cls.predictions.transform.LayerNorm.weight"),
-    "masked_lm/layer_norm/beta": rule("cls.predictions.transform.LayerNorm.bias"),
-    "masked_lm/output_bias": rule("cls.predictions.bias"),
-    "masked_lm/output_embeddings": rule("cls.predictions.decoder.weight"),
-    "next_sentence/kernel": rule("cls.seq_relationship.weight", layout=Layout.TRANSPOSED),
-    "next_sentence/bias": rule("cls.seq_relationship.bias"),
-    "classifier/kernel": rule("classifier.weight", layout=Layout.TRANSPOSED),
-    "classifier/bias": rule("classifier.bias"),
-    "span_selector/kernel": rule("qa_outputs.weight", layout=Layout.TRANSPOSED),
-    "span_selector/bias": rule("qa_outputs.bias"),
-}
+TABLE = name_tables.table(
+    {
+        "embeddings/word_embeddings": "bert.embeddings.word_embeddings",
+        "embeddings/position_embeddings": "bert.embeddings.position_embeddings",
+        "embeddings/token_type_embeddings": "bert.embeddings.token_type_embeddings",
+        "embeddings/layer_norm": "bert.embeddings.LayerNorm",
+        "layer_{i}/attention/qkv": (
+            f"{_LAYER}.attention.self.query",
+            f"{_LAYER}.attention.self.key",
+            f"{_LAYER}.attention.self.value",
+        ),
+        "layer_{i}/attention/output": f"{_LAYER}.attention.output.dense",
+        "layer_{i}/attention_layer_norm": f"{_LAYER}.attention.output.LayerNorm",
+        "layer_{i}/intermediate": f"{_LAYER}.intermediate.dense",
+        "layer_{i}/output": f"{_LAYER}.output.dense",
+        "layer_{i}/output_layer_norm": f"{_LAYER}.output.LayerNorm",
+        "pooler/dense": "bert.pooler.dense",
+        "masked_lm/transform": "cls.predictions.transform.dense",
+        "masked_lm/layer_norm": "cls.predictions.transform.LayerNorm",
+        "next_sentence": "cls.seq_relationship",
+        "classifier": "classifier",
+        "question_answering": "qa_outputs",
+    },
+    {
+        "masked_lm/output_bias": rule("cls.predictions.bias"),
+        "masked_lm/output_embeddings": rule("cls.predictions.decoder.weight"),
+    },
+    separator=".",
+    variables={"kernel": "weight", "embeddings": "weight", "gamma": "weight", "beta": "bias"},
+    layouts={name: Layout.TRANSPOSED for name in canonical.SHAPES if name.endswith("/kernel")},
+)
 
 # PyTorch's wrappers, such as DistributedDataParallel and `torch.compile`, add a part to the names.
 _WRAPPERS = r"(?:module|_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module)"
@@ -107,47 +91,36 @@ COPIES = {
     "cls.predictions.decoder.bias": "cls.predictions.bias",
 }
 
-# The first line is the exact gelu, the next two are its tanh approximation.
+# "gelu" is exact, and "gelu_new" is its tanh approximation.
 ACTIVATIONS = {
-    **dict.fromkeys(("gelu", "gelu_python"), "gelu"),
-    **dict.fromkeys(("gelu_new", "gelu_pytorch_tanh", "gelu_python_tanh"), "gelu_new"),
-    **dict.fromkeys(("gelu_fast", "gelu_accurate"), "gelu_new"),
-    **{name: name for name in ("linear", "mish", "relu", "relu6", "sigmoid", "silu", "tanh")},
-    "swish": "silu",
-}
+    "gelu": "gelu", "gelu_python": "gelu", "gelu_new": "gelu_new", "gelu_pytorch_tanh": "gelu_new",
+    "gelu_python_tanh": "gelu_new", "gelu_fast": "gelu_new", "gelu_accurate": "gelu_new",
+    "linear": "linear", "mish": "mish", "relu": "relu", "relu6": "relu6", "sigmoid": "sigmoid",
+    "silu": "silu", "swish": "silu", "tanh": "tanh",
+}  # fmt: skip
 # Other keys of `PretrainedConfig`, `BertConfig`, training scripts and sentence-transformers, which
 # need no warning. They do not change the output of the encoder.
-SILENT_KEYS = frozenset(
-    key
-    for line in (
-        # Origin.
-        "_commit_hash _name_or_path architectures finetuning_task language name name_or_path",
-        "tokenizer_class transformers_version",
-        # Dtype and speed.
-        "_attn_implementation _attn_implementation_autoset _attn_implementation_internal",
-        "attn_implementation chunk_size_feed_forward dtype gradient_checkpointing",
-        "tf_legacy_loss torch_dtype torchscript use_bfloat16 use_cache xla_device",
-        # Outputs.
-        "output_attentions output_hidden_states output_past return_dict use_return_dict",
-        # Heads and training.
-        "_num_labels classifier_dropout id2label label2id num_labels problem_type",
-        "sbert_ce_default_activation_function sentence_transformers task_specific_params",
-        "tie_encoder_decoder tie_word_embeddings",
-        # Google's pooler; unused by any code.
-        "directionality pooler_fc_size pooler_num_attention_heads pooler_num_fc_layers",
-        "pooler_size_per_head pooler_type",
-        # Special tokens; their ids are read from the vocabulary.
-        "bos_token_id decoder_start_token_id eos_token_id eos_token_ids mask_token_id",
-        "pad_token_id prefix sep_token_id",
-        # Text generation.
-        "bad_words_ids begin_suppress_tokens cross_attention_hidden_size diversity_penalty",
-        "do_sample early_stopping encoder_no_repeat_ngram_size exponential_decay_length_penalty",
-        "forced_bos_token_id forced_eos_token_id length_penalty max_length max_new_tokens",
-        "min_length no_repeat_ngram_size num_beam_groups num_beams num_return_sequences",
-        "output_scores remove_invalid_values repetition_penalty return_dict_in_generate",
-        "suppress_tokens temperature top_k top_p typical_p",
-    )
-    for key in line.split()
+# In order: origin, dtype and speed, outputs, heads and training, Google's pooler, special tokens
+# (their ids are read from the vocabulary), text generation.
+SILENT_KEYS = words(
+    """
+    _commit_hash _name_or_path architectures finetuning_task language name name_or_path
+    tokenizer_class transformers_version _attn_implementation _attn_implementation_autoset
+    _attn_implementation_internal attn_implementation chunk_size_feed_forward dtype
+    gradient_checkpointing tf_legacy_loss torch_dtype torchscript use_bfloat16 use_cache
+    xla_device output_attentions output_hidden_states output_past return_dict use_return_dict
+    _num_labels classifier_dropout id2label label2id num_labels problem_type
+    sbert_ce_default_activation_function sentence_transformers task_specific_params
+    tie_encoder_decoder tie_word_embeddings directionality pooler_fc_size
+    pooler_num_attention_heads pooler_num_fc_layers pooler_size_per_head pooler_type
+    bos_token_id decoder_start_token_id eos_token_id eos_token_ids mask_token_id pad_token_id
+    prefix sep_token_id bad_words_ids begin_suppress_tokens cross_attention_hidden_size
+    diversity_penalty do_sample early_stopping encoder_no_repeat_ngram_size
+    exponential_decay_length_penalty forced_bos_token_id forced_eos_token_id length_penalty
+    max_length max_new_tokens min_length no_repeat_ngram_size num_beam_groups num_beams
+    num_return_sequences output_scores remove_invalid_values repetition_penalty
+    return_dict_in_generate suppress_tokens temperature top_k top_p typical_p
+    """
 )
 
 _SAFETENSORS = "model.safetensors"
@@ -160,57 +133,30 @@ _WEIGHTS_FILES = (
 )
 
 
-def matches(path: str | Path) -> bool:
+def matches(path: Path) -> bool:
     """Return True if the folder has the files of this format."""
-    path = Path(path)
     has_files = (path / "config.json").is_file() and _weights_file(path) is not None
     return has_files and not (path / "modules.json").is_file()
 
 
-# Keys of sentence-transformers' 1_Pooling/config.json.
-_POOLING_KEYS = {
-    "mean": "pooling_mode_mean_tokens",
-    "max": "pooling_mode_max_tokens",
-    "cls": "pooling_mode_cls_token",
-}
-
-
-def read_config(path: str | Path) -> dict[str, Any]:
+def read_config(path: Path) -> dict[str, Any]:
     """Read config.json as keyword arguments of `BertEncoder`."""
-    file = Path(path) / "config.json"
-    return canonical.read_config(
-        file,
-        folder.read_json(file),
-        activations=ACTIVATIONS,
-        silent=SILENT_KEYS,
-    )
+    file = path / "config.json"
+    content = folder.read_json(file)
+    return canonical.read_config(file, content, activations=ACTIVATIONS, silent=SILENT_KEYS)
 
 
-def read(path: str | Path, ignore: Collection[str] = ()) -> Checkpoint:
+def read(path: Path, ignore: Collection[str] = ()) -> Checkpoint:
     """Read a folder that `save_pretrained` wrote, or a snapshot of a Hugging Face repository.
 
     It holds config.json; model.safetensors or pytorch_model.bin, sharded or not, or tf_model.h5;
     and optionally the vocabulary, in vocab.txt or tokenizer.json.
     """
-    path = Path(path)
     config = read_config(path)
     config_file = path / "config.json"
     source_config = folder.read_json(config_file)
-    file = _weights_file(path)
-    if file is None:
-        raise FileNotFoundError(f"{path}: no weights, looked for {', '.join(_WEIGHTS_FILES)}")
-    tensors = canonical.without_ignored(file, _normalize(file, tensor_files.read(file)), ignore)
     tied = source_config.get("tie_word_embeddings") is not False
-    tensors = _without_copies(file, tensors) if tied else _with_bias_of_decoder(tensors)
-    for name, tensor in tensors.items():
-        if not tensor.dtype.startswith("float"):
-            raise ValueError(
-                f"{file}: {printable(name, 200)} must hold floats, received {tensor.dtype}"
-            )
-    shapes = {name: tensor.shape for name, tensor in tensors.items()}
-    weights = name_tables.read_weights(
-        file, TABLE, config, shapes, lambda name: tensors[name].load(), lazy=True
-    )
+    weights = _read_weights(path, config, tied, ignore)
     vocabulary = tokenizer_config.read_vocabulary(path, config["vocab_size"])
     task, multi_label = huggingface_heads.read_task(source_config, weights)
     checkpoint = Checkpoint(
@@ -225,60 +171,57 @@ def read(path: str | Path, ignore: Collection[str] = ()) -> Checkpoint:
         multi_label=multi_label,
         dropout=huggingface_heads.read_dropout(config_file, source_config),
         tied=tied,
-        pooling=_read_pooling(path),
+        pooling=pooling_config.read_single(path),
     )
     return huggingface_heads.with_pairs(checkpoint, source_config)
 
 
-def write(checkpoint: Checkpoint, path: str | Path) -> None:
+def _read_weights(
+    path: Path, config: Mapping[str, Any], tied: bool, ignore: Collection[str]
+) -> Mapping[str, np.ndarray]:
+    file = _weights_file(path)
+    if file is None:
+        raise FileNotFoundError(f"{path}: no weights, looked for {', '.join(_WEIGHTS_FILES)}")
+    tensors = canonical.without_ignored(file, _normalize(file, tensor_files.read(file)), ignore)
+    tensors = _without_copies(file, tensors) if tied else _with_bias_of_decoder(tensors)
+    for name, tensor in tensors.items():
+        if not tensor.dtype.startswith(("float", "bfloat16")):
+            raise invalid(file, f"{printable(name, 200)} must hold floats", tensor.dtype)
+    shapes = {name: tensor.shape for name, tensor in tensors.items()}
+    return name_tables.read_weights(
+        file, TABLE, config, shapes, lambda name: tensors[name].load(), lazy=True
+    )
+
+
+def write(checkpoint: Checkpoint, path: Path) -> None:
     """Write a folder in the layout of `save_pretrained`: the inverse of `read`.
 
     Task and heads determine the class in transformers. A class with exactly these heads must exist.
     """
-    path = Path(path)
     architecture = huggingface_heads.architecture(checkpoint)
     tensors = name_tables.to_source(TABLE, checkpoint.config, checkpoint.weights, format=FORMAT)
     if not checkpoint.tied:  # transformers then reads only this copy of the bias
         tensors["cls.predictions.decoder.bias"] = tensors["cls.predictions.bias"]
     if architecture == "BertModel":
         tensors = {name.removeprefix("bert."): array for name, array in tensors.items()}
+    vocabulary = checkpoint.vocabulary or []
     activation = checkpoint.config["hidden_act"]
     config = {
         "architectures": [architecture],
         "model_type": "bert",
         **checkpoint.config,
         "hidden_act": canonical.to_source_activation(activation, ACTIVATIONS, format=FORMAT),
-        "pad_token_id": _pad_id(checkpoint.vocabulary),
+        "pad_token_id": vocabulary.index("[PAD]") if "[PAD]" in vocabulary else 0,
         "dtype": "float32",
+        **huggingface_heads.config_of_head(checkpoint),
     }
-    if "classifier/bias" in checkpoint.weights:
-        count = len(checkpoint.weights["classifier/bias"])
-        labels = checkpoint.labels or [f"LABEL_{index}" for index in range(count)]
-        config["id2label"] = {str(index): label for index, label in enumerate(labels)}
-        config["label2id"] = {label: index for index, label in enumerate(labels)}
-        config["problem_type"] = huggingface_heads.PROBLEMS.get(
-            (checkpoint.task, checkpoint.multi_label)
-        )
-        if checkpoint.dropout is not None:
-            config["classifier_dropout"] = checkpoint.dropout
-    if checkpoint.pairs:
-        activation = "sigmoid" if checkpoint.multi_label else checkpoint.activation or "linear"
-        config["sentence_transformers"] = {
-            "activation_fn": huggingface_heads.torch_activation(activation)
-        }
-    if not checkpoint.tied:
-        config["tie_word_embeddings"] = False
     folder.write_json(path / "config.json", config)
     if checkpoint.pooling is not None:
-        _write_pooling(path, checkpoint)
+        pooling_config.write(path, [checkpoint.pooling], config["hidden_size"])
     tensor_files.write(path / _SAFETENSORS, tensors)
     if checkpoint.vocabulary is not None:
-        tokenizer_config.write_with_vocabulary(path, checkpoint.tokenizer, checkpoint.vocabulary)
-        tokenizer_json.write(path, checkpoint.tokenizer, checkpoint.vocabulary)
-
-
-def _pad_id(vocabulary: list[str] | None) -> int:
-    return vocabulary.index("[PAD]") if vocabulary and "[PAD]" in vocabulary else 0
+        tokenizer_config.write_with_vocabulary(path, checkpoint.tokenizer, vocabulary)
+        tokenizer_json.write(path, checkpoint.tokenizer, vocabulary)
 
 
 def _weights_file(path: Path) -> Path | None:
@@ -302,7 +245,7 @@ def _normalize(file: Path, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
             twice.append(source)
         if name not in IGNORED:
             normal[name] = tensor
-    canonical.raise_if(file, "a checkpoint must hold each tensor once", twice=twice)
+    canonical.raise_if(file, "a checkpoint must hold each tensor once", {"twice": twice})
     return normal
 
 
@@ -329,7 +272,7 @@ def _without_copies(file: Path, tensors: dict[str, Tensor]) -> dict[str, Tensor]
         file,
         "copies of tied tensors must be equal, unless tie_word_embeddings in config.json is false. "
         f"To use the original tensors, pass ignore={unequal} to keras_bert.load",
-        unequal=[f"{copy} (differs from {COPIES[copy]})" for copy in unequal],
+        {"unequal": [f"{copy} (differs from {COPIES[copy]})" for copy in unequal]},
     )
     return kept
 
@@ -358,34 +301,11 @@ def _from_tensorflow(name: str, tensor: Tensor) -> tuple[str, Tensor]:
     return f"{module}.{_WEIGHT_NAMES.get(kind, kind)}", tensor
 
 
-def _same_bits(one: Tensor, other: Tensor) -> bool:
-    if one is other:
+def _same_bits(tensor: Tensor, other: Tensor) -> bool:
+    if tensor is other:
         return True
-    a, b = one.load(), other.load()
-    if a.shape != b.shape or a.dtype != b.dtype:
-        return False
-    # Compare integers, because NaN != NaN and 0.0 == -0.0.
-    integers = f"u{a.dtype.itemsize}"
-    return bool(
-        np.array_equal(
-            np.ascontiguousarray(a).view(integers), np.ascontiguousarray(b).view(integers)
-        )
-    )
-
-
-def _read_pooling(path: Path) -> str | None:
-    """Return the pooling of a model that was trained with sentence-transformers, or `None`."""
-    file = path / "1_Pooling" / "config.json"
-    if not file.is_file():
-        return None
-    found = folder.read_json(file)
-    chosen = [mode for mode, key in _POOLING_KEYS.items() if found.get(key) is True]
-    return chosen[0] if len(chosen) == 1 else None
-
-
-def _write_pooling(path: Path, checkpoint: Checkpoint) -> None:
-    file = path / "1_Pooling" / "config.json"
-    file.parent.mkdir()
-    found = {key: mode == checkpoint.pooling for mode, key in _POOLING_KEYS.items()}
-    size = checkpoint.config["hidden_size"]
-    folder.write_json(file, {"word_embedding_dimension": size, **found})
+    # Compare bytes, because NaN != NaN and 0.0 == -0.0.
+    ours = np.ascontiguousarray(tensor.load())
+    theirs = np.ascontiguousarray(other.load())
+    is_like = ours.shape == theirs.shape and ours.dtype == theirs.dtype
+    return is_like and bool(np.array_equal(ours.view(np.uint8), theirs.view(np.uint8)))

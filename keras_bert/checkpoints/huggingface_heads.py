@@ -8,13 +8,14 @@ import dataclasses
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from keras_bert.checkpoints import canonical
 from keras_bert.checkpoints.canonical import Checkpoint
 from keras_bert.runtime.warn import level_of_caller
+from keras_bert.untrusted.errors import invalid
 
 FORMAT = "huggingface"
 
@@ -26,20 +27,27 @@ TORCH_ACTIVATIONS = {
 _SOFTMAX = ("torch.nn.Softmax", "torch.nn.modules.activation.Softmax")
 _TORCH_MODULES = {"Identity": "torch.nn.modules.linear"}
 
-# Class in transformers -> task, and groups of weights besides the encoder. For a checkpoint without
-# a task, the first class with the same groups is used.
-ARCHITECTURES: dict[str, tuple[str | None, set[str]]] = {
-    "BertModel": (None, {"pooler"}),
-    "BertForPreTraining": ("pretraining", {"pooler", "masked_lm", "next_sentence"}),
-    "BertForMaskedLM": ("masked_tokens", {"masked_lm"}),
-    "BertForNextSentencePrediction": ("next_sentence", {"pooler", "next_sentence"}),
-    "BertForSequenceClassification": ("classification", {"pooler", "classifier"}),
-    "BertForTokenClassification": ("tagging", {"classifier"}),
-    "BertForMultipleChoice": ("multiple_choice", {"pooler", "classifier"}),
-    "BertForQuestionAnswering": ("question_answering", {"span_selector"}),
+
+class Architecture(NamedTuple):
+    """The task of a class in transformers, and its groups of weights besides the encoder."""
+
+    task: str | None
+    groups: set[str]
+
+
+# For a checkpoint without a task, the first class with the same groups is used.
+ARCHITECTURES = {
+    "BertModel": Architecture(None, {"pooler"}),
+    "BertForPreTraining": Architecture("pretraining", {"pooler", "masked_lm", "next_sentence"}),
+    "BertForMaskedLM": Architecture("masked_tokens", {"masked_lm"}),
+    "BertForNextSentencePrediction": Architecture("next_sentence", {"pooler", "next_sentence"}),
+    "BertForSequenceClassification": Architecture("classification", {"pooler", "classifier"}),
+    "BertForTokenClassification": Architecture("tagging", {"classifier"}),
+    "BertForMultipleChoice": Architecture("multiple_choice", {"pooler", "classifier"}),
+    "BertForQuestionAnswering": Architecture("question_answering", {"span_selector"}),
 }
-# (task, whether it has several labels per text) -> `problem_type` of a config.
-PROBLEMS: dict[tuple[str | None, bool], str] = {
+# (task, whether a text can have several labels) -> `problem_type` of a config.
+_PROBLEMS: dict[tuple[str | None, bool], str] = {
     ("classification", False): "single_label_classification",
     ("classification", True): "multi_label_classification",
     ("regression", False): "regression",
@@ -55,9 +63,10 @@ def architecture(checkpoint: Checkpoint) -> str:
             return name
     if checkpoint.groups <= {"pooler"}:
         return "BertModel"
+    received = ", ".join(sorted(checkpoint.groups))
     raise ValueError(
         f"{FORMAT}: a checkpoint must have the weights of one class in transformers, received "
-        f"{', '.join(sorted(checkpoint.groups))}{_advice_to_drop(checkpoint)}"
+        f"{received}{_advice_to_drop(checkpoint)}"
     )
 
 
@@ -84,34 +93,48 @@ def torch_activation(activation: str) -> str:
     """Return the path of the class in torch.nn for an activation in Keras."""
     names = {keras_name: name for name, keras_name in TORCH_ACTIVATIONS.items()}
     if activation not in names:
-        raise ValueError(
-            f"{FORMAT}: the activation of a head must be one of {', '.join(names)}; received "
-            f"{activation!r:.80}. Use format='keras'"
-        )
+        rule = f"the activation of a head must be one of {', '.join(names)}"
+        raise invalid(FORMAT, rule, activation, "Use format='keras'")
     name = names[activation]
     module = _TORCH_MODULES.get(name, "torch.nn.modules.activation")
     return f"{module}.{name}"
+
+
+def config_of_head(checkpoint: Checkpoint) -> dict[str, Any]:
+    """Return the keys of config.json that describe the head of a checkpoint."""
+    config: dict[str, Any] = {}
+    if "classifier/bias" in checkpoint.weights:
+        count = len(checkpoint.weights["classifier/bias"])
+        labels = checkpoint.labels or [f"LABEL_{index}" for index in range(count)]
+        config["id2label"] = {str(index): label for index, label in enumerate(labels)}
+        config["label2id"] = {label: index for index, label in enumerate(labels)}
+        config["problem_type"] = _PROBLEMS.get((checkpoint.task, checkpoint.multi_label))
+        if checkpoint.dropout is not None:
+            config["classifier_dropout"] = checkpoint.dropout
+    if checkpoint.pairs:
+        activation = "sigmoid" if checkpoint.multi_label else checkpoint.activation or "linear"
+        config["sentence_transformers"] = {"activation_fn": torch_activation(activation)}
+    if not checkpoint.tied:
+        config["tie_word_embeddings"] = False
+    return config
 
 
 def read_task(
     config: Mapping[str, Any], weights: Mapping[str, np.ndarray]
 ) -> tuple[str | None, bool]:
     """Return the task in the config, and True if a text can have several classes."""
-    architectures = config.get("architectures")
-    name = architectures[0] if isinstance(architectures, list) and architectures else None
-    if not isinstance(name, str) or name not in ARCHITECTURES:
-        return None, False
-    task, groups = ARCHITECTURES[name]
-    has_head = groups - {"pooler"} <= set(map(canonical.group_of, weights))
-    if task is None or not has_head:
+    names = config.get("architectures")
+    name = names[0] if isinstance(names, list) and names else None
+    known = ARCHITECTURES.get(name) if isinstance(name, str) else None
+    groups = set(map(canonical.group_of, weights))
+    if known is None or known.task is None or not known.groups - {"pooler"} <= groups:
         return None, False
     problem = config.get("problem_type")
-    if task == "classification":
-        # transformers takes a single output without a `problem_type` for a regression.
-        is_untyped = problem is None
-        if problem == "regression" or is_untyped and len(weights["classifier/bias"]) == 1:
-            task = "regression"
-    return task, problem == "multi_label_classification"
+    # transformers takes a single output without a `problem_type` for a regression.
+    is_single = problem is None and len(weights.get("classifier/bias", ())) == 1
+    if known.task == "classification" and (problem == "regression" or is_single):
+        return "regression", False
+    return known.task, problem == "multi_label_classification"
 
 
 def possible_tasks(checkpoint: Checkpoint) -> list[str]:
@@ -119,17 +142,16 @@ def possible_tasks(checkpoint: Checkpoint) -> list[str]:
     if checkpoint.format != FORMAT:
         return []
     tasks = [
-        task
-        for task, groups in ARCHITECTURES.values()
-        if task is not None and groups <= checkpoint.groups
+        architecture.task
+        for architecture in ARCHITECTURES.values()
+        if architecture.task is not None and architecture.groups <= checkpoint.groups
     ]
-    if "classifier" in checkpoint.groups:
-        is_single = len(checkpoint.weights["classifier/bias"]) == 1
-        others = {"classification", "tagging"} if is_single else {"multiple_choice"}
-        tasks = [task for task in tasks if task not in others]
-        if is_single and "pooler" in checkpoint.groups:
-            tasks.append("regression")
-    return tasks
+    if "classifier" not in checkpoint.groups:
+        return tasks
+    if len(checkpoint.weights["classifier/bias"]) > 1:
+        return [task for task in tasks if task != "multiple_choice"]
+    tasks = [task for task in tasks if task not in ("classification", "tagging")]
+    return [*tasks, "regression"] if "pooler" in checkpoint.groups else tasks
 
 
 def read_labels(
@@ -168,10 +190,8 @@ def read_dropout(file: Path, config: Mapping[str, Any]) -> float | None:
     """Return the dropout rate of the classes with a classifier, or None for the encoder's rate."""
     rate = config.get("classifier_dropout")
     if rate is not None and (type(rate) not in (int, float) or not 0 <= rate < 1):
-        raise ValueError(
-            f"{file}: classifier_dropout must be null or at least 0 and below 1, received "
-            f"{rate!r:.80}"
-        )
+        rule = "classifier_dropout must be null or at least 0 and below 1"
+        raise invalid(file, rule, rate)
     return rate
 
 
@@ -187,9 +207,8 @@ def with_pairs(checkpoint: Checkpoint, config: Mapping[str, Any]) -> Checkpoint:
     if "sbert_ce_default_activation_function" in config:
         return as_cross_encoder(checkpoint, config["sbert_ce_default_activation_function"])
     labels = checkpoint.labels or ()
-    if checkpoint.task == "classification" and any(
-        "entailment" in label.lower() for label in labels
-    ):
+    names_entailment = any("entailment" in label.lower() for label in labels)
+    if checkpoint.task == "classification" and names_entailment:
         return dataclasses.replace(checkpoint, pairs=True)
     return checkpoint
 

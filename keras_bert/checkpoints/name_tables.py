@@ -6,7 +6,7 @@ table, so a new format needs only a new table.
 
 import enum
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -36,6 +36,45 @@ class Rule(NamedTuple):
 def rule(*sources: str, layout: Layout = Layout.SAME) -> Rule:
     """Return a row of a name table; `{i}` in a source name stands for the number of the layer."""
     return Rule(sources, layout)
+
+
+# Layouts of formats whose attention layers have one axis for the heads.
+BY_HEAD = {
+    "layer_{i}/attention/qkv/kernel": Layout.HEADS_OUT,
+    "layer_{i}/attention/qkv/bias": Layout.HEADS_OUT,
+    "layer_{i}/attention/output/kernel": Layout.HEADS_IN,
+}
+
+
+def table(
+    modules: Mapping[str, str | tuple[str, ...]],
+    others: Mapping[str, Rule] | None = None,
+    *,
+    variables: Mapping[str, str] | None = None,
+    separator: str = "/",
+    layouts: Mapping[str, Layout] | None = None,
+) -> dict[str, Rule]:
+    """Return a name table for a format whose tensors are named "module" + separator + "variable".
+
+    Args:
+        modules: Canonical name of a module -> its name in the format, or names to concatenate.
+        others: Rules of the tensors with other names.
+        variables: Canonical name of a variable, such as "gamma" -> its name if it differs.
+        separator: What stands before the name of a variable.
+        layouts: Canonical name -> layout, if it is not `Layout.SAME`.
+    """
+    rules = {}
+    for name in canonical.SHAPES:
+        module, _, variable = name.rpartition("/")
+        if others and name in others:
+            rules[name] = others[name]
+        elif module in modules:
+            sources = modules[module]
+            sources = (sources,) if isinstance(sources, str) else sources
+            end = separator + (variables or {}).get(variable, variable)
+            layout = (layouts or {}).get(name, Layout.SAME)
+            rules[name] = rule(*(f"{source}{end}" for source in sources), layout=layout)
+    return rules
 
 
 class Entry(NamedTuple):
@@ -90,7 +129,7 @@ class Entry(NamedTuple):
 def expand(
     table: Mapping[str, Rule], config: Mapping[str, Any], labels: int | None = None
 ) -> list[Entry]:
-    """Expand a name table for a model of the given sizes, layer by layer.
+    """Expand a name table for a model of the given sizes.
 
     `labels` is the number of classes of the classifier; `None` accepts any.
     """
@@ -105,20 +144,13 @@ def expand(
         2: 2,
     }
 
-    def entry(name: str, i: int | None = None) -> Entry:
-        sources, layout = table[name]
-        shape = tuple(sizes[size] for size in canonical.SHAPES[name])
-        sources = tuple(source.format(i=i) for source in sources)
-        return Entry(name.format(i=i), sources, layout, shape, config["num_attention_heads"])
-
-    in_layers = [name for name in table if "{i}" in name]
     entries = []
-    for name in table:
-        if name not in in_layers:
-            entries.append(entry(name))
-        elif name == in_layers[0]:
-            layers = range(config["num_hidden_layers"])
-            entries += [entry(name, i) for i in layers for name in in_layers]
+    for name, rule_ in table.items():
+        shape = tuple(sizes[size] for size in canonical.SHAPES[name])
+        for i in range(config["num_hidden_layers"] if "{i}" in name else 1):
+            sources = tuple(source.format(i=i) for source in rule_.sources)
+            heads = config["num_attention_heads"]
+            entries.append(Entry(name.format(i=i), sources, rule_.layout, shape, heads))
     return entries
 
 
@@ -174,41 +206,38 @@ def read_weights(
         (labels_name,) = table["classifier/bias"].sources
         labels = shapes[labels_name][0] if len(shapes.get(labels_name, ())) == 1 else None
     entries = expand(table, config, labels)
-    found_groups = {e.group for e in entries if any(s in shapes for s in e.sources)}
-    optional = canonical.OPTIONAL_WEIGHTS.difference(
-        e.name for e in entries if e.sources[0] in shapes
-    )
-    wanted = [e for e in entries if _is_wanted(e, found_groups, optional)]
-    wrong = [
-        f"{s} (expected {_format_shape(e.source_shape)}, found {_format_shape(shapes[s])})"
-        for e in wanted
-        for s in e.sources
-        if s in shapes and not _fits(shapes[s], e.source_shape)
-    ]
-    known = {source for e in entries for source in e.sources}
+    known = {source for entry in entries for source in entry.sources}
+    present = {entry.name for entry in entries if not set(entry.sources).isdisjoint(shapes)}
+    wanted = _wanted(entries, present)
+    shape_of = {source: entry.source_shape for entry in wanted for source in entry.sources}
     unknown = sorted(set(shapes) - known)
-    hint = ""
+    rule = "a checkpoint must hold exactly the tensors that its config calls for"
     if unknown:
         ignore = canonical.patterns(unknown, known)
-        hint = (
+        rule += (
             f" (leave out unknown ones with keras_bert.load(name, ignore={ignore}), or keras-bert "
             "convert --ignore)"
         )
-    canonical.raise_if(
-        file,
-        f"a checkpoint must hold exactly the tensors that its config calls for{hint}",
-        missing=[s for e in wanted for s in e.sources if s not in shapes],
-        unknown=unknown,
-        **{"wrong shape": wrong},
-    )
+    problems = {
+        "missing": [source for source in shape_of if source not in shapes],
+        "unknown": unknown,
+        "wrong shape": _wrong_shapes(shape_of, shapes),
+    }
+    canonical.raise_if(file, rule, problems)
     weights = Weights(file, wanted, load)
     return weights if lazy else dict(weights)
 
 
-def _is_wanted(entry: Entry, groups: Collection[str], optional: Collection[str]) -> bool:
-    """Return True if a checkpoint with these groups must have a tensor that is not optional."""
-    is_group_there = entry.group in groups or entry.group not in canonical.OPTIONAL_GROUPS
-    return is_group_there and entry.name not in optional
+def _wanted(entries: Iterable[Entry], present: Collection[str]) -> list[Entry]:
+    """Return what a model must have: the encoder, and each group of which a part is present."""
+    groups = set(map(canonical.group_of, present))
+    return [
+        entry
+        for entry in entries
+        if entry.name in present
+        or entry.group not in canonical.OPTIONAL_GROUPS
+        or (entry.group in groups and entry.name not in canonical.OPTIONAL_WEIGHTS)
+    ]
 
 
 def to_source(
@@ -224,69 +253,53 @@ def to_source(
     """
     bias = weights.get("classifier/bias")
     entries = expand(table, config, None if bias is None else len(bias))
-    groups = set(map(canonical.group_of, weights))
-    optional = canonical.OPTIONAL_WEIGHTS.difference(weights)
-    wanted = [e for e in entries if _is_wanted(e, groups, optional)]
-    canonical.raise_if(
-        format,
-        "the weights must be those that the format stores",
-        missing=[e.name for e in wanted if e.name not in weights],
-        unsupported=[name for name in weights if name not in {e.name for e in entries}],
-    )
+    known = {entry.name for entry in entries}
+    wanted = _wanted(entries, weights)
+    problems = {
+        "missing": [entry.name for entry in wanted if entry.name not in weights],
+        "unsupported": [name for name in weights if name not in known],
+        "wrong shape": _wrong_shapes(
+            {entry.name: entry.shape for entry in entries},
+            {name: _shape(weights, name) for name in weights},
+        ),
+    }
+    canonical.raise_if(format, "the weights must be those that the format stores", problems)
     tensors: dict[str, np.ndarray] = {}
     for entry in wanted:
         tensors.update(zip(entry.sources, entry.split(weights[entry.name]), strict=True))
     return tensors
 
 
-class Variable(Protocol):
-    """The part of `keras.Variable` that `assign` uses."""
-
-    @property
-    def shape(self) -> Any:
-        """The shape."""
-
-    def assign(self, value: Any) -> Any:
-        """Set the value."""
-
-
 def assign(
-    variables: Mapping[str, Variable],
+    variables: Mapping[str, Any],
     weights: Mapping[str, np.ndarray],
     *,
     source: str,
     ignore: Iterable[str] = (),
 ) -> None:
-    """Assign weights to variables one to one, both by canonical name.
+    """Assign weights to variables of Keras one to one, both by canonical name.
 
     Names and shapes are checked before the first assignment, finite numbers before each. `ignore`
     has prefixes of weights that may be unused, such as "masked_lm/" for a model without that head.
     """
     prefixes = tuple(ignore)
-    shapes = {name: tuple(variable.shape) for name, variable in variables.items()}
-
-    def found(name: str) -> tuple[int | None, ...]:
-        return weights.shape(name) if isinstance(weights, Weights) else weights[name].shape
-
-    canonical.raise_if(
-        source,
-        "weights and variables must match one to one",
-        missing=[name for name in variables if name not in weights],
-        unused=[
-            name for name in weights if name not in variables and not name.startswith(prefixes)
-        ],
-        **{
-            "wrong shape": [
-                f"{name} (expected {shape}, found {found(name)})"
-                for name, shape in shapes.items()
-                if name in weights and found(name) != shape
-            ]
-        },
-    )
+    shape_of = {name: tuple(variable.shape) for name, variable in variables.items()}
+    used = [name for name in weights if name in variables]
+    unused = [name for name in weights if name not in variables]
+    problems = {
+        "missing": [name for name in variables if name not in weights],
+        "unused": [name for name in unused if not name.startswith(prefixes)],
+        "wrong shape": _wrong_shapes(shape_of, {name: _shape(weights, name) for name in used}),
+    }
+    canonical.raise_if(source, "weights and variables must match one to one", problems)
     for name, variable in variables.items():
         weight = weights[name]
         canonical.check_numbers(source, name, weight)
         variable.assign(weight)
+
+
+def _shape(weights: Mapping[str, np.ndarray], name: str) -> tuple[int | None, ...]:
+    return weights.shape(name) if isinstance(weights, Weights) else weights[name].shape
 
 
 def _to_float32(file: object, name: str, array: np.ndarray) -> np.ndarray:
@@ -295,11 +308,19 @@ def _to_float32(file: object, name: str, array: np.ndarray) -> np.ndarray:
     return array.astype(np.float32, copy=False)
 
 
-def _fits(shape: tuple[int, ...], expected: tuple[int | None, ...]) -> bool:
-    return len(shape) == len(expected) and all(
-        e in (None, s) for s, e in zip(shape, expected, strict=True)
-    )
+def _wrong_shapes(
+    expected: Mapping[str, tuple[int | None, ...]], shapes: Mapping[str, tuple[int | None, ...]]
+) -> list[str]:
+    """Return a description of each tensor with a wrong shape. `None` matches any size."""
+    wrong = []
+    for name, shape in expected.items():
+        if name in shapes and not _fits(shapes[name], shape):
+            wanted = ", ".join("any" if size is None else str(size) for size in shape)
+            wanted += "," if len(shape) == 1 else ""
+            wrong.append(f"{name} (expected ({wanted}), found {shapes[name]})")
+    return wrong
 
 
-def _format_shape(shape: tuple[int | None, ...]) -> str:
-    return f"({', '.join('any' if size is None else str(size) for size in shape)})"
+def _fits(shape: tuple[int | None, ...], expected: tuple[int | None, ...]) -> bool:
+    pairs = zip(shape, expected, strict=False)
+    return len(shape) == len(expected) and all(wanted in (None, size) for size, wanted in pairs)

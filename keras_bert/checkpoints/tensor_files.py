@@ -8,25 +8,26 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import ml_dtypes
 import numpy as np
 
 from keras_bert.checkpoints import canonical, folder
 from keras_bert.runtime import reading
-from keras_bert.runtime.escaping import printable, shown
 from keras_bert.untrusted import containers, panics, torch_pickle
+from keras_bert.untrusted.errors import invalid
 
 INDEX = ".index.json"  # ending of the file that lists the shards
 
 _MAX_HEADER = 2**23  # bytes of the names in a safetensors file; those of BERT-Large have 2**16
 
 _LENGTH = 8  # bytes of the length of the header
-# Types in safetensors -> types in NumPy, which has no bfloat16.
-_BFLOAT16 = "BF16"
+# Types in safetensors -> types in NumPy.
 _NUMPY_TYPES = {
-    **{f"F{bits}": f"float{bits}" for bits in (16, 32, 64)},
-    **{f"I{bits}": f"int{bits}" for bits in (8, 16, 32, 64)},
-    **{f"U{bits}": f"uint{bits}" for bits in (8, 16, 32, 64)},
-    "BOOL": "bool",
+    "BF16": np.dtype(ml_dtypes.bfloat16),
+    "BOOL": np.dtype("?"),
+    **{f"F{bits}": np.dtype(f"<f{bits // 8}") for bits in (16, 32, 64)},
+    **{f"I{bits}": np.dtype(f"<i{bits // 8}") for bits in (8, 16, 32, 64)},
+    **{f"U{bits}": np.dtype(f"<u{bits // 8}") for bits in (8, 16, 32, 64)},
 }
 
 # Path of a weight in a file of transformers: the layers of the model, and the rest.
@@ -66,16 +67,13 @@ def _read_shards(index: Path) -> dict[str, Tensor]:
     """Read shards, and check that each holds exactly the tensors that the index lists."""
     file_of = folder.read_json(index).get("weight_map")
     suffix = Path(index.name.removesuffix(INDEX)).suffix
-    if not isinstance(file_of, dict) or not all(
-        isinstance(name, str)
-        and name.isprintable()
-        and name == Path(name).name
-        and name.endswith(suffix)
-        for name in file_of.values()
-    ):
-        raise ValueError(
-            f"{index}: weight_map must name a {suffix} file of this folder for each tensor"
-        )
+    rule = f"weight_map must name a {suffix} file of this folder for each tensor"
+    if not isinstance(file_of, dict):
+        raise invalid(index, rule, file_of)
+    for name in file_of.values():
+        is_here = isinstance(name, str) and name.isprintable() and name == Path(name).name
+        if not is_here or not name.endswith(suffix):
+            raise invalid(index, rule, name)
     tensors: dict[str, Tensor] = {}
     listed: dict[str, set[str]] = collections.defaultdict(set)
     for tensor, name in file_of.items():
@@ -84,14 +82,14 @@ def _read_shards(index: Path) -> dict[str, Tensor]:
         shard = index.with_name(name)
         if not shard.is_file():
             raise FileNotFoundError(f"{shard}: missing; it is listed in {index.name}")
-        found = read(shard)
-        canonical.raise_if(
-            shard,
-            f"a shard must hold the tensors that {index.name} lists",
-            missing=sorted(expected - found.keys()),
-            unknown=sorted(found.keys() - expected),
-        )
-        tensors |= found
+        in_shard = read(shard)
+        problems = {
+            "missing": sorted(expected - in_shard.keys()),
+            "unknown": sorted(in_shard.keys() - expected),
+        }
+        rule = f"a shard must hold the tensors that {index.name} lists"
+        canonical.raise_if(shard, rule, problems)
+        tensors |= in_shard
     return tensors
 
 
@@ -99,16 +97,14 @@ def _read_safetensors(file: Path) -> dict[str, Tensor]:
     with open(file, "rb") as stream:
         header_size = int.from_bytes(stream.read(_LENGTH), "little")
         if _MAX_HEADER < header_size <= file.stat().st_size:
-            raise ValueError(
-                f"{file}: must have a header of at most {_MAX_HEADER} bytes, received {header_size}"
-            )
+            raise invalid(file, f"must have a header of at most {_MAX_HEADER} bytes", header_size)
         _check_safetensors(file)
         entries = reading.parse_json(stream.read(header_size), file)
     entries.pop("__metadata__", None)
 
     def state() -> tuple[int, ...]:
-        found = file.stat()
-        return found.st_ino, found.st_size, found.st_mtime_ns
+        status = file.stat()
+        return status.st_ino, status.st_size, status.st_mtime_ns
 
     before = state()
 
@@ -116,21 +112,17 @@ def _read_safetensors(file: Path) -> dict[str, Tensor]:
         if state() != before:
             raise ValueError(f"{file}: changed while it was read; load it again")
         shape = entry["shape"]
-        dtype = "<u2" if entry["dtype"] == _BFLOAT16 else _NUMPY_TYPES[entry["dtype"]]
+        dtype = _NUMPY_TYPES[entry["dtype"]]
         offset = _LENGTH + header_size + entry["data_offsets"][0]
-        array = np.fromfile(file, dtype, math.prod(shape), offset=offset).reshape(shape)
-        return torch_pickle.bfloat16_to_float32(array) if dtype == "<u2" else array
+        return np.fromfile(file, dtype, math.prod(shape), offset=offset).reshape(shape)
 
     tensors = {}
     for name, entry in entries.items():
         shape = tuple(entry["shape"])
         if len(shape) > containers.MAX_RANK:
-            raise ValueError(
-                f"{file}: a tensor must have at most {containers.MAX_RANK} dimensions, received "
-                f"{len(shape)} for {shown(name)}"
-            )
-        dtype = "float32" if entry["dtype"] == _BFLOAT16 else entry["dtype"]
-        dtype = _NUMPY_TYPES.get(dtype, dtype)
+            rule = f"a tensor must have at most {containers.MAX_RANK} dimensions"
+            raise invalid(file, rule, len(shape))
+        dtype = str(_NUMPY_TYPES.get(entry["dtype"], entry["dtype"]))
         tensors[name] = Tensor(shape, dtype, functools.partial(load, entry))
     return tensors
 
@@ -143,9 +135,7 @@ def _check_safetensors(file: Path) -> None:
         with panics.as_value_error(file), safetensors.safe_open(file, framework="numpy"):
             pass
     except (safetensors.SafetensorError, TypeError, AttributeError) as error:
-        raise ValueError(
-            f"{file}: must be a complete safetensors file, received {reading.one_line(error)}"
-        ) from error
+        raise invalid(file, "must be a complete safetensors file", error) from error
 
 
 def _read_hdf5(file: Path) -> dict[str, np.ndarray]:
@@ -155,25 +145,13 @@ def _read_hdf5(file: Path) -> dict[str, np.ndarray]:
     holds the weight. The returned name is the end of the path, here "bert/pooler/dense/bias:0".
     Weights that several layers share are stored several times.
     """
-    import h5py
-
-    try:
-        with h5py.File(file, "r") as opened:
-            paths = containers.check_hdf5(opened, file.stat().st_size)
-            arrays = {path: np.asarray(opened[path][()]) for path in paths}
-    except Exception as error:  # h5py raises many types
-        raise ValueError(
-            f"{file}: must be a complete HDF5 file, received {reading.one_line(error)}"
-        ) from error
     tensors: dict[str, np.ndarray] = {}
-    for path, array in arrays.items():
-        found = _HDF5_NAME.fullmatch(path)
-        name = found[1] if found else path
+    for path, array in containers.read_hdf5(file).items():
+        match = _HDF5_NAME.fullmatch(path)
+        name = match[1] if match else path
         if not np.array_equal(tensors.setdefault(name, array), array, equal_nan=True):
-            raise ValueError(
-                f"{file}: {printable(name, 200)} is stored several times with different "
-                "values. Save the model again"
-            )
+            rule = "a tensor that is stored several times must have the same values"
+            raise invalid(file, rule, name, "Save the model again")
     return tensors
 
 

@@ -5,6 +5,7 @@ models/auto/tokenization_auto.py.
 """
 
 import dataclasses
+import json
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,21 +13,25 @@ from typing import Any
 
 from keras_bert.checkpoints import added_tokens, folder, tokenizer_json
 from keras_bert.checkpoints.added_tokens import AddedToken
-from keras_bert.runtime.escaping import printable, shown
+from keras_bert.runtime.escaping import printable
 from keras_bert.runtime.warn import level_of_caller
+from keras_bert.runtime.words import words
+from keras_bert.untrusted.errors import invalid
 
 FILE = "tokenizer_config.json"
 VOCABULARY_FILE = "vocab.txt"
 _NO_LIMIT = 10**30  # what Hugging Face writes for a tokenizer without a maximum length
 # Classes of transformers that read what tokenizer.json states, and no options of the config.
 _GENERIC_CLASSES = ("PreTrainedTokenizerFast", "TokenizersBackend")
-# Classes that are BERT's WordPiece tokenizer under another name; most also end in "Fast".
-_BERT_CLASSES = (
-    "BertTokenizer", "BertTokenizerLegacy", "ConvBertTokenizer", "DistilBertTokenizer",
-    "DPRContextEncoderTokenizer", "DPRQuestionEncoderTokenizer", "DPRReaderTokenizer",
-    "ElectraTokenizer", "LayoutLMTokenizer", "LxmertTokenizer", "MobileBertTokenizer",
-    "RealmTokenizer", "RetriBertTokenizer", "SqueezeBertTokenizer",
-)  # fmt: skip
+# Names of BERT's WordPiece tokenizer; most also end in "Fast".
+_BERT_CLASSES = words(
+    """
+    BertTokenizer BertTokenizerLegacy ConvBertTokenizer DistilBertTokenizer
+    DPRContextEncoderTokenizer DPRQuestionEncoderTokenizer DPRReaderTokenizer ElectraTokenizer
+    LayoutLMTokenizer LxmertTokenizer MobileBertTokenizer RealmTokenizer RetriBertTokenizer
+    SqueezeBertTokenizer
+    """
+)
 _CLASSES = {*_GENERIC_CLASSES, *_BERT_CLASSES, *(f"{name}Fast" for name in _BERT_CLASSES)}
 # Key in tokenizer_config.json -> key of the normalizer in tokenizer.json, and the value with which
 # BertTokenizer of transformers 4 and 5 replaces it.
@@ -50,12 +55,11 @@ _REQUIRED_VALUES = {
 _JAPANESE_KEYS = {"word_tokenizer_type": "basic", "subword_tokenizer_type": "wordpiece"}
 
 
-def read_vocabulary(path: str | Path, vocab_size: int) -> list[str] | None:
+def read_vocabulary(path: Path, vocab_size: int) -> list[str] | None:
     """Read vocab.txt, or else tokenizer.json, and the tokens that other files add.
 
     Return `None` if the folder has neither file. Two vocabularies that differ are an error.
     """
-    path = Path(path)
     file = path / VOCABULARY_FILE
     if file.is_file():
         tokens = dict(enumerate(folder.read_vocabulary(file)))
@@ -108,26 +112,21 @@ def _token(token: str | None) -> str:
     return "no token" if token is None else repr(token)[:80]
 
 
-def _in_order(file: Path, tokens: Mapping[int, Any]) -> list[str]:
+def _in_order(file: Path, tokens: Mapping[int, str]) -> list[str]:
     """Return tokens in the order of their ids."""
     for id_ in range(len(tokens)):
         if id_ not in tokens:
-            raise ValueError(
-                f"{file}: ids must be contiguous from 0, received no token for id {id_}"
-            )
+            raise ValueError(f"{file}: ids must be contiguous from 0, received no token for {id_}")
     return [tokens[id_] for id_ in range(len(tokens))]
 
 
-def read(
-    path: str | Path, vocabulary: list[str] | None, config: Mapping[str, Any]
-) -> dict[str, Any]:
+def read(path: Path, vocabulary: list[str] | None, config: Mapping[str, Any]) -> dict[str, Any]:
     """Read the tokenizer options in a folder, as in `Checkpoint.tokenizer`. All files are optional.
 
     The options in tokenizer_config.json take precedence over the normalizer in tokenizer.json,
     except for the class PreTrainedTokenizerFast. If neither sets the casing, it is inferred from
     the vocabulary. `config` is that of the encoder.
     """
-    path = Path(path)
     file = path / FILE
     tokenizer = folder.read_optional_json(file)
     normalizer: Mapping[str, Any] = {}
@@ -140,25 +139,24 @@ def read(
     is_generic = tokenizer.get("tokenizer_class") in _GENERIC_CLASSES
     if not is_generic:
         _warn_of_defaults(path, tokenizer, normalizer)
-
-    def option(key: str, normalizer_key: str) -> bool | None:
-        value = tokenizer.get(key)
-        if value is None or is_generic and normalizer.get(normalizer_key) is not None:
-            value = normalizer.get(normalizer_key)
-        if value is not None and not isinstance(value, bool):
-            raise ValueError(f"{file}: {key} must be true, false or null, received {value!r:.80}")
-        return value
-
-    lowercase = option("do_lower_case", "lowercase")
+    options = {}
+    for key, (normalizer_key, _) in _DEFAULTS_OF_TRANSFORMERS.items():
+        values = [tokenizer.get(key), normalizer.get(normalizer_key)]
+        if is_generic:
+            values.reverse()
+        options[key] = values[1] if values[0] is None else values[0]
+        if not isinstance(options[key], bool | None):
+            raise invalid(file, f"{key} must be true, false or null", options[key])
+    lowercase = options["do_lower_case"]
     if lowercase is None:
         lowercase = folder.is_lowercase(vocabulary)
-    strip_accents = option("strip_accents", "strip_accents")
-    split_cjk = option("tokenize_chinese_chars", "handle_chinese_chars")
+    strip_accents = options["strip_accents"]
+    split_cjk = options["tokenize_chinese_chars"]
     return {
         **({"added_tokens": added} if added else {}),
         "lowercase": lowercase,
         "strip_accents": lowercase if strip_accents is None else strip_accents,
-        "split_cjk": True if split_cjk is None else split_cjk,
+        "split_cjk": split_cjk is not False,
         "sequence_length": _sequence_length(path, tokenizer, config["max_position_embeddings"]),
     }
 
@@ -168,7 +166,7 @@ def _warn_of_defaults(
 ) -> None:
     """Warn of options that only tokenizer.json states: transformers uses its defaults instead."""
     differing = [
-        f"{key}={_shown(normalizer[normalizer_key])}"
+        f"{key}={printable(json.dumps(normalizer[normalizer_key]), 80)}"
         for key, (normalizer_key, default) in _DEFAULTS_OF_TRANSFORMERS.items()
         if tokenizer.get(key) is None and normalizer.get(normalizer_key) not in (None, default)
     ]
@@ -189,34 +187,33 @@ def _sequence_length(path: Path, tokenizer: Mapping[str, Any], limit: int) -> in
         tokenizer.get("model_max_length"),  # `_NO_LIMIT` exceeds every limit
         tokenizer.get("max_len"),
     )
-    for length in lengths:
-        if type(length) is int and 0 < length <= limit:
-            return length
-    return None
+    fitting = (length for length in lengths if type(length) is int and 0 < length <= limit)
+    return next(fitting, None)
 
 
 def _check_class(path: Path, tokenizer: Mapping[str, Any]) -> None:
     """Raise a `ValueError` if a config names a tokenizer that is not BERT's WordPiece."""
     config_file = path / "config.json"
-    configs = {config_file: folder.read_optional_json(config_file), path / FILE: tokenizer}
-    others = []
-    for file, config in configs.items():
-        name = config.get("tokenizer_class")
-        if name is not None and str(name) not in _CLASSES:
-            others.append((file, name))
-    for file, config in configs.items():
-        auto_map = config.get("auto_map")
-        if isinstance(auto_map, dict) and auto_map.get("AutoTokenizer"):
-            others.append((file, f"the code of {auto_map['AutoTokenizer']}"))
-        for key, value in _JAPANESE_KEYS.items():
-            if config.get(key, value) != value:
-                others.append((file, f"{key} {config[key]!r:.80} of BertJapaneseTokenizer"))
-    if others:
-        file, received = others[0]
-        raise ValueError(
-            f"{file}: tokenizer_class must be one of BERT's WordPiece, such as BertTokenizer, "
-            f"received {printable(str(received), 100)}. {folder.OTHER_TOKENIZER}"
-        )
+    for file in (config_file, path / FILE):
+        config = folder.read_optional_json(file) if file == config_file else tokenizer
+        name = _other_tokenizer(config)
+        if name is not None:
+            rule = "tokenizer_class must be one of BERT's WordPiece, such as BertTokenizer"
+            raise invalid(file, rule, name, folder.OTHER_TOKENIZER)
+
+
+def _other_tokenizer(config: Mapping[str, Any]) -> str | None:
+    """Return the name of a tokenizer that is not BERT's WordPiece, or `None`."""
+    name = config.get("tokenizer_class")
+    if name is not None and str(name) not in _CLASSES:
+        return str(name)
+    auto_map = config.get("auto_map")
+    if isinstance(auto_map, dict) and auto_map.get("AutoTokenizer"):
+        return f"the code of {auto_map['AutoTokenizer']}"
+    for key, value in _JAPANESE_KEYS.items():
+        if config.get(key, value) != value:
+            return f"{config[key]} of BertJapaneseTokenizer"
+    return None
 
 
 def _check_values(path: Path, tokenizer: Mapping[str, Any]) -> None:
@@ -229,14 +226,7 @@ def _check_values(path: Path, tokenizer: Mapping[str, Any]) -> None:
             if isinstance(received, dict):  # a token with its flags
                 received = received.get("content")
             if received not in (None, value):
-                raise ValueError(
-                    f"{file}: {key} must be {_shown(value)}, received {_shown(received)}"
-                )
-
-
-def _shown(value: Any) -> str:
-    """Return a value for an error, a Boolean as in JSON."""
-    return str(value).lower() if isinstance(value, bool) else shown(value)
+                raise invalid(file, f"{key} must be {value!r:.80}", received)
 
 
 def _read_added(path: Path, vocabulary: list[str]) -> list[AddedToken]:

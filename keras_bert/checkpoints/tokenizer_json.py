@@ -4,12 +4,13 @@ Source: huggingface/tokenizers, `tokenizer/serialization.rs`, `normalizers/bert.
 """
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from keras_bert.checkpoints import added_tokens, folder
 from keras_bert.runtime.escaping import printable
+from keras_bert.untrusted.errors import invalid
 
 FILE = "tokenizer.json"
 MAX_WORD_LENGTH = 200  # characters; `max_input_chars_per_word` of Google's WordpieceTokenizer
@@ -19,6 +20,7 @@ _MAX_ADDED = 2**20  # characters; the library takes a second to build a matcher 
 _SUFFIX = "##"
 # Keys of the elements of a part with the type "Sequence".
 _SEQUENCES = ("normalizers", "pretokenizers", "processors")
+_MODEL = {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": _SUFFIX}
 _CLS = {"SpecialToken": {"id": "[CLS]", "type_id": 0}}
 _SEP = {"SpecialToken": {"id": "[SEP]", "type_id": 0}}
 _REQUIRED_TOKENS = {"[UNK]", "[CLS]", "[SEP]"}  # the library reads no file without them
@@ -66,7 +68,7 @@ def vocabulary(file: Path, content: Mapping[str, Any]) -> dict[int, str]:
     model = content.get("model")
     tokens = model.get("vocab") if isinstance(model, dict) else None
     if not isinstance(tokens, dict):
-        raise ValueError(f"{file}: must hold a WordPiece model with its vocab")
+        raise invalid(file, "must hold a WordPiece model with its vocab", tokens)
     # Python finds integers of the same hash in quadratic time, and only large ones have it.
     for token, id_ in tokens.items():
         folder.check_id(file, token, id_)
@@ -89,13 +91,44 @@ def content(
     """
     ids = {token: index for index, token in enumerate(vocabulary)}
     tokens = tokenizer.get("added_tokens", ())
-    pieces = added_tokens.word_pieces(vocabulary, tokens)
     added = [dataclasses.asdict(token) | {"special": False} for token in tokens]
     if special:
-        flags = dict.fromkeys(("lstrip", "rstrip", "single_word", "normalized"), False)
-        names = [token for token in added_tokens.SPECIAL if token in ids]
-        added += [{"content": token, **flags, "special": True} for token in names]
-    return _content(ids, pieces, added, tokenizer)
+        added += [
+            dataclasses.asdict(added_tokens.AddedToken(token)) | {"special": True}
+            for token in added_tokens.SPECIAL
+            if token in ids
+        ]
+    added_with_ids = [{"id": ids[token["content"]], **token} for token in added]
+    pieces = added_tokens.word_pieces(vocabulary, tokens)
+    return {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": sorted(added_with_ids, key=lambda token: token["id"]),
+        "normalizer": {
+            "type": "BertNormalizer",
+            "clean_text": True,
+            "handle_chinese_chars": tokenizer["split_cjk"],
+            "strip_accents": tokenizer["strip_accents"],
+            "lowercase": tokenizer["lowercase"],
+        },
+        "pre_tokenizer": {"type": "BertPreTokenizer"},
+        "post_processor": {
+            "type": "TemplateProcessing",
+            "single": [_CLS, _TEXT, _SEP],
+            "pair": [_CLS, _TEXT, _SEP, *_PAIR],
+            "special_tokens": {
+                token: {"id": token, "ids": [ids[token]], "tokens": [token]}
+                for token in ("[CLS]", "[SEP]")
+            },
+        },
+        "decoder": {"type": "WordPiece", "prefix": _SUFFIX, "cleanup": True},
+        "model": {
+            **_MODEL,
+            "max_input_chars_per_word": MAX_WORD_LENGTH,
+            "vocab": {token: ids[token] for token in pieces},
+        },
+    }
 
 
 class ExportedTokenizer(NamedTuple):
@@ -128,10 +161,8 @@ def read_exported(path: Path) -> ExportedTokenizer:
         added.append(token)
     characters = sum(len(token.content) for token in added)
     if characters > _MAX_ADDED:
-        raise ValueError(
-            f"{file}: added tokens must have at most {_MAX_ADDED} characters in total, received "
-            f"{characters}. {advice}"
-        )
+        rule = f"added tokens must have at most {_MAX_ADDED} characters in total"
+        raise invalid(file, rule, characters, advice)
     missing = {*_REQUIRED_TOKENS, "[PAD]"}.difference(ids)
     if missing:
         raise ValueError(f"{file}: has no token {min(missing)}. {advice}")
@@ -154,53 +185,12 @@ def read_exported(path: Path) -> ExportedTokenizer:
 def _added_token(file: Path, fields: Any) -> added_tokens.AddedToken:
     """Return an entry of the `added_tokens` of a tokenizer.json."""
     if not isinstance(fields, dict):
-        raise ValueError(f"{file}: an added token must be an object, received {fields!r:.80}")
+        raise invalid(file, "an added token must be an object", fields)
     known = {name: value for name, value in fields.items() if name not in ("id", "special")}
     try:
         return added_tokens.as_added_token(known)
     except ValueError as error:
         raise ValueError(f"{file}: {error}") from error
-
-
-def _content(
-    ids: Mapping[str, int],
-    pieces: Iterable[str],
-    added: Sequence[Mapping[str, Any]],
-    tokenizer: Mapping[str, Any],
-) -> dict[str, Any]:
-    """Return the content of a tokenizer.json. `pieces` are the tokens of the WordPiece model."""
-    added_with_ids = [{"id": ids[token["content"]], **token} for token in added]
-    return {
-        "version": "1.0",
-        "truncation": None,
-        "padding": None,
-        "added_tokens": sorted(added_with_ids, key=lambda token: token["id"]),
-        "normalizer": {
-            "type": "BertNormalizer",
-            "clean_text": True,
-            "handle_chinese_chars": tokenizer["split_cjk"],
-            "strip_accents": tokenizer["strip_accents"],
-            "lowercase": tokenizer["lowercase"],
-        },
-        "pre_tokenizer": {"type": "BertPreTokenizer"},
-        "post_processor": {
-            "type": "TemplateProcessing",
-            "single": [_CLS, _TEXT, _SEP],
-            "pair": [_CLS, _TEXT, _SEP, *_PAIR],
-            "special_tokens": {
-                token: {"id": token, "ids": [ids[token]], "tokens": [token]}
-                for token in ("[CLS]", "[SEP]")
-            },
-        },
-        "decoder": {"type": "WordPiece", "prefix": _SUFFIX, "cleanup": True},
-        "model": {
-            "type": "WordPiece",
-            "unk_token": "[UNK]",
-            "continuing_subword_prefix": _SUFFIX,
-            "max_input_chars_per_word": MAX_WORD_LENGTH,
-            "vocab": {token: ids[token] for token in pieces},
-        },
-    }
 
 
 def _unwrapped(part: Any) -> Any:
@@ -236,20 +226,13 @@ def _is_at_the_end(part: Any) -> bool:
 
 
 def _check_model(file: Path, model: Mapping[str, Any], advice: str) -> None:
-    expected = {
-        "type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": _SUFFIX,
-    }  # fmt: skip
-    for key, value in expected.items():
+    for key, value in _MODEL.items():
         if model.get(key, value) != value:
-            raise ValueError(
-                f"{file}: {key} of the model must be {value}, received {model[key]!r:.80}. {advice}"
-            )
+            raise invalid(file, f"{key} of the model must be {value}", model[key], advice)
     length = model.get("max_input_chars_per_word", MAX_WORD_LENGTH)
     if type(length) is not int or length < _LEAST_WORD_LENGTH:
-        raise ValueError(
-            f"{file}: max_input_chars_per_word must be at least {_LEAST_WORD_LENGTH}, received "
-            f"{length!r:.80}. {advice}"
-        )
+        rule = f"max_input_chars_per_word must be at least {_LEAST_WORD_LENGTH}"
+        raise invalid(file, rule, length, advice)
 
 
 def _refused(file: Path, name: str, part: Any, advice: str) -> ValueError:

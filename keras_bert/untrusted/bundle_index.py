@@ -1,7 +1,5 @@
 """Read and check the index of a TensorFlow checkpoint, without TensorFlow.
 
-A modified index with matching checksums can crash TensorFlow itself.
-
 Source: tensorflow/core/lib/io/format.cc and block.cc (a table of LevelDB),
 tensorflow/core/protobuf/tensor_bundle.proto.
 """
@@ -20,8 +18,7 @@ from keras_bert.untrusted.protobuf import varint
 
 MAX_INDEX = 2**24  # bytes; BERT-Large with Adam's slots has 2**17
 _MAX_ENTRIES = 2**17  # tensors; BERT-Large with Adam's slots has 2**11
-_MAX_KEY = 2**11  # bytes of a name; a key may share bytes with the key before it
-_MAX_TOTAL_KEY_BYTES = 2**24  # bytes of all names; those of BERT-Large with Adam's slots have 2**18
+_MAX_KEY = 2**10  # bytes of a name, which may share bytes with the name before it
 _MAX_NUMBER = 5  # bytes of a number, which has at most 32 bits
 _FOOTER = 48  # bytes
 _TRAILER = 5  # bytes after a block: type of compression, checksum
@@ -144,28 +141,19 @@ def _read_table(data: bytes) -> list[tuple[bytes, bytes]]:
     _read_block(data, handles[0], handles[1])
     items: list[tuple[bytes, bytes]] = []
     end = 0
-    key_bytes = 0
     for _, handle in _read_block(data, handles[2], handles[3]):
         offset, position = varint(handle, 0, _MAX_NUMBER)
         size, position = varint(handle, position, _MAX_NUMBER)
         if position != len(handle) or offset < end:
             raise ValueError("the blocks of the index overlap")
         end = offset + size + _TRAILER
-        block = _read_block(data, offset, size)
-        items += block
-        key_bytes += sum(len(key) for key, _ in block)
-        _check_key_bytes(key_bytes)
+        items += _read_block(data, offset, size)
         if len(items) > _MAX_ENTRIES:
             raise ValueError(f"the index has more than {_MAX_ENTRIES} tensors")
     keys = [key for key, _ in items]
     if any(key >= following for key, following in zip(keys, keys[1:], strict=False)):
         raise ValueError("the keys of the index are not sorted")
     return items
-
-
-def _check_key_bytes(key_bytes: int) -> None:
-    if key_bytes > _MAX_TOTAL_KEY_BYTES:
-        raise ValueError(f"the names in the index have more than {_MAX_TOTAL_KEY_BYTES} bytes")
 
 
 def _read_block(data: bytes, offset: int, size: int) -> list[tuple[bytes, bytes]]:
@@ -178,17 +166,12 @@ def _read_block(data: bytes, offset: int, size: int) -> list[tuple[bytes, bytes]
     stored = int.from_bytes(data[limit + 1 : limit + _TRAILER], "little")
     if masked_crc32c(data[offset : limit + 1]) != stored:
         raise ValueError("a block of the index has a wrong checksum; copy or download it again")
-    restarts = int.from_bytes(data[limit - 4 : limit], "little")
-    end = limit - 4 - 4 * restarts
-    if restarts < 1 or end < offset:
-        raise ValueError("a block of the index has no restarts")
+    # The offsets of full keys, at the end, are only for a binary search.
+    end = limit - 4 - 4 * int.from_bytes(data[limit - 4 : limit], "little")
     items: list[tuple[bytes, bytes]] = []
-    full_keys = {0}  # offsets of entries with a full key
     key = b""
-    key_bytes = 0
     position = offset
     while position < end:
-        start = position
         shared, position = varint(data, position, _MAX_NUMBER)
         rest, position = varint(data, position, _MAX_NUMBER)
         length, position = varint(data, position, _MAX_NUMBER)
@@ -199,15 +182,8 @@ def _read_block(data: bytes, offset: int, size: int) -> list[tuple[bytes, bytes]
                 f"the index has a name of more than {_MAX_KEY} bytes, or more than {_MAX_ENTRIES} "
                 "tensors"
             )
-        if not shared:
-            full_keys.add(start - offset)
         key = key[:shared] + data[position : position + rest]
         position += rest
-        key_bytes += len(key)
-        _check_key_bytes(key_bytes)
         items.append((key, data[position : position + length]))
         position += length
-    starts = [int.from_bytes(data[at : at + 4], "little") for at in range(end, limit - 4, 4)]
-    if starts[0] != 0 or not full_keys.issuperset(starts) or sorted(set(starts)) != starts:
-        raise ValueError("the restart offsets of the index do not point at entries")
     return items

@@ -9,7 +9,8 @@ import zipfile
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from keras_bert.runtime.reading import one_line
+from keras_bert.runtime.reading import check_not_lfs_pointer, one_line
+from keras_bert.untrusted.errors import invalid
 
 MAX_RANK = 8  # Dimensions of a tensor. BERT's have at most 3.
 MAX_MEMBERS = 10_000  # of a zip file; a checkpoint of BERT-Large has 400 tensors
@@ -141,6 +142,20 @@ def check_hdf5(opened: Any, size: int) -> dict[str, Dataset]:
     check("/", opened)
     opened.visititems(check)
     return check.datasets
+
+
+def read_hdf5(file: Path) -> dict[str, Any]:
+    """Return name -> array of all datasets of an HDF5 file."""
+    import h5py
+    import numpy as np
+
+    check_not_lfs_pointer(file)
+    try:
+        with h5py.File(file, "r") as opened:
+            names = check_hdf5(opened, file.stat().st_size)
+            return {name: np.asarray(opened[name][()]) for name in names}
+    except Exception as error:  # h5py raises many types
+        raise invalid(file, "must be a complete HDF5 file", error) from error
 
 
 class _ObjectCheck:

@@ -12,7 +12,7 @@ import keras
 
 from keras_bert import keras_private
 from keras_bert.runtime import reading
-from keras_bert.untrusted import containers, keras_config
+from keras_bert.untrusted import containers, keras_config, keras_work
 
 _CONFIG = "config.json"
 _WEIGHTS = "model.weights.h5"
@@ -92,7 +92,7 @@ def _check_weights(file: Path, config: dict[str, Any]) -> dict[str, containers.D
             datasets = containers.check_hdf5(opened, file.stat().st_size)
     except (OSError, RuntimeError, KeyError, TypeError, UnicodeError) as error:
         raise ValueError(f"{_WEIGHTS} is broken: {reading.one_line(error)}") from error
-    layers = keras_config.count_encoder_layers(config)
+    layers = keras_work.count_encoder_layers(config)
     if _WEIGHTS_PER_HIDDEN_LAYER * layers > len(datasets):
         raise ValueError(
             f"num_hidden_layers is {layers}, but the file has only {len(datasets)} weights"

@@ -8,6 +8,8 @@ leave out objects that run code, open files or create data of a size that the fi
 
 from typing import NamedTuple
 
+from keras_bert.runtime.words import words
+
 
 class Kind(NamedTuple):
     """Modules and classes of one kind of objects."""
@@ -24,12 +26,8 @@ class ObjectArguments(NamedTuple):
     function_names: frozenset[str] = frozenset()
 
 
-def _names(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
 def _kind(modules: str, classes: str) -> Kind:
-    return Kind(_names(modules), _names(classes))
+    return Kind(words(modules), words(classes))
 
 
 # Registered under "keras_bert>" and the class name.
@@ -107,11 +105,9 @@ MODELS = (OWN_FUNCTIONAL, FUNCTIONAL, SEQUENTIAL)
 LAYERS = (*MODELS, OWN_LAYERS, KERAS_LAYERS)
 
 # Modules of the functions below. Older versions of Keras wrote "builtins".
-ACTIVATION_MODULES = _names(
-    "builtins keras.activations keras.ops keras.src.activations.activations"
-)
+ACTIVATION_MODULES = words("builtins keras.activations keras.ops keras.src.activations.activations")
 # Names, as strings of a config or as functions.
-ACTIVATIONS = _names(
+ACTIVATIONS = words(
     """
     celu elu exponential gelu gelu_new gelu_pytorch_tanh glu hard_shrink hard_sigmoid
     hard_silu hard_swish hard_tanh leaky_relu linear log_sigmoid log_softmax mish relu relu6 selu
@@ -119,24 +115,24 @@ ACTIVATIONS = _names(
     tanh tanh_shrink threshold
     """
 )
-INITIALIZER_NAMES = INITIALIZERS.classes | _names(
+INITIALIZER_NAMES = INITIALIZERS.classes | words(
     """
     zeros zero ones one identity orthogonal random_normal normal random_uniform uniform
     truncated_normal variance_scaling glorot_normal glorot_uniform he_normal he_uniform
     lecun_normal lecun_uniform
     """
 )
-REGULARIZER_NAMES = _names("l1 l2 l1_l2 l1l2 orthogonal_regularizer")
-CONSTRAINT_NAMES = _names("max_norm min_max_norm non_neg unit_norm")
+REGULARIZER_NAMES = words("l1 l2 l1_l2 l1l2 orthogonal_regularizer")
+CONSTRAINT_NAMES = words("max_norm min_max_norm non_neg unit_norm")
 
 # Arguments of the listed classes, by what their values may be. Others are refused: `weights`,
 # `input_tensor`, `gptq_unpacked_column_size` and the arguments of classes that are not listed.
 OBJECT_ARGUMENTS = (
     ObjectArguments(
-        _names("activation hidden_act recurrent_activation"), (ACTIVATION_LAYERS,), ACTIVATIONS
+        words("activation hidden_act recurrent_activation"), (ACTIVATION_LAYERS,), ACTIVATIONS
     ),
     ObjectArguments(
-        _names(
+        words(
             """
             alpha_initializer beta_initializer bias_initializer depthwise_initializer
             embeddings_initializer gamma_initializer kernel_initializer moving_mean_initializer
@@ -147,7 +143,7 @@ OBJECT_ARGUMENTS = (
         INITIALIZER_NAMES,
     ),
     ObjectArguments(
-        _names(
+        words(
             """
             activity_regularizer alpha_regularizer beta_regularizer bias_regularizer
             depthwise_regularizer embeddings_regularizer gamma_regularizer kernel_regularizer
@@ -158,7 +154,7 @@ OBJECT_ARGUMENTS = (
         REGULARIZER_NAMES,
     ),
     ObjectArguments(
-        _names(
+        words(
             """
             alpha_constraint beta_constraint bias_constraint depthwise_constraint
             embeddings_constraint gamma_constraint kernel_constraint pointwise_constraint
@@ -169,18 +165,16 @@ OBJECT_ARGUMENTS = (
         CONSTRAINT_NAMES,
     ),
     ObjectArguments(
-        _names("activation_quantizer quantization_config weight_quantizer"), (QUANTIZATIONS,)
+        words("activation_quantizer quantization_config weight_quantizer"), (QUANTIZATIONS,)
     ),
-    ObjectArguments(_names("layer forward_layer backward_layer"), LAYERS),
-    ObjectArguments(_names("cell"), (CELLS,)),
-    ObjectArguments(_names("preprocessor"), (PREPROCESSORS,)),
+    ObjectArguments(words("layer forward_layer backward_layer"), LAYERS),
+    ObjectArguments(words("cell"), (CELLS,)),
+    ObjectArguments(words("preprocessor"), (PREPROCESSORS,)),
 )
-DTYPE_ARGUMENTS = _names("dtype output_dtype reverse_dtype")
-SHAPE_ARGUMENTS = _names(
-    "batch_shape build_input_shape noise_shape output_shape shape target_shape"
-)
+DTYPE_ARGUMENTS = words("dtype output_dtype reverse_dtype")
+SHAPE_ARGUMENTS = words("batch_shape build_input_shape noise_shape output_shape shape target_shape")
 # Numbers, Booleans, strings, and short lists of them.
-VALUE_ARGUMENTS = _names(
+VALUE_ARGUMENTS = words(
     """
     alpha amax_history_length approximate attention_axes axes axis axis1 axis2 batch_size
     bias_axes block_size center cropping data_format decimals depth_multiplier destination
@@ -198,8 +192,8 @@ VALUE_ARGUMENTS = _names(
     """
 )
 # Arguments of this package's own layers. `OWN_COLLECTIONS` may be lists and dicts of any length.
-OWN_COLLECTIONS = _names("added_tokens frozen labels lora mode names noise_shape prompts")
-OWN_ARGUMENTS = _names(
+OWN_COLLECTIONS = words("added_tokens frozen labels lora mode names noise_shape prompts")
+OWN_ARGUMENTS = words(
     """
     activation added_tokens attention_dropout attention_probs_dropout_prob characters
     default_prompt dropout fresh_pooler frozen hidden_dropout_prob hidden_size initializer_range
@@ -213,7 +207,7 @@ OWN_ARGUMENTS = _names(
 )
 
 # Dtypes of arrays and tensors in a config. Strings and objects are not among them.
-DTYPES = _names(
+DTYPES = words(
     """
     bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat16 float32 float64
     """

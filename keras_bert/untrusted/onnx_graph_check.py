@@ -116,7 +116,8 @@ class _Checker:
         self, message: str, names: dict[int, str], start: int, end: int
     ) -> Iterator[tuple[str, int, int]]:
         """Yield the fields of a message: name, start and end. Other fields are an error."""
-        for number, first, last in protobuf.fields(self._data, start, end):
+        for tag, first, last in protobuf.fields(self._data, start, end):
+            number = tag >> 3
             self._fields += 1
             if self._fields > _MAX_FIELDS:
                 raise ValueError(f"more than {_MAX_FIELDS} fields")

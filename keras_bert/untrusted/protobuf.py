@@ -42,7 +42,7 @@ def find(data: bytes, descriptor: Any, *paths: str, limit: int = MAX_FIELDS) -> 
     A broken message, or more than `limit` fields in those messages, is a `ValueError`.
     """
     schema: _Schema = {}
-    found: list[set[bytes]] = []
+    values_per_path: list[set[bytes]] = []
     for path in paths:
         *parents, last = path.split(".")
         message = descriptor
@@ -53,9 +53,9 @@ def find(data: bytes, descriptor: Any, *paths: str, limit: int = MAX_FIELDS) -> 
             message = field.message_type
         values: set[bytes] = set()
         inner[_sized_tag(message.fields_by_name[last])] = values
-        found.append(values)
+        values_per_path.append(values)
     _scan(data, schema, limit)
-    return found
+    return values_per_path
 
 
 def _sized_tag(field: Any) -> int:
@@ -78,53 +78,38 @@ def _schema_of(descriptor: Any, known: dict[str, _Schema]) -> _Schema:
 
 def _scan(data: bytes, schema: _Schema, limit: int) -> None:
     """Visit the fields of a message. Only messages and sets of the schema are read."""
-    outer: list[tuple[int, _Schema]] = []  # end and schema of the messages around this one
-    position = 0
-    end = len(data)
-    fields = 0
-    while True:
-        while position == end:
-            if not outer:
-                return
-            end, schema = outer.pop()
-        fields += 1
-        tag, position = _tag(data, position)
-        wire_type = tag & 7
-        if wire_type == _SIZED:
-            size, start = varint(data, position, _MAX_TAG)
-            position = start + size
+    unfinished = [(fields(data, 0, len(data)), schema)]
+    count = 0
+    while unfinished:
+        message, schema = unfinished[-1]
+        for tag, start, end in message:
+            count += 1
             inner = schema.get(tag)
-            if position <= end and isinstance(inner, dict):
-                if len(outer) == _MAX_DEPTH:
-                    raise ValueError(f"more than {_MAX_DEPTH} messages inside each other")
-                outer.append((end, schema))
-                end = position
-                position = start
-                schema = inner
-            elif isinstance(inner, set):
-                inner.add(data[start:position])
+            if isinstance(inner, set):
+                inner.add(data[start:end])
             elif inner == _PACKED:
-                fields += size
-        elif wire_type == _VARINT:
-            _, position = varint(data, position, _MAX_NUMBER)
-        elif wire_type in _FIXED_SIZES:
-            position += _FIXED_SIZES[wire_type]
+                count += end - start
+            if count > limit:
+                raise ValueError(f"more than {limit} fields")
+            if isinstance(inner, dict):
+                if len(unfinished) > _MAX_DEPTH:
+                    raise ValueError(f"more than {_MAX_DEPTH} messages inside each other")
+                unfinished.append((fields(data, start, end), inner))
+                break
         else:
-            raise ValueError("a field of an unknown type")
-        if position > end:
-            raise ValueError("a truncated field")
-        if fields > limit:
-            raise ValueError(f"more than {limit} fields")
+            unfinished.pop()
 
 
 def fields(data: Any, start: int, end: int) -> Iterator[tuple[int, int, int]]:
-    """Yield the fields of the message in `data[start:end]`: number, start and end of the value.
+    """Yield the fields of the message in `data[start:end]`: tag, start and end of the value.
 
     `data` is bytes or a memory-mapped file. Inner messages and strings are skipped.
     """
     position = start
     while position < end:
-        tag, position = _tag(data, position)
+        tag, position = varint(data, position, _MAX_TAG)
+        if tag >= 2**32:  # protobuf's own parsers drop these bits, and see another field
+            raise ValueError("a field of an unknown number")
         wire_type = tag & 7
         start_of_value = position
         if wire_type == _SIZED:
@@ -138,14 +123,7 @@ def fields(data: Any, start: int, end: int) -> Iterator[tuple[int, int, int]]:
             raise ValueError("a field of an unknown type")
         if position > end:
             raise ValueError("a truncated field")
-        yield tag >> 3, start_of_value, position
-
-
-def _tag(data: Any, position: int) -> tuple[int, int]:
-    tag, position = varint(data, position, _MAX_TAG)
-    if tag >= 2**32:  # protobuf's own parsers drop these bits, and see another field
-        raise ValueError("a field of an unknown number")
-    return tag, position
+        yield tag, start_of_value, position
 
 
 def varint(data: bytes | memoryview, position: int, limit: int = _MAX_NUMBER) -> tuple[int, int]:

@@ -20,42 +20,36 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
+import ml_dtypes
 import numpy as np
 
 from keras_bert.runtime import reading
 from keras_bert.runtime.warn import level_of_caller
+from keras_bert.runtime.words import words
 from keras_bert.untrusted import containers
 
-_BFLOAT16 = "bfloat16"
+# The numbers are little-endian.
 _DTYPES = {
-    "torch.DoubleStorage": "f8",
-    "torch.FloatStorage": "f4",
-    "torch.HalfStorage": "f2",
-    "torch.BFloat16Storage": _BFLOAT16,
-    "torch.LongStorage": "i8",
-    "torch.IntStorage": "i4",
-    "torch.ShortStorage": "i2",
-    "torch.CharStorage": "i1",
-    "torch.ByteStorage": "u1",
-    "torch.BoolStorage": "?",
+    "torch.DoubleStorage": np.dtype("<f8"),
+    "torch.FloatStorage": np.dtype("<f4"),
+    "torch.HalfStorage": np.dtype("<f2"),
+    "torch.BFloat16Storage": np.dtype(ml_dtypes.bfloat16),
+    "torch.LongStorage": np.dtype("<i8"),
+    "torch.IntStorage": np.dtype("<i4"),
+    "torch.ShortStorage": np.dtype("<i2"),
+    "torch.CharStorage": np.dtype("i1"),
+    "torch.ByteStorage": np.dtype("u1"),
+    "torch.BoolStorage": np.dtype("?"),
 }
 _ORDERED_DICT = "collections.OrderedDict"
 _REBUILD_TENSOR = "torch._utils._rebuild_tensor_v2"
 _REBUILD_PARAMETER = "torch._utils._rebuild_parameter"
 _GLOBALS = {*_DTYPES, _ORDERED_DICT, _REBUILD_TENSOR, _REBUILD_PARAMETER}
 
-_LITERALS = frozenset(
-    {
-        "BININT",
-        "BININT1",
-        "BININT2",
-        "LONG1",
-        "BINFLOAT",
-        "BINUNICODE",
-        "SHORT_BINUNICODE",
-        "BINSTRING",
-        "SHORT_BINSTRING",
-    }
+_LITERALS = words(
+    """
+    BININT BININT1 BININT2 LONG1 BINFLOAT BINUNICODE SHORT_BINUNICODE BINSTRING SHORT_BINSTRING
+    """
 )
 _CONSTANTS: dict[str, Callable[[], Any]] = {
     "NONE": lambda: None,
@@ -86,7 +80,7 @@ class _Global(NamedTuple):
 
 class _Storage(NamedTuple):
     key: str
-    dtype: str
+    dtype: np.dtype[Any]
     size: int
 
 
@@ -101,7 +95,7 @@ def read(file: str | Path) -> dict[str, np.ndarray]:
     """Read name -> array from a dict that `torch.save` wrote, in the zip or the older layout.
 
     The dict may also be an entry of a training script's checkpoint, such as "model_state_dict".
-    bfloat16 becomes float32. A file that holds anything but tensors is a `ValueError`.
+    A file that holds anything but tensors is a `ValueError`.
     """
     with open(file, "rb") as stream:
         try:
@@ -128,14 +122,11 @@ def _read_zip(stream: IO[bytes]) -> dict[str, np.ndarray]:
         def record(name: str) -> bytes:
             return archive.read(root + name)
 
-        order = "little"
-        if root + "byteorder" in archive.namelist():
-            order = record("byteorder").decode("ascii")
-        if order not in ("little", "big"):
-            raise ValueError(f"the byte order {order!r:.80}")
+        if root + "byteorder" in archive.namelist() and record("byteorder") != b"little":
+            raise ValueError("big-endian numbers")
         tensors = _tensors(stream.name, _run(io.BytesIO(record("data.pkl"))))
         data = {key: record(f"data/{key}") for key in {t.storage.key for t in tensors.values()}}
-        return _arrays(tensors, data, order)
+        return _arrays(tensors, data)
 
 
 def _read_legacy(stream: IO[bytes]) -> dict[str, np.ndarray]:
@@ -150,7 +141,7 @@ def _read_legacy(stream: IO[bytes]) -> dict[str, np.ndarray]:
         _run(file)  # Byte order and sizes of the writer; storages are always little-endian.
         tensors = _tensors(stream.name, _run(file))
         keys: Any = _run(file)
-        itemsize = {t.storage.key: _dtype(t.storage, "little").itemsize for t in tensors.values()}
+        itemsize = {t.storage.key: t.storage.dtype.itemsize for t in tensors.values()}
         if {_check(key, str) for key in _check(keys, list)} != set(itemsize):
             raise ValueError("a list of storages that differ from those of the tensors")
         data = {}
@@ -160,7 +151,7 @@ def _read_legacy(stream: IO[bytes]) -> dict[str, np.ndarray]:
             if count < 0 or size > len(file) - file.tell():
                 raise ValueError(f"a truncated storage {key}")
             data[key] = file.read(size)
-        return _arrays(tensors, data, "little")
+        return _arrays(tensors, data)
 
 
 def _tensors(file: str, value: object) -> dict[str, _Tensor]:
@@ -179,14 +170,7 @@ def _tensors(file: str, value: object) -> dict[str, _Tensor]:
     return value
 
 
-def _dtype(storage: _Storage, order: str) -> np.dtype[Any]:
-    code = "u2" if storage.dtype == _BFLOAT16 else storage.dtype
-    return np.dtype(code).newbyteorder("<" if order == "little" else ">")
-
-
-def _arrays(
-    tensors: Mapping[str, _Tensor], data: Mapping[str, bytes], order: str
-) -> dict[str, np.ndarray]:
+def _arrays(tensors: Mapping[str, _Tensor], data: Mapping[str, bytes]) -> dict[str, np.ndarray]:
     """Return the tensors as views of their storages."""
     arrays = {}
     # Two tied tensors may share a storage. More could multiply the memory that is needed.
@@ -194,8 +178,8 @@ def _arrays(
     if sum(math.prod(tensor.shape) for tensor in tensors.values()) > 2 * sum(sizes.values()):
         raise ValueError("tensors with more than twice the size of their storages")
     for name, (storage, offset, shape, strides) in tensors.items():
-        dtype = _dtype(storage, order)
-        count = len(data[storage.key]) // dtype.itemsize
+        itemsize = storage.dtype.itemsize
+        count = len(data[storage.key]) // itemsize
         if count < storage.size:
             raise ValueError(f"{count} of the {storage.size} numbers of storage {storage.key}")
         reach = sum((n - 1) * stride for n, stride in zip(shape, strides, strict=True))
@@ -203,11 +187,9 @@ def _arrays(
             raise ValueError(f"a tensor {name} that exceeds its storage")
         if math.prod(shape) > storage.size:
             raise ValueError(f"a tensor {name} that is larger than its storage")
-        flat = np.frombuffer(data[storage.key], dtype)[offset:]
-        array = np.lib.stride_tricks.as_strided(
-            flat, shape, [stride * dtype.itemsize for stride in strides], writeable=False
-        )
-        arrays[name] = bfloat16_to_float32(array) if storage.dtype == _BFLOAT16 else array
+        flat = np.frombuffer(data[storage.key], storage.dtype)[offset:]
+        byte_strides = [stride * itemsize for stride in strides]
+        arrays[name] = np.lib.stride_tricks.as_strided(flat, shape, byte_strides, writeable=False)
     return arrays
 
 
@@ -225,67 +207,78 @@ def _run(program: Any) -> object:
 
 def _interpret(program: IO[bytes]) -> object:
     """Interpret a pickle of at most `_MAX_PROGRAM` bytes."""
-    stack: list[Any] = []
-    marks: list[int] = []
-    memo: dict[int, Any] = {}
-
-    def since_mark() -> list[Any]:
-        start = marks.pop()
-        items = stack[start:]
-        del stack[start:]
-        return items
-
-    def pop(count: int) -> list[Any]:
-        if len(stack) < count + (marks[-1] if marks else 0):
-            raise ValueError("a pickle that pops an empty stack")
-        items = stack[len(stack) - count :]
-        del stack[len(stack) - count :]
-        return items
-
-    argument: Any
+    machine = _Machine()
     for count, (opcode, argument, _) in enumerate(pickletools.genops(program)):
         if count == _MAX_INSTRUCTIONS:
             raise ValueError(f"a pickle of more than {_MAX_INSTRUCTIONS} instructions")
-        match opcode.name:
+        if opcode.name == "STOP":
+            (result,) = machine.stack
+            return result
+        machine.run(opcode.name, argument)
+    raise ValueError("a pickle without an end")
+
+
+class _Machine:
+    """The stack and the memo of a pickle."""
+
+    def __init__(self) -> None:
+        self.stack: list[Any] = []
+        self._marks: list[int] = []
+        self._memo: dict[int, Any] = {}
+
+    def run(self, name: str, argument: Any) -> None:
+        """Run an instruction."""
+        stack = self.stack
+        match name:
             case "PROTO" | "FRAME":
                 pass
-            case name if name in _LITERALS:
+            case _ if name in _LITERALS:
                 stack.append(argument)
-            case name if name in _CONSTANTS:
+            case _ if name in _CONSTANTS:
                 stack.append(_CONSTANTS[name]())
-            case "TUPLE1" | "TUPLE2" | "TUPLE3":
-                stack.append(tuple(pop(int(opcode.name[-1]))))
             case "MARK":
-                marks.append(len(stack))
+                self._marks.append(len(stack))
             case "TUPLE":
-                stack.append(tuple(since_mark()))
+                stack.append(tuple(self._pop_to_mark()))
+            case "TUPLE1" | "TUPLE2" | "TUPLE3":
+                stack.append(tuple(self._pop(int(name[-1]))))
             case "APPEND" | "APPENDS":
-                items = pop(1) if opcode.name == "APPEND" else since_mark()
+                items = self._pop(1) if name == "APPEND" else self._pop_to_mark()
                 _check(stack[-1], list).extend(items)
             case "SETITEM" | "SETITEMS":
-                items = pop(2) if opcode.name == "SETITEM" else since_mark()
+                items = self._pop(2) if name == "SETITEM" else self._pop_to_mark()
                 _set_items(_check(stack[-1], dict), items)
             case "BINPUT" | "LONG_BINPUT" | "MEMOIZE":
-                memo[len(memo) if argument is None else argument] = stack[-1]
+                self._memo[len(self._memo) if argument is None else argument] = stack[-1]
             case "BINGET" | "LONG_BINGET":
-                stack.append(memo[argument])
+                stack.append(self._memo[argument])
             case "GLOBAL":
                 stack.append(_global(".".join(argument.split(" "))))
             case "STACK_GLOBAL":
-                stack.append(_global(".".join(_check(part, str) for part in pop(2))))
+                stack.append(_global(".".join(_check(part, str) for part in self._pop(2))))
             case "BINPERSID":
-                stack.append(_storage(*_check(pop(1)[0], tuple)))
+                stack.append(_storage(*_check(self._pop(1)[0], tuple)))
             case "REDUCE":
-                stack.append(_call(*pop(2)))
+                stack.append(_call(*self._pop(2)))
             case "BUILD":
-                pop(1)  # Attributes of an OrderedDict: version numbers of modules.
+                self._pop(1)  # attributes of an OrderedDict: version numbers of modules
                 _check(stack[-1], dict)
-            case "STOP":
-                (result,) = stack
-                return result
             case _:
-                raise ValueError(f"the pickle instruction {opcode.name}")
-    raise ValueError("a pickle without an end")
+                raise ValueError(f"the pickle instruction {name}")
+
+    def _pop(self, count: int) -> list[Any]:
+        start = len(self.stack) - count
+        if start < (self._marks[-1] if self._marks else 0):
+            raise ValueError("a pickle that pops an empty stack")
+        return self._pop_from(start)
+
+    def _pop_to_mark(self) -> list[Any]:
+        return self._pop_from(self._marks.pop())
+
+    def _pop_from(self, start: int) -> list[Any]:
+        items = self.stack[start:]
+        del self.stack[start:]
+        return items
 
 
 def _set_items(target: dict[Any, Any], items: list[Any]) -> None:
@@ -362,11 +355,3 @@ _BUILDERS: dict[str, Callable[..., Any]] = {
     _REBUILD_TENSOR: _tensor,
     _REBUILD_PARAMETER: _parameter,
 }
-
-
-def bfloat16_to_float32(bits: np.ndarray) -> np.ndarray:
-    """Convert bfloat16, as uint16 because NumPy lacks it, to float32 of the same shape.
-
-    A bfloat16 is the upper half of a float32.
-    """
-    return (bits.astype(np.uint32) << 16).view(np.float32)

@@ -96,7 +96,7 @@ def test_every_changed_byte_of_the_data_is_noticed(tmp_path, value):
     content = file.read_bytes()
     for position in range(len(content)):
         flip(file, position)
-        with pytest.raises(ValueError, match="ckpt: must be a complete .* in 'a': "):
+        with pytest.raises(ValueError, match="ckpt: must be a complete .* in 'a', received "):
             bundle.read(tmp_path / "ckpt").load("a")
         file.write_bytes(content)
 
@@ -107,7 +107,7 @@ def test_a_changed_byte_of_a_large_tensor_is_noticed(tmp_path):
     found = bundle.read(tmp_path / "ckpt")
     np.testing.assert_array_equal(found.load("b"), [0, 0, 0])
     with pytest.raises(
-        ValueError, match="'a': data with a wrong checksum.* download the files again"
+        ValueError, match="'a', received data with a wrong checksum.* download the files again"
     ):
         found.load("a")
 

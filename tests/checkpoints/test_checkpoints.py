@@ -10,7 +10,6 @@ import pytest
 
 from keras_bert import checkpoints
 from keras_bert.checkpoints import canonical, folder, name_tables
-from keras_bert.untrusted import torch_pickle
 
 CONFIG = dict(zip(canonical.SIZES, (11, 4, 2, 2, 6, 8, 2), strict=True))
 EXPECTED_SHAPES = {
@@ -59,15 +58,15 @@ WITH_TABLES = [each for each in checkpoints.FORMATS.values() if hasattr(each, "T
 
 
 @pytest.mark.parametrize("module", WITH_TABLES)
-def test_all_tables_have_the_same_canonical_tensors_in_the_same_order(module):
+def test_all_tables_have_the_same_canonical_tensors(module):
     entries = name_tables.expand(module.TABLE, CONFIG, labels=3)
     lacking = canonical.OPTIONAL_GROUPS - {entry.group for entry in entries}
-    assert [(e.name, e.shape) for e in entries] == [
-        (name, shape)
+    assert {entry.name: entry.shape for entry in entries} == {
+        name: shape
         for name, shape in EXPECTED_SHAPES.items()
         if name.partition("/")[0] not in lacking
         and (name not in canonical.OPTIONAL_WEIGHTS or module.FORMAT == "huggingface")
-    ]
+    }
 
 
 @pytest.mark.parametrize("module", WITH_TABLES)
@@ -86,7 +85,7 @@ def test_split_is_the_inverse_of_join(module):
 def test_heavy_modules_are_imported_on_first_use():
     lazily = {"google", "safetensors", "h5py", "keras_hub", "yaml", "official"}
     lazily |= {"tf_keras"}
-    allowed = {"numpy", "keras_bert", *lazily}
+    allowed = {"numpy", "ml_dtypes", "keras_bert", *lazily}
     for file in Path(checkpoints.__file__).parent.glob("*.py"):
         tree = ast.parse(file.read_text("utf-8"))
         imports = [n for n in ast.walk(tree) if isinstance(n, ast.Import | ast.ImportFrom)]
@@ -188,12 +187,12 @@ def test_assign_lists_all_problems_and_assigns_nothing():
         "masked_lm/d": Variable(1),
     }
     weights = {"a": np.ones(2), "b": np.ones((3, 2)), "masked_lm/x": np.ones(1), "y": np.ones(1)}
-    with pytest.raises(ValueError) as error:
-        checkpoints.assign(variables, weights, source="/some/folder", ignore=["masked_lm/"])
-    assert str(error.value) == (
-        "/some/folder: weights and variables must match one to one; missing (2): c, masked_lm/d; "
-        "unused (1): y; wrong shape (1): b (expected (2, 3), found (3, 2))"
+    message = (
+        r"folder: .*missing \(2\): c, masked_lm/d; unused \(1\): y; "
+        r"wrong shape \(1\): b \(expected \(2, 3\), found \(3, 2\)\)$"
     )
+    with pytest.raises(ValueError, match=message):
+        checkpoints.assign(variables, weights, source="/some/folder", ignore=["masked_lm/"])
     assert all(variable.value is None for variable in variables.values())
 
 
@@ -283,8 +282,8 @@ def test_config_has_exactly_the_keys_of_the_encoder():
     ("found", "message"),
     [
         ({"model_type": "cat"}, "model_type must be 'bert' for a BERT encoder, received 'cat'"),
-        ({"embedding_size": 3}, "embedding_size must be equal to hidden_size, 4, "),
-        ({"num_key_value_heads": 1}, "num_key_value_heads must be equal to num_attention_heads, "),
+        ({"embedding_size": 3}, "embedding_size must be equal to hidden_size "),
+        ({"num_key_value_heads": 1}, "num_key_value_heads must be equal to num_attention_heads "),
         ({"hidden_act": "quick_gelu"}, "hidden_act must be one of "),
         ({"hidden_act": "leaky_relu"}, "hidden_act must be one of "),
         ({"hidden_act": ["gelu"]}, "hidden_act must be one of "),
@@ -333,9 +332,3 @@ def test_activations_are_those_of_keras():
     assert set(canonical.KERAS_ACTIVATIONS) == set(ALL_OBJECTS_DICT) - others
     for name in canonical.KERAS_ACTIVATIONS:
         assert read_config(hidden_act=name)["hidden_act"] == name
-
-
-def test_bfloat16_is_the_upper_half_of_a_float32():
-    values = np.array([1.5, -2.0, 0.0, np.inf, 3.3895314e38], np.float32)
-    bits = (values.view(np.uint32) >> 16).astype(np.uint16)
-    np.testing.assert_array_equal(torch_pickle.bfloat16_to_float32(bits), values)

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 import keras_bert
 from keras_bert.checkpoints import tensor_files
-from keras_bert.hub import resolve
+from keras_bert.hub import model_archives, resolve
 from tests import prose, tiny
 
 
@@ -59,10 +59,7 @@ def test_records_name_the_file(tmp_path, monkeypatch):
             message = f"{self.path}; No space left on device"
             raise tf.errors.ResourceExhaustedError(None, None, message)
 
-        def __enter__(self):
-            return self
-
-        def __exit__(self, *error):
+        def close(self):
             pass
 
     monkeypatch.setattr(tf.io, "TFRecordWriter", Writer)
@@ -75,7 +72,7 @@ def test_the_cache_names_the_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("KERAS_BERT_CACHE", str(tmp_path / "cache"))
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
         archive.writestr("a.txt", "")
-    monkeypatch.setattr(resolve.archives, "unpack", full)
+    monkeypatch.setattr(model_archives.archives, "unpack", full)
     with pytest.raises(OSError, match="No space left on device") as caught:
         resolve.find(tmp_path / "a.zip")
     assert str(tmp_path / "cache") in str(caught.value)

@@ -160,18 +160,13 @@ def test_all_problems_are_listed_at_once(tmp_path):
     del tensors["bert.encoder.layer.1.attention.self.key.bias"]
     tensors["bert.encoder.layer.0.attention.self.value.weight"] = np.ones((H, 3 * H), "float32")
     make_folder(tmp_path, tensors)
-    with pytest.raises(ValueError) as error:
-        checkpoints.read(tmp_path)
-    assert str(error.value) == (
-        f"{tmp_path / 'model.safetensors'}: a checkpoint must hold exactly the tensors that its "
-        "config calls for (leave out unknown ones with keras_bert.load(name, ignore=['a']), "
-        "or keras-bert convert --ignore); missing (5): "
-        "bert.encoder.layer.1.attention.self.key.bias, "
-        "cls.predictions.transform.dense.weight, cls.predictions.transform.dense.bias, "
-        "cls.predictions.transform.LayerNorm.weight, cls.predictions.transform.LayerNorm.bias; "
-        "unknown (1): a; wrong shape (2): bert.encoder.layer.0.attention.self.value.weight "
-        "(expected (4, 4), found (4, 12)), classifier.weight (expected (3, 4), found (3, 5))"
+    message = (
+        r"model.safetensors: .*ignore=\['a'\].*; missing \(5\): .*layer.1.attention.self.key.bias, "
+        r".*; unknown \(1\): a; wrong shape \(2\): .*self.value.weight \(expected \(4, 4\), found "
+        r"\(4, 12\)\), classifier.weight \(expected \(3, 4\), found \(3, 5\)\)$"
     )
+    with pytest.raises(ValueError, match=message):
+        checkpoints.read(tmp_path)
 
 
 def test_pooling_of_sentence_transformers(tmp_path):
@@ -205,7 +200,7 @@ def test_ignored_tensors_are_left_out(tmp_path):
         ValueError, match=r"leave out unknown ones with .*ignore=.*, or.*cls.chain.0"
     ):
         checkpoints.read(tmp_path, ignore=["step"])
-    with pytest.raises(ValueError, match="no tensor matches 'cls.chian' of ignore"):
+    with pytest.raises(ValueError, match="each pattern of ignore must .*'cls.chian'"):
         checkpoints.read(tmp_path, ignore=["cls.chian", "step"])
     with pytest.raises(ValueError, match="ignore must be a list of patterns"):
         checkpoints.read(tmp_path, ignore="step")
@@ -264,7 +259,7 @@ def test_other_dtypes_are_errors(tmp_path):
     tensors = encoder_tensors()
     tensors["bert.pooler.dense.bias"] = np.zeros(H, "int8")
     make_folder(tmp_path, tensors)
-    with pytest.raises(ValueError, match="bert.pooler.dense.bias must hold floats, received int8"):
+    with pytest.raises(ValueError, match="bert.pooler.dense.bias must hold floats"):
         checkpoints.read(tmp_path)
     for other in ("F8_E4M3", "BF16"):
         stored = {"a": ("F8_E4M3", (2,), b"ab"), "b": (other, (1,), b"ab"[: 1 + (other == "BF16")])}

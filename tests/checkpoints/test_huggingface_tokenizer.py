@@ -136,7 +136,7 @@ def test_sequence_length(tmp_path, files, expected):
     [
         ({"do_lower_case": "yes"}, "do_lower_case must be true, false or null, received 'yes'"),
         ({"tokenizer_class": "BertJapaneseTokenizer"}, "tokenizer_class must be one of BERT's"),
-        ({"do_basic_tokenize": False}, "do_basic_tokenize must be true, received false"),
+        ({"do_basic_tokenize": False}, "do_basic_tokenize must be True, received False"),
     ],
 )
 def test_tokenizer_errors(tmp_path, config, message):
@@ -179,7 +179,7 @@ def test_vocab_txt_with_added_tokens(tmp_path):
     ("tokenizer", "message"),
     [
         (word_piece([*VOCABULARY, "g"]), "vocab_size 11 ids, received 12"),
-        (word_piece(VOCABULARY[:-1], added=[(11, "f")]), "received no token for id 10"),
+        (word_piece(VOCABULARY[:-1], added=[(11, "f")]), "received no token for 10"),
         ({"model": {"type": "BPE", "vocab": {}}}, "model must be WordPiece, received 'BPE'"),
         ({"model": None}, "must hold a WordPiece model with its vocab"),
         ({}, "must hold a WordPiece model with its vocab"),
@@ -304,7 +304,7 @@ JAPANESE = {"word_tokenizer_type": "mecab", "subword_tokenizer_type": "wordpiece
         ("tokenizer_config", {"tokenizer_class": "KoBertTokenizer"}, "KoBertTokenizer"),
         ("tokenizer_config", {"tokenizer_class": "XLMRobertaTokenizerFast"}, "XLMRobertaTokenizer"),
         ("tokenizer_config", {"auto_map": {"AutoTokenizer": ["kobert.KoBert", None]}}, "KoBert"),
-        ("tokenizer_config", JAPANESE, "word_tokenizer_type 'mecab'"),
+        ("tokenizer_config", JAPANESE, "mecab of BertJapanese"),
     ],
 )
 def test_tokenizers_that_are_not_berts(tmp_path, name, values, message):
@@ -339,7 +339,7 @@ def test_special_tokens_with_other_names(tmp_path, file, value):
 
 @pytest.mark.parametrize("key", ["clean_text", "do_basic_tokenize"])
 def test_steps_that_cannot_be_left_out(tmp_path, key):
-    with pytest.raises(ValueError, match=f"{key} must be true, received false"):
+    with pytest.raises(ValueError, match=f"{key} must be True, received False"):
         read_tokenizer(tmp_path, tokenizer_config={key: False})
 
 

@@ -176,7 +176,7 @@ LAYOUTS = {
     "tohoku-nlp/bert-base-japanese": Layout(
         "tohoku-nlp/bert-base-japanese",
         {"tokenizer_config": {**MECAB, "subword_tokenizer_type": "wordpiece"}},
-        error="word_tokenizer_type 'mecab' of BertJapaneseTokenizer",
+        error="mecab of BertJapaneseTokenizer",
     ),
     "tohoku-nlp/bert-base-japanese-char": Layout(
         "tohoku-nlp/bert-base-japanese-char",
@@ -186,7 +186,7 @@ LAYOUTS = {
     "Formzu/bert-base-japanese-jsnli": Layout(
         "Formzu/bert-base-japanese-jsnli",
         {"tokenizer_config": {**MECAB, "tokenizer_class": "BertJapaneseTokenizer", **NAMES}},
-        error="received BertJapaneseTokenizer",
+        error="received 'BertJapaneseTokenizer",
     ),
     "monologg/kobert": Layout(
         "monologg/kobert",

@@ -50,7 +50,7 @@ def test_read(made, no_execution):
     checkpoint = checkpoints.read(path)
     assert checkpoint.format == "saved_model"
     assert checkpoint.path == str(path)
-    assert checkpoint.config == saved_model.read_config(path) == CONFIG
+    assert checkpoint.config == CONFIG
     assert checkpoint.vocabulary == objects.VOCABULARY
     assert checkpoint.labels is None
     assert checkpoint.tokenizer == {
@@ -116,7 +116,7 @@ def test_activation_is_inferred_from_ops(tmp_path, ops, expected):
 
 
 @pytest.mark.parametrize("masked_lm", [False, True])
-@pytest.mark.parametrize("names", ["2019", "2020", "now"])
+@pytest.mark.parametrize("names", ["2020", "now"])
 def test_variables_without_attributes(tmp_path, names, masked_lm):
     maker = objects.Maker(by_hand=names != "now")
     encoder = maker.functional_encoder(attributes=False) if names != "now" else maker.encoder()
@@ -127,22 +127,8 @@ def test_variables_without_attributes(tmp_path, names, masked_lm):
         variables += [*head.dense.variables, *head.layer_norm.variables, head.bias]
         layers = objects.expected(objects.Maker().encoder(), head)
         expected |= {name: layers[name] for name in layers if name.startswith("masked_lm/")}
-    if names == "2019":
-        variables = [renamed(variable) for variable in variables]
     path = objects.save_model(tmp_path / "1", None, variables=variables)
     objects.assert_same(checkpoints.read(path).weights, expected)
-
-
-def renamed(variable):
-    """Return a variable with the name that it had in the first release."""
-    name = variable.name.removesuffix(":0").replace("transformer/", "encoder/")
-    name = name.replace("embeddings/layer_norm", "embedding_postprocessor/layer_norm")
-    name = name.replace("type_embeddings/embeddings", "embedding_postprocessor/type_embeddings")
-    name = name.replace(
-        "position_embedding/embeddings", "embedding_postprocessor/position_embeddings"
-    )
-    name = name.replace("output_bias/bias", "output_bias")
-    return tf.Variable(variable, name=f"bert_model/{name}" if "cls/" not in name else name)
 
 
 def test_unknown_variables_are_errors(tmp_path):
@@ -162,9 +148,7 @@ def test_kernel_of_the_wrong_rank(tmp_path):
     kernel = encoder._transformer_layers[0]._attention_layer._query_dense
     kernel.kernel = tf.Variable(np.ones((6, 6), "float32"))
     path = objects.save_model(tmp_path / "1", encoder)
-    with pytest.raises(
-        ValueError, match=r"_query_dense/kernel must have the shape \(hidden, heads, size\).*"
-    ):
+    with pytest.raises(ValueError, match=r"_query_dense/kernel must have 3 dimensions"):
         checkpoints.read(path)
 
 

@@ -125,7 +125,7 @@ def change(file, **values):
         ("config_sentence_transformers.json", {"default_prompt_name": ["a"]}, "one of the prompts"),
         ("config_sentence_transformers.json", {"prompts": {"a": 1}}, "prompts must be strings"),
         ("config_sentence_transformers.json", {"truncate_dim": 2}, "pass truncate_dim to encode"),
-        ("2_Dense/config.json", {"activation_function": "my.GELU"}, "of torch.nn; received 'my.G"),
+        ("2_Dense/config.json", {"activation_function": "my.GELU"}, "of torch.nn, received 'my.G"),
         ("2_Dense/config.json", {"in_features": 9}, "in_features must be 8, the width"),
         ("3_Normalize/config.json", {"module_input_name": "x"}, "must be sentence_embedding"),
         ("tokenizer_config.json", {"padding_side": "left"}, "padding_side must be 'right'"),
@@ -142,10 +142,10 @@ def test_what_is_unknown_is_named(tmp_path, file, values, message):
 @pytest.mark.parametrize(
     ("modules", "message"),
     [
-        (["Transformer", "Pooling", "LSTM"], "unknown module 'LSTM'"),
+        (["Transformer", "Pooling", "LSTM"], "unknown module.* 'LSTM'"),
         (["Transformer", "Normalize"], "must begin with Transformer, Pooling"),
         (["BoW", "Pooling"], "must begin with Transformer, Pooling"),
-        (["Transformer", "Pooling", "other.Dense"], "unknown module 'other.Dense'"),
+        (["Transformer", "Pooling", "other.Dense"], "unknown module.* 'other.Dense'"),
     ],
 )
 def test_unknown_modules(tmp_path, modules, message):
@@ -183,7 +183,7 @@ def test_a_dense_layer_with_nan_is_refused(tmp_path):
     file = path / "2_Dense/model.safetensors"
     tensors = {name: tensor.load() for name, tensor in tensor_files.read(file).items()}
     tensor_files.write(file, {name: array * np.nan for name, array in tensors.items()})
-    with pytest.raises(ValueError, match="2_Dense.model.safetensors: must hold finite numbers"):
+    with pytest.raises(ValueError, match="2_Dense.model.safetensors: .* must hold finite numbers"):
         keras_bert.pipeline(path)
 
 

@@ -96,7 +96,7 @@ def test_damaged_files(tmp_path):
     copy = "mlm___cls/tf_bert_model_1/bert/embeddings/word_embeddings/weight:0"
     with h5py.File(file, "r+") as opened:
         opened[copy][0, 0] += 1
-    with pytest.raises(ValueError, match="word_embeddings/weight:0 is stored several times"):
+    with pytest.raises(ValueError, match="stored several times .*word_embeddings/weight:0"):
         keras_bert.load(tmp_path)
     with h5py.File(file, "r+") as opened:
         del opened[copy]

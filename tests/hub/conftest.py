@@ -7,7 +7,7 @@ import types
 
 import pytest
 
-from keras_bert.hub import download, resolve
+from keras_bert.hub import download, hub_source
 from tests.hub.model_files import FILES, PACKAGE, add_source, no_hub
 
 
@@ -15,12 +15,12 @@ from tests.hub.model_files import FILES, PACKAGE, add_source, no_hub
 def source(monkeypatch, tmp_path):
     """A named model in a package, an empty cache, and no Hub."""
     monkeypatch.setenv("KERAS_BERT_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(resolve, "_is_offline", lambda: False)
+    monkeypatch.setattr(download, "is_offline", lambda: False)
 
     def unreachable(repository, revision, files):
         raise OSError(f"Could not download {repository} from the Hugging Face Hub: no connection")
 
-    monkeypatch.setattr(resolve, "_from_hub", unreachable)
+    monkeypatch.setattr(hub_source, "snapshot", unreachable)
     return add_source(
         monkeypatch,
         repository="someone/some-model",
@@ -37,8 +37,8 @@ def source(monkeypatch, tmp_path):
 def web(monkeypatch, tmp_path):
     """An empty cache, no Hub, and a web of files in a folder; `asked` lists the requests."""
     monkeypatch.setenv("KERAS_BERT_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(resolve, "_is_offline", lambda: False)
-    monkeypatch.setattr(resolve, "_from_hub", no_hub)
+    monkeypatch.setattr(download, "is_offline", lambda: False)
+    monkeypatch.setattr(hub_source, "snapshot", no_hub)
     web = types.SimpleNamespace(folder=tmp_path / "web", asked=[], pause=0)
     original = download.fetch
 

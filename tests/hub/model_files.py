@@ -54,7 +54,7 @@ def no_hub(repository, revision, files):
 
 def add_source(monkeypatch, **details):
     """Add the model "some", with an archive of Google's, to the registry."""
-    source = registry.Source(
+    source = registry.Model(
         **{
             "repository": "google-bert/some",
             "revision": None,
@@ -64,5 +64,5 @@ def add_source(monkeypatch, **details):
             **details,
         }
     )
-    monkeypatch.setitem(registry.SOURCES, "some", source)
+    monkeypatch.setitem(registry.MODELS, "some", source)
     return source

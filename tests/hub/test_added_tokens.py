@@ -85,7 +85,7 @@ def test_added_tokens_without_a_row_are_plain_text_with_a_warning(tmp_path):
 @pytest.mark.parametrize(
     ("files", "message"),
     [
-        ({"added_tokens": {"[E1]": 11}}, "no token for id 9"),
+        ({"added_tokens": {"[E1]": 11}}, "no token for 9"),
         ({"added_tokens": {"[E1]": 9, "[E2]": 10, "[E3]": 11}}, "vocab_size 11 ids, received 12"),
         ({"tokenizer_config": {"added_tokens_decoder": {"9": 5}}}, "must be a string or an object"),
         ({"tokenizer_config": {"added_tokens_decoder": [5]}}, "must be an object"),

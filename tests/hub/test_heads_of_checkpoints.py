@@ -202,10 +202,10 @@ def test_an_error_lists_five_names_and_a_pattern(tmp_path):
     make_folder(tmp_path, encoder_tensors() | pretraining_tensors() | extra, VOCABULARY)
     with pytest.raises(ValueError, match=r"ignore=\['cls.chain.\*'\].*unknown \(9\)") as caught:
         keras_bert.load(tmp_path)
-    assert str(caught.value).count("cls.chain.") == 1 + 5 + 1
+    assert str(caught.value).count("cls.chain.") == 1 + 5
     assert keras_bert.load(tmp_path, ignore=["cls.chain.*"]).count_params()
     make_folder(tmp_path, fill({"a.b": (20,), "c": (1,)}))
-    with pytest.raises(ValueError, match=r"missing \(37\): .*, \.\.\. \(all match bert\.\*\)"):
+    with pytest.raises(ValueError, match=r"missing \(37\): bert\..*, \.\.\."):
         keras_bert.load(tmp_path)
 
 

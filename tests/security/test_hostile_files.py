@@ -21,12 +21,16 @@ from tensorflow.core.protobuf import tensor_bundle_pb2
 import keras_bert
 from keras_bert import __main__ as command_line
 from keras_bert import checkpoints, heads
-from keras_bert.checkpoints import bundle, folder, model_garden, saved_model, tokenizer_config
-from keras_bert.data import tabular
-from keras_bert.pretraining import corpus, decompression
+from keras_bert.checkpoints import (
+    bundle,
+    folder,
+    model_garden,
+    model_garden_graph,
+    tokenizer_config,
+)
+from keras_bert.data import squad, swag, tabular
+from keras_bert.pretraining import corpus, text_files
 from keras_bert.runtime import reading
-from keras_bert.tasks.multiple_choice import data as swag
-from keras_bert.tasks.question_answering import data as squad
 from keras_bert.untrusted import bundle_index, checksums, containers, torch_pickle
 from tests import prose, tiny
 from tests.checkpoints import pickles
@@ -375,7 +379,7 @@ def test_safetensors_of_many_dimensions(tmp_path, dtype, size):
     path = make_folder("safetensors", tmp_path / "model")
     tensor = {"dtype": dtype, "shape": [1] * 70, "data_offsets": [0, size]}
     safetensors_file(path / "model.safetensors", {"a": tensor}, bytes(size))
-    assert_rejected(path, r"model\.safetensors: .* at most 8 dimensions, received 70 for 'a'")
+    assert_rejected(path, r"model\.safetensors: .* at most 8 dimensions, received 70")
 
 
 def test_a_safetensors_header_that_declares_gigabytes(tmp_path):
@@ -423,15 +427,6 @@ def test_layers_with_wrong_weights(tmp_path, units):
 
     edit_config(tmp_path / "model.keras", change)
     assert_rejected(tmp_path / "model.keras", "could not be loaded")
-
-
-def test_missing_layers_of_a_saved_model(tmp_path):
-    path = make_folder("saved_model", tmp_path / "model")
-    tensors = saved_model._open(path)
-    key = "encoder/_transformer_layers/3000000/_attention_layer/_query_dense/kernel"
-    found = model_garden.resolve(tensors.prefix, bundle.read_graph(tensors))
-    with pytest.raises(ValueError, match="must number its layers from 0"):
-        saved_model._infer_config(path, tensors, {**found, key: ""})
 
 
 def test_repeated_keys(tmp_path):
@@ -482,15 +477,15 @@ def test_nan_and_infinity(tmp_path):
 def test_vocabulary_of_many_lines(tmp_path):
     file = tmp_path / "vocab.txt"
     file.write_bytes(b"\n" * 2**25)
-    with pytest.raises(ValueError, match="at most 1048576 tokens, received 33554432 lines"):
+    with pytest.raises(ValueError, match="at most 1048576 lines, received 33554432"):
         folder.read_vocabulary(file)
 
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 VOCABULARIES = {
-    "long": (["a" * 20_000_000], "at most 1000 characters, received 'a{39}..., which has 2000000"),
-    "prefixes": (["a" * length for length in range(1, 1010)], "which has 1009"),
-    "bytes": ([f"{number:0999}" for number in range(34_000)], "at most 1048576 tokens of 33554432"),
+    "long": (["a" * 20_000_000], "at most 1000 characters, received 'a{79}"),
+    "prefixes": (["a" * length for length in range(1, 1010)], "at most 1000 characters"),
+    "bytes": ([f"{number:0999}" for number in range(34_000)], "at most 33554432 characters"),
 }
 
 
@@ -507,7 +502,7 @@ def test_huge_vocabularies(tmp_path, name):
 
 
 def test_a_vocabulary_of_many_tokens():
-    with pytest.raises(ValueError, match="received 1048581 tokens"):
+    with pytest.raises(ValueError, match="at most 1048576 tokens, received 1048581"):
         keras_bert.Preprocessor(vocabulary=SPECIAL + ["a"] * 2**20)
 
 
@@ -644,15 +639,7 @@ def write_index(file, entries):
 )
 def test_an_index_of_many_names(tmp_path, entries):
     write_index(tmp_path / "bert_model.ckpt.index", entries)
-    with pytest.raises(ValueError, match="a name of more than 2048 bytes, or more than 131072"):
-        bundle_index.read(tmp_path / "bert_model.ckpt")
-
-
-def test_an_index_of_long_names(tmp_path):
-    shared = b"k" * 2000
-    entries = [(0, shared, b""), *((2000, b"%06d" % number, b"") for number in range(100_000))]
-    write_index(tmp_path / "bert_model.ckpt.index", entries)
-    with pytest.raises(ValueError, match="the names in the index have more than 16777216 bytes"):
+    with pytest.raises(ValueError, match="a name of more than 1024 bytes, or more than 131072"):
         bundle_index.read(tmp_path / "bert_model.ckpt")
 
 
@@ -697,11 +684,12 @@ def test_a_folder_named_like_a_checkpoint(tmp_path, reader):
         np.testing.assert_array_equal(weight, value)
 
 
-def test_a_graph_of_many_layers():
+def test_a_graph_of_many_layers(monkeypatch):
     layers = {str(number): 1 for number in range(5000)}
     nodes = [bundle.Node({"_transformer_layers": 1}, None, ""), bundle.Node(layers, None, "")]
+    monkeypatch.setattr(bundle, "read_graph", lambda tensors: nodes)
     with pytest.raises(ValueError, match="ckpt: an encoder must have at most 200 layers"):
-        model_garden.resolve("ckpt", nodes)
+        model_garden_graph.find_variables(bundle.Bundle("ckpt", {}, None))
 
 
 def test_a_large_object_graph(tmp_path):
@@ -796,13 +784,13 @@ def bombs(size):
 
 @pytest.mark.parametrize("kind", ["bz2", "xz", "zst", "gz"])
 def test_a_corpus_that_decompresses_to_gigabytes(tmp_path, monkeypatch, kind):
-    monkeypatch.setattr(decompression, "_ALWAYS_ALLOWED_BYTES", 2**22)
-    monkeypatch.setattr(decompression, "_MAX_EXPANSION", 1)
+    monkeypatch.setattr(text_files, "_ALWAYS_ALLOWED_BYTES", 2**25)
+    monkeypatch.setattr(text_files, "_MAX_EXPANSION", 100)
     file = tmp_path / "corpus"
     file.write_bytes(bombs(2**27)[kind])
     memory.reset_peak()
     before = memory.resident()
-    with pytest.raises(ValueError, match="at most 4194304 bytes; .*decompress it and use"):
+    with pytest.raises(ValueError, match="at most 33554432 bytes; .*decompress it and use"):
         list(corpus.documents(file))
     assert memory.peak() - before < 60e6
 

@@ -14,7 +14,7 @@ import pytest
 
 import keras_bert
 from keras_bert import optimizers
-from keras_bert.hub import registry, resolve
+from keras_bert.hub import named_source, registry, resolve
 from keras_bert.training import run_state
 from tests import tiny
 from tests.training import test_run_state as runs
@@ -254,8 +254,8 @@ def test_a_name_has_one_activation_for_all_sources(tmp_path, monkeypatch, name, 
 
 
 def test_activation_by_year_of_release():
-    for name, source in registry.SOURCES.items():
+    for name, source in registry.MODELS.items():
         if source.archive:
             year = int(source.archive[:4])
-            activation = resolve.published_options(name)["hidden_act"]
+            activation = named_source.published_options(name)["hidden_act"]
             assert activation == ("gelu" if year == 2018 else "gelu_new"), name

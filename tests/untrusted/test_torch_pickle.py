@@ -7,6 +7,7 @@ import pickle
 import zipfile
 from collections import OrderedDict
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -52,17 +53,15 @@ def test_layouts_of_a_pickled_tensor(tmp_path, write, layout, expected):
     np.testing.assert_array_equal(found, expected)
 
 
-@pytest.mark.parametrize("order", ["little", "big", None])
+@pytest.mark.parametrize("order", ["little", None])
 def test_byte_order_of_an_archive(tmp_path, order):
     file = tmp_path / "pytorch_model.bin"
-    data = SIX.astype(">f4" if order == "big" else "<f4").tobytes()
-    write_archive(
-        file,
-        state(a=tensor(storage("0", 6), 0, (6,), (1,))),
-        {"0": data},
-        order,
-    )
+    program = state(a=tensor(storage("0", 6), 0, (6,), (1,)))
+    write_archive(file, program, {"0": SIX.astype("<f4").tobytes()}, order)
     np.testing.assert_array_equal(torch_pickle.read(file)["a"], SIX)
+    write_archive(file, program, {"0": SIX.astype(">f4").tobytes()}, "big")
+    with pytest.raises(ValueError, match="big-endian"):
+        torch_pickle.read(file)
 
 
 @pytest.mark.parametrize(
@@ -70,7 +69,7 @@ def test_byte_order_of_an_archive(tmp_path, order):
     [
         ("DoubleStorage", np.array([1.5, -2], "<f8")),
         ("HalfStorage", np.array([1.5, -2], "<f2")),
-        ("BFloat16Storage", np.array([0x3FC0, 0xC000], "<u2")),
+        ("BFloat16Storage", np.array([1.5, -2], ml_dtypes.bfloat16)),
         ("LongStorage", np.array([1, -2], "<i8")),
         ("IntStorage", np.array([1, -2], "<i4")),
         ("ShortStorage", np.array([1, -2], "<i2")),
@@ -84,9 +83,8 @@ def test_types_of_a_pickled_tensor(tmp_path, kind, array):
     program = state(a=tensor(storage("0", 2, kind), 0, (2,), (1,)))
     write_archive(file, program, {"0": array.tobytes()})
     found = torch_pickle.read(file)["a"]
-    expected = np.array([1.5, -2], "f4") if kind == "BFloat16Storage" else array
-    assert found.dtype == expected.dtype
-    np.testing.assert_array_equal(found, expected)
+    assert found.dtype == array.dtype
+    np.testing.assert_array_equal(found, array)
 
 
 def test_parameters_shared_storages_and_metadata(tmp_path):
@@ -307,9 +305,6 @@ def test_damaged_archives(tmp_path):
     file.write_bytes(content[:at] + b"\x01" + content[at + 1 :])
     with pytest.raises(ValueError, match=f"{rule}.*CRC"):
         torch_pickle.read(file)
-    write_archive(file, program, {"0": SIX.tobytes()}, order="middle")
-    with pytest.raises(ValueError, match=f"{rule}.* received the byte order 'middle'"):
-        torch_pickle.read(file)
     with zipfile.ZipFile(file, "w") as archive:
         archive.writestr("a/data.pkl", program)
         archive.writestr("b/data.pkl", program)
@@ -379,7 +374,7 @@ def test_a_file_that_torch_wrote(tmp_path, zipped):
     assert list(found) == list(tensors)
     for key, value in tensors.items():
         expected = (value.float() if key == "bfloat16" else value).detach().numpy()
-        assert found[key].dtype == expected.dtype
+        assert str(found[key].dtype) == str(value.dtype).removeprefix("torch.")
         np.testing.assert_array_equal(found[key], expected, err_msg=key)
 
 

@@ -6,6 +6,7 @@ import warnings
 
 import numpy as np
 
+from keras_bert.checkpoints.huggingface_heads import TORCH_ACTIVATIONS
 from keras_bert.data.examples import Examples
 from keras_bert.runtime.label_types import typed
 from keras_bert.runtime.warn import level_of_caller
@@ -13,6 +14,7 @@ from keras_bert.tasks import head_start
 from keras_bert.tasks.activations import sigmoid, softmax
 from keras_bert.tasks.classification.pipeline import ClassificationPipeline, RegressionPipeline
 from keras_bert.tasks.classification.targets import targets_of
+from keras_bert.tasks.stored_labels import check_activation, labels_of
 from keras_bert.tasks.task import HeadStart, Options
 from keras_bert.tasks.text import READ_OPTIONS, TextTask, check_pairs, pooling_of
 from keras_bert.tasks.text_pipeline import texts_of
@@ -60,6 +62,7 @@ class Classification(TextTask):
     has_labels = True
     has_probabilities = True
     packs = True
+    weights_group = "classifier"
     hub_tag = "text-classification"
     head_start: HeadStart | None = HeadStart(max_sequences=2000, fit=_fit_head)
 
@@ -70,6 +73,15 @@ class Classification(TextTask):
 
     def kind_of_label(self, name):
         return "label_set" if name == "multi_label" else "label"
+
+    def stored_options(self, checkpoint):
+        check_activation(checkpoint, ("linear",), "Identity, Softmax or Sigmoid")
+        return {
+            "labels": labels_of(checkpoint),
+            "pairs": checkpoint.pairs,
+            "multi_label": checkpoint.multi_label,
+            "pooling": "pooler",  # checkpoint formats store only the pooler
+        }
 
     def describe(self, output):
         if output.multi_label:
@@ -260,12 +272,17 @@ class NextSentence(Classification):
     packs = False
     head_start: HeadStart | None = None
 
+    weights_group = "next_sentence"
+
     def head_function(self):
         from keras_bert.tasks.classification.head import next_sentence
 
         return next_sentence
 
     def head_options_of(self, model):
+        return {}
+
+    def stored_options(self, checkpoint):
         return {}
 
     def describe(self, output):
@@ -282,6 +299,7 @@ class Regression(TextTask):
     training_options = RegressionOptions
     pipeline = RegressionPipeline
     packs = True
+    weights_group = "classifier"
     hub_tag = "text-classification"
     meanings: typing.ClassVar = {"score": "predicted number"}
     head_start = HeadStart(max_sequences=2000, fit=head_start.fit_number)
@@ -290,6 +308,14 @@ class Regression(TextTask):
         from keras_bert.tasks.classification.head import regressor
 
         return regressor
+
+    def stored_options(self, checkpoint):
+        check_activation(checkpoint, TORCH_ACTIVATIONS.values(), ", ".join(TORCH_ACTIVATIONS))
+        return {
+            "pairs": checkpoint.pairs,
+            "activation": checkpoint.activation,
+            "pooling": "pooler",
+        }
 
     def describe(self, output):
         return "A BERT model that predicts a number for each text."

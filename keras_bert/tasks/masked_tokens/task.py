@@ -33,6 +33,7 @@ class MaskedTokens(Task):
     uses_pooler = False
     is_pretraining = True
     reads_any_texts = True
+    weights_group: str | None = "masked_lm"
     hub_tag = "fill-mask"
     meanings: typing.ClassVar = {"text": "UTF-8, with [MASK] for each token to predict"}
 
@@ -40,6 +41,9 @@ class MaskedTokens(Task):
         from keras_bert.tasks.masked_tokens.head import masked_lm
 
         return masked_lm
+
+    def stored_options(self, checkpoint):
+        return {"tied": checkpoint.tied}
 
     def describe(self, output):
         return "A BERT model that predicts the tokens hidden by [MASK]."
@@ -115,6 +119,8 @@ class Pretraining(MaskedTokens):
 
     name = "pretraining"
     uses_pooler = True
+
+    weights_group = None
 
     def head_function(self):
         from keras_bert.tasks.masked_tokens.head import pretraining

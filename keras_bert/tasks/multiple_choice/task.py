@@ -25,6 +25,7 @@ class MultipleChoice(Task):
     pipeline = MultipleChoicePipeline
     takes = ("text", "choices")
     has_probabilities = True
+    weights_group = "classifier"
     hub_tag = "multiple-choice"
     meanings: typing.ClassVar = {"probabilities": "of each choice"}
 

@@ -59,6 +59,7 @@ class QuestionAnswering(Task):
     reads_windows = True
     has_predictions_file = True
     uses_pooler = False
+    weights_group = "span_selector"
     hub_tag = "question-answering"
 
     def head_function(self):

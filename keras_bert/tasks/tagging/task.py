@@ -19,6 +19,7 @@ from keras_bert.data.table_rows import tsv_row
 from keras_bert.runtime.label_types import typed
 from keras_bert.tasks import head_start
 from keras_bert.tasks.activations import softmax
+from keras_bert.tasks.stored_labels import labels_of
 from keras_bert.tasks.tagging import data as conll
 from keras_bert.tasks.tagging import windows as tag_windows
 from keras_bert.tasks.tagging.data import TaggedSentences
@@ -61,6 +62,7 @@ class Tagging(Task):
     uses_pooler = False
     packs = True
     positions_have_targets = True
+    weights_group = "classifier"
     hub_tag = "token-classification"
     head_start = HeadStart(
         max_sequences=500,
@@ -84,6 +86,9 @@ class Tagging(Task):
     def of_texts(self, model, texts, source):
         words, _ = split_words(texts, model.tokenizer, model.output.characters)
         return TaggedSentences(words, source=source)
+
+    def stored_options(self, checkpoint):
+        return {"labels": labels_of(checkpoint)}
 
     def describe(self, output):
         return "A BERT model that assigns a tag to each word."

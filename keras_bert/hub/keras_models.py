@@ -1,0 +1,160 @@
+"""Read and write `.keras` files."""
+
+import contextlib
+import pathlib
+import shutil
+import tempfile
+import zipfile
+
+import keras
+
+from keras_bert import checkpoints, heads, keras_private, provenance
+from keras_bert.encoder import BertEncoder
+from keras_bert.hub import own_files
+from keras_bert.provenance import MODEL_FILE
+from keras_bert.runtime.files import atomic_write
+from keras_bert.runtime.reading import check_not_lfs_pointer, first_line, one_line
+from keras_bert.tasks import registry
+from keras_bert.untrusted import keras_file
+from keras_bert.untrusted.keras_values import Refused
+
+
+@contextlib.contextmanager
+def _reading(path):
+    """Turn any error while a `.keras` file is read into a ValueError of one line."""
+    try:
+        yield
+    except Refused as error:
+        raise ValueError(
+            f"{path} was not loaded: {error}. If you trust its author, pass trusted=True, or "
+            "--trusted on the command line."
+        ) from error
+    except Exception as error:  # Keras raises many types for a damaged file
+        raise ValueError(f"{path} could not be loaded: {one_line(error)}") from error
+
+
+def _read_model(path, trusted):
+    """Return the model of a `.keras` file. If it is untrusted, Keras sees only checked parts."""
+    if trusted:
+        return keras.saving.load_model(path, compile=False, safe_mode=False)
+    try:
+        return keras_file.load(path)
+    except Refused:
+        if not own_files.may_be_own(path):
+            raise
+        # Keras loads a copy, so that nobody changes the file after the check.
+        with tempfile.TemporaryDirectory(prefix="keras_bert-") as folder:
+            copied = pathlib.Path(folder, MODEL_FILE)
+            shutil.copyfile(path, copied)
+            if not own_files.is_own(copied):
+                raise
+            return keras.saving.load_model(copied, compile=False, safe_mode=False)
+
+
+def load_model(path, task, trusted):
+    """Load a `.keras` file. `task` can be one of the two heads of a pretraining model."""
+    check_not_lfs_pointer(path)
+    if not zipfile.is_zipfile(path):
+        raise ValueError(
+            f"{path} is not a model that Keras can read: it is not a complete archive; download or "
+            "copy it again"
+        )
+    with _reading(path):
+        model = _read_model(path, trusted)
+        keras_private.freeze_variables(model)
+        keras_private.restart_lora(model)
+        for layer in keras_private.all_layers(model):
+            if isinstance(layer, BertEncoder):
+                layer.check_vocabulary()  # Keras reads the vocabulary after the encoder is built
+        for weight in model.weights:
+            if "float" in keras.backend.standardize_dtype(weight.dtype):
+                value = keras.ops.convert_to_numpy(weight)
+                checkpoints.canonical.check_numbers(path, weight.path, value)
+    saved_task = heads.find_task(model)
+    if task in (None, "auto", saved_task):
+        return model
+    has_both_heads = isinstance(model.output, dict) and saved_task in heads.OF_PRETRAINING
+    if has_both_heads and task in heads.OF_PRETRAINING:
+        return _one_head(model, task)
+    head = f"the head {saved_task}" if saved_task else "no head"
+    raise ValueError(
+        f"{path} has {head}, not {task}; pass fresh_head=True for a new head with random weights"
+    )
+
+
+def load(path, task, fresh_head, options, head_options, trusted):
+    """Load a model that `save` wrote, with new options of the encoder or with a fresh head."""
+    if not fresh_head and head_options:
+        name = next(iter(head_options))
+        raise ValueError(f"{path}: {name} is only possible with fresh_head=True")
+    if fresh_head and task in (None, "auto"):
+        raise ValueError("fresh_head needs a task, such as task='classification'")
+    model = load_model(path, None if fresh_head else task, trusted)
+    if not fresh_head and not options:
+        return model
+    encoder = heads.find_encoder(model)
+    saved_task = heads.find_task(model)
+    if not fresh_head and model is not encoder and saved_task not in heads.OF_PRETRAINING:
+        head = "a custom head" if saved_task is None else f"the head {saved_task}"
+        raise ValueError(f"{path} has {head}, whose options are fixed; remove {', '.join(options)}")
+    new_encoder = encoder.with_options(**options) if options else encoder
+    if fresh_head:
+        return heads.TASKS[task](new_encoder, **head_options)
+    if model is encoder:
+        return new_encoder
+    new_model = heads.TASKS[saved_task](new_encoder, **_tied_like(model, saved_task))
+    new_model.set_weights(model.get_weights())
+    return new_model
+
+
+def _one_head(model, task):
+    """Return one of the two heads of a pretraining model on the same encoder."""
+    head = heads.TASKS[task](heads.find_encoder(model), **_tied_like(model, task))
+    layer = registry.by_name(task).weights_group
+    head.get_layer(layer).set_weights(model.get_layer(layer).get_weights())
+    return head
+
+
+def _tied_like(model, task):
+    """Return the option `tied` of a head that is built like the masked LM head of a model."""
+    if "masked_lm_positions" not in model.input or registry.by_name(task).answers_texts:
+        return {}
+    return {"tied": model.get_layer("masked_lm").tied}
+
+
+def save(model, path):
+    """Write a model to a `.keras` file, or into a folder. An error leaves an existing file."""
+    if path.suffix != ".keras":
+        path = path / MODEL_FILE
+    path.parent.mkdir(parents=True, exist_ok=True)
+    metrics, _ = provenance.known_metrics_and_license(model)
+    try:
+        with atomic_write(path) as temporary:
+            _without_optimizer(model).save(temporary)
+            if metrics is not None:
+                provenance.add_metrics(temporary, metrics)
+            if keras_file.contains_code(temporary):
+                own_files.record(temporary)
+        if path.name == MODEL_FILE:
+            _save_metrics(metrics, path.parent)
+    except OSError as error:
+        reason = error.strerror or first_line(error)
+        raise OSError(f"{path} could not be written: {reason}") from error
+
+
+def _without_optimizer(model):
+    """Return an object with the attributes of a model except its optimizer.
+
+    The model itself stays as it is, because another thread may train it.
+    """
+    copy = object.__new__(type(model))  # `copy.copy` would save and load the model
+    copy.__dict__.update({**model.__dict__, "optimizer": None, "compiled": False})
+    return copy
+
+
+def _save_metrics(metrics, folder):
+    """Write the metrics of a model; delete those of another model that the folder held."""
+    if metrics is None:
+        (folder / provenance.METRICS_FILE).unlink(missing_ok=True)
+    else:
+        provenance.write_metrics(folder, metrics)

