@@ -1,6 +1,7 @@
-"""`doctor`: print versions, devices and missing packages, also where packages are broken.
+"""`list` and `doctor`, which do not import Keras.
 
-Each package is imported in a process of its own, since a broken one can end its process.
+`doctor` prints versions, devices and missing packages, also where packages are broken. Each
+package is imported in a process of its own, since a broken one can end its process.
 """
 
 import importlib.metadata
@@ -13,6 +14,7 @@ import signal
 import subprocess
 import sys
 
+from keras_bert.hub import resolve
 from keras_bert.runtime.escaping import printable
 from keras_bert.runtime.files import cache_folder
 from keras_bert.runtime.processes import safe_path
@@ -37,6 +39,11 @@ _PACKAGES = {
 _HIDDEN_EXTRAS = ("dev", "docs", "garden")
 _REQUIREMENT = re.compile(r"""([\w.-]+)(?:.*\bextra == ["']([\w-]+)["'])?""")
 _REQUIRED = ""  # the extra of packages that are always needed
+
+
+def list_models(args):
+    """Print the models that have a name."""
+    print_line(resolve.table())
 
 
 def doctor(args):

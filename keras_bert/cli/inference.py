@@ -2,6 +2,7 @@
 
 import collections
 import contextlib
+import dataclasses
 import itertools
 import math
 import os
@@ -12,7 +13,7 @@ import sys
 import numpy as np
 
 from keras_bert import heads, search
-from keras_bert.cli import arguments, reading
+from keras_bert.cli import arguments, options, reading
 from keras_bert.data import conll, squad, swag, tabular
 from keras_bert.hub import loading
 from keras_bert.pipelines.inputs import prompt_of
@@ -49,7 +50,11 @@ def _fine_tuned(args):
     try:
         registry.for_model(model)
     except ValueError as error:
-        hint = "; to score embeddings, add --task embedding" if args.command == "evaluate" else ""
+        hint = (
+            "; to score embeddings, add --task embedding"
+            if isinstance(args, options.Evaluate)
+            else ""
+        )
         raise ValueError(f"{name}: {error}{hint}") from error
     return model
 
@@ -327,7 +332,7 @@ def _writer(args, format):
         with open(path, "a", encoding="utf-8") as file:  # "w" would truncate a redirected stdout
             yield _Stream(file)
         return
-    settings = {name: value for name, value in vars(args).items() if name != "output"}
+    settings = dataclasses.asdict(args) | {"output": None}
     if args.input and _is_stream(args.input):
         settings["process"] = os.getpid()  # a pipe cannot be read again, so do not resume
     settings["columns"] = reading.columns_of(args, args.model)

@@ -46,9 +46,9 @@ def convert(args):
             args.model,
             args.path,
             format=args.to,
-            drop=args.drop,
+            drop=args.drop or (),
             hidden_act=args.hidden_act,
-            ignore=args.ignore,
+            ignore=args.ignore or (),
             trusted=args.trusted,
         )
     except ValueError as error:
@@ -72,7 +72,7 @@ def export(args):
     """Write a SavedModel or an ONNX folder."""
     before = _versions_in(args.path)
     with waiting("Exporting"):
-        model = arguments.load(args, task=args.task)
+        model = arguments.load(args, task=args.task or "auto")
         dev = None
         if args.dev is not None:
             columns = reading.columns_of(args, args.model)

@@ -11,7 +11,6 @@ import keras_bert
 from keras_bert import heads
 from keras_bert.checkpoints import canonical, folder, google, huggingface
 from keras_bert.cli import arguments
-from keras_bert.cli.options.pretraining import SIZES
 from keras_bert.pretraining import corpus, records, vocabulary
 from keras_bert.pretraining import train as pretraining
 from keras_bert.runtime import distribution
@@ -19,6 +18,16 @@ from keras_bert.runtime.packages import import_tensorflow
 from keras_bert.runtime.terminal import print_line, progress, waiting
 from keras_bert.text.preprocessor import VOCABULARY_FILE
 from keras_bert.training import report
+
+# Layers and hidden size of the models that Google published.
+_SIZES = {
+    "tiny": (2, 128),
+    "mini": (4, 256),
+    "small": (4, 512),
+    "medium": (8, 512),
+    "base": (12, 768),
+    "large": (24, 1024),
+}
 
 # Keys of the last history record that the summary leaves out or replaces by medians.
 _LEFT_OUT = ("learning_rate", "seconds")
@@ -267,7 +276,7 @@ def _bert_config(args, made):
                 f"{config['vocab_size']}; received {given['vocab_size']}"
             )
         return config | given
-    layers, hidden = SIZES[args.size or "base"]
+    layers, hidden = _SIZES[args.size or "base"]
     return config | {
         "num_hidden_layers": layers,
         "hidden_size": hidden,

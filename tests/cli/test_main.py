@@ -1,6 +1,5 @@
 """Options, errors and exit statuses of the command line."""
 
-import argparse
 import gzip
 import os
 import re
@@ -12,6 +11,8 @@ import pytest
 
 import keras_bert
 from keras_bert.__main__ import _check_files, main
+from keras_bert.cli import options
+from keras_bert.cli.parser import parse
 from keras_bert.pretraining import vocabulary
 from tests import prose, tiny
 from tests.cli.shared import TEXTS
@@ -264,7 +265,7 @@ def test_a_wrong_path_is_told_before_tensorflow_starts(
 def test_what_a_pipe_holds_is_not_read_by_the_check(tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    _check_files(argparse.Namespace(files=("input",), input=str(pipe)))  # to open it would wait
+    _check_files(options.Predict("minilm", input=str(pipe)))  # to open it would wait
 
 
 def test_errors_of_the_parser_are_short(capsys):
@@ -319,6 +320,12 @@ def test_bad_options_are_refused_by_the_parser(capsys):
         assert value in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("task", ["question-answering", "question_answering"])
+def test_names_of_tasks_may_have_hyphens_or_underscores(task):
+    _, args = parse(["finetune", "--task", task, "--output", "x"])
+    assert args.task == "question-answering"
+
+
 def test_list_needs_no_keras(capsys):
     assert main(["list"]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -341,6 +348,6 @@ def test_interrupt_is_no_traceback(monkeypatch, capsys):
         def interrupted(name, known=known, **options):
             raise KeyboardInterrupt(*known)
 
-        monkeypatch.setattr(keras_bert.hub.loading, "load", interrupted)
+        monkeypatch.setattr("keras_bert.hub.loading.load", interrupted)
         assert main(["info", "minilm"]) == 130
         assert capsys.readouterr().err == f"keras-bert: {said}\n"
