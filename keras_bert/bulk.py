@@ -207,15 +207,11 @@ class _SavedModel:
     def __init__(self, path, trusted):
         from keras_bert.server import models
 
-        found = models.find(path, trusted=trusted)
-        if len(found) != 1:
-            raise ValueError(f"{path} must hold one exported model; it holds {len(found)}")
-        [model] = found
-        model.refresh(settled=False)
-        if model.current is None:
-            reason = "; ".join(reason for _, _, (_, reason) in model.states())
-            raise ValueError(f"{path} could not be loaded: {reason}")
-        self._signature = model.current.signature("serving_default")
+        locations = models.find(path)
+        if len(locations) != 1:
+            raise ValueError(f"{path} must hold one exported model; it holds {len(locations)}")
+        model = models.load(locations[0].folder, trusted=trusted)
+        self._signature = model.signature("serving_default")
         self.inputs = list(self._signature.inputs)
 
     def __call__(self, rows):

@@ -143,16 +143,15 @@ def write_outputs(outputs, in_rows):
     return f"{{{text}}}\n".encode()
 
 
-def status(versions):
-    """Return the response to a status request, for the list of `models.Model.states`."""
+def status(version):
+    """Return the response to a status request for a loaded version."""
     return {
         "model_version_status": [
             {
-                "version": str(number),
-                "state": state,
-                "status": {"error_code": code, "error_message": message},
+                "version": str(version),
+                "state": "AVAILABLE",
+                "status": {"error_code": "OK", "error_message": ""},
             }
-            for number, state, (code, message) in versions
         ]
     }
 
