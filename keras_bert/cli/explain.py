@@ -4,7 +4,7 @@ import pathlib
 import warnings
 
 from keras_bert import heads, inspect
-from keras_bert.cli import arguments
+from keras_bert.cli import arguments, options, writing
 from keras_bert.inspect import drawing, integrated_gradients
 from keras_bert.inspect.encoding import MASKED_LM_TASKS
 from keras_bert.runtime.files import atomic_write
@@ -13,9 +13,9 @@ from keras_bert.tasks import inference
 from keras_bert.tasks.masked_lm import MASK
 
 
-def explain(args):
+def explain(args: options.Explain) -> None:
     """Write the attention weights of a text, and the attributions if head and --target allow."""
-    arguments.check_folder(args.output)
+    writing.check_folder(args.output)
     model = arguments.load(args, task="auto")
     parts, written = [], []
     with waiting("Computing"), warnings.catch_warnings():

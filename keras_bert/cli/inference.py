@@ -2,24 +2,21 @@
 
 import collections
 import contextlib
-import dataclasses
 import itertools
 import math
 import os
 import pathlib
-import re
 import sys
 
 import numpy as np
 
 from keras_bert import heads, search
-from keras_bert.cli import arguments, options, reading
+from keras_bert.cli import arguments, options, reading, writing
 from keras_bert.data import conll, squad, swag, tabular
 from keras_bert.hub import loading
 from keras_bert.pipelines.inputs import prompt_of
-from keras_bert.runtime.escaping import printable, printable_lines
+from keras_bert.runtime.escaping import printable
 from keras_bert.runtime.files import atomic_write
-from keras_bert.runtime.resumable_file import ResumableFile
 from keras_bert.runtime.terminal import print_line, progress
 from keras_bert.tasks import (
     inference,
@@ -59,7 +56,7 @@ def _fine_tuned(args):
     return model
 
 
-def evaluate(args):
+def evaluate(args: options.Evaluate) -> None:
     """Score a model on a labeled file."""
     if args.task == "embedding":
         model = inference.as_embedder(arguments.load(args, task="auto"), args.pooling)
@@ -131,14 +128,14 @@ def _decoding(args, model):
     return {"null_threshold": args.null_threshold}
 
 
-def predict_texts(args):
+def predict_texts(args: options.Predict) -> None:
     """Predict for texts or a file."""
     if bool(args.texts) == bool(args.input):
         raise ValueError("give either texts or --input")
     for text in args.texts:
         if pathlib.Path(text).suffix and os.path.isfile(text):
             raise ValueError(f"{text} is a file. To read it, give --input {text}")
-    arguments.check_output(args.output, args.input)
+    writing.check_output(args.output, args.input)
     model = _fine_tuned(args)
     task = reading.task_of(model)
     if args.probabilities and task not in _TASKS_WITH_CLASSES:
@@ -147,43 +144,58 @@ def predict_texts(args):
             f"{task}. Remove the option"
         )
     format = prediction_files.format_of(args.output, model)
+    with writing.open_predictions(args, format) as file, progress() as bar:
+        state = file.state or {"rows": 0, "counts": {}}
+        if state["rows"]:
+            print_line(f"resuming after {state['rows']} rows", file=sys.stderr)
+        # A label, a number or a choice on the command line needs no header.
+        needs_header = args.input or args.probabilities or task in _TASKS_WITH_HEADER
+        lines = prediction_files.lines(
+            format,
+            model,
+            _answered(args, model, state, file, bar),
+            header=not state["rows"] and bool(needs_header or format == "csv"),
+            probabilities=args.probabilities,
+            label=reading.columns_of(args, args.model)["label"],
+        )
+        for line in lines:
+            # JSON and invalid bytes in arguments can hold surrogates, which UTF-8 cannot encode.
+            file.write(line.encode("utf-8", "replace").decode("utf-8"))
+    if args.output not in (None, "-") and not writing.is_stream(args.output):
+        noun = "answer" if state["rows"] == 1 else "answers"
+        print_line(f"{state['rows']} {noun} in {pathlib.Path(args.output).resolve()}")
+    reading.print_counts(collections.Counter(state["counts"]))
+
+
+def _answered(args, model, state, file, bar):
+    """Yield each part of the input with its answers.
+
+    `state` has the number of rows and the counts of the parts whose lines are in the file.
+    """
     decoding = _decoding(args, model)
     predict = inference.predict_function(model, args.precision)
-    with _writer(args, format) as output, progress() as bar:
-        work = bar.add_task("Predicting", total=None if args.input else 1)
-        state = output.state or {"rows": 0, "counts": {}}
-        written, counts = state["rows"], collections.Counter(state["counts"])
-        if written:
-            print_line(f"resuming after {written} rows", file=sys.stderr)
-            bar.advance(work, written)
-        # A label, a number or a choice on the command line needs no header.
-        header = bool(args.input or args.probabilities) or task in _TASKS_WITH_HEADER
-        options = {
-            "header": not written and (header or format == "csv"),
-            "probabilities": args.probabilities,
-            "label": reading.columns_of(args, args.model)["label"],
-        }
-
-        def answered():
-            nonlocal written
-            for part in _after(written, _parts(args, model)):
-                if task == "question-answering":
-                    question_windows.check_questions(part)
-                encoded = inference.encode(model, part)
-                counts.update(inference.counts(encoded))
-                options = {"batch_size": args.batch_size, "encoded": encoded, "predict": predict}
-                yield part, inference.answers(model, part, **options, **decoding)
-                written += len(part)
-                output.commit({"rows": written, "counts": counts})
-                bar.advance(work, len(part))
-
-        for line in prediction_files.lines(format, model, answered(), **options):
-            # JSON and invalid bytes in arguments can hold surrogates, which UTF-8 cannot encode.
-            output.write(line.encode("utf-8", "replace").decode("utf-8"))
-    if args.output not in (None, "-") and not _is_stream(args.output):
-        noun = "answer" if written == 1 else "answers"
-        print_line(f"{written} {noun} in {pathlib.Path(args.output).resolve()}")
-    reading.print_counts(counts)
+    work = bar.add_task("Predicting", total=None if args.input else 1, completed=state["rows"])
+    for part in _after(state["rows"], _parts(args, model)):
+        if reading.task_of(model) == "question-answering":
+            question_windows.check_questions(part)
+        encoded = inference.encode(model, part)
+        yield (
+            part,
+            inference.answers(
+                model,
+                part,
+                batch_size=args.batch_size,
+                encoded=encoded,
+                predict=predict,
+                **decoding,
+            ),
+        )
+        # The lines of this part are written now.
+        state["rows"] += len(part)
+        counts = collections.Counter(state["counts"])
+        state["counts"] = counts + collections.Counter(inference.counts(encoded))
+        file.commit(state)
+        bar.advance(work, len(part))
 
 
 def _after(rows, parts):
@@ -226,10 +238,10 @@ def _parts(args, model):
     return [tabular.Examples(args.texts, source="the command line")]
 
 
-def embed(args):
+def embed(args: options.Embed) -> None:
     """Write a vector for each text of a file."""
-    arguments.check_output(args.output, args.input)
-    if args.output == "-" or _is_stream(args.output):
+    writing.check_output(args.output, args.input)
+    if args.output == "-" or writing.is_stream(args.output):
         raise ValueError(
             f"{args.output} is not a file. Vectors need a file; give --output a name with .npy"
         )
@@ -273,7 +285,7 @@ def _write_header(file, shape):
     np.lib.format.write_array_header_1_0(file, header)
 
 
-def fill_masks(args):
+def fill_masks(args: options.Fill) -> None:
     """Print candidates for [MASK]."""
     model = _load_masked_lm(args)
     encoded = inference.encode_masks(model, args.texts)
@@ -287,19 +299,15 @@ def fill_masks(args):
 
 
 def _load_masked_lm(args):
-    name = args.model
     try:
         return arguments.load(args, task="masked_lm")
     except ValueError as error:
-        # A fresh head, which the error suggests, would predict random tokens.
-        lacks = re.search(r": must have the weights of the head masked_lm; missing ", str(error))
-        if lacks or re.search(
-            r" has (no head|the head (?!pretraining)\w+), not masked_lm; ", str(error)
-        ):
-            raise ValueError(
-                f"{name} has no masked LM head. Use a checkpoint that has one, such as base"
-            ) from error
-        raise
+        if heads.find_task(arguments.load(args, task="auto")) in heads.OF_PRETRAINING:
+            raise
+        # The error suggests a fresh head, which would predict random tokens.
+        raise ValueError(
+            f"{args.model} has no masked LM head. Use a checkpoint that has one, such as base"
+        ) from error
 
 
 @contextlib.contextmanager
@@ -308,65 +316,3 @@ def _bar(title):
     with progress() as bar:
         work = bar.add_task(title, total=1)
         yield lambda share: bar.advance(work, share)
-
-
-def _is_stream(path):
-    """Return True for a pipe, a device, or /dev/stdout (which may be redirected to a file)."""
-    path = pathlib.Path(path).absolute()
-    while not str(path).startswith(("/dev/std", "/dev/fd/", "/proc/")):
-        if not path.is_symlink():
-            return path.exists() and not path.is_file()
-        path = path.parent / os.readlink(path)
-    return True
-
-
-@contextlib.contextmanager
-def _writer(args, format):
-    """Yield an object with `write`, `commit` and `state`, as of a `ResumableFile`."""
-    path = args.output
-    if path in (None, "-"):
-        yield _Stream(sys.stdout)
-        return
-    path = pathlib.Path(path)
-    if _is_stream(path):
-        with open(path, "a", encoding="utf-8") as file:  # "w" would truncate a redirected stdout
-            yield _Stream(file)
-        return
-    settings = dataclasses.asdict(args) | {"output": None}
-    if args.input and _is_stream(args.input):
-        settings["process"] = os.getpid()  # a pipe cannot be read again, so do not resume
-    settings["columns"] = reading.columns_of(args, args.model)
-    settings["files"] = [_version_of(file) for file in (args.input, args.model) if file]
-    with ResumableFile(path.resolve(), settings) as file:  # follow links
-        if format == "json":  # is written at the end as one object
-            file.commit = lambda state: None
-        yield file
-
-
-class _Stream:
-    """A stream in the place of a `ResumableFile`. It cannot be resumed."""
-
-    state = None
-
-    def __init__(self, file):
-        self._file = file
-
-    def write(self, line):
-        if self._file.isatty():  # elsewhere, control characters are data
-            line = printable_lines(line)
-        print(line, file=self._file)
-
-    def commit(self, state):
-        pass
-
-
-def _version_of(name):
-    """Return a list that changes when a file, or a file in a folder, changes."""
-    path = pathlib.Path(name).absolute()
-    files = sorted(path.rglob("*")) if path.is_dir() else [path]
-    found: list = [str(name)]
-    for file in files:
-        if file.is_file():
-            status = file.stat()
-            found.append([str(file), status.st_size, status.st_mtime_ns])
-    return found

@@ -10,7 +10,7 @@ import statistics
 import keras_bert
 from keras_bert import heads
 from keras_bert.checkpoints import canonical, folder, google, huggingface
-from keras_bert.cli import arguments
+from keras_bert.cli import arguments, options, writing
 from keras_bert.pretraining import corpus, records, vocabulary
 from keras_bert.pretraining import train as pretraining
 from keras_bert.runtime import distribution
@@ -41,9 +41,9 @@ _HANGUL = re.compile("[\u1100-\u11ff\uac00-\ud7a3]")
 _HANGUL_SHARE = 0.01  # of the characters; above it, the corpus counts as Korean
 
 
-def make_vocabulary(args):
+def make_vocabulary(args: options.Vocab) -> None:
     """Learn a vocabulary, and print how well it fits the held-out documents."""
-    arguments.check_folder(args.output)
+    writing.check_folder(args.output)
     corpus.check_outside(args.output, args.corpus)
     counts: collections.Counter[str] = collections.Counter()
     held_out: list[corpus.Document] = []
@@ -115,10 +115,10 @@ def _holding_out(documents, held_out):
             yield document
 
 
-def make_records(args):
+def make_records(args: options.Records) -> None:
     """Tokenize a corpus once."""
     import_tensorflow("keras-bert records")
-    arguments.check_folder(args.output)
+    writing.check_folder(args.output)
     corpus.files(args.corpus)  # raise errors before a vocabulary loads
     with progress(show=True) as bar:
         work = bar.add_task("Megabytes", total=None)
@@ -167,7 +167,7 @@ def _preprocessor_of(name):
     return preprocessor
 
 
-def pretrain(args):
+def pretrain(args: options.Pretrain) -> None:
     """Train a BERT from records."""
     import keras
 
@@ -178,8 +178,8 @@ def pretrain(args):
     if args.config and args.size is not None:
         raise ValueError("give either --config or --size")
     made = records.Records(args.records)
-    arguments.check_folder(args.output)
-    arguments.check_log_folder(args.tensorboard)
+    writing.check_folder(args.output)
+    writing.check_log_folder(args.tensorboard)
     recipe = _recipe(args)
     with distribution.scope(args.strategy, model_parallel=args.model_parallel):
         # Seed before the model is built: all processes then start with the same weights.

@@ -8,7 +8,7 @@ import numpy as np
 
 import keras_bert
 from keras_bert import search
-from keras_bert.cli import arguments, reading
+from keras_bert.cli import arguments, options, reading, writing
 from keras_bert.data import tabular
 from keras_bert.model_structure import find_encoder
 from keras_bert.provenance import digest_of_weights
@@ -19,7 +19,7 @@ from keras_bert.tasks import inference, prediction_files
 from keras_bert.untrusted import containers
 
 
-def find(args):
+def find(args: options.Search) -> None:
     """Print the texts of a file with the highest similarity to a query, and their rows."""
     columns = reading.columns_of(args)
     examples = tabular.read(
@@ -43,9 +43,9 @@ def find(args):
         print_line(f"{score:.4f}\t{numbers[index]}\t{printable(texts[index])}")
 
 
-def mine(args):
+def mine(args: options.Mine) -> None:
     """Write the rows of a file with hard negatives."""
-    arguments.check_output(args.output, args.file)
+    writing.check_output(args.output, args.file)
     columns = reading.columns_of(args)
     pairs = reading.read(args.file, "embedding", {**columns, "label": None}, args.format)
     found = _pipeline(args).mine_negatives(

@@ -8,14 +8,14 @@ import signal
 import tempfile
 
 import keras_bert
-from keras_bert.cli import arguments
+from keras_bert.cli import arguments, options
 from keras_bert.exporting import tf_serving
 from keras_bert.runtime.escaping import printable
 from keras_bert.runtime.terminal import print_line, shell_quoted, waiting
 from keras_bert.server import models, rest
 
 
-def serve(args):
+def serve(args: options.Serve) -> None:
     """Serve SavedModels, or a trained model that is exported first, until Ctrl-C."""
     try:
         from keras_bert.server import app

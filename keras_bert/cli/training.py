@@ -9,7 +9,7 @@ import numpy as np
 
 import keras_bert
 from keras_bert import heads, provenance
-from keras_bert.cli import arguments, reading
+from keras_bert.cli import arguments, options, reading, writing
 from keras_bert.data import conll, tabular
 from keras_bert.data.embedding_examples import EmbeddingExamples
 from keras_bert.encoder import BertEncoder
@@ -36,7 +36,7 @@ _REPLACED_HEADS = (*heads.OF_PRETRAINING, "embedder")
 _MANY_SPLIT = 0.02
 
 
-def finetune(args):
+def finetune(args: options.Finetune) -> None:
     """Train a model, and write it with its metrics and plots."""
     if args.characters and args.task != "question-answering":
         raise ValueError("--characters applies only to --task question-answering")
@@ -48,7 +48,7 @@ def finetune(args):
         )
     if pathlib.Path(args.output, loading.MODEL_FILE).is_file():
         print_line(f"this run will replace the model in {args.output}", file=sys.stderr)
-    arguments.check_log_folder(args.tensorboard)
+    writing.check_log_folder(args.tensorboard)
     # Without a search, `finetuning.finetune` locks the folder itself.
     with (
         exclusive_lock(args.output, "training", keep=False)

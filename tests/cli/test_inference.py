@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import keras_bert
-from keras_bert.cli import inference, training
+from keras_bert.cli import training, writing
 from keras_bert.data import conll, squad, swag, tabular
 from tests import tiny
 from tests.cli.shared import ASKED, QUESTIONS, TASKS, TEXTS, run
@@ -240,10 +240,10 @@ def test_versions_of_models_and_pipes(tmp_path):
     folder = tmp_path / "model"
     folder.mkdir()
     (folder / "config.json").write_text("{}")
-    before = inference._version_of(folder)
+    before = writing._version_of(folder)
     (folder / "config.json").write_text("{ }")
-    assert inference._version_of(folder) != before
-    assert inference._version_of("minilm") == ["minilm"]
+    assert writing._version_of(folder) != before
+    assert writing._version_of("minilm") == ["minilm"]
 
 
 CHARACTERS = "한\tB-x\n국\tI-x\n \tO\ng\tO\n\ng\tO\n!\tO\n\n" * 4
