@@ -303,7 +303,6 @@ class FinetuneRecipe:
         (question answering: 128)
     class_weight: classification: give rare labels more weight
     gradient_accumulation_steps: batches per optimizer step
-    freeze: train only the head
     metric: metric that selects the best epoch (default: the first one printed). Classification:
         accuracy, f1 (with two labels, of the label that sorts last), macro_f1 (three or more
         labels), mcc. Multi-label: micro_f1, macro_f1, exact_match. Regression: pearson, spearman,
@@ -312,10 +311,9 @@ class FinetuneRecipe:
     patience: stop after this many epochs without improvement
     evaluate_every: also score --dev after every N batches; a fraction such as 0.25 is a part of an
         epoch
-    search: try the 18 recipes of the paper (batch size 16 or 32; learning rate 5e-5, 3e-5 or 2e-5;
-        2 to 4 epochs) and keep the best. Options that you give are not searched. A search that was
-        stopped starts over
     seed: seed of head, order and dropout
+    fixed_length: one shape for all batches, for TPUs
+    tensorboard: write logs for TensorBoard
     """
 
     epochs: PositiveInt | None = None
@@ -326,17 +324,17 @@ class FinetuneRecipe:
     max_length: MaxLength | None = None
     loss: Loss | None = None
     matryoshka_dims: Sequence[PositiveInt] | None = option(None, metavar="WIDTH")
-    gradient_caching: bool = False
+    gradient_caching: bool | None = None
     sampling: Literal["proportional", "round_robin"] | None = None
     stride: PositiveInt | None = None
     class_weight: Literal["balanced"] | None = None
     gradient_accumulation_steps: PositiveInt = 1
-    freeze: bool = False
     metric: str | None = None
     patience: PositiveInt | None = None
     evaluate_every: PositiveFloat | None = option(None, metavar="N")
-    search: bool = False
     seed: Seed = 0
+    fixed_length: bool = False
+    tensorboard: str | None = option(None, metavar="FOLDER")
 
 
 @dataclass(kw_only=True)
@@ -353,8 +351,10 @@ class Finetune(
     teacher: embedding: an embedder to imitate: its vectors of the texts in --train, or with --loss
         cosent or cosine_similarity its scores of the pairs. Scores and negatives in --train are not
         used
-    fixed_length: one shape for all batches, for TPUs
-    tensorboard: write logs for TensorBoard
+    freeze: train only the head
+    search: try the 18 recipes of the paper (batch size 16 or 32; learning rate 5e-5, 3e-5 or 2e-5;
+        2 to 4 epochs) and keep the best. Options that you give are not searched. A search that was
+        stopped starts over
     output: folder for the model, metrics.json and plots
     """
 
@@ -366,8 +366,8 @@ class Finetune(
     task: Task | None = None
     keep_layers: Sequence[int] | None = option(None, metavar="NUMBER")
     teacher: str | None = option(None, metavar="MODEL")
-    fixed_length: bool = False
-    tensorboard: str | None = option(None, metavar="FOLDER")
+    freeze: bool = False
+    search: bool = False
     output: str
 
 

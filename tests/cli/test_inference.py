@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import keras_bert
-from keras_bert.cli import training, writing
+from keras_bert.cli import data_notes, writing
 from keras_bert.data import conll, squad, swag, tabular
 from tests import tiny
 from tests.cli.shared import ASKED, QUESTIONS, TASKS, TEXTS, run
@@ -274,12 +274,12 @@ def test_words_that_texts_do_not_have_are_told():
     preprocessor = keras_bert.Preprocessor(tiny.PIECES)
 
     def note(*words):
-        return training._note_of_words(conll.TaggedSentences([[*words, "so"] * 9]), preprocessor)
+        return data_notes.note_of_words(conll.TaggedSentences([[*words, "so"] * 9]), preprocessor)
 
     assert note("do", "n't").startswith("33.3% of the words contain punctuation. Texts on ")
     assert note("good", "!") is None
     assert note("g", "!", " ") is None
-    assert training._note_of_words(tiny.examples(), preprocessor) is None
+    assert data_notes.note_of_words(tiny.examples(), preprocessor) is None
 
 
 @pytest.mark.slow

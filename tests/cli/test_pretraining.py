@@ -188,7 +188,7 @@ def test_pretraining_goes_on_with_all_weights(tmp_path):
         model=str(tmp_path / "model"), size=None, config=None, dtype="mixed_bfloat16",
         rematerialize=True, no_next_sentence=False, trusted=False,
     )  # fmt: skip
-    model = pretraining._initial_model(args)
+    model = pretraining._trained_model(args)
     encoder = keras_bert.heads.find_encoder(model)
     assert (encoder.dtype_policy.name, encoder.rematerialize) == ("mixed_bfloat16", True)
     assert encoder.preprocessor.vocabulary == tuple(prose.PIECES)
@@ -197,14 +197,14 @@ def test_pretraining_goes_on_with_all_weights(tmp_path):
 
     # Without next sentences it is the half that is left, and that goes on as it is.
     args.no_next_sentence = True
-    half = pretraining._initial_model(args)
+    half = pretraining._trained_model(args)
     assert keras_bert.heads.find_task(half) == "masked_lm"
     keras_bert.save(half, tmp_path / "half")
     args = argparse.Namespace(
         model=str(tmp_path / "half"), size=None, config=None, dtype=None, rematerialize=False,
         no_next_sentence=True, trusted=False,
     )  # fmt: skip
-    for model in (half, pretraining._initial_model(args)):
+    for model in (half, pretraining._trained_model(args)):
         head = model.get_layer("masked_lm")
         for a, b in zip(
             before.get_layer("masked_lm").get_weights(), head.get_weights(), strict=True

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import keras_bert
-from keras_bert.cli import arguments, reading, training
+from keras_bert.cli import arguments, data_notes, reading
 from keras_bert.data import conll, squad, tabular
 from keras_bert.runtime import distribution, files
 from keras_bert.training import finetuning
@@ -194,12 +194,12 @@ def test_answers_that_are_not_learned_are_told():
 def test_a_vocabulary_of_another_language_is_told():
     english = keras_bert.Preprocessor(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "good", "film"])
     korean = tabular.Examples(["좋은 영화", "good film"] * 3, labels=["a", "b"] * 3)
-    note = training._note_of_vocabulary(korean, english, "minilm")
+    note = data_notes.note_of_vocabulary(korean, english, "minilm")
     assert note.startswith("the vocabulary of minilm does not fit these texts: 1.0 tokens")
     sentences = conll.TaggedSentences([["좋은", "영화"]], [["A", "B"]])
-    assert "100.0% unknown" in training._note_of_vocabulary(sentences, english, "minilm")
+    assert "100.0% unknown" in data_notes.note_of_vocabulary(sentences, english, "minilm")
     for texts in (["good film"], [" "]):
-        assert training._note_of_vocabulary(tabular.Examples(texts), english, "minilm") is None
+        assert data_notes.note_of_vocabulary(tabular.Examples(texts), english, "minilm") is None
 
 
 @pytest.mark.slow
