@@ -30,7 +30,6 @@ from keras_bert.server import batching, models, rest, timeouts
 HOST = "127.0.0.1"
 PORT = 8501  # TensorFlow Serving's port
 _MAX_CONNECTIONS = 512
-_THREAD_THRESHOLD = 2**16  # bytes or values; larger bodies and outputs are converted in a thread
 _LOCAL_NAMES = {"localhost", "127.0.0.1", "::1"}
 # A name, an IPv4 address or an IPv6 address in brackets, and an optional port.
 _AUTHORITY = re.compile(r"(?P<name>[a-z0-9_.-]+|\[[0-9a-f:.]+\])(?::[0-9]{1,5})?")
@@ -156,14 +155,11 @@ class _Handlers:
     async def list_models(self, request):
         """Return names and labels for the web page. TensorFlow Serving has no such request."""
         self._check_origin(request)
-        return _json(
-            {
-                "models": [
-                    {"name": model.name, "version": str(model.number), "labels": model.labels}
-                    for model in self._models.values()
-                ]
-            }
-        )
+        descriptions = [
+            {"name": model.name, "version": str(model.number), "labels": model.labels}
+            for model in self._models.values()
+        ]
+        return _json({"models": descriptions})
 
     async def rest(self, request):
         """Handle TensorFlow Serving's requests."""
@@ -202,50 +198,45 @@ class _Handlers:
 
     async def _predict(self, model, body):
         """Run a predict request and return the response."""
-
-        def read():
-            document = rest.parse(body)
-            signature = model.signature(rest.read_signature(document))
-            arrays, in_rows = rest.read_inputs(document, signature.inputs)
-            return signature, arrays, in_rows
-
-        signature, arrays, in_rows = await _call(len(body), read)
+        document = rest.parse(body)
+        signature = model.signature(rest.read_signature(document))
+        arrays, in_rows = rest.read_inputs(document, signature.inputs)
         _check_size(arrays, self._limits)
         outputs = await self._queues[model.name].run(signature, arrays)
-        size = sum(array.size for array in outputs.values())
-        content = await _call(size, lambda: rest.write_outputs(outputs, in_rows))
+        content = rest.write_outputs(outputs, in_rows)
         return starlette.responses.Response(content, media_type="application/json")
 
     async def _read_body(self, request):
         """Read the body of a request within the limits of size and time."""
-        limits = self._limits
-        is_large = int(request.headers.get("content-length", "0")) > limits.max_body
-        # Read large bodies to the end: otherwise the client sees a broken connection instead of
-        # the response. Do not read if the client waits for "100 Continue". Stop at 64 times the
-        # limit.
-        if not (is_large and "expect" in request.headers):
-            size, parts = 0, []
-            try:
-                async with asyncio.timeout(limits.timeout):
-                    async for part in request.stream():
-                        size += len(part)
-                        is_large = is_large or size > limits.max_body
-                        parts.append(part)
-                        if is_large:
-                            parts.clear()
-                        if size > 64 * limits.max_body:
-                            break
-            except TimeoutError as error:
-                raise starlette.exceptions.HTTPException(
-                    408, f"The body did not arrive within {limits.timeout:g} seconds. Try again."
-                ) from error
-        if is_large:
+        limit = self._limits.max_body
+        too_large = starlette.exceptions.HTTPException(
+            413,
+            f"The body may have at most {limit} bytes. Restart the server with a larger "
+            "--max-body.",
+        )
+        announced_size = int(request.headers.get("content-length", "0"))
+        if announced_size > limit and "expect" in request.headers:
+            raise too_large  # the client waits for "100 Continue" and has not sent the body
+        body = bytearray()
+        size = 0
+        try:
+            async with asyncio.timeout(self._limits.timeout):
+                # Read large bodies to the end, or to 64 times the limit: otherwise the client sees
+                # a broken connection in place of the response.
+                async for part in request.stream():
+                    size += len(part)
+                    if size <= limit:
+                        body += part
+                    if size > 64 * limit:
+                        break
+        except TimeoutError as error:
             raise starlette.exceptions.HTTPException(
-                413,
-                f"The body may have at most {limits.max_body} bytes. Restart the server with a "
-                "larger --max-body.",
-            )
-        return b"".join(parts)
+                408,
+                f"The body did not arrive within {self._limits.timeout:g} seconds. Try again.",
+            ) from error
+        if size > limit:
+            raise too_large
+        return bytes(body)
 
     def _check_origin(self, request):
         """Reject requests that another website sends through a browser."""
@@ -266,10 +257,10 @@ class _Handlers:
                 )
 
     def _is_own_host(self, authority):
-        found = _AUTHORITY.fullmatch(authority.lower())
-        if not found:
+        match = _AUTHORITY.fullmatch(authority.lower())
+        if match is None:
             return False
-        name = found["name"].strip("[]")
+        name = match["name"].strip("[]")
         if name in _LOCAL_NAMES or name == self._host.lower():
             return True
         # The server listens on all addresses: accept any address, but no other name.
@@ -295,12 +286,9 @@ def _check_size(arrays, limits):
 
 def _rows(array):
     """Return the number of strings, or the size of the first dimension for numbers."""
-    return array.size if array.dtype == object else len(array) if array.ndim else 1
-
-
-async def _call(size, function):
-    """Call a function, in a thread if its input is so large that it would delay others."""
-    return function() if size <= _THREAD_THRESHOLD else await asyncio.to_thread(function)
+    if array.dtype == object:
+        return array.size
+    return len(array) if array.ndim else 1
 
 
 async def _http_error(_, error):

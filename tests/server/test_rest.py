@@ -255,13 +255,6 @@ def test_outputs_without_common_first_dimension_need_column_format():
             rest.write_outputs(wrong, in_rows=True)
 
 
-def test_block_size_does_not_change_the_json(monkeypatch):
-    outputs = {"a": np.arange(50).reshape(10, 5), "b": np.arange(10).astype(bool)}
-    whole = [rest.write_outputs(outputs, in_rows) for in_rows in (True, False)]
-    monkeypatch.setattr(rest, "_BLOCK_SIZE", 7)
-    assert [rest.write_outputs(outputs, in_rows) for in_rows in (True, False)] == whole
-
-
 def test_status_matches_the_protocol_buffer():
     message = pytest.importorskip("tensorflow_serving.apis.get_model_status_pb2")
     from google.protobuf import json_format
