@@ -3,7 +3,6 @@
 import collections
 import contextlib
 import itertools
-import math
 import os
 import pathlib
 import sys
@@ -28,15 +27,13 @@ from keras_bert.tasks import (
 from keras_bert.text.words import split_words
 from keras_bert.training import report, run_state
 
-# Extensions of text files.
-_TEXT_FILES = {".csv", ".json", ".jsonl", ".tsv", ".txt"}
 # Tasks of `predict --probabilities`, and tasks whose answers have several columns.
 _TASKS_WITH_CLASSES = ("classification", "pair", "multi-label", "multiple-choice")
 _TASKS_WITH_HEADER = ("multi-label", "question-answering")
 
 
-def _fine_tuned(args):
-    """Load a model with the head of a task."""
+def _fine_tuned(args, hint=""):
+    """Load a model with the head of a task. `hint` ends the error for a model without one."""
     name = args.model
     if pathlib.Path(name, run_state.STATE_FILE).is_file():
         note = f"{name} has an unfinished run. Run the same finetune command again to resume it"
@@ -47,11 +44,6 @@ def _fine_tuned(args):
     try:
         registry.for_model(model)
     except ValueError as error:
-        hint = (
-            "; to score embeddings, add --task embedding"
-            if isinstance(args, options.Evaluate)
-            else ""
-        )
         raise ValueError(f"{name}: {error}{hint}") from error
     return model
 
@@ -63,7 +55,7 @@ def evaluate(args: options.Evaluate) -> None:
     elif args.pooling is not None:
         raise ValueError("--pooling applies only with --task embedding")
     else:
-        model = _fine_tuned(args)
+        model = _fine_tuned(args, hint="; to score embeddings, add --task embedding")
     task = reading.task_of(model)
     if args.characters and task != "question-answering":
         raise ValueError(
@@ -92,22 +84,25 @@ def evaluate(args: options.Evaluate) -> None:
 
 def _labeled_data(args, model, task):
     """Read the data to score a model on."""
-    prompts = (args.prompt, args.corpus_prompt)
+    has_prompts = args.prompt is not None or args.corpus_prompt is not None
     if task == "embedding":
+        data = _embedding_data(args)
+        if not has_prompts:
+            return data
         output = heads.find_output(model)
-        found = _embedding_data(args)
-        if prompts != (None, None):
-            found = found.with_prompts(*(prompt_of(output, name or "") for name in prompts))
-        return found
-    if prompts != (None, None):
+        return data.with_prompts(
+            prompt_of(output, args.prompt or ""), prompt_of(output, args.corpus_prompt or "")
+        )
+    if has_prompts:
         raise ValueError("--prompt and --corpus-prompt apply only to --task embedding")
     return reading.read(args.input, task, reading.columns_of(args, args.model), args.format)
 
 
 def _embedding_data(args):
     """Read the data to score an embedder on: queries and a corpus, or pairs."""
-    if found := reading.read_retrieval(args.input, args.split):
-        return found
+    data = reading.read_retrieval(args.input, args.split)
+    if data is not None:
+        return data
     columns = reading.columns_of(args, args.model) | {"negatives": (), "score_range": None}
     if (args.text or args.text_pair) and args.label is None:
         columns["label"] = None
@@ -123,8 +118,6 @@ def _decoding(args, model):
             f"--null-threshold needs a model for questions without an answer; {args.model} was not "
             "trained on such questions"
         )
-    if math.isnan(args.null_threshold):
-        raise ValueError("--null-threshold must be a number; received nan")
     return {"null_threshold": args.null_threshold}
 
 
@@ -241,15 +234,8 @@ def _parts(args, model):
 def embed(args: options.Embed) -> None:
     """Write a vector for each text of a file."""
     writing.check_output(args.output, args.input)
-    if args.output == "-" or writing.is_stream(args.output):
-        raise ValueError(
-            f"{args.output} is not a file. Vectors need a file; give --output a name with .npy"
-        )
-    if pathlib.Path(args.output).suffix.lower() in _TEXT_FILES:
-        raise ValueError(
-            f"{args.output} is named as text, but vectors are in NumPy's format. Use the "
-            "extension .npy"
-        )
+    if pathlib.Path(args.output).suffix.lower() != ".npy":
+        raise ValueError(f"--output must be a file with the extension .npy; received {args.output}")
     columns = reading.columns_of(args, args.model)
     parts = tabular.read_in_parts(
         args.input, text=columns["text"], header=columns["header"], format=args.format
@@ -293,9 +279,9 @@ def fill_masks(args: options.Fill) -> None:
     vocabulary = heads.find_encoder(model).preprocessor.vocabulary
     answers = masked_lm.decode(vocabulary, encoded, outputs, args.top)
     for text, masks in zip(args.texts, answers, strict=True):
-        for number, candidates in enumerate(masks, 1):
+        for mask, candidates in enumerate(masks, 1):
             for token, probability in candidates:
-                print_line(f"{probability:.4f}\t{printable(token)}\t{number}\t{printable(text)}")
+                print_line(f"{probability:.4f}\t{printable(token)}\t{mask}\t{printable(text)}")
 
 
 def _load_masked_lm(args):
