@@ -18,7 +18,7 @@ import keras_bert
 from keras_bert.cli import data_notes, writing
 from keras_bert.data import conll, squad, swag, tabular
 from tests import tiny
-from tests.cli.shared import ASKED, QUESTIONS, TASKS, TEXTS, run
+from tests.cli.shared import ASKED, QUESTIONS, TASKS, run
 
 pytestmark = pytest.mark.usefixtures("eager")
 
@@ -314,11 +314,10 @@ def test_korquad_is_scored_over_characters(encoder_folder, tmp_path, capsys):
     assert "--characters applies only to --task question-answering" in capsys.readouterr().err
 
 
-def test_what_is_replaced_is_told(trained, encoder_folder, tmp_path, capsys):
+def test_what_is_replaced_is_told(texts, trained, encoder_folder, tmp_path, capsys):
     model = shutil.copytree(trained("classification") / "model", tmp_path / "model")
-    (file := tmp_path / "a.tsv").write_text(TEXTS)
     capsys.readouterr()
-    common = ["--train", file, "--output", model, "--epochs", 1]
+    common = ["--train", texts, "--output", model, "--epochs", 1]
     assert run("finetune", "--model", encoder_folder, *common) == 0
     assert f"this run will replace the model in {model}" in capsys.readouterr().err
 

@@ -211,10 +211,7 @@ def test_outputs_in_rows_and_in_columns():
     assert write({"label": labels}, True) == {"predictions": ["a", "한"]}
     assert write({"label": labels}, False) == {"outputs": ["a", "한"]}
     assert write({"score": scores, "label": labels}, True) == {
-        "predictions": [
-            {"label": "a", "score": [0.1, 2.0]},
-            {"label": "한", "score": [1e-7, -3.0]},
-        ]
+        "predictions": [{"label": "a", "score": [0.1, 2.0]}, {"label": "한", "score": [1e-7, -3.0]}]
     }
     assert write({"score": scores, "label": labels}, False) == {
         "outputs": {"label": ["a", "한"], "score": [[0.1, 2.0], [1e-7, -3.0]]}
