@@ -272,36 +272,29 @@ def _trained_model(args):
 
 def _bert_config(args, made):
     """Return the config of a new model, with the vocabulary size of the records."""
+    vocab_size = made.manifest["settings"]["vocab_size"]
     config = {
-        "vocab_size": made.manifest["settings"]["vocab_size"],
+        "vocab_size": vocab_size,
+        "type_vocab_size": 2,
         "max_position_embeddings": max(512, *args.lengths),
     }
-    if args.config:
-        content = folder.read_json(pathlib.Path(args.config))
-        content = {key: value for key, value in content.items() if not _has_no_effect(key, value)}
-        unknown = sorted(content.keys() - set(canonical.CONFIG_KEYS))
-        if unknown:
-            raise ValueError(f"{args.config} has unknown keys: {', '.join(unknown)}")
-        if content.get("vocab_size", config["vocab_size"]) != config["vocab_size"]:
-            raise ValueError(
-                f"{args.config}: vocab_size must equal that of the records, "
-                f"{config['vocab_size']}; received {content['vocab_size']}"
-            )
-        return config | content
-    layers, hidden = _SIZES[args.size or "base"]
-    return config | {
-        "num_hidden_layers": layers,
-        "hidden_size": hidden,
-        "num_attention_heads": hidden // 64,
-        "intermediate_size": 4 * hidden,
-    }
-
-
-def _has_no_effect(key, value):
-    """Return True for a key of published configs that does not change the computation."""
-    neutral = canonical.NEUTRAL_VALUES
-    return (
-        key in google.SILENT_KEYS
-        or key in huggingface.SILENT_KEYS
-        or (key in neutral and neutral[key] == value)
+    if not args.config:
+        layers, hidden_size = _SIZES[args.size or "base"]
+        return config | {
+            "num_hidden_layers": layers,
+            "hidden_size": hidden_size,
+            "num_attention_heads": hidden_size // 64,
+            "intermediate_size": 4 * hidden_size,
+        }
+    file = pathlib.Path(args.config)
+    silent = google.SILENT_KEYS | huggingface.SILENT_KEYS
+    content = config | folder.read_json(file)
+    config = canonical.read_config(
+        file, content, activations=huggingface.ACTIVATIONS, silent=silent
     )
+    if config["vocab_size"] != vocab_size:
+        raise ValueError(
+            f"{file}: vocab_size must equal that of the records, {vocab_size}; received "
+            f"{config['vocab_size']}"
+        )
+    return config

@@ -216,12 +216,12 @@ def test_published_configs_make_new_models(tmp_path):
     prose.build(tmp_path, prose.documents(9))
     made = records.Records(tmp_path / "records")
     config = tmp_path / "bert_config.json"
-    published = {"directionality": "bidi", "pooler_fc_size": 768, "model_type": "bert"}
+    published = {"directionality": "bidi", "pooler_fc_size": 8, "model_type": "bert"}
     config.write_text(json.dumps(CONFIG | published))
     args = argparse.Namespace(config=str(config), lengths=[16], size=None)
-    assert pretraining._bert_config(args, made).keys() == CONFIG.keys() | {"vocab_size"}
+    assert pretraining._bert_config(args, made).items() >= CONFIG.items()
     config.write_text(json.dumps(CONFIG | {"model_type": "gpt2"}))
-    with pytest.raises(ValueError, match="has unknown keys: model_type"):
+    with pytest.raises(ValueError, match="model_type"):
         pretraining._bert_config(args, made)
 
 
