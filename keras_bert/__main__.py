@@ -11,6 +11,7 @@ import os
 import stat
 import sys
 import warnings
+from collections.abc import Sequence
 
 from keras_bert.cli import options
 from keras_bert.cli.parser import parse
@@ -25,7 +26,7 @@ _MAX_MESSAGE = 2000  # characters
 _TRACEBACK = "KERAS_BERT_TRACEBACK"
 
 
-def main(argv=None):
+def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line with a list of arguments, by default those of the process.
 
     Return the exit status: 0; 1 after an error, which is one line on stderr; 2 for wrong arguments
@@ -68,14 +69,8 @@ def _parse_and_run(argv):
 def _import(args, feature):
     """Import the module of a command; return the command's function."""
     module, name = args.run.split(".")
-    if not args.needs_keras:
-        return getattr(importlib.import_module(f"keras_bert.cli.{module}"), name)
-    with (
-        advise_on_backend(feature),
-        quiet_imports(),
-        stop_requests() as stop,
-        stop.between_imports(),
-    ):
+    quiet = quiet_imports() if args.needs_keras else contextlib.nullcontext()
+    with advise_on_backend(feature), quiet, stop_requests() as stop, stop.between_imports():
         return getattr(importlib.import_module(f"keras_bert.cli.{module}"), name)
 
 

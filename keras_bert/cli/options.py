@@ -70,7 +70,8 @@ Loss = Literal[
 class Command:
     """A command: `run` is its function as "module.function" in `keras_bert.cli`.
 
-    `files` names the options that are input files; `takes_folders` allows folders there.
+    `files` names the options that are input files; `takes_folders` allows folders there. A command
+    with `needs_keras` imports Keras.
     """
 
     run: ClassVar[str]

@@ -84,6 +84,19 @@ def test_request_with_many_rows_is_split():
     assert signature.function.rows == [2, 2, 1]
 
 
+def test_a_short_request_runs_between_the_parts_of_a_long_one():
+    order = []
+
+    def answer(text):
+        order.append(len(text))
+        return {"length": tf.strings.length(text)}
+
+    signature = lengths(answer=answer)
+    order.clear()
+    run(signature, [strings(*["a" * 30_000] * 5), strings("b"), strings("c")])
+    assert order == [2, 2, 1, 2], "in the order of arrival; short requests share a batch"
+
+
 def test_long_texts_do_not_pad_short_ones():
     signature = lengths()
     run(signature, [strings("a" * size) for size in (10, 1000, 20, 300, 30)])
