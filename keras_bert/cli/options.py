@@ -102,7 +102,7 @@ class NamedModel(Trusted):
 
 @dataclass(kw_only=True)
 class TextColumn:
-    """Columns of the file. A trained model uses those of its training by default.
+    """Columns of the file; a trained model uses those of its training by default.
 
     text: column of the text, by default text
     no_header: the file has no header; name columns by number, from 1
@@ -119,7 +119,7 @@ class TextColumn:
 
 @dataclass(kw_only=True)
 class Columns(TextColumn):
-    """Columns of the file. A trained model uses those of its training by default.
+    """Columns of the file; a trained model uses those of its training by default.
 
     text_pair: column of the second text of a pair
     separator: separator of the labels of one text (default: ,)
@@ -133,7 +133,7 @@ class Columns(TextColumn):
 
 @dataclass(kw_only=True)
 class Labels:
-    """Columns of the file. A trained model uses those of its training by default.
+    """Columns of the file; a trained model uses those of its training by default.
 
     label: column of the label (default: label). Multi-label: also the columns of 0 and 1 of each
         label, such as toxic,obscene
@@ -146,7 +146,7 @@ class Labels:
 
 @dataclass(kw_only=True)
 class FileFormat:
-    """Columns of the file. A trained model uses those of its training by default.
+    """Columns of the file; a trained model uses those of its training by default.
 
     format: file format (default: by extension)
     """

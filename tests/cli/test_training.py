@@ -142,49 +142,20 @@ def test_a_full_disk_at_the_end_costs_no_run(texts, encoder_folder, tmp_path, mo
     assert not (tmp_path / "out" / "training.npz").exists()
 
 
-def test_rows_that_were_left_out_are_told():
+def test_what_was_not_read_or_learned_is_told():
     train, dev = (
-        tabular.Examples(["a"], source=name, ragged_rows=2) for name in ("a.tsv", "b.tsv")
+        tabular.Examples(["a"], source=name, ragged_rows=rows)
+        for name, rows in (("a.tsv", 2), ("b.tsv", 3))
     )
-    assert list(reading.notes(train, dev)) == [
-        "rows skipped because their number of columns differs: 2 (a.tsv)",
-        "rows skipped because their number of columns differs: 2 (b.tsv)",
-    ]
-
-
-def test_what_was_not_seen_is_told():
-    train, dev = (tabular.Examples(["a"], source=name) for name in ("a.tsv", "b.tsv"))
-    names = ("truncated", "without_tokens", "words_without_tokens", "cut_answers")
-    counts = {name: number for number, name in enumerate((*names, "invisible_answers"), 1)}
-    expected = [
-        "texts truncated to the maximum length (--max-length of finetune): 1 (a.tsv)",
-        "texts that are empty or contain only invisible characters: 2 (a.tsv)",
-        "words of only invisible characters, which the model does not see: 3 (a.tsv)",
-        "answers longer than a window, not used for training: 4 (a.tsv)",
-        "answers of only invisible characters, not used for training: 5 (a.tsv)",
-        "texts truncated to the maximum length (--max-length of finetune): 6 (b.tsv)",
-    ]
-    counts["dev_truncated"] = 6
-    assert list(reading.notes(train, dev, counts)) == expected
-    # Of one file the lines would be alike.
-    dev = tabular.Examples(["a"], source="a.tsv")
-    assert list(reading.notes(train, dev, counts))[-1].endswith(": 6 (a.tsv, scored)")
-
-
-def test_answers_that_are_not_learned_are_told():
-    answers = [[("b", 0)], [("x", 0)]]
-    train, dev = (
-        squad.Questions(["a", "a"], ["c b", "c"], answers, source=name)
-        for name in ("a.json", "b.json")
-    )
-    assert list(reading.notes(train, dev)) == [
-        f"{what}: 1 ({name})"
-        for name in ("a.json", "b.json")
-        for what in (
-            "answers not at the position in the file; the nearest occurrence is used",
-            "answers that do not occur in their context, not used for training",
-        )
-    ]
+    told = list(reading.notes(train, dev, {"truncated": 4, "dev_truncated": 5}))
+    assert [line.rpartition(": ")[2] for line in told] == [
+        "2 (a.tsv)", "4 (a.tsv)", "3 (b.tsv)", "5 (b.tsv)"
+    ]  # fmt: skip
+    # With one file, the lines would be alike.
+    assert list(reading.notes(train, train, {"dev_truncated": 5}))[-1].endswith("5 (a.tsv, scored)")
+    questions = squad.Questions(["a", "a"], ["c b", "c"], [[("b", 0)], [("x", 0)]], source="a.json")
+    moved, lost = reading.notes(questions)
+    assert "not at the position" in moved and "do not occur in their context" in lost
 
 
 def test_a_vocabulary_of_another_language_is_told():
