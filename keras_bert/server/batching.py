@@ -6,6 +6,7 @@ batch. A request gets the same outputs as it would alone: the padding that batch
 
 import asyncio
 import concurrent.futures
+import dataclasses
 
 import numpy as np
 
@@ -47,7 +48,7 @@ class BatchQueue:
         """
         if len(self._waiting) >= self._max_waiting:
             raise QueueFullError(f"{len(self._waiting)} requests are waiting. Try again later.")
-        parts = [_Part(signature, part) for part in _split(signature, arrays)]
+        parts = _split(signature, arrays)
         self._waiting += parts
         if self._worker is None:
             self._worker = asyncio.create_task(self._run_batches())
@@ -99,37 +100,34 @@ class BatchQueue:
         return batch
 
 
+@dataclasses.dataclass(eq=False)
 class _Part:
     """Rows of a request that run in one batch. Parts with the same key can share a batch."""
 
-    def __init__(self, signature, arrays):
-        self.signature = signature
-        self.arrays = arrays
-        self.future = asyncio.get_running_loop().create_future()
-        self.rows, self.row_size = _size(arrays)
-        self.batch_key = None
-        if _has_independent_rows(signature, arrays):
-            shapes = tuple(array.shape[1:] for array in arrays.values())
-            self.batch_key = (signature, shapes, max(self.row_size, _SHORT_ROW - 1).bit_length())
+    signature: models.Signature
+    arrays: Arrays
+    rows: int = 1
+    row_size: int = 1
+    batch_key: tuple | None = None
+    future: asyncio.Future = dataclasses.field(
+        default_factory=lambda: asyncio.get_running_loop().create_future()
+    )
 
 
 def _split(signature, arrays):
-    """Return a list of dicts of arrays, each of the size of a batch where possible."""
+    """Return a list of parts, each of the size of a batch where possible."""
     if not _has_independent_rows(signature, arrays):
-        return [arrays]
-    rows, row_size = _size(arrays)
+        return [_Part(signature, arrays)]
+    rows = len(next(iter(arrays.values())))
+    row_size = max(1, sum(_row_size(array, rows) for array in arrays.values()))
+    shapes = tuple(array.shape[1:] for array in arrays.values())
+    batch_key = (signature, shapes, max(row_size, _SHORT_ROW - 1).bit_length())
     step = max(1, min(MAX_ROWS, _MAX_BYTES // row_size))
-    return [
-        {name: array[start : start + step] for name, array in arrays.items()}
-        for start in range(0, max(1, rows), step)
-    ]
-
-
-def _size(arrays):
-    """Return the number of rows, and the bytes per row after padding."""
-    first = next(iter(arrays.values()))
-    rows = len(first) if first.ndim else 1
-    return rows, max(1, sum(_row_size(array, rows) for array in arrays.values()))
+    parts = []
+    for start in range(0, max(1, rows), step):
+        part = {name: array[start : start + step] for name, array in arrays.items()}
+        parts.append(_Part(signature, part, min(step, rows - start), row_size, batch_key))
+    return parts
 
 
 def _row_size(array, rows):
