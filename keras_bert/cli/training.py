@@ -12,7 +12,6 @@ from keras_bert import heads, provenance
 from keras_bert.cli import arguments, data_notes, options, reading, writing
 from keras_bert.data import tabular
 from keras_bert.data.embedding_examples import EmbeddingExamples
-from keras_bert.encoder import BertEncoder
 from keras_bert.hub import loading
 from keras_bert.runtime.files import exclusive_lock
 from keras_bert.runtime.terminal import print_line
@@ -90,33 +89,42 @@ def _recipe(args):
 def _starting_point(args, examples):
     """Return the encoder, and what is trained: the encoder with a new head, or a model with it."""
     loaded = arguments.load(args, task="auto")
-    encoder = heads.find_encoder(loaded)
-    is_embedder = heads.find_task(loaded) == "embedder"
-    if args.keep_layers and is_embedder:
-        raise ValueError(
-            f"--keep-layers cannot change {args.model}, which is an embedder. Remove --keep-layers"
-        )
-    if args.pooling and is_embedder:
-        inference.as_embedder(loaded, args.pooling)  # raises an error for another pooling
-    elif args.pooling:
-        encoder = encoder.with_options(pooling=args.pooling)
-    if args.keep_layers:
-        encoder = encoder.keep_layers(args.keep_layers)
-    if changes := arguments.encoder_options(args):
-        encoder = encoder.with_options(**changes)
-    if is_embedder and isinstance(examples, EmbeddingExamples):
-        if changes:
-            names = ", ".join(f"--{name}" for name in changes)
-            raise ValueError(f"{names} cannot change {args.model}, which is an embedder. Remove it")
-        return encoder, loaded  # with its pooling, dense layers and prompts
-    if isinstance(loaded, BertEncoder) or heads.find_task(loaded) in _REPLACED_HEADS:
+    loaded_encoder = heads.find_encoder(loaded)
+    task = heads.find_task(loaded)
+    if task == "embedder" and isinstance(examples, EmbeddingExamples):
+        _check_options_of_embedder(args, loaded)
+        return loaded_encoder, loaded  # with its pooling, dense layers and prompts
+    encoder = _with_options(args, loaded_encoder)
+    if loaded is loaded_encoder or task in _REPLACED_HEADS:
         return encoder, encoder
-    is_changed = encoder is not heads.find_encoder(loaded)
-    if not args.search and not is_changed and _fits(loaded, examples):
+    if encoder is loaded_encoder and not args.search and _fits(loaded, examples):
         print_line(f"training goes on with the head of {args.model}, {_head_text(loaded)}")
         return encoder, loaded
     print_line(f"a new head replaces the head of {args.model}, {_head_text(loaded)}")
     return encoder, encoder
+
+
+def _check_options_of_embedder(args, model):
+    """Check that the command line does not change an embedder, which is trained as it is."""
+    if args.pooling:
+        inference.as_embedder(model, args.pooling)  # raises an error for another pooling
+    names = list(arguments.encoder_options(args))
+    if args.keep_layers:
+        names.append("keep-layers")
+    if names:
+        raise ValueError(
+            f"--{', --'.join(names)} cannot change {args.model}, which is an embedder. Remove it"
+        )
+
+
+def _with_options(args, encoder):
+    """Return the encoder with the pooling, layers and dtype that the command line sets."""
+    if args.pooling:
+        encoder = encoder.with_options(pooling=args.pooling)
+    if args.keep_layers:
+        encoder = encoder.keep_layers(args.keep_layers)
+    changes = arguments.encoder_options(args)
+    return encoder.with_options(**changes) if changes else encoder
 
 
 def _fits(model, examples):
