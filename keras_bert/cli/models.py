@@ -14,15 +14,10 @@ def info(args: options.Info) -> None:
     model = arguments.load(args, task="auto")
     encoder = heads.find_encoder(model)
     output = heads.find_output(model)
-    lines = {
-        "model": args.model,
-        "parameters": f"{model.count_params():,}",
-        **{
-            key: value
-            for key, value in encoder.get_config().items()
-            if isinstance(value, (int, float, str)) and not isinstance(value, bool)
-        },
-    }
+    lines = {"model": args.model, "parameters": f"{model.count_params():,}"}
+    for key, value in encoder.get_config().items():
+        if isinstance(value, (int, float, str)) and not isinstance(value, bool):
+            lines[key] = str(value)
     if encoder.preprocessor is not None:
         preprocessor = encoder.preprocessor
         lines["tokens"] = f"{len(preprocessor.vocabulary):,}"

@@ -135,22 +135,22 @@ def make_records(args: options.Records) -> None:
             on_progress=lambda done: bar.update(work, completed=done // 10**6),
         )
     counts = manifest["counts"]
-    made = records.Records(args.output)
+    corpus_records = records.Records(args.output)
     print_line(
         f"{counts['documents']:,} documents, {counts['sentences']:,} sentences, "
         f"{counts['pieces']:,} tokens in {args.output}"
     )
-    print_line(f"  held out         {made.counts('eval')['documents']:,} documents")
+    print_line(f"  held out         {corpus_records.counts('eval')['documents']:,} documents")
     print_line(f"  unknown          {counts['unknown_pieces'] / counts['pieces']:.3%}")
     _print_repairs(counts)
-    if made.counts()["documents"] < 2:
+    if corpus_records.counts()["documents"] < 2:
         print_line(
             "next sentence prediction needs at least two documents. Separate documents by blank "
             "lines, or pretrain with --no-next-sentence"
         )
     elif counts["sentences"] == counts["documents"]:
         print_line("no document has a second sentence. Pretrain with --no-next-sentence")
-    if made.counts("eval")["documents"] < 2:
+    if corpus_records.counts("eval")["documents"] < 2:
         print_line(
             "fewer than two documents are held out, so pretraining will not be evaluated. Use a "
             "larger --held-out"
@@ -183,7 +183,7 @@ def pretrain(args: options.Pretrain) -> None:
             raise ValueError(f"{path} must be a local folder. Mount the bucket (gcsfuse)")
     if args.config and args.size is not None:
         raise ValueError("give either --config or --size")
-    made = records.Records(args.records)
+    corpus_records = records.Records(args.records)
     writing.check_folder(args.output)
     writing.check_log_folder(args.tensorboard)
     recipe = _recipe(args)
@@ -191,8 +191,8 @@ def pretrain(args: options.Pretrain) -> None:
         # Seed before the model is built: all processes then start with the same weights.
         keras.utils.set_random_seed(args.seed)
         _, history = pretraining.pretrain(
-            _trained_model(args) if args.model else _new_model(args, made),
-            made,
+            _trained_model(args) if args.model else _new_model(args, corpus_records),
+            corpus_records,
             args.output,
             recipe,
             log_every=args.log_every,
@@ -243,12 +243,12 @@ def _recipe(args):
     )
 
 
-def _new_model(args, made):
+def _new_model(args, corpus_records):
     encoder = keras_bert.BertEncoder(
-        **_bert_config(args, made),
+        **_bert_config(args, corpus_records),
         dtype=arguments.dtype_of(args),
         rematerialize=args.rematerialize,
-        preprocessor=made.preprocessor(),
+        preprocessor=corpus_records.preprocessor(),
     )
     return heads.masked_lm(encoder) if args.no_next_sentence else encoder
 
@@ -270,9 +270,9 @@ def _trained_model(args):
     return arguments.load(args, task=task, **encoder_options)
 
 
-def _bert_config(args, made):
+def _bert_config(args, corpus_records):
     """Return the config of a new model, with the vocabulary size of the records."""
-    vocab_size = made.manifest["settings"]["vocab_size"]
+    vocab_size = corpus_records.manifest["settings"]["vocab_size"]
     config = {
         "vocab_size": vocab_size,
         "type_vocab_size": 2,

@@ -54,18 +54,18 @@ class Call(typing.NamedTuple):
 def read_path(method, path):
     """Parse method and path of a request, still percent-encoded, and return a `Call`."""
     pattern = _PATHS.get(method)
-    found = pattern.fullmatch(path) if pattern else None
-    if found is None:
+    match = pattern.fullmatch(path) if pattern else None
+    if match is None:
         raise ValueError(f"Malformed request: {method} {path}")
     # Truncate: Python refuses to convert very long numbers, and 20 digits exceed 64 bits.
-    version = found["version"] and int(found["version"].lstrip("0")[:20] or 0)
+    version = match["version"] and int(match["version"].lstrip("0")[:20] or 0)
     if version and version >= _INT64_LIMIT:
-        raise ValueError(f"A version must be a 64-bit number; received {found['version'][:40]}")
+        raise ValueError(f"A version must be a 64-bit number; received {match['version'][:40]}")
     return Call(
-        urllib.parse.unquote(found["model"], errors="strict"),
-        (found["verb"] or "status").lower(),
-        version or (0 if found["version"] else None),
-        found["label"] and urllib.parse.unquote(found["label"], errors="strict"),
+        urllib.parse.unquote(match["model"], errors="strict"),
+        (match["verb"] or "status").lower(),
+        version or (0 if match["version"] else None),
+        match["label"] and urllib.parse.unquote(match["label"], errors="strict"),
     )
 
 
