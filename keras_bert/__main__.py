@@ -15,7 +15,6 @@ from collections.abc import Sequence
 
 from keras_bert.cli import options
 from keras_bert.cli.parser import parse
-from keras_bert.hub import resolve
 from keras_bert.runtime.escaping import printable
 from keras_bert.runtime.packages import advise_on_backend
 from keras_bert.runtime.reading import first_line, one_line
@@ -58,6 +57,8 @@ def _parse_and_run(argv):
         return 2
     _check_files(args)
     if isinstance(args, options.NamedModel):
+        from keras_bert.hub import resolve  # --help does not need its imports
+
         resolve.check(args.model)
     feature = f"keras-bert {command}"
     function = _import(args, feature)
