@@ -1,15 +1,13 @@
-"""Question: does the local server survive hostile requests and reloads, with constant memory?
+"""Question: does the local server survive hostile requests, with constant memory?
 
-Abuse: 32 clients send short texts as in serve_load.py. One in four requests is hostile: broken
+32 clients send short texts as in serve_load.py. One in four requests is hostile: broken
 JSON, deep nesting, wrong types and names, too many rows, bodies and texts over the limits, bytes
 that are not HTTP, clients that disconnect. The script prints the number of answers by status. There
 should be no 5xx, and an answer to every good request.
 
-Reloads: the version of a model changes repeatedly, and this process loads each version.
+The script prints the resident memory while they run.
 
-The script prints the resident memory during both parts.
-
-    python benchmarks/serve_abuse.py                  # 10 minutes of abuse, then 1,000 reloads
+    python benchmarks/serve_abuse.py                  # 10 minutes
 """
 
 import argparse
@@ -20,9 +18,7 @@ import os
 import pathlib
 import random
 import re
-import shutil
 import statistics
-import sys
 import tempfile
 import time
 
@@ -103,57 +99,27 @@ async def abuse(process, port, clients, minutes):
     return statuses, latencies, memory
 
 
-def reloads(count):
-    """Yield the resident memory of this process after each tenth of `count` reloads."""
-    import keras_bert
-    from keras_bert import heads
-    from keras_bert.server import models
-
-    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abcdefgh"]
-    encoder = keras_bert.BertEncoder(
-        vocab_size=len(pieces), hidden_size=256, num_hidden_layers=2, num_attention_heads=4,
-        intermediate_size=1024, preprocessor=keras_bert.Preprocessor(pieces),
-    )  # fmt: skip
-    status = pathlib.Path("/proc/self/status")
-    with tempfile.TemporaryDirectory() as folder:
-        version = keras_bert.export(heads.classifier(encoder, labels=["a", "b"]), folder + "/model")
-        [model] = models.find(folder + "/model")
-        for number in range(1, count + 1):
-            model.refresh(settled=False)
-            if model.current is None or model.current.number != number:
-                sys.exit(f"version {number} was not loaded: {model.states()}")
-            if number % max(1, count // 10) == 0:
-                yield int(re.search(r"VmRSS:\s+(\d+)", status.read_text())[1]) * 1024
-            version = pathlib.Path(shutil.move(version, version.with_name(str(number + 1))))
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--clients", type=int, default=32)
     parser.add_argument("--minutes", type=float, default=10)
-    parser.add_argument("--reloads", type=int, default=1000)
     args = parser.parse_args()
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    if args.minutes:
-        with tempfile.TemporaryDirectory() as folder:
-            export(pathlib.Path(folder, "model"))
-            process, port = serve(pathlib.Path(folder, "model"))
-            try:
-                asyncio.run(abuse(process, port, args.clients, args.minutes / 20))  # warm
-                found = asyncio.run(abuse(process, port, args.clients, args.minutes))
-                statuses, latencies, memory = found
-                alive = process.poll() is None
-            finally:
-                process.terminate()
-                process.wait()
-        for (kind, status), count in sorted(statuses.items(), key=str):
-            print(f"{kind:8} {status or 'no answer':>9}: {count}")
-        print(f"good: median {1000 * statistics.median(latencies):.0f} ms; alive: {alive}")
-        print("resident MiB:", *(f"{size / MIB:.0f}" for size in memory))
-    if args.reloads:
-        print(f"resident MiB after each tenth of {args.reloads} reloads:")
-        for size in reloads(args.reloads):
-            print(f"  {size / MIB:.0f}", flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        export(pathlib.Path(folder, "model"))
+        process, port = serve(pathlib.Path(folder, "model"))
+        try:
+            asyncio.run(abuse(process, port, args.clients, args.minutes / 20))  # warm
+            found = asyncio.run(abuse(process, port, args.clients, args.minutes))
+            statuses, latencies, memory = found
+            alive = process.poll() is None
+        finally:
+            process.terminate()
+            process.wait()
+    for (kind, status), count in sorted(statuses.items(), key=str):
+        print(f"{kind:8} {status or 'no answer':>9}: {count}")
+    print(f"good: median {1000 * statistics.median(latencies):.0f} ms; alive: {alive}")
+    print("resident MiB:", *(f"{size / MIB:.0f}" for size in memory))
 
 
 if __name__ == "__main__":

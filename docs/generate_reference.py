@@ -9,7 +9,7 @@ import pydoc
 import re
 
 import keras_bert
-from keras_bert.cli.options import make_parser
+from keras_bert.cli.parser import make_parser
 
 # Packages whose public names are in modules.
 _PARTS = {

@@ -6,31 +6,26 @@ Keras is imported only when a command runs, so that `--help` is fast.
 import contextlib
 import errno
 import importlib
-import itertools
 import logging
 import os
 import stat
 import sys
 import warnings
+from collections.abc import Sequence
 
-from keras_bert.cli.options import make_parser
-from keras_bert.hub import named_source, resolve
+from keras_bert.cli import options
+from keras_bert.cli.parser import parse
 from keras_bert.runtime.escaping import printable
 from keras_bert.runtime.packages import advise_on_backend
 from keras_bert.runtime.reading import first_line, one_line
 from keras_bert.runtime.stopping import stop_requests
 from keras_bert.runtime.terminal import print_line, quiet_imports, use_utf8
 
-# Commands whose model is a name or a path that `resolve` knows; `serve` also takes SavedModels.
-_TAKES_MODEL = (
-    "info", "finetune", "evaluate", "predict", "embed", "fill", "explain", "convert", "export",
-    "search", "mine",
-)  # fmt: skip
 _MAX_MESSAGE = 2000  # characters
 _TRACEBACK = "KERAS_BERT_TRACEBACK"
 
 
-def main(argv=None):
+def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line with a list of arguments, by default those of the process.
 
     Return the exit status: 0; 1 after an error, which is one line on stderr; 2 for wrong arguments
@@ -57,46 +52,31 @@ def main(argv=None):
 def _parse_and_run(argv):
     """Run the command and return 0, or return 2 without a command."""
     use_utf8()
-    parser = make_parser()
-    args, unknown = parser.parse_known_args(argv)
-    if hasattr(args, "texts") and not any(item.startswith("-") for item in unknown):
-        args.texts, unknown = (
-            [*args.texts, *unknown],
-            [],
-        )  # argparse does not assign texts that follow options
-    if unknown:
-        parser.prog += f" {args.command}"  # the error then names the command's own help
-        parser.error(f"unrecognized arguments: {' '.join(unknown)}")
-    if args.command is None:
-        parser.print_help()
+    command, args = parse(argv)
+    if command is None:
         return 2
-    _run(args)
+    _check_files(args)
+    if isinstance(args, options.NamedModel):
+        from keras_bert.hub import resolve  # --help does not need its imports
+
+        resolve.check(args.model)
+    feature = f"keras-bert {command}"
+    function = _import(args, feature)
+    with advise_on_backend(feature), _plain_warnings():
+        function(args)
     return 0
 
 
-def _run(args):
-    if args.command == "list":  # needs no Keras
-        print_line(named_source.table())
-        return
-    if args.command == "doctor":  # Keras may be broken
-        importlib.import_module("keras_bert.cli.doctor").doctor(args)
-        return
-    _check_files(args)
-    if args.command in _TAKES_MODEL:
-        resolve.check(args.model)
+def _import(args, feature):
+    """Import the module of a command; return the command's function."""
     module, name = args.run.split(".")
-    feature = f"keras-bert {args.command}"
-    with (
-        advise_on_backend(feature),
-        quiet_imports(),
-        stop_requests() as stop,
-    ):
-        for imported in ("keras", f"keras_bert.cli.{module}"):
+    quiet = quiet_imports() if args.needs_keras else contextlib.nullcontext()
+    modules = ["keras"] if args.needs_keras else []
+    with advise_on_backend(feature), quiet, stop_requests() as stop:
+        for imported in (*modules, f"keras_bert.cli.{module}"):
             with stop.delayed():  # a module that is interrupted can crash the process
                 commands = importlib.import_module(imported)
-    command = getattr(commands, name)
-    with advise_on_backend(feature), _plain_warnings():
-        command(args)
+    return getattr(commands, name)
 
 
 def _message(error):
@@ -109,19 +89,22 @@ def _message(error):
 
 def _check_files(args):
     """Raise an error if an input file is missing or empty, before TensorFlow is imported."""
-    given = [getattr(args, name) for name in getattr(args, "files", ())]
-    for path in filter(
-        None, itertools.chain(*(each if isinstance(each, list) else [each] for each in given))
-    ):
-        status = os.stat(path)  # not opened, since a pipe can be read only once
-        if stat.S_ISDIR(status.st_mode):
-            if getattr(args, "takes_folders", False):
-                continue
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
-        if not os.access(path, os.R_OK):
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
-        if stat.S_ISREG(status.st_mode) and not status.st_size:
-            raise ValueError(f"{path} is empty")
+    for name in args.files:
+        paths = getattr(args, name) or ()
+        for path in [paths] if isinstance(paths, str) else paths:
+            _check_file(path, args.takes_folders)
+
+
+def _check_file(path, takes_folders):
+    status = os.stat(path)  # not opened, since a pipe can be read only once
+    if stat.S_ISDIR(status.st_mode):
+        if takes_folders:
+            return
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+    if not os.access(path, os.R_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+    if stat.S_ISREG(status.st_mode) and not status.st_size:
+        raise ValueError(f"{path} is empty")
 
 
 @contextlib.contextmanager

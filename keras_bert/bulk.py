@@ -6,8 +6,10 @@ model itself fails, for example for lack of memory, the pipeline fails and no ro
 """
 
 import json
+import os
 import pathlib
 import typing
+from collections.abc import Iterable, Mapping
 
 import apache_beam as beam
 from apache_beam.coders import BytesCoder
@@ -15,10 +17,10 @@ from apache_beam.io import filesystems, parquetio
 from apache_beam.metrics import Metrics
 from apache_beam.ml.inference.base import ModelHandler, RunInference
 
-from keras_bert.exporting.onnx_folder import TEXT_TASKS
 from keras_bert.pipelines.factory import pipeline
 from keras_bert.pipelines.onnx_engine import is_onnx_folder
 from keras_bert.runtime.reading import json_value
+from keras_bert.tasks import registry
 
 FORMATS = {".txt": "text", ".jsonl": "jsonl", ".parquet": "parquet"}
 
@@ -49,9 +51,10 @@ class ReadRows(beam.PTransform):
         ValueError: If the format is unknown.
     """
 
-    def __init__(self, pattern, format=None):
+    def __init__(self, pattern: str | os.PathLike, format: str | None = None) -> None:
         super().__init__()
-        self._pattern, self._format = str(pattern), _format_of(pattern, format)
+        self._pattern = str(pattern)
+        self._format = _format_of(pattern, format)
 
     def expand(self, root):
         if self._format == "parquet":
@@ -87,7 +90,15 @@ class Predict(beam.PTransform):
         predicted, rejected = rows | Predict("exported", keep=["id"])
     """
 
-    def __init__(self, model, *, columns=None, keep=None, batch_size=512, trusted=False):
+    def __init__(
+        self,
+        model: str | os.PathLike,
+        *,
+        columns: Mapping[str, str] | None = None,
+        keep: Iterable[str] | None = None,
+        batch_size: int = 512,
+        trusted: bool = False,
+    ) -> None:
         super().__init__()
         self.handler = ExportHandler(
             model, columns=columns, keep=keep, batch_size=batch_size, trusted=trusted
@@ -106,10 +117,20 @@ class ExportHandler(ModelHandler):
     are those of `Predict`.
     """
 
-    def __init__(self, model, *, columns=None, keep=None, batch_size=512, trusted=False):
+    def __init__(
+        self,
+        model: str | os.PathLike,
+        *,
+        columns: Mapping[str, str] | None = None,
+        keep: Iterable[str] | None = None,
+        batch_size: int = 512,
+        trusted: bool = False,
+    ) -> None:
         super().__init__(min_batch_size=batch_size, max_batch_size=batch_size)
-        self._path, self._trusted = str(model), trusted
-        self._columns, self._keep = dict(columns or {}), None if keep is None else list(keep)
+        self._path = str(model)
+        self._trusted = trusted
+        self._columns = dict(columns or {})
+        self._keep = None if keep is None else list(keep)
 
     def load_model(self):
         if is_onnx_folder(self._path):
@@ -120,15 +141,17 @@ class ExportHandler(ModelHandler):
         return "keras_bert"
 
     def run_inference(self, batch, model, inference_args=None):
-        answers, given = list(batch), {}
+        answers = list(batch)
+        inputs_by_index = {}
         for index, row in enumerate(batch):
             if isinstance(row, Rejected):
                 continue
             try:
-                given[index] = self._inputs(row, model.inputs)
+                inputs_by_index[index] = self._inputs(row, model.inputs)
             except ValueError as error:
                 answers[index] = Rejected(row, str(error))
-        for index, answer in zip(given, _answers(model, list(given.values())), strict=True):
+        answered = _answers(model, list(inputs_by_index.values()))
+        for index, answer in zip(inputs_by_index, answered, strict=True):
             row = batch[index]
             if isinstance(answer, Rejected):
                 answers[index] = Rejected(row, answer.reason)
@@ -146,9 +169,9 @@ class ExportHandler(ModelHandler):
             if column not in row:
                 raise ValueError(f"the row has no {column!r}; it has {', '.join(map(str, row))}")
             value = row[column]
-            wanted = list if name == "choices" else str
-            if not isinstance(value, wanted):
-                raise ValueError(f"{column!r} must be a {wanted.__name__}; received {value!r:.80}")
+            kind = list if name == "choices" else str
+            if not isinstance(value, kind):
+                raise ValueError(f"{column!r} must be a {kind.__name__}; received {value!r:.80}")
             inputs[name] = value
         return inputs
 
@@ -163,9 +186,8 @@ class ExportHandler(ModelHandler):
     def _joined(self, row, answer):
         if self._keep is not None:
             row = {name: row[name] for name in self._keep if name in row}
-        for name, value in answer.items():
-            row = {**row, (f"predicted_{name}" if name in row else name): value}
-        return row
+        renamed = {f"predicted_{name}" if name in row else name: answer[name] for name in answer}
+        return row | renamed
 
 
 def _sample(model):
@@ -207,15 +229,11 @@ class _SavedModel:
     def __init__(self, path, trusted):
         from keras_bert.server import models
 
-        found = models.find(path, trusted=trusted)
-        if len(found) != 1:
-            raise ValueError(f"{path} must hold one exported model; it holds {len(found)}")
-        [model] = found
-        model.refresh(settled=False)
-        if model.current is None:
-            reason = "; ".join(reason for _, _, (_, reason) in model.states())
-            raise ValueError(f"{path} could not be loaded: {reason}")
-        self._signature = model.current.signature("serving_default")
+        locations = models.find(path)
+        if len(locations) != 1:
+            raise ValueError(f"{path} must hold one exported model; it holds {len(locations)}")
+        model = models.load(locations[0].folder, trusted=trusted)
+        self._signature = model.signature("serving_default")
         self.inputs = list(self._signature.inputs)
 
     def __call__(self, rows):
@@ -241,9 +259,9 @@ class _OnnxModel:
 
     def __init__(self, path):
         self._pipeline: typing.Any = pipeline(path)
-        if self._pipeline.task not in TEXT_TASKS:
+        if not registry.by_name(self._pipeline.task).answers_texts:
             raise ValueError(
-                f"an ONNX folder must have one of the tasks {', '.join(TEXT_TASKS)}; {path} has "
+                f"an ONNX folder must have a task with one answer per text; {path} has "
                 f"{self._pipeline.task}. Use the exported SavedModel"
             )
         self.inputs = list(self._pipeline.columns)
@@ -252,15 +270,17 @@ class _OnnxModel:
         texts = [tuple(row[name] for name in self.inputs) for row in rows]
         if len(self.inputs) == 1:
             texts = [text for (text,) in texts]
-        if self._pipeline.task == "embedding":
-            return [{"embedding": vector.tolist()} for vector in self._pipeline(texts)]
-        if self._pipeline.task == "regression":
-            return self._pipeline(texts)
-        return [self._classes(ranked) for ranked in self._pipeline(texts, top_k=None)]
+        task = registry.by_name(self._pipeline.task)
+        if task.has_probabilities:
+            return [self._classes(ranked) for ranked in self._pipeline(texts, top_k=None)]
+        answers = self._pipeline(texts)
+        if task.reads_encoders:
+            return [{"embedding": vector.tolist()} for vector in answers]
+        return answers
 
     def _classes(self, ranked):
         """Return the outputs for a list of labels with their scores, the best one first."""
-        scores = {each["label"]: each["score"] for each in ranked}
+        scores = {answer["label"]: answer["score"] for answer in ranked}
         output = self._pipeline.output
         probabilities = [scores[label] for label in output.labels]
         if output.multi_label:
@@ -294,9 +314,10 @@ class WriteRows(beam.PTransform):
         schema: A `pyarrow.Schema` for Parquet, see `parquet_schema`. `None`: write JSON Lines.
     """
 
-    def __init__(self, path, schema=None):
+    def __init__(self, path: str | os.PathLike, schema: typing.Any = None) -> None:
         super().__init__()
-        self._path, self._schema = str(path), schema
+        self._path = str(path)
+        self._schema = schema
 
     def expand(self, rows):
         if self._schema is None:
@@ -308,7 +329,9 @@ class WriteRows(beam.PTransform):
         )
 
 
-def parquet_schema(predict, pattern, format=None):
+def parquet_schema(
+    predict: Predict, pattern: str | os.PathLike, format: str | None = None
+) -> typing.Any:
     """Return the schema of answered rows, a `pyarrow.Schema`.
 
     Columns of Parquet files keep their types. Columns of JSON Lines become strings; values that are
@@ -381,10 +404,10 @@ def _as_schema(row, schema):
     """Return a row with the columns of a `pyarrow.Schema`."""
     import pyarrow
 
-    found = {}
+    columns = {}
     for field in schema:
         value = row.get(field.name)
         if field.type == pyarrow.string() and not isinstance(value, (str, type(None))):
             value = json.dumps(value, ensure_ascii=False, default=str)
-        found[field.name] = value
-    return found
+        columns[field.name] = value
+    return columns

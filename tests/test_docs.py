@@ -10,7 +10,7 @@ import pytest
 
 import keras_bert
 from docs import check_prose, pictures
-from keras_bert.cli.options import make_parser
+from keras_bert.cli.parser import make_parser
 from tests import docs_pages
 from tests.test_readme import folder  # noqa: F401
 

@@ -1,7 +1,5 @@
 """Functions on parsed arguments that several commands need."""
 
-import pathlib
-
 import keras
 
 import keras_bert
@@ -31,23 +29,3 @@ def dtype_of(args):
 def load(args, **options):
     """Load the model that the command line names, with options of `keras_bert.load`."""
     return keras_bert.load(args.model, trusted=args.trusted, **options)
-
-
-def check_log_folder(path):
-    """Raise an error if a log folder (or `None`) is a file or lies below one."""
-    for part in (pathlib.Path(path), *pathlib.Path(path).parents) if path else ():
-        if part.exists() and not part.is_dir():
-            raise ValueError(f"{path} cannot be a folder, because {part} is a file")
-
-
-def check_folder(path):
-    """Raise an error if the folder of an output (or `None`) does not exist."""
-    if path and not pathlib.Path(path).absolute().parent.is_dir():
-        raise ValueError(f"the folder of {path} does not exist. Create it first")
-
-
-def check_output(path, input):
-    """Raise an error if the output (or `None`) cannot be written, or is the input."""
-    check_folder(path)
-    if path and input and pathlib.Path(path).is_file() and pathlib.Path(path).samefile(input):
-        raise ValueError(f"the output must not be the input; received {path} for both")

@@ -1,8 +1,10 @@
-"""`doctor`: print versions, devices and missing packages, also where packages are broken.
+"""`list` and `doctor`, which do not import Keras.
 
-Each package is imported in a process of its own, since a broken one can end its process.
+`doctor` prints versions, devices and missing packages, also where packages are broken. Each
+package is imported in a process of its own, since a broken one can end its process.
 """
 
+import concurrent.futures
 import importlib.metadata
 import importlib.util
 import os
@@ -13,6 +15,7 @@ import signal
 import subprocess
 import sys
 
+from keras_bert.hub import named_source
 from keras_bert.runtime.escaping import printable
 from keras_bert.runtime.files import cache_folder
 from keras_bert.runtime.processes import safe_path
@@ -39,13 +42,18 @@ _REQUIREMENT = re.compile(r"""([\w.-]+)(?:.*\bextra == ["']([\w-]+)["'])?""")
 _REQUIRED = ""  # the extra of packages that are always needed
 
 
+def list_models(args):
+    """Print the models that have a name."""
+    print_line(named_source.table())
+
+
 def doctor(args):
     """Print one line per fact. A package that is missing or broken is a line, not an error."""
     _print("keras_bert", f"{__version__}, {os.path.dirname(os.path.dirname(__file__))}")
     _print("python", f"{platform.python_version()}, {platform.platform()}, {sys.executable}")
-    started = {name: _start(*package) for name, package in _PACKAGES.items()}
-    for name, process in started.items():
-        _print(name, "not installed" if process is None else _result(process))
+    with safe_path(), concurrent.futures.ThreadPoolExecutor() as pool:
+        for name, text in zip(_PACKAGES, pool.map(_describe, _PACKAGES.values()), strict=True):
+            _print(name, text)
     sets = " ".join(instruction_sets()) or "unknown instruction sets"
     _print("processor", f"{os.cpu_count()} CPUs, {sets}")
     folder = cache_folder()
@@ -62,37 +70,31 @@ def _print(name, value):
     print_line(f"{name:17}  {printable(value)}")
 
 
-def _start(module, details):
-    """Start a process that imports a module; return `None` if it is not installed."""
+def _describe(package):
+    """Import a module in a process; return its version and details, or the error."""
+    module, details = package
     if importlib.util.find_spec(module) is None:
-        return None
+        return "not installed"
     code = f"import {module} as m; print(getattr(m, '__version__', 'unknown version'), {details})"
     # Without the second setting, JAX reserves most of a GPU's memory.
     settings = {"TF_CPP_MIN_LOG_LEVEL": "3", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
-    with safe_path():
-        return subprocess.Popen(
+    try:
+        process = subprocess.run(
             [sys.executable, "-c", code],
             env={**os.environ, **settings},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            capture_output=True,
             encoding="utf-8",
             errors="replace",
+            timeout=_TIMEOUT,
         )
-
-
-def _result(process):
-    """Return the last line of output of a process, or its error."""
-    try:
-        output, errors = process.communicate(timeout=_TIMEOUT)
     except subprocess.TimeoutExpired:
-        process.kill()
-        process.communicate()
         return f"ERROR: the import took more than {_TIMEOUT} seconds"
+    output = process.stdout.strip()
     if process.returncode < 0:
         return f"ERROR: the import ended with {signal.Signals(-process.returncode).name}"
-    if process.returncode == 0 and output.strip():
-        return output.strip().splitlines()[-1]
-    lines = errors.strip().splitlines() or [f"exit status {process.returncode}"]
+    if process.returncode == 0 and output:
+        return output.splitlines()[-1]
+    lines = process.stderr.strip().splitlines() or [f"exit status {process.returncode}"]
     # TensorFlow's message has general advice after the reason.
     reasons = [line for line in lines if re.match(r"[\w.]+(Error|Exception): ", line)]
     return f"ERROR: {(reasons or lines)[-1][:300]}"

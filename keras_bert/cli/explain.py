@@ -4,32 +4,27 @@ import pathlib
 import warnings
 
 from keras_bert import heads, inspect
-from keras_bert.cli import arguments
-from keras_bert.inspect import drawing, integrated_gradients
-from keras_bert.inspect.encoding import MASKED_LM_TASKS
+from keras_bert.cli import arguments, options, writing
+from keras_bert.inspect import drawing
 from keras_bert.runtime.files import atomic_write
 from keras_bert.runtime.terminal import print_line, waiting
-from keras_bert.tasks import inference
-from keras_bert.tasks.masked_tokens.task import MASK
+from keras_bert.tasks import registry
+from keras_bert.tasks.embedding.head import as_embedder
+from keras_bert.tasks.masked_tokens.masks import MASK
 
 
-def explain(args):
+def explain(args: options.Explain) -> None:
     """Write the attention weights of a text, and the attributions if head and --target allow."""
-    arguments.check_folder(args.output)
+    writing.check_folder(args.output)
     model = arguments.load(args, task="auto")
     parts, written = [], []
     with waiting("Computing"), warnings.catch_warnings():
         warnings.simplefilter("once")  # both parts warn of the same truncated text
-        task = heads.find_task(model)
+        task = registry.find(model)
         if task is None and args.target is not None:  # an encoder: compare its embeddings
-            model = inference.as_embedder(model)
-            task = "embedding"
-        has_default_target = task in integrated_gradients.TASKS and task != "embedding"
-        if task in MASKED_LM_TASKS:
-            vocabulary = heads.find_encoder(model).preprocessor.vocabulary
-            texts = (args.text, args.text_pair or "")
-            has_default_target = MASK in vocabulary and any(MASK in text for text in texts)
-        if has_default_target or args.target is not None:
+            model = as_embedder(model)
+            task = registry.for_model(model)
+        if task is not None and (args.target is not None or _has_default_target(task, model, args)):
             found = inspect.attributions(
                 model,
                 args.text,
@@ -50,11 +45,17 @@ def explain(args):
     print_line(f"{args.output}: {' and '.join(written)}")
 
 
+def _has_default_target(task, model, args):
+    """Return True if a part of the output can be explained that the user did not choose."""
+    if not task.reads_any_texts:
+        return not task.reads_encoders
+    vocabulary = heads.find_encoder(model).preprocessor.vocabulary
+    return MASK in vocabulary and MASK in args.text + (args.text_pair or "")
+
+
 def _target(model, target):
-    """Return the target as `attributions` takes it."""
-    if target is not None and heads.find_task(model) == "tagging":
-        try:
-            return int(target)
-        except ValueError:
-            return target  # which is an error that lists the words
+    """Return the target as `attributions` takes it: the index of a word as an integer."""
+    is_index = target is not None and target.lstrip("-").isdecimal()
+    if is_index and registry.for_model(model).positions_have_targets:
+        return int(target)
     return target

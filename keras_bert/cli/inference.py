@@ -3,43 +3,32 @@
 import collections
 import contextlib
 import itertools
-import math
 import os
 import pathlib
-import re
 import sys
 
 import numpy as np
 
 from keras_bert import heads
-from keras_bert.cli import arguments, reading
+from keras_bert.cli import arguments, options, reading, writing
 from keras_bert.data import tabular
+from keras_bert.data.examples import Examples
 from keras_bert.exporting.predict_function import predict_function
 from keras_bert.hub import loading
-from keras_bert.runtime.escaping import printable, printable_lines
+from keras_bert.runtime.escaping import printable
 from keras_bert.runtime.files import atomic_write
-from keras_bert.runtime.resumable_file import ResumableFile
 from keras_bert.runtime.terminal import print_line, progress
 from keras_bert.tasks import inference, prediction_files, registry
 from keras_bert.tasks.embedding import nearest as search
+from keras_bert.tasks.embedding.head import as_embedder
 from keras_bert.tasks.inputs import prompt_of
-from keras_bert.tasks.masked_tokens import task as masked_lm
-from keras_bert.tasks.multiple_choice import data as swag
-from keras_bert.tasks.question_answering import data as squad
-from keras_bert.tasks.question_answering import windows as question_windows
-from keras_bert.tasks.tagging import data as conll
-from keras_bert.text.words import split_words
+from keras_bert.tasks.masked_tokens.task import MaskedTokens
+from keras_bert.text.encoded_texts import EncodedTexts
 from keras_bert.training import report, run_state
 
-# Extensions of text files.
-_TEXT_FILES = {".csv", ".json", ".jsonl", ".tsv", ".txt"}
-# Tasks of `predict --probabilities`, and tasks whose answers have several columns.
-_TASKS_WITH_CLASSES = ("classification", "pair", "multi-label", "multiple-choice")
-_TASKS_WITH_HEADER = ("multi-label", "question-answering")
 
-
-def _fine_tuned(args):
-    """Load a model with the head of a task."""
+def _fine_tuned(args, hint=""):
+    """Load a model with the head of a task. `hint` ends the error for a model without one."""
     name = args.model
     if pathlib.Path(name, run_state.STATE_FILE).is_file():
         note = f"{name} has an unfinished run. Run the same finetune command again to resume it"
@@ -50,27 +39,24 @@ def _fine_tuned(args):
     try:
         registry.for_model(model)
     except ValueError as error:
-        hint = "; to score embeddings, add --task embedding" if args.command == "evaluate" else ""
         raise ValueError(f"{name}: {error}{hint}") from error
     return model
 
 
-def evaluate(args):
+def evaluate(args: options.Evaluate) -> None:
     """Score a model on a labeled file."""
-    if args.task == "embedding":
-        model = inference.as_embedder(arguments.load(args, task="auto"), args.pooling)
+    if args.task is not None:
+        wanted = registry.by_name(args.task)
+        model = wanted.from_encoder(arguments.load(args, task="auto"), args.pooling)
     elif args.pooling is not None:
-        raise ValueError("--pooling applies only with --task embedding")
+        raise ValueError("--pooling applies only with --task")
     else:
-        model = _fine_tuned(args)
-    task = reading.task_of(model)
-    if args.characters and task != "question-answering":
-        raise ValueError(
-            f"--characters applies only to the task question-answering; {args.model} has the "
-            f"task {task}"
-        )
+        model = _fine_tuned(args, hint="; to score embeddings, add --task embedding")
+    task = registry.for_model(model)
+    name = reading.task_of(model)
+    if args.characters and "characters" not in task.reads[name]:
+        raise ValueError(f"--characters does not apply to {args.model}, which has the task {name}")
     decoding = _decoding(args, model)
-    model = inference.model_for_data(model)
     examples = _labeled_data(args, model, task)
     encoded = inference.encode(model, examples)
     with _bar("Scoring") as on_batch:
@@ -80,106 +66,124 @@ def evaluate(args):
             batch_size=args.batch_size,
             encoded=encoded,
             on_batch=on_batch,
-            predict=predict_function(model, args.precision),
+            predict=predict_function(task.training_model(model), args.precision),
             **decoding,
         )
     metrics = inference.score(heads.find_output(model), examples, answers)
     print_line(report.table({"examples": len(examples), **metrics}))
-    for note in reading.notes(examples, metrics=inference.counts(encoded)):
+    for note in reading.notes(examples, metrics=encoded.counts()):
         print_line(note)
 
 
 def _labeled_data(args, model, task):
     """Read the data to score a model on."""
-    prompts = (args.prompt, args.corpus_prompt)
-    if task == "embedding":
+    has_prompts = args.prompt is not None or args.corpus_prompt is not None
+    if task.reads_encoders:
+        data = _embedding_data(args, task.name)
+        if not has_prompts:
+            return data
         output = heads.find_output(model)
-        found = _embedding_data(args)
-        if prompts != (None, None):
-            found = found.with_prompts(*(prompt_of(output, name or "") for name in prompts))
-        return found
-    if prompts != (None, None):
-        raise ValueError("--prompt and --corpus-prompt apply only to --task embedding")
-    return reading.read(args.input, task, reading.columns_of(args, args.model), args.format)
+        return data.with_prompts(
+            prompt_of(output, args.prompt or ""), prompt_of(output, args.corpus_prompt or "")
+        )
+    if has_prompts:
+        raise ValueError("--prompt and --corpus-prompt apply only to embeddings")
+    name = reading.task_of(model)
+    return reading.read(args.input, name, reading.columns_of(args, args.model), args.format)
 
 
-def _embedding_data(args):
+def _embedding_data(args, name):
     """Read the data to score an embedder on: queries and a corpus, or pairs."""
-    if found := reading.read_retrieval(args.input, args.split):
-        return found
+    data = reading.read_retrieval(args.input, args.split)
+    if data is not None:
+        return data
     columns = reading.columns_of(args, args.model) | {"negatives": (), "score_range": None}
     if (args.text or args.text_pair) and args.label is None:
         columns["label"] = None
-    return reading.read(args.input, "embedding", columns, args.format)
+    return reading.read(args.input, name, columns, args.format)
 
 
 def _decoding(args, model):
     """Return the options of the task's `decode` that the command line sets."""
     if args.null_threshold is None:
         return {}
-    if reading.task_of(model) != "question-answering" or not heads.find_output(model).no_answer:
+    names = registry.for_model(model).answer_options.names()
+    if "null_threshold" not in names or not heads.find_output(model).no_answer:
         raise ValueError(
             f"--null-threshold needs a model for questions without an answer; {args.model} was not "
             "trained on such questions"
         )
-    if math.isnan(args.null_threshold):
-        raise ValueError("--null-threshold must be a number; received nan")
     return {"null_threshold": args.null_threshold}
 
 
-def predict_texts(args):
+def predict_texts(args: options.Predict) -> None:
     """Predict for texts or a file."""
     if bool(args.texts) == bool(args.input):
         raise ValueError("give either texts or --input")
     for text in args.texts:
         if pathlib.Path(text).suffix and os.path.isfile(text):
             raise ValueError(f"{text} is a file. To read it, give --input {text}")
-    arguments.check_output(args.output, args.input)
+    writing.check_output(args.output, args.input)
     model = _fine_tuned(args)
-    task = reading.task_of(model)
-    if args.probabilities and task not in _TASKS_WITH_CLASSES:
+    task = registry.for_model(model)
+    if args.probabilities and not task.has_probabilities:
         raise ValueError(
             f"--probabilities needs a model with classes or choices; {args.model} has the task "
-            f"{task}. Remove the option"
+            f"{task.name}. Remove the option"
         )
     format = prediction_files.format_of(args.output, model)
+    with writing.open_predictions(args, format) as file, progress() as bar:
+        state = file.state or {"rows": 0, "counts": {}}
+        if state["rows"]:
+            print_line(f"resuming after {state['rows']} rows", file=sys.stderr)
+        # A label, a number or a choice on the command line needs no header.
+        has_columns = task.needs_header(heads.find_output(model))
+        needs_header = args.input or args.probabilities or has_columns
+        lines = prediction_files.lines(
+            format,
+            model,
+            _answered(args, model, state, file, bar),
+            header=not state["rows"] and bool(needs_header or format == "csv"),
+            probabilities=args.probabilities,
+            label=reading.columns_of(args, args.model)["label"],
+        )
+        for line in lines:
+            # JSON and invalid bytes in arguments can hold surrogates, which UTF-8 cannot encode.
+            file.write(line.encode("utf-8", "replace").decode("utf-8"))
+    if args.output not in (None, "-") and not writing.is_stream(args.output):
+        noun = "answer" if state["rows"] == 1 else "answers"
+        print_line(f"{state['rows']} {noun} in {pathlib.Path(args.output).resolve()}")
+    reading.print_counts(collections.Counter(state["counts"]))
+
+
+def _answered(args, model, state, file, bar):
+    """Yield each part of the input with its answers.
+
+    `state` has the number of rows and the counts of the parts whose lines are in the file.
+    """
     decoding = _decoding(args, model)
     predict = predict_function(model, args.precision)
-    with _writer(args, format) as output, progress() as bar:
-        work = bar.add_task("Predicting", total=None if args.input else 1)
-        state = output.state or {"rows": 0, "counts": {}}
-        written, counts = state["rows"], collections.Counter(state["counts"])
-        if written:
-            print_line(f"resuming after {written} rows", file=sys.stderr)
-            bar.advance(work, written)
-        # A label, a number or a choice on the command line needs no header.
-        header = bool(args.input or args.probabilities) or task in _TASKS_WITH_HEADER
-        options = {
-            "header": not written and (header or format == "csv"),
-            "probabilities": args.probabilities,
-            "label": reading.columns_of(args, args.model)["label"],
-        }
-
-        def answered():
-            nonlocal written
-            for part in _after(written, _parts(args, model)):
-                if task == "question-answering":
-                    question_windows.check_questions(part)
-                encoded = inference.encode(model, part)
-                counts.update(inference.counts(encoded))
-                options = {"batch_size": args.batch_size, "encoded": encoded, "predict": predict}
-                yield part, inference.answers(model, part, **options, **decoding)
-                written += len(part)
-                output.commit({"rows": written, "counts": counts})
-                bar.advance(work, len(part))
-
-        for line in prediction_files.lines(format, model, answered(), **options):
-            # JSON and invalid bytes in arguments can hold surrogates, which UTF-8 cannot encode.
-            output.write(line.encode("utf-8", "replace").decode("utf-8"))
-    if args.output not in (None, "-") and not _is_stream(args.output):
-        noun = "answer" if written == 1 else "answers"
-        print_line(f"{written} {noun} in {pathlib.Path(args.output).resolve()}")
-    reading.print_counts(counts)
+    work = bar.add_task("Predicting", total=None if args.input else 1, completed=state["rows"])
+    for part in _after(state["rows"], _parts(args, model)):
+        registry.for_model(model).check_inputs(part)
+        encoded = inference.encode(model, part)
+        yield (
+            part,
+            inference.answers(
+                model,
+                part,
+                batch_size=args.batch_size,
+                encoded=encoded,
+                predict=predict,
+                **decoding,
+            ),
+        )
+        # The lines of this part are written now.
+        state["rows"] += len(part)
+        counts = collections.Counter(state["counts"])
+        state["counts"] = counts + collections.Counter(encoded.counts())
+        file.commit(state)
+        bar.advance(work, len(part))
 
 
 def _after(rows, parts):
@@ -192,54 +196,25 @@ def _after(rows, parts):
 
 def _parts(args, model):
     """Return the inputs in parts, because a file may be larger than the memory."""
-    task = reading.task_of(model)
     if args.input:
-        return reading.read_in_parts(
-            args.input, task, reading.columns_of(args, args.model), args.format
-        )
-    if task == "tagging":
-        tokenizer = heads.find_encoder(model).preprocessor.python_tokenizer
-        characters = heads.find_output(model).characters
-        words, _ = split_words(args.texts, tokenizer, characters)
-        return [conll.TaggedSentences(words, source="the command line")]
-    if task == "question-answering":
-        if len(args.texts) != 2:
-            raise ValueError("question answering needs two texts, a question and a context")
-        return [squad.Questions(args.texts[:1], args.texts[1:], source="the command line")]
-    if task == "multiple-choice":
-        text, *rest = args.texts
-        if len(rest) < 2:
-            raise ValueError("multiple choice needs a text and at least two choices")
-        return [swag.Choices([text], [rest], source="the command line")]
-    if heads.find_output(model).pairs:
-        if len(args.texts) != 2:
-            raise ValueError(
-                f"this model needs the two texts of a pair; received {len(args.texts)}. For "
-                "several pairs, give --input with --text and --text-pair"
-            )
-        text, pair = args.texts
-        return [tabular.Examples([text], text_pairs=[pair], source="the command line")]
-    return [tabular.Examples(args.texts, source="the command line")]
+        columns = reading.columns_of(args, args.model)
+        return reading.read_in_parts(args.input, reading.task_of(model), columns, args.format)
+    task = registry.for_model(model)
+    return [task.of_texts(inference.describe(model), list(args.texts), "the command line")]
 
 
-def embed(args):
+def embed(args: options.Embed) -> None:
     """Write a vector for each text of a file."""
-    arguments.check_output(args.output, args.input)
-    if args.output == "-" or _is_stream(args.output):
-        raise ValueError(
-            f"{args.output} is not a file. Vectors need a file; give --output a name with .npy"
-        )
-    if pathlib.Path(args.output).suffix.lower() in _TEXT_FILES:
-        raise ValueError(
-            f"{args.output} is named as text, but vectors are in NumPy's format. Use the "
-            "extension .npy"
-        )
+    writing.check_output(args.output, args.input)
+    if pathlib.Path(args.output).suffix.lower() != ".npy":
+        raise ValueError(f"--output must be a file with the extension .npy; received {args.output}")
     columns = reading.columns_of(args, args.model)
     parts = tabular.read_in_parts(
         args.input, text=columns["text"], header=columns["header"], format=args.format
     )
     first = next(parts)
-    model = inference.as_embedder(arguments.load(args, task="auto"), args.pooling)
+    model = as_embedder(arguments.load(args, task="auto"), args.pooling)
+    described = inference.describe(model)
     shape = [0, model.output_shape[-1]]
     prompt = prompt_of(heads.find_output(model), args.prompt)
     predict = predict_function(model, args.precision)
@@ -249,8 +224,9 @@ def embed(args):
         work = bar.add_task("Embedding", total=None)
         _write_header(file, shape)
         for part in itertools.chain([first], parts):
-            encoded = inference.encode_texts(model, [prompt + text for text in part.texts])
-            counts.update(inference.counts(encoded))
+            texts = [prompt + text for text in part.texts]
+            encoded = EncodedTexts(described.tokenizer, [texts], described.max_length)
+            counts.update(encoded.counts())
             options = {"batch_size": args.batch_size, "predict": predict}
             vectors = np.array(inference.run(model, encoded, **options), np.float32)
             search.check_finite(vectors, args.model)
@@ -269,33 +245,27 @@ def _write_header(file, shape):
     np.lib.format.write_array_header_1_0(file, header)
 
 
-def fill_masks(args):
+def fill_masks(args: options.Fill) -> None:
     """Print candidates for [MASK]."""
     model = _load_masked_lm(args)
-    encoded = inference.encode_masks(model, args.texts)
-    outputs = inference.run(model, encoded, predict=predict_function(model))
-    vocabulary = heads.find_encoder(model).preprocessor.vocabulary
-    answers = masked_lm.decode(vocabulary, encoded, outputs, args.top)
+    predict = predict_function(model)
+    answers = inference.answers(model, Examples(list(args.texts)), predict=predict, top_k=args.top)
     for text, masks in zip(args.texts, answers, strict=True):
-        for number, candidates in enumerate(masks, 1):
+        for mask, candidates in enumerate(masks, 1):
             for token, probability in candidates:
-                print_line(f"{probability:.4f}\t{printable(token)}\t{number}\t{printable(text)}")
+                print_line(f"{probability:.4f}\t{printable(token)}\t{mask}\t{printable(text)}")
 
 
 def _load_masked_lm(args):
-    name = args.model
     try:
-        return arguments.load(args, task="masked_tokens")
+        return arguments.load(args, task=MaskedTokens.name)
     except ValueError as error:
-        # A fresh head, which the error suggests, would predict random tokens.
-        lacks = re.search(r": must have the weights of the head masked_lm; missing ", str(error))
-        if lacks or re.search(
-            r" has (no head|the head (?!pretraining)\w+), not masked_lm; ", str(error)
-        ):
-            raise ValueError(
-                f"{name} has no masked LM head. Use a checkpoint that has one, such as base"
-            ) from error
-        raise
+        if heads.find_task(arguments.load(args, task="auto")) in heads.OF_PRETRAINING:
+            raise
+        # The error suggests a fresh head, which would predict random tokens.
+        raise ValueError(
+            f"{args.model} has no masked LM head. Use a checkpoint that has one, such as base"
+        ) from error
 
 
 @contextlib.contextmanager
@@ -304,65 +274,3 @@ def _bar(title):
     with progress() as bar:
         work = bar.add_task(title, total=1)
         yield lambda share: bar.advance(work, share)
-
-
-def _is_stream(path):
-    """Return True for a pipe, a device, or /dev/stdout (which may be redirected to a file)."""
-    path = pathlib.Path(path).absolute()
-    while not str(path).startswith(("/dev/std", "/dev/fd/", "/proc/")):
-        if not path.is_symlink():
-            return path.exists() and not path.is_file()
-        path = path.parent / os.readlink(path)
-    return True
-
-
-@contextlib.contextmanager
-def _writer(args, format):
-    """Yield an object with `write`, `commit` and `state`, as of a `ResumableFile`."""
-    path = args.output
-    if path in (None, "-"):
-        yield _Stream(sys.stdout)
-        return
-    path = pathlib.Path(path)
-    if _is_stream(path):
-        with open(path, "a", encoding="utf-8") as file:  # "w" would truncate a redirected stdout
-            yield _Stream(file)
-        return
-    settings = {name: value for name, value in vars(args).items() if name != "output"}
-    if args.input and _is_stream(args.input):
-        settings["process"] = os.getpid()  # a pipe cannot be read again, so do not resume
-    settings["columns"] = reading.columns_of(args, args.model)
-    settings["files"] = [_version_of(file) for file in (args.input, args.model) if file]
-    with ResumableFile(path.resolve(), settings) as file:  # follow links
-        if format == "json":  # is written at the end as one object
-            file.commit = lambda state: None
-        yield file
-
-
-class _Stream:
-    """A stream in the place of a `ResumableFile`. It cannot be resumed."""
-
-    state = None
-
-    def __init__(self, file):
-        self._file = file
-
-    def write(self, line):
-        if self._file.isatty():  # elsewhere, control characters are data
-            line = printable_lines(line)
-        print(line, file=self._file)
-
-    def commit(self, state):
-        pass
-
-
-def _version_of(name):
-    """Return a list that changes when a file, or a file in a folder, changes."""
-    path = pathlib.Path(name).absolute()
-    files = sorted(path.rglob("*")) if path.is_dir() else [path]
-    found: list = [str(name)]
-    for file in files:
-        if file.is_file():
-            status = file.stat()
-            found.append([str(file), status.st_size, status.st_mtime_ns])
-    return found

@@ -1,29 +1,23 @@
 """`info`, `convert` and `export`: describe a model, and write it in other formats."""
 
 import pathlib
-import re
 
 import keras_bert
 from keras_bert import heads
-from keras_bert.cli import arguments, reading
+from keras_bert.cli import arguments, options, reading
 from keras_bert.runtime.escaping import printable
 from keras_bert.runtime.terminal import print_line, waiting
 
 
-def info(args):
+def info(args: options.Info) -> None:
     """Print sizes, vocabulary and labels of a model."""
     model = arguments.load(args, task="auto")
     encoder = heads.find_encoder(model)
     output = heads.find_output(model)
-    lines = {
-        "model": args.model,
-        "parameters": f"{model.count_params():,}",
-        **{
-            key: value
-            for key, value in encoder.get_config().items()
-            if isinstance(value, (int, float, str)) and not isinstance(value, bool)
-        },
-    }
+    lines = {"model": args.model, "parameters": f"{model.count_params():,}"}
+    for key, value in encoder.get_config().items():
+        if isinstance(value, (int, float, str)) and not isinstance(value, bool):
+            lines[key] = str(value)
     if encoder.preprocessor is not None:
         preprocessor = encoder.preprocessor
         lines["tokens"] = f"{len(preprocessor.vocabulary):,}"
@@ -39,40 +33,26 @@ def info(args):
         print_line(f"{key:{width}}  {printable(str(value))}")
 
 
-def convert(args):
+def convert(args: options.Convert) -> None:
     """Write a model in another format."""
-    try:
-        written = keras_bert.convert(
-            args.model,
-            args.path,
-            format=args.to,
-            drop=args.drop,
-            hidden_act=args.hidden_act,
-            ignore=args.ignore,
-            trusted=args.trusted,
-        )
-    except ValueError as error:
-        raise ValueError(_with_options(str(error))) from error
+    written = keras_bert.convert(
+        args.model,
+        args.path,
+        format=args.to,
+        drop=args.drop or (),
+        hidden_act=args.hidden_act,
+        ignore=args.ignore or (),
+        trusted=args.trusted,
+    )
     parts = ", ".join(["encoder", *sorted(written.groups)])
     print_line(f"{args.to}: {parts}: {len(written.weights)} weights in {args.path}")
 
 
-def _with_options(message):
-    """Add the command-line option that helps to an error message of `convert`."""
-    if 'hidden_act="gelu_new"' in message:
-        return f"{message}: give --hidden-act gelu_new"
-    if advice := re.search(r"; drop ([a-z_]+(?:, [a-z_]+)*)(?: for \w+)?$", message):
-        return f"{message}: give {' '.join(f'--drop {part}' for part in advice[1].split(', '))}"
-    if message.endswith("; drop some of them"):
-        return f"{message}: give --drop for each"
-    return message
-
-
-def export(args):
+def export(args: options.Export) -> None:
     """Write a SavedModel or an ONNX folder."""
     before = _versions_in(args.path)
     with waiting("Exporting"):
-        model = arguments.load(args, task=args.task)
+        model = arguments.load(args, task=args.task or "auto")
         dev = None
         if args.dev is not None:
             columns = reading.columns_of(args, args.model)

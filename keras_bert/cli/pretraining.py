@@ -1,7 +1,6 @@
 """`vocab`, `records` and `pretrain`: train a BERT from raw text."""
 
 import collections
-import inspect
 import itertools
 import pathlib
 import re
@@ -10,20 +9,42 @@ import statistics
 import keras_bert
 from keras_bert import heads
 from keras_bert.checkpoints import canonical, folder, google, huggingface
-from keras_bert.cli import arguments
-from keras_bert.cli.options.pretraining import SIZES
+from keras_bert.cli import arguments, options, writing
 from keras_bert.pretraining import corpus, records, vocabulary
 from keras_bert.pretraining import train as pretraining
 from keras_bert.runtime import distribution
 from keras_bert.runtime.packages import import_tensorflow
 from keras_bert.runtime.terminal import print_line, progress, waiting
+from keras_bert.tasks import registry
+from keras_bert.tasks.masked_tokens.task import MaskedTokens
 from keras_bert.text.preprocessor import VOCABULARY_FILE
 from keras_bert.training import report
+
+# Layers and hidden size of the models that Google published.
+_SIZES = {
+    "tiny": (2, 128),
+    "mini": (4, 256),
+    "small": (4, 512),
+    "medium": (8, 512),
+    "base": (12, 768),
+    "large": (24, 1024),
+}
 
 # Keys of the last history record that the summary leaves out or replaces by medians.
 _LEFT_OUT = ("learning_rate", "seconds")
 _RATES = ("tokens_per_second", "sequences_per_second", "flop_utilization")
-_BERT_KEYS = tuple(inspect.signature(keras_bert.BertEncoder).parameters)[:12]
+
+# Counts of `corpus.documents` -> text of the note.
+_REPAIRS = {
+    "invalid_utf8": "lines with invalid UTF-8, replaced by U+FFFD",
+    "long_lines": "lines split at 4 MB",
+    "long_documents": "documents split at 4 MB (blank lines separate documents)",
+    "other_namespaces": "pages left out, because they are no articles",
+    "redirects": "pages left out, because they are redirects",
+    "other_models": "pages left out, because they are not wikitext",
+    "empty_pages": "pages left out, because they are empty",
+    "older_revisions": "older revisions of articles left out",
+}
 
 # One of this many documents is held out, to test the vocabulary on unseen text.
 _HELD_OUT_EVERY, _HELD_OUT_BYTES = 20, 8 << 20
@@ -32,13 +53,13 @@ _HANGUL = re.compile("[\u1100-\u11ff\uac00-\ud7a3]")
 _HANGUL_SHARE = 0.01  # of the characters; above it, the corpus counts as Korean
 
 
-def make_vocabulary(args):
+def make_vocabulary(args: options.Vocab) -> None:
     """Learn a vocabulary, and print how well it fits the held-out documents."""
-    arguments.check_folder(args.output)
+    writing.check_folder(args.output)
     corpus.check_outside(args.output, args.corpus)
     counts: collections.Counter[str] = collections.Counter()
     held_out: list[corpus.Document] = []
-    options = {
+    tokenizer_options = {
         "lowercase": not args.cased,
         "strip_accents": not (args.cased or args.keep_accents),
         "split_cjk": not args.no_split_cjk,
@@ -53,46 +74,40 @@ def make_vocabulary(args):
             args.size,
             min_frequency=args.min_frequency,
             max_bytes=args.max_bytes,
-            **options,
+            **tokenizer_options,
         )
-    vocabulary.write(args.output, tokens, **options)
-    with waiting("Testing the vocabulary"):
-        preprocessor = keras_bert.Preprocessor(tokens, **options)
-        seen = not any(document.paragraphs() for document in held_out)
-        if seen:  # too few documents to hold one out
-            some = itertools.islice(corpus.documents(args.corpus), 50 * _HELD_OUT_EVERY)
-            held_out = list(some)
-        found = vocabulary.coverage(held_out, preprocessor)
+    vocabulary.write(args.output, tokens, **tokenizer_options)
     print_line(f"{len(tokens):,} tokens from {counts['documents']:,} documents in {args.output}")
-    where = "the corpus" if seen else f"held-out documents ({len(held_out):,})"
-    print_line(f"on {where}, {found['words']:,} words:")
-    print_line(f"  unknown          {found['unknown']:.3%}")
-    print_line(f"  tokens per word  {found['tokens_per_word']:.2f}")
-    print_line(f"  whole words      {found['whole']:.1%}")
-    characters = sum(len(document.text) for document in held_out)
-    hangul = sum(len(_HANGUL.findall(document.text)) for document in held_out)
-    if options["strip_accents"] and hangul > _HANGUL_SHARE * characters:
+    _print_coverage(keras_bert.Preprocessor(tokens, **tokenizer_options), held_out, args.corpus)
+    _print_repairs(counts)
+
+
+def _print_coverage(preprocessor, documents, paths):
+    """Print how well a vocabulary fits held-out documents, or the corpus if there are none."""
+    where = f"held-out documents ({len(documents):,})"
+    if not any(document.paragraphs() for document in documents):
+        where = "the corpus"
+        documents = list(itertools.islice(corpus.documents(paths), 50 * _HELD_OUT_EVERY))
+    with waiting("Testing the vocabulary"):
+        coverage = vocabulary.coverage(documents, preprocessor)
+    print_line(f"on {where}, {coverage['words']:,} words:")
+    print_line(f"  unknown          {coverage['unknown']:.3%}")
+    print_line(f"  tokens per word  {coverage['tokens_per_word']:.2f}")
+    print_line(f"  whole words      {coverage['whole']:.1%}")
+    characters = sum(len(document.text) for document in documents)
+    hangul = sum(len(_HANGUL.findall(document.text)) for document in documents)
+    if preprocessor.strip_accents and hangul > _HANGUL_SHARE * characters:
         print_line(
             "Hangul syllables are split into letters. Use --cased or --keep-accents to keep them "
             "whole"
         )
-    _print_repairs(counts)
 
 
 def _print_repairs(counts):
     """Print how many lines and documents of the corpus were changed while reading."""
-    for key, what in (
-        ("invalid_utf8", "lines with invalid UTF-8, replaced by U+FFFD"),
-        ("long_lines", "lines split at 4 MB"),
-        ("long_documents", "documents split at 4 MB (blank lines separate documents)"),
-        ("other_namespaces", "pages left out, because they are no articles"),
-        ("redirects", "pages left out, because they are redirects"),
-        ("other_models", "pages left out, because they are not wikitext"),
-        ("empty_pages", "pages left out, because they are empty"),
-        ("older_revisions", "older revisions of articles left out"),
-    ):
+    for key, text in _REPAIRS.items():
         if counts.get(key):
-            print_line(f"{counts[key]:,} {what}; first: {counts[f'{key}_at']}")
+            print_line(f"{counts[key]:,} {text}; first: {counts[f'{key}_at']}")
 
 
 def _holding_out(documents, held_out):
@@ -106,10 +121,10 @@ def _holding_out(documents, held_out):
             yield document
 
 
-def make_records(args):
+def make_records(args: options.Records) -> None:
     """Tokenize a corpus once."""
     import_tensorflow("keras-bert records")
-    arguments.check_folder(args.output)
+    writing.check_folder(args.output)
     corpus.files(args.corpus)  # raise errors before a vocabulary loads
     with progress(show=True) as bar:
         work = bar.add_task("Megabytes", total=None)
@@ -122,20 +137,22 @@ def make_records(args):
             on_progress=lambda done: bar.update(work, completed=done // 10**6),
         )
     counts = manifest["counts"]
-    made = records.Records(args.output)
-    print_line(f"{counts['documents']:,} documents, {counts['sentences']:,} sentences, "
-          f"{counts['pieces']:,} tokens in {args.output}")  # fmt: skip
-    print_line(f"  held out         {made.counts('eval')['documents']:,} documents")
+    corpus_records = records.Records(args.output)
+    print_line(
+        f"{counts['documents']:,} documents, {counts['sentences']:,} sentences, "
+        f"{counts['pieces']:,} tokens in {args.output}"
+    )
+    print_line(f"  held out         {corpus_records.counts('eval')['documents']:,} documents")
     print_line(f"  unknown          {counts['unknown_pieces'] / counts['pieces']:.3%}")
     _print_repairs(counts)
-    if made.counts()["documents"] < 2:
+    if corpus_records.counts()["documents"] < 2:
         print_line(
             "next sentence prediction needs at least two documents. Separate documents by blank "
             "lines, or pretrain with --no-next-sentence"
         )
     elif counts["sentences"] == counts["documents"]:
         print_line("no document has a second sentence. Pretrain with --no-next-sentence")
-    if made.counts("eval")["documents"] < 2:
+    if corpus_records.counts("eval")["documents"] < 2:
         print_line(
             "fewer than two documents are held out, so pretraining will not be evaluated. Use a "
             "larger --held-out"
@@ -158,7 +175,7 @@ def _preprocessor_of(name):
     return preprocessor
 
 
-def pretrain(args):
+def pretrain(args: options.Pretrain) -> None:
     """Train a BERT from records."""
     import keras
 
@@ -168,27 +185,16 @@ def pretrain(args):
             raise ValueError(f"{path} must be a local folder. Mount the bucket (gcsfuse)")
     if args.config and args.size is not None:
         raise ValueError("give either --config or --size")
-    made = records.Records(args.records)
-    arguments.check_folder(args.output)
-    arguments.check_log_folder(args.tensorboard)
+    corpus_records = records.Records(args.records)
+    writing.check_folder(args.output)
+    writing.check_log_folder(args.tensorboard)
     recipe = _recipe(args)
     with distribution.scope(args.strategy, model_parallel=args.model_parallel):
         # Seed before the model is built: all processes then start with the same weights.
         keras.utils.set_random_seed(args.seed)
-        if args.model:
-            model = _initial_model(args)
-        else:
-            model = keras_bert.BertEncoder(
-                **_bert_config(args, made),
-                dtype=arguments.dtype_of(args),
-                rematerialize=args.rematerialize,
-                preprocessor=made.preprocessor(),
-            )
-            if args.no_next_sentence:
-                model = heads.masked_lm(model)
         _, history = pretraining.pretrain(
-            model,
-            made,
+            _trained_model(args) if args.model else _new_model(args, corpus_records),
+            corpus_records,
             args.output,
             recipe,
             log_every=args.log_every,
@@ -197,32 +203,38 @@ def pretrain(args):
             keep=args.keep,
             tensorboard=args.tensorboard,
         )
-    last = {key: value for key, value in history[-1].items() if key not in _LEFT_OUT}
-    # Medians over the last phase, since the last record may cover only a few steps.
-    phase = [line for line in history if line["sequence_length"] == last["sequence_length"]]
-    last |= {key: statistics.median(line[key] for line in phase) for key in _RATES}
-    print_line(report.table(last | {"minutes": sum(record["seconds"] for record in history) / 60}))
+    _print_summary(history)
     print_line(f"saved in {args.output}")
 
 
+def _print_summary(history):
+    """Print the last record, with medians over the last phase: it may cover only a few steps."""
+    summary = {key: value for key, value in history[-1].items() if key not in _LEFT_OUT}
+    phase = [line for line in history if line["sequence_length"] == summary["sequence_length"]]
+    for key in _RATES:
+        summary[key] = statistics.median(line[key] for line in phase)
+    summary["minutes"] = sum(line["seconds"] for line in history) / 60
+    print_line(report.table(summary))
+
+
 def _recipe(args):
-    if len(args.lengths) > 2:
-        raise ValueError(f"--lengths takes one or two numbers; received {len(args.lengths)}")
-    most = args.max_predictions or [None]
-    if len(most) not in (1, len(args.lengths)):
+    phases = len(args.lengths)
+    max_predictions = args.max_predictions or [None]
+    if phases > 2:
+        raise ValueError(f"--lengths takes one or two numbers; received {phases}")
+    if len(max_predictions) not in (1, phases):
         raise ValueError(
             "--max-predictions takes one number, or one for each of --lengths; received "
-            f"{len(most)}"
+            f"{len(max_predictions)}"
         )
-    phases = pretraining.two_phases(
-        args.steps,
-        args.batch_size,
-        (*args.lengths, args.lengths[-1])[:2],
-        1.0 if len(args.lengths) == 1 else args.first_share,
-        (*most, most[-1])[:2],
-    )
     return pretraining.Recipe(
-        phases,
+        pretraining.two_phases(
+            args.steps,
+            args.batch_size,
+            lengths=(args.lengths[0], args.lengths[-1]),
+            share=args.first_share if phases == 2 else 1.0,
+            max_predictions=(max_predictions[0], max_predictions[-1]),
+        ),
         learning_rate=args.learning_rate,
         warmup_steps=args.warmup_steps,
         optimizer=args.optimizer,
@@ -233,54 +245,58 @@ def _recipe(args):
     )
 
 
-def _initial_model(args):
+def _new_model(args, corpus_records):
+    encoder = keras_bert.BertEncoder(
+        **_bert_config(args, corpus_records),
+        dtype=arguments.dtype_of(args),
+        rematerialize=args.rematerialize,
+        preprocessor=corpus_records.preprocessor(),
+    )
+    return heads.masked_lm(encoder) if args.no_next_sentence else encoder
+
+
+def _trained_model(args):
     if args.size is not None or args.config:
         raise ValueError("--size and --config are for a new model. Remove them, or remove --model")
-    options = arguments.encoder_options(args)
+    encoder_options = arguments.encoder_options(args)
     model = arguments.load(args, task="auto")
-    has = heads.find_task(model)
-    if has not in ("pretraining", "masked_tokens"):  # use only the encoder, with fresh heads
+    task = registry.find(model)
+    if task is None or not task.reads_any_texts:  # use only the encoder, with fresh heads
         encoder = heads.find_encoder(model)
-        encoder = encoder.with_options(**options) if options else encoder
+        if encoder_options:
+            encoder = encoder.with_options(**encoder_options)
         return heads.masked_lm(encoder) if args.no_next_sentence else encoder
-    task = "masked_tokens" if args.no_next_sentence else has
-    if task == has and not options:
+    wanted = MaskedTokens.name if args.no_next_sentence else task.name
+    if wanted == task.name and not encoder_options:
         return model
-    return arguments.load(args, task=task, **options)
+    return arguments.load(args, task=wanted, **encoder_options)
 
 
-def _bert_config(args, made):
+def _bert_config(args, corpus_records):
     """Return the config of a new model, with the vocabulary size of the records."""
+    vocab_size = corpus_records.manifest["settings"]["vocab_size"]
     config = {
-        "vocab_size": made.manifest["settings"]["vocab_size"],
+        "vocab_size": vocab_size,
+        "type_vocab_size": 2,
         "max_position_embeddings": max(512, *args.lengths),
     }
-    if args.config:
-        given = folder.read_json(pathlib.Path(args.config))
-        given = {key: value for key, value in given.items() if not _has_no_effect(key, value)}
-        unknown = sorted(given.keys() - set(_BERT_KEYS))
-        if unknown:
-            raise ValueError(f"{args.config} has unknown keys: {', '.join(unknown)}")
-        if given.get("vocab_size", config["vocab_size"]) != config["vocab_size"]:
-            raise ValueError(
-                f"{args.config}: vocab_size must equal that of the records, "
-                f"{config['vocab_size']}; received {given['vocab_size']}"
-            )
-        return config | given
-    layers, hidden = SIZES[args.size or "base"]
-    return config | {
-        "num_hidden_layers": layers,
-        "hidden_size": hidden,
-        "num_attention_heads": hidden // 64,
-        "intermediate_size": 4 * hidden,
-    }
-
-
-def _has_no_effect(key, value):
-    """Return True for a key of published configs that does not change the computation."""
-    neutral = canonical.NEUTRAL_VALUES
-    return (
-        key in google.SILENT_KEYS
-        or key in huggingface.SILENT_KEYS
-        or (key in neutral and neutral[key] == value)
+    if not args.config:
+        layers, hidden_size = _SIZES[args.size or "base"]
+        return config | {
+            "num_hidden_layers": layers,
+            "hidden_size": hidden_size,
+            "num_attention_heads": hidden_size // 64,
+            "intermediate_size": 4 * hidden_size,
+        }
+    file = pathlib.Path(args.config)
+    silent = google.SILENT_KEYS | huggingface.SILENT_KEYS
+    content = config | folder.read_json(file)
+    config = canonical.read_config(
+        file, content, activations=huggingface.ACTIVATIONS, silent=silent
     )
+    if config["vocab_size"] != vocab_size:
+        raise ValueError(
+            f"{file}: vocab_size must equal that of the records, {vocab_size}; received "
+            f"{config['vocab_size']}"
+        )
+    return config

@@ -4,27 +4,11 @@ import os
 import sys
 
 from keras_bert import heads, provenance
-from keras_bert.data import tabular
 from keras_bert.runtime.escaping import shown
 from keras_bert.runtime.terminal import print_line
 from keras_bert.tasks import reader, registry
-from keras_bert.tasks.embedding import retrieval
-from keras_bert.tasks.multiple_choice import data as swag
-from keras_bert.tasks.question_answering import data as squad
-from keras_bert.tasks.tagging import data as conll
 
-# Task -> how `tabular.read` reads labels.
-_KINDS = {"classification": "label", "pair": "label", "multi-label": "label_set"}
-_KINDS |= {"regression": "score", "embedding": "score"}
-_HEAD_TASKS = {
-    "tagging": "tagging",
-    "question_answering": "question-answering",
-    "multiple_choice": "multiple-choice",
-    "regression": "regression",
-    "embedding": "embedding",
-}
-
-# Names of `inference.counts` -> text of the note.
+# Names of `Encoded.counts` -> text of the note.
 _COUNTED = {
     "truncated": "texts truncated to the maximum length (--max-length of finetune)",
     "without_tokens": "texts that are empty or contain only invisible characters",
@@ -65,8 +49,9 @@ def columns_of(args, model=None):
     if model is not None and not given:
         given = _columns_of_training(model)
     columns = {name: given.get(name, default) for name, default in COLUMNS.items()}
-    if getattr(args, "task", None) == "embedding" and "label" not in given:
-        columns["label"] = None  # pairs without scores
+    task = getattr(args, "task", None)
+    if task is not None and "label" not in given:
+        columns["label"] = registry.by_name(task).default_label
     return columns
 
 
@@ -129,68 +114,43 @@ _IS_COLUMN = {
 }
 
 
-def read(path, task, columns, format, limit=None):
-    """Read a file as labeled data of a task."""
-    if task == "tagging":
-        places = {"word": columns["word"], "tag": columns["tag"]}
-        return conll.read(path, **places, format=format, limit=limit)
-    if task == "question-answering":
-        _check_no_format(format)
-        return squad.read(path, limit=limit, characters=columns["characters"] or None)
-    if task == "multiple-choice":
-        return swag.read(path, format=format, limit=limit)
-    options = _of_texts(columns, task) | {"skip_ragged": columns["skip_ragged"]}
-    if task == "embedding":
-        del options["kind"]
-        options |= {name: columns[name] for name in ("negatives", "score_range")}
-        return reader.read(path, "embedding", **options, format=format, limit=limit)
-    return tabular.read(path, **options, format=format, limit=limit)
+def read(path, name, columns, format, limit=None):
+    """Read a file as labeled data of a task or of a variant, such as "pair"."""
+    task = registry.by_name(name)
+    name = name.replace("-", "_")
+    return task.read(name, path, _options(task, name, columns, format, limit))
+
+
+def read_in_parts(path, name, columns, format):
+    """Read a file without labels, which may be larger than the memory, in parts."""
+    task = registry.by_name(name)
+    return task.read_in_parts(name, path, _options(task, name, columns, format, None))
 
 
 def read_retrieval(path, split):
-    """Return `data.retrieval.RetrievalData` if the path is a folder or JSON, else `None`."""
+    """Return `RetrievalData` if the path is a folder or JSON, else `None`."""
     is_retrieval = os.path.isdir(path) or os.path.splitext(path)[1].lower() == ".json"
-    return retrieval.read(path, split) if is_retrieval else None
+    return reader.read(path, "retrieval", split=split) if is_retrieval else None
 
 
-def read_in_parts(path, task, columns, format):
-    """Read a file without labels, which may be larger than the memory, in parts."""
-    if task == "tagging":
-        return conll.read_in_parts(path, word=columns["word"], tag=None, format=format)
-    if task == "question-answering":  # a single JSON object
-        _check_no_format(format)
-        return [squad.read(path, labeled=False)]
-    if task == "multiple-choice":
-        return swag.read_in_parts(path, format=format, labeled=False)
-    options = _of_texts(columns, task) | {"label": None}
-    return tabular.read_in_parts(path, **options, format=format, keep_rows=True)
-
-
-def _check_no_format(format):
-    if format is not None:
-        raise ValueError(f"question answering reads only SQuAD's JSON. Remove --format {format}")
-
-
-def _of_texts(columns, task):
-    """Return the columns of texts or pairs, as arguments of `tabular.read`."""
-    if task == "pair" and not columns["text_pair"]:
+def _options(task, name, columns, format, limit):
+    """Return the options for `Task.read` from the command line."""
+    takes = task.reads[name]
+    if format is not None and "format" not in takes:
+        raise ValueError(f"the task {name} reads one format only. Remove --format {format}")
+    if name == "pair" and not columns["text_pair"]:
         raise ValueError("the task pair needs --text-pair, the column of the second text")
-    names = ("text", "text_pair", "label", "separator", "header")
-    options = {**{name: columns[name] for name in names}, "kind": _KINDS[task]}
-    label = options["label"]
-    if task == "multi-label" and isinstance(label, str) and "," in label:
-        options["label"] = label.split(",")
-    return options
+    values = {**columns, "format": format, "limit": limit}
+    values["characters"] = columns["characters"] or None
+    label = columns["label"]
+    if name == "multi_label" and isinstance(label, str) and "," in label:
+        values["label"] = label.split(",")
+    return {option: values[option] for option in takes}
 
 
 def task_of(model):
-    """Return the name of a model's task on the command line."""
-    registry.for_model(model)  # raises an error if it has none
-    output = heads.find_output(model)
-    if output.task == "classification":
-        single = "pair" if output.pairs else "classification"
-        return "multi-label" if output.multi_label else single
-    return _HEAD_TASKS[output.task]
+    """Return the name of a model's task, or of the variant."""
+    return registry.for_model(model).variant_of(heads.find_output(model))
 
 
 def notes(examples, dev=None, metrics=()):
@@ -199,9 +159,10 @@ def notes(examples, dev=None, metrics=()):
     same = dev is not None and dev.source == examples.source
     for part, prefix in ((examples, ""), (dev, "dev_")):
         where = "" if part is None else part.source + ", scored" * (same and bool(prefix))
+        of_data = {} if part is None else {**part.counts(), "ragged_rows": part.ragged_rows}
         for name, note in _OF_DATA.items():
-            if count := getattr(part, name, 0):
-                yield f"{note}: {count} ({where})"
+            if of_data.get(name):
+                yield f"{note}: {of_data[name]} ({where})"
         for name, note in _COUNTED.items():
             if count := counts.get(prefix + name):
                 yield f"{note}: {count} ({where})"

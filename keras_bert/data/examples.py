@@ -25,10 +25,15 @@ class TaskData:
         """Return what was changed or left out when the data was read, above 0."""
         return {}
 
+    def sample_of_texts(self, count: int) -> list[str]:
+        """Return the first texts of the data, at most `count`."""
+        raise NotImplementedError
+
     # Names of the columns that `read` was given, by argument, for data that keep them.
     columns: dict | None = None
     label_type = "str"
     characters = False
+    ragged_rows = 0
     # Rows of the file, see `Examples`.
     rows: list | None = None
 
@@ -138,6 +143,9 @@ class Examples(TaskData):
             object.__setattr__(self, name, column)
             check_count(self.source, name, column, "texts", len(self.texts))
         check_normalization(self.source, "labels", map(str, self.label_names()))
+
+    def sample_of_texts(self, count):
+        return list(self.texts[:count])
 
     def __len__(self):
         return len(self.texts)

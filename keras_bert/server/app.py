@@ -8,6 +8,7 @@ import asyncio
 import base64
 import contextlib
 import dataclasses
+import functools
 import hashlib
 import ipaddress
 import json
@@ -15,6 +16,7 @@ import pathlib
 import re
 import socket
 import typing
+from collections.abc import Sequence
 
 import starlette.applications
 import starlette.exceptions
@@ -22,19 +24,12 @@ import starlette.requests
 import starlette.responses
 import starlette.routing
 import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from keras_bert.server import batching, rest
+from keras_bert.server import batching, models, rest, timeouts
 
-HOST, PORT = "127.0.0.1", 8501  # TensorFlow Serving's port
-MAX_BODY = 2**20  # bytes
-# A tagger needs a minute for 100,000 words and blocks its queue meanwhile.
-MAX_TEXT = 2**16  # bytes
-# MiniLM needs 0.7 s for this many empty texts.
-MAX_ROWS = 1024
-_TIMEOUT = 10.0  # seconds
+HOST = "127.0.0.1"
+PORT = 8501  # TensorFlow Serving's port
 _MAX_CONNECTIONS = 512
-_THREAD_THRESHOLD = 2**16  # bytes or values; larger bodies and outputs are converted in a thread
 _LOCAL_NAMES = {"localhost", "127.0.0.1", "::1"}
 # A name, an IPv4 address or an IPv6 address in brackets, and an optional port.
 _AUTHORITY = re.compile(r"(?P<name>[a-z0-9_.-]+|\[[0-9a-f:.]+\])(?::[0-9]{1,5})?")
@@ -80,38 +75,38 @@ class Limits:
     and to receive a response.
     """
 
-    max_body: int = MAX_BODY
-    max_text: int = MAX_TEXT
-    max_rows: int = MAX_ROWS
-    timeout: float = _TIMEOUT
+    max_body: int = 2**20
+    max_text: int = 2**16  # a tagger needs a minute for 100,000 words and blocks its queue
+    max_rows: int = 1024  # MiniLM needs 0.7 s for this many empty texts
+    timeout: float = 10.0
 
 
-def make(models, host=HOST, limits=None, poll=1.0):
-    """Return a `uvicorn.Server` for a list of refreshed `models.Model` with different names.
+def make(
+    served: Sequence[models.Model], host: str = HOST, limits: Limits | None = None
+) -> uvicorn.Server:
+    """Return a server for models with different names.
 
-    Only requests to `host` and to names of the local machine are allowed. `poll` is the number of
-    seconds between checks for new versions. Run it with `server.run(sockets=[listen()])`.
+    Only requests to `host` and to names of the local machine are allowed. Run it with
+    `server.run(sockets=[listen()])`.
     """
     limits = limits or Limits()
-    app = _App(models, host, limits, poll)
-
-    def protocol(**options) -> typing.Any:
-        # h11 limits the size of headers. httptools, which uvicorn also supports, does not.
-        return _TimeoutProtocol(H11Protocol(**options), limits.timeout)
-
+    handlers = _Handlers(served, host, limits)
+    app = starlette.applications.Starlette(
+        routes=[
+            starlette.routing.Route("/", handlers.page),
+            starlette.routing.Route("/models", handlers.list_models),
+            starlette.routing.Route("/v1/{path:path}", handlers.rest, methods=_METHODS),
+        ],
+        exception_handlers={
+            starlette.exceptions.HTTPException: _http_error,
+            **dict.fromkeys(_STATUSES, _error),
+        },
+        lifespan=handlers.lifespan,
+    )
+    # h11 limits the size of headers. httptools, which uvicorn also supports, does not.
+    protocol = functools.partial(timeouts.TimedProtocol, limits.timeout)
     config = uvicorn.Config(
-        starlette.applications.Starlette(
-            routes=[
-                starlette.routing.Route("/", app.page),
-                starlette.routing.Route("/models", app.list_models),
-                starlette.routing.Route("/v1/{path:path}", app.rest, methods=_METHODS),
-            ],
-            exception_handlers={
-                starlette.exceptions.HTTPException: _http_error,
-                **dict.fromkeys(_STATUSES, _error),
-            },
-            lifespan=app.lifespan,
-        ),
+        app,
         http=typing.cast(typing.Any, protocol),
         ws="none",
         log_level="error",
@@ -124,25 +119,14 @@ def make(models, host=HOST, limits=None, poll=1.0):
     return uvicorn.Server(config)
 
 
-def _description(model):
-    """Return the name, version and labels of a model for the web page."""
-    current = model.current  # read it once, because another thread sets it
-    return {
-        "name": model.name,
-        "version": None if current is None else str(current.number),
-        "labels": None if current is None else current.labels,
-    }
-
-
-class _App:
+class _Handlers:
     """Request handlers and the state that they share."""
 
-    def __init__(self, models, host, limits, poll):
-        self._models = {model.name: model for model in models}
+    def __init__(self, served, host, limits):
+        self._models = {model.name: model for model in served}
         self._host = host
         self._limits = limits
-        self._poll = poll
-        self._scheduler: typing.Any = None  # set while the server runs
+        self._queues: dict[str, batching.BatchQueue] = {}  # one per model while the server runs
         self._page = _PAGE.read_text(encoding="utf-8")
         script = self._page.partition("<script>")[2].partition("</script>")[0]
         digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
@@ -154,20 +138,13 @@ class _App:
 
     @contextlib.asynccontextmanager
     async def lifespan(self, _):
-        """Start and stop the scheduler and the task that refreshes the models."""
-        self._scheduler = batching.BatchScheduler()
-        refresh = asyncio.create_task(self._refresh_models())
+        """Start and stop the queues."""
+        self._queues = {name: batching.BatchQueue() for name in self._models}
         try:
             yield
         finally:
-            refresh.cancel()
-            self._scheduler.close()
-
-    async def _refresh_models(self):
-        while True:
-            await asyncio.sleep(self._poll)
-            for model in self._models.values():
-                await asyncio.to_thread(model.refresh)
+            for queue in self._queues.values():
+                queue.close()
 
     async def page(self, request):
         """Return the web page."""
@@ -178,7 +155,11 @@ class _App:
     async def list_models(self, request):
         """Return names and labels for the web page. TensorFlow Serving has no such request."""
         self._check_origin(request)
-        return _json({"models": [_description(model) for model in self._models.values()]})
+        descriptions = [
+            {"name": model.name, "version": str(model.number), "labels": model.labels}
+            for model in self._models.values()
+        ]
+        return _json({"models": descriptions})
 
     async def rest(self, request):
         """Handle TensorFlow Serving's requests."""
@@ -187,73 +168,75 @@ class _App:
         body = await self._read_body(request)
         path = request.scope.get("raw_path", b"").partition(b"?")[0].decode("ascii", "replace")
         call = rest.read_path(request.method, path)
-        model = self._models.get(call.model)
         if call.verb in ("classify", "regress"):
             raise ValueError(
                 f"{call.verb} needs a signature for tf.Example, which models of keras_bert lack. "
                 "Use predict."
             )
+        model = self._find(call)
+        if call.verb == "status":
+            return _json(rest.status(model.number))
+        if call.verb == "metadata":
+            return _json(rest.metadata(model.name, model.number, model.definitions))
+        return await self._predict(model, body)
+
+    def _find(self, call):
+        """Return the model of a call, or raise a `LookupError`."""
+        model = self._models.get(call.model)
         if model is None:
-            names = ", ".join(self._models)
             raise LookupError(
                 f"Servable not found for request: Latest({call.model[:200]}). The models "
-                f"here are: {names}"
+                f"here are: {', '.join(self._models)}"
             )
+        if call.label is not None:  # labels need TensorFlow Serving's configuration file
+            raise ValueError(f"Unrecognized servable version label: {call.label[:200]}")
+        if call.version in (None, model.number):
+            return model
         if call.verb == "status":
-            if call.label is not None:
-                model.version(label=call.label)  # raises an error: this server has no labels
-            return _json(rest.status(model.states(call.version)))
-        version = model.version(call.version, call.label)
-        if call.verb == "metadata":
-            return _json(rest.metadata(model.name, version.number, version.definitions))
-        return await self._predict(version, body)
+            raise LookupError(f"Could not find version {call.version} of model {model.name}")
+        raise LookupError(f"Servable not found for request: Specific({model.name}, {call.version})")
 
-    async def _predict(self, version, body):
-        """Run a predict request on a version and return the response."""
-
-        def read():
-            document = rest.parse(body)
-            signature = version.signature(rest.read_signature(document))
-            arrays, in_rows = rest.read_inputs(document, signature.inputs)
-            return signature, arrays, in_rows
-
-        signature, arrays, in_rows = await _call(len(body), read)
+    async def _predict(self, model, body):
+        """Run a predict request and return the response."""
+        document = rest.parse(body)
+        signature = model.signature(rest.read_signature(document))
+        arrays, in_rows = rest.read_inputs(document, signature.inputs)
         _check_size(arrays, self._limits)
-        outputs = await self._scheduler.run(signature, arrays)
-        size = sum(array.size for array in outputs.values())
-        content = await _call(size, lambda: rest.write_outputs(outputs, in_rows))
+        outputs = await self._queues[model.name].run(signature, arrays)
+        content = rest.write_outputs(outputs, in_rows)
         return starlette.responses.Response(content, media_type="application/json")
 
     async def _read_body(self, request):
         """Read the body of a request within the limits of size and time."""
-        limits = self._limits
-        is_large = int(request.headers.get("content-length", "0")) > limits.max_body
-        # Read large bodies to the end: otherwise the client sees a broken connection instead of
-        # the response. Do not read if the client waits for "100 Continue". Stop at 64 times the
-        # limit.
-        if not (is_large and "expect" in request.headers):
-            size, parts = 0, []
-            try:
-                async with asyncio.timeout(limits.timeout):
-                    async for part in request.stream():
-                        size += len(part)
-                        is_large = is_large or size > limits.max_body
-                        parts.append(part)
-                        if is_large:
-                            parts.clear()
-                        if size > 64 * limits.max_body:
-                            break
-            except TimeoutError as error:
-                raise starlette.exceptions.HTTPException(
-                    408, f"The body did not arrive within {limits.timeout:g} seconds. Try again."
-                ) from error
-        if is_large:
+        limit = self._limits.max_body
+        too_large = starlette.exceptions.HTTPException(
+            413,
+            f"The body may have at most {limit} bytes. Restart the server with a larger "
+            "--max-body.",
+        )
+        announced_size = int(request.headers.get("content-length", "0"))
+        if announced_size > limit and "expect" in request.headers:
+            raise too_large  # the client waits for "100 Continue" and has not sent the body
+        body = bytearray()
+        size = 0
+        try:
+            async with asyncio.timeout(self._limits.timeout):
+                # Read large bodies to the end, or to 64 times the limit: otherwise the client sees
+                # a broken connection in place of the response.
+                async for part in request.stream():
+                    size += len(part)
+                    if size <= limit:
+                        body += part
+                    if size > 64 * limit:
+                        break
+        except TimeoutError as error:
             raise starlette.exceptions.HTTPException(
-                413,
-                f"The body may have at most {limits.max_body} bytes. Restart the server with a "
-                "larger --max-body.",
-            )
-        return b"".join(parts)
+                408,
+                f"The body did not arrive within {self._limits.timeout:g} seconds. Try again.",
+            ) from error
+        if size > limit:
+            raise too_large
+        return bytes(body)
 
     def _check_origin(self, request):
         """Reject requests that another website sends through a browser."""
@@ -274,76 +257,14 @@ class _App:
                 )
 
     def _is_own_host(self, authority):
-        found = _AUTHORITY.fullmatch(authority.lower())
-        if not found:
+        match = _AUTHORITY.fullmatch(authority.lower())
+        if match is None:
             return False
-        name = found["name"].strip("[]")
+        name = match["name"].strip("[]")
         if name in _LOCAL_NAMES or name == self._host.lower():
             return True
         # The server listens on all addresses: accept any address, but no other name.
         return self._host in ("0.0.0.0", "::") and _is_address(name)
-
-
-class _TimeoutProtocol(asyncio.Protocol):
-    """HTTP protocol with timeouts for headers and responses, which uvicorn lacks."""
-
-    def __init__(self, connection, timeout):
-        self._connection = connection
-        self._timeout = timeout
-        self._transport: typing.Any = None
-        self._timers = {}
-
-    def connection_made(self, transport):
-        self._transport = transport
-        self._connection.connection_made(transport)
-        self._start("headers", self._headers_timed_out)
-
-    def data_received(self, data):
-        self._connection.data_received(data)
-        if self._is_responding():
-            self._stop("headers")
-        elif not self._transport.is_closing():
-            self._start("headers", self._headers_timed_out)
-
-    def eof_received(self):
-        return self._connection.eof_received()
-
-    def pause_writing(self):
-        self._connection.pause_writing()
-        self._start("response", self._transport.abort)
-
-    def resume_writing(self):
-        self._stop("response")
-        self._connection.resume_writing()
-
-    def connection_lost(self, error):
-        for name in list(self._timers):
-            self._stop(name)
-        self._connection.connection_lost(error)
-
-    def _is_responding(self):
-        cycle = self._connection.cycle
-        return cycle is not None and not cycle.response_complete
-
-    def _headers_timed_out(self):
-        if self._is_responding() or self._transport.is_closing():
-            return
-        message = f"No request arrived within {self._timeout:g} seconds. Try again."
-        content = json.dumps({"error": message}).encode()
-        self._transport.write(
-            b"HTTP/1.1 408 Request Timeout\r\ncontent-type: application/json\r\n"
-            b"connection: close\r\ncontent-length: %d\r\n\r\n%b" % (len(content), content)
-        )
-        self._transport.close()
-
-    def _start(self, name, callback):
-        if name not in self._timers:
-            loop = asyncio.get_running_loop()
-            self._timers[name] = loop.call_later(self._timeout, callback)
-
-    def _stop(self, name):
-        if timer := self._timers.pop(name, None):
-            timer.cancel()
 
 
 def _check_size(arrays, limits):
@@ -365,12 +286,9 @@ def _check_size(arrays, limits):
 
 def _rows(array):
     """Return the number of strings, or the size of the first dimension for numbers."""
-    return array.size if array.dtype == object else len(array) if array.ndim else 1
-
-
-async def _call(size, function):
-    """Call a function, in a thread if its input is so large that it would delay others."""
-    return function() if size <= _THREAD_THRESHOLD else await asyncio.to_thread(function)
+    if array.dtype == object:
+        return array.size
+    return len(array) if array.ndim else 1
 
 
 async def _http_error(_, error):

@@ -1,73 +1,63 @@
 """Dynamic batching: requests that arrive together run through the model together.
 
-Three queues by request size, each with a thread: a short text never waits for a long one. Requests
-that arrive while a thread is busy form its next batch. A request gets the same outputs as it would
-alone: the padding that batching adds is removed.
+Each model has a queue with a thread. Requests that arrive while the thread is busy form its next
+batch. A request gets the same outputs as it would alone: the padding that batching adds is removed.
 """
 
 import asyncio
-import collections
 import concurrent.futures
+import dataclasses
 
 import numpy as np
 
+from keras_bert.server import models
+
 MAX_ROWS = 64  # per batch, as in the batching.config that `export` writes
+_MAX_BYTES = 2**16  # per batch, after padding
 _BATCH_DELAY = 0.001  # seconds that an idle queue waits for more requests
-# Per queue: the largest request and the largest batch, in bytes after padding.
-_SIZE_LIMITS = ((1024, 8192), (32768, 32768), (float("inf"), 65536))
 # Rows under this many bytes share batches. Longer rows share batches within a power of two.
 _SHORT_ROW = 64
+# Outputs whose size depends on the inputs. `_remove_padding` knows the first two. The last depends
+# on the number of choices, which is the same for all requests of a batch.
 _TAGGER = {"token", "tag", "score", "start", "end", "count"}
 _MASKED_LM = {"candidates", "scores"}
 _MULTIPLE_CHOICE = {"choice", "probabilities"}
-# Outputs whose size depends on the inputs. `_remove_padding` knows the first two. The last depends
-# on the number of choices, which is the same for all requests of a batch.
 _VARIABLE_SIZE = (_TAGGER, _MASKED_LM, _MULTIPLE_CHOICE)
+
+Arrays = dict[str, np.ndarray]
 
 
 class QueueFullError(Exception):
     """Too many requests are waiting."""
 
 
-class BatchScheduler:
-    """Runs requests in batches. Each queue holds at most `max_waiting` requests."""
+class BatchQueue:
+    """Runs the requests of a model in batches. At most `max_waiting` parts of requests wait."""
 
-    def __init__(self, max_waiting=1000):
-        self._queues = [_Queue(max_batch, max_waiting) for _, max_batch in _SIZE_LIMITS]
+    def __init__(self, max_waiting: int = 1000) -> None:
+        self._executor = concurrent.futures.ThreadPoolExecutor(1, "batch")
+        self._max_waiting = max_waiting
+        self._waiting: list[_Part] = []
+        self._worker: asyncio.Task | None = None
 
-    async def run(self, signature, arrays):
-        """Run a dict of arrays through a `models.Signature` and return a dict of arrays.
+    async def run(self, signature: models.Signature, arrays: Arrays) -> Arrays:
+        """Run arrays through a signature. A large request runs in several parts.
 
         Raises `QueueFullError` if too many requests are waiting, and any exception of the
         signature.
         """
-        request = _Request(signature, arrays, asyncio.get_running_loop().create_future())
-        index = next(i for i, (max_size, _) in enumerate(_SIZE_LIMITS) if request.size <= max_size)
-        return await self._queues[index].run(request)
-
-    def close(self):
-        """Stop the threads without waiting for them."""
-        for queue in self._queues:
-            queue.executor.shutdown(wait=False, cancel_futures=True)
-
-
-class _Queue:
-    """Waiting requests of similar size, and the thread that runs them."""
-
-    def __init__(self, max_batch_size, max_waiting):
-        self.executor = concurrent.futures.ThreadPoolExecutor(1, "batch")
-        self._max_batch_size = max_batch_size
-        self._max_waiting = max_waiting
-        self._waiting: collections.deque[_Request] = collections.deque()
-        self._worker: asyncio.Task | None = None
-
-    async def run(self, request):
         if len(self._waiting) >= self._max_waiting:
             raise QueueFullError(f"{len(self._waiting)} requests are waiting. Try again later.")
-        self._waiting.append(request)
+        parts = _split(signature, arrays)
+        self._waiting += parts
         if self._worker is None:
             self._worker = asyncio.create_task(self._run_batches())
-        return await request.future
+        results = await asyncio.gather(*(part.future for part in parts))
+        return results[0] if len(results) == 1 else _concatenate(results)
+
+    def close(self) -> None:
+        """Stop the thread without waiting for it."""
+        self._executor.shutdown(wait=False, cancel_futures=True)
 
     async def _run_batches(self):
         """Run batches until the queue is empty."""
@@ -76,64 +66,68 @@ class _Queue:
             batch = self._next_batch()
             try:
                 results = await asyncio.get_running_loop().run_in_executor(
-                    self.executor, _run_batch, batch, self._max_batch_size
+                    self._executor, _run_batch, batch
                 )
-            except RuntimeError as error:  # the scheduler was closed
+            except RuntimeError as error:  # the queue was closed
                 results = [error] * len(batch)
-            for request, result in zip(batch, results, strict=True):
-                if request.future.done():  # the client disconnected
+            for part, result in zip(batch, results, strict=True):
+                if part.future.done():  # the client disconnected
                     continue
                 if isinstance(result, Exception):
-                    request.future.set_exception(result)
+                    part.future.set_exception(result)
                 else:
-                    request.future.set_result(result)
+                    part.future.set_result(result)
         self._worker = None
 
     def _next_batch(self):
-        """Remove and return the first request and the later requests that fit its batch."""
-        first = self._waiting.popleft()
-        batch, rows, row_size = [first], first.rows, first.row_size
-        if not first.can_batch:
-            return batch
-        remaining: collections.deque[_Request] = collections.deque()
-        while self._waiting:
-            request = self._waiting.popleft()
-            size = max(row_size, request.row_size)
-            total = rows + request.rows
-            fits = total <= MAX_ROWS and total * size <= self._max_batch_size
-            if fits and request.batch_key == first.batch_key:
-                batch.append(request)
-                rows, row_size = total, size
+        """Remove and return the first part and the later parts that fit its batch."""
+        first, *others = self._waiting
+        batch = [first]
+        remaining = []
+        rows = first.rows
+        row_size = first.row_size
+        for part in others:
+            total = rows + part.rows
+            size = max(row_size, part.row_size)
+            fits = total <= MAX_ROWS and total * size <= _MAX_BYTES
+            if fits and first.batch_key is not None and part.batch_key == first.batch_key:
+                batch.append(part)
+                rows = total
+                row_size = size
             else:
-                remaining.append(request)
+                remaining.append(part)
         self._waiting = remaining
         return batch
 
 
-class _Request:
-    """A request, its size, and the key that it shares with requests of the same batch."""
+@dataclasses.dataclass(eq=False)
+class _Part:
+    """Rows of a request that run in one batch. Parts with the same key can share a batch."""
 
-    def __init__(self, signature, arrays, future):
-        self.signature = signature
-        self.arrays = arrays
-        self.future = future
-        self.can_batch = _can_batch(signature)
-        self.rows = len(next(iter(arrays.values()))) if self.can_batch else 1
-        self.can_batch &= all(len(array) == self.rows for array in arrays.values())
-        self.row_size = sum(_row_size(array, self.rows) for array in arrays.values())
-        self.size = self.rows * self.row_size
-        shapes = tuple(array.shape[1:] for array in arrays.values()) if self.can_batch else None
-        self.batch_key = (signature, shapes, max(self.row_size, _SHORT_ROW - 1).bit_length())
+    signature: models.Signature
+    arrays: Arrays
+    rows: int = 1
+    row_size: int = 1
+    batch_key: tuple | None = None
+    future: asyncio.Future = dataclasses.field(
+        default_factory=lambda: asyncio.get_running_loop().create_future()
+    )
 
-    def split(self, max_size):
-        """Return a list of dicts of arrays, each with at most `max_size` bytes where possible."""
-        step = max(1, min(MAX_ROWS, max_size // max(1, self.row_size)))
-        if not self.can_batch or self.rows <= step:
-            return [self.arrays]
-        return [
-            {name: array[start : start + step] for name, array in self.arrays.items()}
-            for start in range(0, self.rows, step)
-        ]
+
+def _split(signature, arrays):
+    """Return a list of parts, each of the size of a batch where possible."""
+    if not _has_independent_rows(signature, arrays):
+        return [_Part(signature, arrays)]
+    rows = len(next(iter(arrays.values())))
+    row_size = max(1, sum(_row_size(array, rows) for array in arrays.values()))
+    shapes = tuple(array.shape[1:] for array in arrays.values())
+    batch_key = (signature, shapes, max(row_size, _SHORT_ROW - 1).bit_length())
+    step = max(1, min(MAX_ROWS, _MAX_BYTES // row_size))
+    parts = []
+    for start in range(0, max(1, rows), step):
+        part = {name: array[start : start + step] for name, array in arrays.items()}
+        parts.append(_Part(signature, part, min(step, rows - start), row_size, batch_key))
+    return parts
 
 
 def _row_size(array, rows):
@@ -141,90 +135,90 @@ def _row_size(array, rows):
     if array.dtype == object:
         longest = max(map(len, array.ravel()), default=0)
         return max(1, longest) * max(1, array.size // max(1, rows))
-    return max(1, array.nbytes // max(1, rows))
+    return array.nbytes // max(1, rows)
 
 
-def _can_batch(signature):
-    """Return True if rows are independent and padding can be removed from the outputs."""
-    inputs, outputs = signature.inputs.values(), signature.outputs
+def _has_independent_rows(signature, arrays):
+    """Return True if rows can run with other rows, and padding can be removed afterwards."""
+    inputs = signature.inputs.values()
+    outputs = signature.outputs.values()
     if not inputs or not outputs:
         return False
-    if any(not spec.shape or spec.shape[0] is not None for spec in (*inputs, *outputs.values())):
+    if any(not spec.shape or spec.shape[0] is not None for spec in (*inputs, *outputs)):
+        return False
+    if len({len(array) for array in arrays.values()}) > 1:
         return False
     return (
         all(spec.dtype != "object" for spec in inputs)  # the batch key holds their shapes
-        or all(None not in spec.shape[1:] for spec in outputs.values())
-        or any(set(outputs) >= names for names in _VARIABLE_SIZE)
+        or all(None not in spec.shape[1:] for spec in outputs)
+        or any(set(signature.outputs) >= names for names in _VARIABLE_SIZE)
     )
 
 
-def _run_batch(batch, max_size):
-    """Return a dict of arrays or an exception per request."""
+def _run_batch(batch):
+    """Return a dict of arrays or an exception per part."""
     if len(batch) > 1:
         try:
             return _run_together(batch)
-        except Exception:  # run each request alone to find the one that fails
+        except Exception:  # run each part alone to find the one that fails
             pass
-    return [_run_alone(request, max_size) for request in batch]
+    return [_run_alone(part) for part in batch]
 
 
 def _run_together(batch):
+    signature = batch[0].signature
     arrays = {
-        name: np.concatenate([request.arrays[name] for request in batch])
-        for name in batch[0].arrays
+        name: np.concatenate([part.arrays[name] for part in batch]) for name in batch[0].arrays
     }
-    outputs = _call(batch[0].signature, arrays, sum(request.rows for request in batch))
-    ends = np.cumsum([request.rows for request in batch])
+    outputs = signature(arrays)
+    _check_rows(outputs, sum(part.rows for part in batch))
+    ends = np.cumsum([part.rows for part in batch])
     return [
-        _remove_padding({name: array[end - request.rows : end] for name, array in outputs.items()})
-        for request, end in zip(batch, ends, strict=True)
+        _remove_padding({name: array[end - part.rows : end] for name, array in outputs.items()})
+        for part, end in zip(batch, ends, strict=True)
     ]
 
 
-def _run_alone(request, max_size):
-    """Run one request, in several calls if it is large. Return its exception if one fails."""
+def _run_alone(part):
     try:
-        parts = request.split(max_size)
-        if len(parts) == 1:
-            return request.signature(parts[0])
-        results = [_call(request.signature, part, len(next(iter(part.values())))) for part in parts]
-        return {name: _concatenate([result[name] for result in results]) for name in results[0]}
+        return part.signature(part.arrays)
     except Exception as error:
         return error
 
 
-def _call(signature, arrays, rows):
-    """Call a signature and check that each output has one entry per row."""
-    outputs = signature(arrays)
+def _check_rows(outputs, rows):
+    """Check that each output has one entry per row."""
     for name, array in outputs.items():
         if array.shape[:1] != (rows,):
             raise ValueError(
                 f"Output {name!r} has shape {array.shape} for {rows} rows. Its first dimension "
                 f"must be {rows}."
             )
-    return outputs
 
 
 def _remove_padding(outputs):
-    """Remove the padding that longer requests of the same batch caused."""
+    """Remove the padding that longer texts of the same batch caused."""
     if set(outputs) >= _TAGGER:
         length = int(outputs["count"].max(initial=0))
     elif set(outputs) >= _MASKED_LM:
         length = int((outputs["candidates"] != b"").any(axis=2).sum(axis=1).max(initial=0))
     else:
         return outputs
-    return {n: array if array.ndim == 1 else array[:, :length] for n, array in outputs.items()}
+    return {
+        name: array if array.ndim == 1 else array[:, :length] for name, array in outputs.items()
+    }
 
 
-def _concatenate(arrays):
-    """Concatenate arrays along the rows and pad their other dimensions to the longest."""
+def _concatenate(results):
+    """Concatenate the outputs of parts, and pad their other dimensions to the longest."""
+    return {name: _concatenate_padded([result[name] for result in results]) for name in results[0]}
+
+
+def _concatenate_padded(arrays):
     shape = np.max([array.shape[1:] for array in arrays], axis=0)
-    padded = [
-        np.pad(
-            array,
-            [(0, 0), *((0, to - size) for to, size in zip(shape, array.shape[1:], strict=True))],
-            constant_values=b"" if array.dtype == object else 0,
-        )
-        for array in arrays
-    ]
+    fill = b"" if arrays[0].dtype == object else 0
+    padded = []
+    for array in arrays:
+        missing = [(0, size) for size in shape - array.shape[1:]]
+        padded.append(np.pad(array, [(0, 0), *missing], constant_values=fill))
     return np.concatenate(padded)

@@ -23,7 +23,6 @@ _DTYPES += [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)
 _BYTES_SUFFIX = "_bytes"  # the API encodes string outputs with this suffix as base64
 _MAX_DEPTH = 32  # of nested lists: the number of dimensions that every NumPy supports
 _INT64_LIMIT = 2**63
-_BLOCK_SIZE = 2**14  # values per call of json.dumps
 
 _MODEL = r"/v1/models/(?P<model>[^/:]+)(?:/versions/(?P<version>[0-9]+)|/labels/(?P<label>[^/:]+))?"
 _PATHS = {
@@ -55,18 +54,18 @@ class Call(typing.NamedTuple):
 def read_path(method, path):
     """Parse method and path of a request, still percent-encoded, and return a `Call`."""
     pattern = _PATHS.get(method)
-    found = pattern.fullmatch(path) if pattern else None
-    if found is None:
+    match = pattern.fullmatch(path) if pattern else None
+    if match is None:
         raise ValueError(f"Malformed request: {method} {path}")
     # Truncate: Python refuses to convert very long numbers, and 20 digits exceed 64 bits.
-    version = found["version"] and int(found["version"].lstrip("0")[:20] or 0)
+    version = match["version"] and int(match["version"].lstrip("0")[:20] or 0)
     if version and version >= _INT64_LIMIT:
-        raise ValueError(f"A version must be a 64-bit number; received {found['version'][:40]}")
+        raise ValueError(f"A version must be a 64-bit number; received {match['version'][:40]}")
     return Call(
-        urllib.parse.unquote(found["model"], errors="strict"),
-        (found["verb"] or "status").lower(),
-        version or (0 if found["version"] else None),
-        found["label"] and urllib.parse.unquote(found["label"], errors="strict"),
+        urllib.parse.unquote(match["model"], errors="strict"),
+        (match["verb"] or "status").lower(),
+        version or (0 if match["version"] else None),
+        match["label"] and urllib.parse.unquote(match["label"], errors="strict"),
     )
 
 
@@ -125,34 +124,23 @@ def write_outputs(outputs, in_rows):
     It holds `predictions` (row format) or `outputs` (column format). A single output has no name.
     In the row format, all outputs must have the same first dimension.
     """
-    names = sorted(outputs)
+    columns = {name: to_lists(name, outputs[name]) for name in sorted(outputs)}
     if in_rows:
-        sizes = {outputs[name].shape[:1] for name in names}
-        if sizes == {()} or len(sizes) != 1:
-            shapes = {name: outputs[name].shape for name in names}
-            raise ValueError(
-                f"The outputs have no common first dimension: {shapes}. Send 'inputs' in place of "
-                "'instances' to receive columns."
-            )
-        text = f'"predictions": {_write_rows({name: outputs[name] for name in names})}'
-    elif len(names) == 1:
-        text = f'"outputs": {_write_array(names[0], outputs[names[0]])}'
+        document = {"predictions": _columns_to_rows(outputs, columns)}
     else:
-        items = (f"{json.dumps(name)}: {_write_array(name, outputs[name])}" for name in names)
-        text = f'"outputs": {{{", ".join(items)}}}'
-    return f"{{{text}}}\n".encode()
+        document = {"outputs": columns if len(columns) != 1 else next(iter(columns.values()))}
+    return f"{json.dumps(document, ensure_ascii=False)}\n".encode()
 
 
-def status(versions):
-    """Return the response to a status request, for the list of `models.Model.states`."""
+def status(version):
+    """Return the response to a status request for a loaded version."""
     return {
         "model_version_status": [
             {
-                "version": str(number),
-                "state": state,
-                "status": {"error_code": code, "error_message": message},
+                "version": str(version),
+                "state": "AVAILABLE",
+                "status": {"error_code": "OK", "error_message": ""},
             }
-            for number, state, (code, message) in versions
         ]
     }
 
@@ -242,7 +230,8 @@ def _array(name, value, spec):
 
 def _flatten(name, value):
     """Return the shape of nested lists and a list of their values."""
-    shape, first = [], value
+    shape: list[int] = []
+    first = value
     while isinstance(first, list):
         shape.append(len(first))
         first = first[0] if first else None
@@ -294,23 +283,18 @@ def _string(name, leaf):
         raise ValueError(f"A 'b64' value in input {name!r} is not base64") from error
 
 
-def _write_rows(outputs):
-    """Write a list of rows as JSON. A row of several outputs is an object."""
-    rows = len(next(iter(outputs.values())))
-    step = max(1, _BLOCK_SIZE * rows // max(1, sum(array.size for array in outputs.values())))
-    blocks = []
-    # Write blocks, because json.dumps blocks all other threads.
-    for start in range(0, rows, step):
-        columns = [to_lists(name, array[start : start + step]) for name, array in outputs.items()]
-        block = columns[0]
-        if len(columns) > 1:
-            block = [dict(zip(outputs, row, strict=True)) for row in zip(*columns, strict=True)]
-        blocks.append(json.dumps(block, ensure_ascii=False)[1:-1])
-    return f"[{', '.join(blocks)}]"
-
-
-def _write_array(name, array):
-    return _write_rows({name: array}) if array.ndim else json.dumps(to_lists(name, array))
+def _columns_to_rows(outputs, columns):
+    """Return a list of rows. A row of several outputs is a dict."""
+    shapes = {name: array.shape for name, array in outputs.items()}
+    sizes = {shape[:1] for shape in shapes.values()}
+    if sizes == {()} or len(sizes) != 1:
+        raise ValueError(
+            f"The outputs have no common first dimension: {shapes}. Send 'inputs' in place of "
+            "'instances' to receive columns."
+        )
+    if len(columns) == 1:
+        return next(iter(columns.values()))
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
 def to_lists(name, array):

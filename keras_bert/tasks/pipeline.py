@@ -254,6 +254,8 @@ class Pipeline:
         return self._joined(found)
 
     def _part(self, examples, settings, options, advance):
+        self._engine.task.check_inputs(examples)
+
         def on_batch(share):
             advance(share * len(examples))
 

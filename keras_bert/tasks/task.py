@@ -208,7 +208,18 @@ class Task:
     def check_training_data(self, examples, encoded):
         """Raise an error if nothing can be learned from the data."""
 
+    def note_before_training(self, examples, tokenizer) -> str | None:
+        """Return a note about training data that later texts will not be like."""
+        return None
+
     # Answers.
+
+    def check_inputs(self, examples):
+        """Raise an error for inputs that every model would answer at random."""
+
+    def needs_header(self, output) -> bool:
+        """Return True if an answer has several columns, whose names must be shown."""
+        return False
 
     def activate(self, output, outputs: list) -> list:
         """Return the outputs of a Keras model as an ONNX folder returns them, per sequence."""

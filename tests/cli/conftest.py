@@ -4,7 +4,7 @@ import pytest
 
 import keras_bert
 from tests import tiny
-from tests.cli.shared import TASKS, run
+from tests.cli.shared import TASKS, TEXTS, run
 
 
 @pytest.fixture(scope="module")
@@ -12,6 +12,14 @@ def encoder_folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("encoder")
     keras_bert.save(tiny.encoder(num_hidden_layers=1), folder)
     return folder
+
+
+@pytest.fixture
+def texts(tmp_path):
+    """A file of texts with two labels."""
+    file = tmp_path / "a.tsv"
+    file.write_text(TEXTS)
+    return file
 
 
 @pytest.fixture(scope="module")

@@ -129,5 +129,5 @@ def test_an_import_that_hangs(monkeypatch, tmp_path):
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.setattr(doctor, "_TIMEOUT", 0.5)
-    said = doctor._result(doctor._start("slow_package", ""))
+    said = doctor._describe(("slow_package", ""))
     assert said == "ERROR: the import took more than 0.5 seconds"

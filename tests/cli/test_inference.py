@@ -15,13 +15,13 @@ import numpy as np
 import pytest
 
 import keras_bert
-from keras_bert.cli import inference, training
+from keras_bert.cli import data_notes
 from keras_bert.data import tabular
 from keras_bert.tasks.multiple_choice import data as swag
 from keras_bert.tasks.question_answering import data as squad
 from keras_bert.tasks.tagging import data as conll
 from tests import tiny
-from tests.cli.shared import ASKED, QUESTIONS, TASKS, TEXTS, run
+from tests.cli.shared import ASKED, QUESTIONS, TASKS, run
 
 pytestmark = pytest.mark.usefixtures("eager")
 
@@ -232,21 +232,17 @@ def test_an_interrupted_run_is_continued(trained, tmp_path, monkeypatch, capsys,
     stop_after = 2
     assert run(*arguments) == 130
     stop_after = None
+    os.utime(model / "metrics.json")
+    assert run(*arguments) == 0, "so does another version of the model"
+    assert "resuming" not in capsys.readouterr().err
+    stop_after = 2
+    assert run(*arguments) == 130
+    stop_after = None
     capsys.readouterr()
     assert run(*arguments) == 0
     assert capsys.readouterr().err == "resuming after 4 rows\n" + told
     assert output.read_bytes() == whole.read_bytes()
     assert [path.name for path in folder.iterdir()] == [output.name]
-
-
-def test_versions_of_models_and_pipes(tmp_path):
-    folder = tmp_path / "model"
-    folder.mkdir()
-    (folder / "config.json").write_text("{}")
-    before = inference._version_of(folder)
-    (folder / "config.json").write_text("{ }")
-    assert inference._version_of(folder) != before
-    assert inference._version_of("minilm") == ["minilm"]
 
 
 CHARACTERS = "한\tB-x\n국\tI-x\n \tO\ng\tO\n\ng\tO\n!\tO\n\n" * 4
@@ -277,12 +273,12 @@ def test_words_that_texts_do_not_have_are_told():
     preprocessor = keras_bert.Preprocessor(tiny.PIECES)
 
     def note(*words):
-        return training._note_of_words(conll.TaggedSentences([[*words, "so"] * 9]), preprocessor)
+        return data_notes.note_of_words(conll.TaggedSentences([[*words, "so"] * 9]), preprocessor)
 
     assert note("do", "n't").startswith("33.3% of the words contain punctuation. Texts on ")
     assert note("good", "!") is None
     assert note("g", "!", " ") is None
-    assert training._note_of_words(tiny.examples(), preprocessor) is None
+    assert data_notes.note_of_words(tiny.examples(), preprocessor) is None
 
 
 @pytest.mark.slow
@@ -317,19 +313,12 @@ def test_korquad_is_scored_over_characters(encoder_folder, tmp_path, capsys):
     assert "--characters applies only to --task question-answering" in capsys.readouterr().err
 
 
-def test_what_is_replaced_is_told(trained, encoder_folder, tmp_path, capsys):
+def test_what_is_replaced_is_told(texts, trained, encoder_folder, tmp_path, capsys):
     model = shutil.copytree(trained("classification") / "model", tmp_path / "model")
-    (file := tmp_path / "a.tsv").write_text(TEXTS)
     capsys.readouterr()
-    common = ["--train", file, "--output", model, "--epochs", 1]
+    common = ["--train", texts, "--output", model, "--epochs", 1]
     assert run("finetune", "--model", encoder_folder, *common) == 0
     assert f"this run will replace the model in {model}" in capsys.readouterr().err
-
-
-def test_vectors_are_no_text(encoder_folder, tmp_path, capsys):
-    (file := tmp_path / "a.tsv").write_text("text\na\n")
-    assert run("embed", encoder_folder, "--input", file, "--output", tmp_path / "v.csv") == 1
-    assert "v.csv is named as text, but vectors are in NumPy's format" in capsys.readouterr().err
 
 
 @pytest.mark.slow
@@ -360,14 +349,11 @@ def test_what_a_link_names_is_written(trained, encoder_folder, tmp_path):
     assert link.is_symlink() and file.read_text().endswith("so good\n")
 
 
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="Windows has no named pipes")
-def test_vectors_go_into_no_pipe(encoder_folder, tmp_path, capsys):
+@pytest.mark.parametrize("output", ["-", "/dev/stdout", "vectors.csv"])
+def test_vectors_need_a_npy_file(encoder_folder, tmp_path, capsys, output):
     (file := tmp_path / "a.tsv").write_text("text\na\n")
-    os.mkfifo(tmp_path / "pipe")
-    for output in (tmp_path / "pipe", "-", "/dev/stdout"):
-        assert run("embed", encoder_folder, "--input", file, "--output", output) == 1
-        assert "is not a file. Vectors need a file" in capsys.readouterr().err
-    assert (tmp_path / "pipe").is_fifo()
+    assert run("embed", encoder_folder, "--input", file, "--output", output) == 1
+    assert "extension .npy" in capsys.readouterr().err
 
 
 def test_a_dash_is_standard_output(trained, tmp_path, monkeypatch, capsys):

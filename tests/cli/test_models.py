@@ -103,7 +103,6 @@ def test_convert(tmp_path, capsys):
     assert run("convert", tmp_path / "start", tmp_path / "a", "--to", "google") == 1
     error = capsys.readouterr().err
     assert re.search("hidden_act must be gelu_new, .*received 'gelu'", error)
-    assert error.endswith(": give --hidden-act gelu_new\n")
     google = ("convert", tmp_path / "start", tmp_path / "a", "--to", "google")
     assert run(*google, "--hidden-act", "gelu_new") == 0
     said = "google: encoder, masked_lm, next_sentence, pooler: 26 weights in "
@@ -111,12 +110,10 @@ def test_convert(tmp_path, capsys):
     hub = ("convert", tmp_path / "a", tmp_path / "b", "--to", "keras_hub")
     assert run(*hub) == 1
     error = capsys.readouterr().err
-    assert "received masked_lm, next_sentence; drop next_sentence: give --drop next_s" in error
+    assert "received masked_lm, next_sentence; drop next_sentence" in error
     theirs = ("convert", tmp_path / "a", tmp_path / "d", "--to", "huggingface")
     assert run(*theirs, "--drop", "next_sentence") == 1
-    assert capsys.readouterr().err.endswith(
-        "; drop pooler for BertForMaskedLM: give --drop pooler\n"
-    )
+    assert "; drop pooler for BertForMaskedLM" in capsys.readouterr().err
     assert run(*theirs, "--drop", "next_sentence", "--drop", "pooler") == 0
     assert run(*hub, "--drop", "next_sentence") == 0
     assert run("convert", tmp_path / "b", tmp_path / "c", "--to", "keras") == 0

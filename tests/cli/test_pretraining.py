@@ -135,7 +135,7 @@ def test_records_and_pretrain(tmp_path, capsys):
 
     # Its heads can be served, or the encoder alone.
     capsys.readouterr()
-    assert run("export", tmp_path / "run", tmp_path / "fill", "--task", "masked_tokens") == 0
+    assert run("export", tmp_path / "run", tmp_path / "fill", "--task", "masked_lm") == 0
     assert capsys.readouterr().out.split() == [str(tmp_path / "fill" / "1")]
     card = (tmp_path / "fill" / "README.md").read_text(encoding="utf-8")
     assert "candidates" in card
@@ -164,7 +164,7 @@ def test_records_and_pretrain(tmp_path, capsys):
     ]  # fmt: skip
     assert run(*command) == 0
     model = keras_bert.load(tmp_path / "on", task="auto")
-    assert keras_bert.heads.find_task(model) == "masked_tokens"
+    assert keras_bert.heads.find_task(model) == "masked_lm"
     assert keras_bert.heads.find_encoder(model).dtype_policy.name == "mixed_bfloat16"
 
     capsys.readouterr()
@@ -188,7 +188,7 @@ def test_pretraining_goes_on_with_all_weights(tmp_path):
         model=str(tmp_path / "model"), size=None, config=None, dtype="mixed_bfloat16",
         rematerialize=True, no_next_sentence=False, trusted=False,
     )  # fmt: skip
-    model = pretraining._initial_model(args)
+    model = pretraining._trained_model(args)
     encoder = keras_bert.heads.find_encoder(model)
     assert (encoder.dtype_policy.name, encoder.rematerialize) == ("mixed_bfloat16", True)
     assert encoder.preprocessor.vocabulary == tuple(prose.PIECES)
@@ -197,14 +197,14 @@ def test_pretraining_goes_on_with_all_weights(tmp_path):
 
     # Without next sentences it is the half that is left, and that goes on as it is.
     args.no_next_sentence = True
-    half = pretraining._initial_model(args)
-    assert keras_bert.heads.find_task(half) == "masked_tokens"
+    half = pretraining._trained_model(args)
+    assert keras_bert.heads.find_task(half) == "masked_lm"
     keras_bert.save(half, tmp_path / "half")
     args = argparse.Namespace(
         model=str(tmp_path / "half"), size=None, config=None, dtype=None, rematerialize=False,
         no_next_sentence=True, trusted=False,
     )  # fmt: skip
-    for model in (half, pretraining._initial_model(args)):
+    for model in (half, pretraining._trained_model(args)):
         head = model.get_layer("masked_lm")
         for a, b in zip(
             before.get_layer("masked_lm").get_weights(), head.get_weights(), strict=True
@@ -216,12 +216,12 @@ def test_published_configs_make_new_models(tmp_path):
     prose.build(tmp_path, prose.documents(9))
     made = records.Records(tmp_path / "records")
     config = tmp_path / "bert_config.json"
-    published = {"directionality": "bidi", "pooler_fc_size": 768, "model_type": "bert"}
+    published = {"directionality": "bidi", "pooler_fc_size": 8, "model_type": "bert"}
     config.write_text(json.dumps(CONFIG | published))
     args = argparse.Namespace(config=str(config), lengths=[16], size=None)
-    assert pretraining._bert_config(args, made).keys() == CONFIG.keys() | {"vocab_size"}
+    assert pretraining._bert_config(args, made).items() >= CONFIG.items()
     config.write_text(json.dumps(CONFIG | {"model_type": "gpt2"}))
-    with pytest.raises(ValueError, match="has unknown keys: model_type"):
+    with pytest.raises(ValueError, match="model_type"):
         pretraining._bert_config(args, made)
 
 

@@ -28,9 +28,11 @@ from keras_bert.checkpoints import (
     model_garden_graph,
     tokenizer_config,
 )
-from keras_bert.data import squad, swag, tabular
+from keras_bert.data import tabular
 from keras_bert.pretraining import corpus, text_files
 from keras_bert.runtime import reading
+from keras_bert.tasks.multiple_choice import data as swag
+from keras_bert.tasks.question_answering import data as squad
 from keras_bert.untrusted import bundle_index, checksums, containers, torch_pickle
 from tests import prose, tiny
 from tests.checkpoints import pickles

@@ -20,7 +20,7 @@ import keras_bert
 from keras_bert import __main__ as command_line
 from keras_bert import checkpoints, heads
 from keras_bert.checkpoints import tokenizer_config
-from keras_bert.cli import inference as commands
+from keras_bert.cli import writing
 from keras_bert.data import tabular
 from keras_bert.exporting import model_card, tf_serving
 from keras_bert.inspect import drawing
@@ -128,7 +128,7 @@ def shown_markdown(content):
 @pytest.mark.parametrize("text", HOSTILE)
 def test_markdown(text):
     info = model_card.ModelInfo(
-        "embedding", labels=[text], metrics={"model": text, text: text}, license=text,
+        "embedder", labels=[text], metrics={"model": text, text: text}, license=text,
         prompts={text: text}, default_prompt=text,
     )  # fmt: skip
     card = model_card._render(text, 1, info, {text: ([], [])}, 1)
@@ -200,7 +200,7 @@ def test_only_one_function_prints():
             if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "print":
                 found.add(file.relative_to(PACKAGE).as_posix())
     # inference.py prints predictions, which are data unless stdout is a terminal.
-    assert found == {"cli/inference.py", "runtime/terminal.py"}
+    assert found == {"cli/writing.py", "runtime/terminal.py"}
 
 
 @pytest.mark.parametrize("text", HOSTILE)
@@ -239,7 +239,7 @@ def test_predictions_on_a_terminal_and_in_a_file():
     line = f"good\t0.5\t{ESCAPE}"
     on_terminal, in_file = Terminal(), io.StringIO()
     for stream in (on_terminal, in_file):
-        commands._Stream(stream).write(line)
+        writing.Stream(stream).write(line)
     assert in_file.getvalue() == line + "\n"
     assert on_terminal.getvalue() == "good\t0.5\t\\x1b[2J\\x1b]0;t\\x07\\u202e\n"
 

@@ -1,6 +1,5 @@
 """The local server over sockets: valid, invalid and slow requests, and the command."""
 
-import argparse
 import concurrent.futures
 import contextlib
 import http.client
@@ -8,7 +7,6 @@ import json
 import os
 import re
 import shlex
-import shutil
 import signal
 import socket
 import subprocess
@@ -23,6 +21,7 @@ import tensorflow as tf
 
 import keras_bert
 from keras_bert.__main__ import main
+from keras_bert.cli import options
 from keras_bert.cli import serving as command
 from keras_bert.server import app, models
 from keras_bert.server.rest import Spec
@@ -35,11 +34,10 @@ PREDICT = "/v1/models/reviews:predict"
 
 @contextlib.contextmanager
 def serving(found, host=app.HOST, **limits):
-    """Serve models in a thread; yield the port."""
-    for model in found:
-        model.refresh(settled=False)
+    """Serve the models of `models.find` in a thread; yield the port."""
+    served = [models.load(folder, number, name=name) for name, number, folder in found]
     defaults = {"timeout": TIMEOUT, "max_body": MAX_BODY, "max_text": MAX_TEXT}
-    server = app.make(found, host, app.Limits(**(defaults | limits)), poll=0.05)
+    server = app.make(served, host, app.Limits(**(defaults | limits)))
     with app.listen(port=0) as listener:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
@@ -94,27 +92,6 @@ def call(port, path, body=None, method=None, headers=(), timeout=30):
         return response.status, json.loads(response.read())
     finally:
         connection.close()
-
-
-def test_the_list_shows_one_state_of_a_model_that_is_being_unloaded():
-    class Unloaded:
-        """A model that another thread unloads after the first look at it."""
-
-        name, reads = "reviews", 0
-
-        def refresh(self, settled=True):
-            pass
-
-        @property
-        def current(self):
-            self.reads += 1
-            return models.Version(3, {}, {}, ["no"], None) if self.reads == 1 else None
-
-    with serving([Unloaded()]) as port:
-        expected = {"name": "reviews", "version": "3", "labels": ["no"]}
-        assert call(port, "/models") == (200, {"models": [expected]})
-        expected = {"name": "reviews", "version": None, "labels": None}
-        assert call(port, "/models") == (200, {"models": [expected]})
 
 
 def raw(port, *parts, pause=0.0, timeout=30):
@@ -470,78 +447,6 @@ def test_32_concurrent_clients(port):
         assert all(pool.map(client, range(32)))
 
 
-def test_long_text_does_not_delay_short_ones(port):
-    long = {"instances": ["a" * 100_000]}
-    with concurrent.futures.ThreadPoolExecutor(4) as pool:
-        start = time.monotonic()
-        waiting = [pool.submit(call, port, "/v1/models/slow:predict", long) for _ in range(3)]
-        time.sleep(0.1)
-        for _ in range(3):
-            assert call(port, "/v1/models/slow:predict", {"instances": ["a"]})[1] == {
-                "predictions": [1]
-            }
-        short = time.monotonic() - start
-        assert not any(future.done() for future in waiting)
-        for future in waiting:
-            assert future.result() == (200, {"predictions": [100_000]})
-        assert short < time.monotonic() - start
-
-
-def test_versions_change_while_served(folder, tmp_path):
-    """No request fails while versions are added, replaced, broken and removed."""
-    base = tmp_path / "times"
-    shutil.copytree(folder / "times", base)
-    versions = {
-        factor: served.times(tmp_path / "new" / str(factor), factor) for factor in (3.0, 5.0)
-    }
-    with serving(models.find(base)) as port:
-        failures, stop = [], threading.Event()
-
-        def client():
-            while not stop.is_set():
-                status, answer = call(port, "/v1/models/times:predict", {"instances": [1]})
-                if status != 200 or answer["predictions"][0] not in (2.0, 3.0, 5.0):
-                    failures.append((status, answer))
-                time.sleep(0.01)
-
-        def wait_for(state, path="/v1/models/times"):
-            for _ in range(200):
-                if state in json.dumps(call(port, path)[1]):
-                    return
-                time.sleep(0.05)
-            raise AssertionError(call(port, path))
-
-        def answers(factor):
-            for _ in range(200):
-                if call(port, "/v1/models/times:predict", {"instances": [1]})[1] == {
-                    "predictions": [factor]
-                }:
-                    return
-                time.sleep(0.05)
-            raise AssertionError(factor)
-
-        thread = threading.Thread(target=client)
-        thread.start()
-        try:
-            shutil.copytree(versions[3.0], base / "2")
-            answers(3.0)
-            (base / "2").rename(tmp_path / "old")
-            shutil.copytree(versions[5.0], base / "2")
-            answers(5.0)
-            (base / "3").mkdir()
-            wait_for("UNKNOWN", "/v1/models/times/versions/3")
-            (base / "3").rmdir()
-        finally:
-            stop.set()
-            thread.join()
-        assert failures == []
-        shutil.rmtree(base)
-        wait_for("Servable not found", "/v1/models/times/metadata")
-        assert call(port, "/v1/models/times:predict", {"instances": [1]})[0] == 404
-        shutil.copytree(versions[3.0], base / "1")
-        answers(3.0)
-
-
 def test_bugs_are_status_500(folder, monkeypatch, capfd):
     def bug(*_):
         raise KeyError("a bug")
@@ -574,7 +479,7 @@ def test_command_needs_starlette_and_uvicorn(monkeypatch, capsys):
 def test_command_reports_models_that_cannot_be_loaded(tmp_path, capsys):
     (tmp_path / "m" / "1").mkdir(parents=True)
     assert main(["serve", str(tmp_path / "m"), "--port", "0"]) == 1
-    assert re.search("m could not be loaded: .*saved_model.pb", capsys.readouterr().err)
+    assert re.search("m/1 .* no saved_model.pb", capsys.readouterr().err)
     assert main(["serve", str(tmp_path / "none"), "--port", "0"]) == 1
     assert "none" in capsys.readouterr().err
 
@@ -644,8 +549,7 @@ def test_a_trained_model_is_exported_into_the_temporary_folder(
     monkeypatch.setattr(
         keras_bert, "export", lambda _, path, **options: (path / "1").mkdir(parents=True)
     )
-    args = argparse.Namespace(model=model, name=name, precision=None)
-    [exported] = command._exported(args, temporary)
+    [exported] = command._export(options.Serve(model, name=name), temporary)
     assert exported.name == shown
     assert temporary in exported.folder.parents
 
@@ -654,18 +558,18 @@ def test_a_trained_model_is_exported_into_the_temporary_folder(
 def test_introduction_of_an_encoder(tmp_path):
     path = tmp_path / "tiny.keras"
     keras_bert.save(tiny.encoder(num_hidden_layers=1), path)
-    arguments = argparse.Namespace(model=str(path), name=None, trusted=False, precision=None)
-    found = command._exported(arguments, tmp_path / "temporary")
-    for model in found:
-        model.refresh(settled=False)
-    lines = list(command._introduction(found, "http://here", "keras-bert export it FOLDER"))
-    where, curl, purpose = lines
+    locations = command._export(options.Serve(str(path)), tmp_path / "temporary")
+    where, curl = command._introduction(command._load(locations, trusted=True), "http://here")
     assert where.startswith("encoder, preprocess: http://here")
     assert re.fullmatch(r"""curl -d '{"instances": \["[^"]+"\]}' \S+preprocess:predict""", curl)
-    assert "keras-bert export it FOLDER, then docker compose" in purpose
-    assert str(tmp_path) not in purpose, "the temporary folder is not shown"
-    kept = list(command._introduction(found, "http://here"))[-1]
-    assert f"docker compose -f {tmp_path}" in kept
+
+
+def test_advice_for_production(tmp_path):
+    advice = command._advice(tmp_path, "keras-bert export it FOLDER")
+    assert "keras-bert export it FOLDER, then docker compose" in advice
+    assert str(tmp_path) not in advice, "the temporary folder is not shown"
+    (tmp_path / "compose.yaml").touch()
+    assert f"docker compose -f {tmp_path}" in command._advice(tmp_path, None)
 
 
 @pytest.mark.parametrize("name", ["';touch pwned;'", '";touch pwned;"', "$(touch pwned)", "`id`"])
@@ -674,25 +578,27 @@ def test_the_printed_commands_are_safe_to_copy(name, tmp_path):
     signature = models.Signature(
         {name: Spec("float32", (None,)), "b": Spec("int32", (None,))}, {}, id
     )
-    (tmp_path / name).mkdir()
-    (tmp_path / name / "compose.yaml").touch()
-    model = models.Model(name, tmp_path / name)
-    model.current = models.Version(1, {"serving_default": signature}, {}, None, None)
-    _, curl, compose = command._introduction([model], "http://[::1]:8501")
+    model = models.Model(name, 1, {"serving_default": signature}, {}, None, None)
+    _, curl = command._introduction([model], "http://[::1]:8501")
     assert shlex.split(curl) == [
         "curl", "-d", json.dumps({"instances": [{name: 0.0, "b": 0}]}),
         f"http://[::1]:8501/v1/models/{urllib.parse.quote(name, safe='')}:predict",
     ]  # fmt: skip
-    assert shlex.split(compose)[-2:] == [str(tmp_path / name / "compose.yaml"), "up"]
+    (tmp_path / name).mkdir()
+    (tmp_path / name / "compose.yaml").touch()
+    advice = command._advice(tmp_path / name, None)
+    assert shlex.split(advice)[-2:] == [str(tmp_path / name / "compose.yaml"), "up"]
 
 
-def test_printed_names_have_no_control_characters(tmp_path):
+def test_printed_names_have_no_control_characters(tmp_path, capsys):
     signature = models.Signature({"\x1b[2J\x7f": Spec("object", (None,))}, {}, id)
-    found = [models.Model("\x1b]0;title\x07", tmp_path / "\x1b[2J") for _ in range(2)]
-    found[0].current = models.Version(1, {"serving_default": signature}, {}, None, None)
-    found[1].refresh(settled=False)
-    found[1]._states[1] = ("END", ("UNKNOWN", "\x1b[2J"))
-    for line in command._introduction(found, "http://127.0.0.1:8501"):
+    model = models.Model("\x1b]0;title", 1, {"serving_default": signature}, {}, None, None)
+    for line in command._introduction([model], "http://127.0.0.1:8501"):
+        assert line.isprintable()
+    locations = [models.Location("m", 1, tmp_path / "\x1b[2J")] * 2
+    with pytest.raises(ValueError, match="none of the 2 models"):
+        command._load(locations, trusted=False)
+    for line in capsys.readouterr().out.splitlines():
         assert line.isprintable()
 
 

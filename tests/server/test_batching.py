@@ -1,7 +1,6 @@
 """Batched requests: few calls, the same outputs as alone, and errors only where they belong."""
 
 import asyncio
-import threading
 import time
 
 import numpy as np
@@ -24,13 +23,13 @@ def run(signature, requests, **options):
     """Send requests at the same time; return their outputs or exceptions."""
 
     async def main():
-        scheduler = batching.BatchScheduler(**options)
+        queue = batching.BatchQueue(**options)
         try:
             return await asyncio.gather(
-                *(scheduler.run(signature, arrays) for arrays in requests), return_exceptions=True
+                *(queue.run(signature, arrays) for arrays in requests), return_exceptions=True
             )
         finally:
-            scheduler.close()
+            queue.close()
 
     return asyncio.run(main())
 
@@ -85,26 +84,17 @@ def test_request_with_many_rows_is_split():
     assert signature.function.rows == [2, 2, 1]
 
 
-def test_many_empty_texts_do_not_delay_a_short_text():
-    started, done = threading.Event(), threading.Event()
+def test_a_short_request_runs_between_the_parts_of_a_long_one():
+    order = []
 
     def answer(text):
-        if text.numpy()[0] == b"":
-            started.set()
-            assert done.wait(30), "the short text waits for the empty texts"
+        order.append(len(text))
         return {"length": tf.strings.length(text)}
 
-    async def main():
-        scheduler = batching.BatchScheduler()
-        signature = lengths(answer=answer)
-        many = asyncio.create_task(scheduler.run(signature, strings(*[""] * 100_000)))
-        await asyncio.to_thread(started.wait, 30)
-        assert (await scheduler.run(signature, strings("a")))["length"].tolist() == [1]
-        done.set()
-        assert len((await many)["length"]) == 100_000
-        scheduler.close()
-
-    asyncio.run(main())
+    signature = lengths(answer=answer)
+    order.clear()
+    run(signature, [strings(*["a" * 30_000] * 5), strings("b"), strings("c")])
+    assert order == [2, 2, 1, 2], "in the order of arrival; short requests share a batch"
 
 
 def test_long_texts_do_not_pad_short_ones():
@@ -124,28 +114,6 @@ def test_invalid_request_does_not_fail_its_batch():
     assert isinstance(answers[1], ValueError) and str(answers[1]) == "a bad text"
 
 
-def test_short_text_does_not_wait_for_a_long_one():
-    done = threading.Event()
-
-    def answer(text):
-        if len(text.numpy()[0]) > 10_000:
-            assert done.wait(30), "the short text waits for the long one"
-        return {"length": tf.strings.length(text)}
-
-    async def main():
-        scheduler = batching.BatchScheduler()
-        signature = lengths(answer=answer)
-        long = asyncio.create_task(scheduler.run(signature, strings("a" * 5_000_000)))
-        await asyncio.sleep(0.05)
-        assert (await scheduler.run(signature, strings("a")))["length"].tolist() == [1]
-        assert not long.done()
-        done.set()
-        assert (await long)["length"].tolist() == [5_000_000]
-        scheduler.close()
-
-    asyncio.run(main())
-
-
 def test_full_queue_refuses_requests():
     answers = run(lengths(), [strings("a")] * 12, max_waiting=10)
     refused = [answer for answer in answers if isinstance(answer, batching.QueueFullError)]
@@ -154,18 +122,18 @@ def test_full_queue_refuses_requests():
 
 def test_disconnected_client_does_not_block_others():
     async def main():
-        scheduler = batching.BatchScheduler()
+        queue = batching.BatchQueue()
         signature = lengths()
-        requests = [asyncio.create_task(scheduler.run(signature, strings("a"))) for _ in range(3)]
+        requests = [asyncio.create_task(queue.run(signature, strings("a"))) for _ in range(3)]
         await asyncio.sleep(0)
         requests[1].cancel()
         answers = await asyncio.gather(*requests, return_exceptions=True)
         assert isinstance(answers[1], asyncio.CancelledError)
         assert [answer["length"].tolist() for answer in answers[::2]] == [[1], [1]]
-        scheduler.close()
-        # A closed scheduler raises at once.
+        queue.close()
+        # A closed queue raises at once.
         with pytest.raises(RuntimeError):
-            await asyncio.wait_for(scheduler.run(signature, strings("a")), 10)
+            await asyncio.wait_for(queue.run(signature, strings("a")), 10)
 
     asyncio.run(main())
 
@@ -220,8 +188,7 @@ TEXTS = ["this film is so good!", "", "bad", "this [MASK] is [MASK]", "[MASK]", 
 @pytest.mark.slow
 @pytest.mark.parametrize("head", ["classification", "tagging", "blanks"])
 def test_batched_outputs_equal_those_of_single_requests(head, tmp_path, one_tokenizer):
-    version = models.load(served.head(head, tmp_path) / "1", 1)
-    signature = version.signatures["serving_default"]
+    signature = models.load(served.head(head, tmp_path) / "1").signatures["serving_default"]
     calls = []
     counted = models.Signature(
         signature.inputs,
@@ -254,14 +221,14 @@ def test_32_clients_need_few_calls():
         time.sleep(0.005)
         return {"length": tf.strings.length(text)}
 
-    async def client(scheduler, signature):
+    async def client(queue, signature):
         for _ in range(20):
-            await scheduler.run(signature, strings("a"))
+            await queue.run(signature, strings("a"))
 
     async def main(clients):
-        scheduler, signature = batching.BatchScheduler(), lengths(answer=answer)
-        await asyncio.gather(*(client(scheduler, signature) for _ in range(clients)))
-        scheduler.close()
+        queue, signature = batching.BatchQueue(), lengths(answer=answer)
+        await asyncio.gather(*(client(queue, signature) for _ in range(clients)))
+        queue.close()
         return len(signature.function.rows)
 
     assert asyncio.run(main(1)) == 20

@@ -1,8 +1,6 @@
-"""Model folders: versions are found, loaded, replaced and unloaded."""
+"""Model folders: versions are found and loaded."""
 
-import gc
 import shutil
-import weakref
 
 import numpy as np
 import pytest
@@ -22,185 +20,59 @@ def versions(tmp_path_factory):
     return {factor: served.times(folder / str(factor), factor) for factor in (2.0, 5.0, 7.0)}
 
 
-@pytest.fixture
-def model(versions, tmp_path):
-    """Return a loaded model whose version 1 multiplies by 2."""
-    shutil.copytree(versions[2.0], tmp_path / "m" / "1")
-    (found,) = models.find(tmp_path / "m")
-    found.refresh(settled=False)
-    return found
+def ask(model):
+    return model.signature("serving_default")(X)["y"].tolist()
 
 
-def ask(version):
-    return version.signature("serving_default")(X)["y"].tolist()
-
-
-def refresh(model, times=2):
-    """Refresh as the server does: a version is loaded once it is unchanged between refreshes."""
-    for _ in range(times):
-        model.refresh()
-
-
-def states(model):
-    return {number: (state, code) for number, state, (code, _) in model.states()}
-
-
-def test_find_accepts_three_kinds_of_folder(versions, tmp_path):
+def test_find_accepts_three_kinds_of_folder_and_gives_the_latest_version(versions, tmp_path):
     for name in ("a/1", "a/12", "b/0", "b/.writing-x", "c/not-a-number", "d/-1", "d/٣"):
         shutil.copytree(versions[2.0], tmp_path / name)
     (tmp_path / "README.md").touch()
 
     def found(path, name=None):
-        return [(model.name, model.folder) for model in models.find(path, name)]
+        return models.find(path, name)
 
-    everything = [("a", tmp_path / "a"), ("b", tmp_path / "b")]
+    everything = [("a", 12, tmp_path / "a" / "12"), ("b", 0, tmp_path / "b" / "0")]
     assert found(tmp_path) == everything
     assert found(tmp_path / "a") == everything[:1]
-    assert found(tmp_path / "a", "other") == [("other", tmp_path / "a")]
-    assert found(tmp_path / "a" / "12") == [("a", tmp_path / "a" / "12")]
+    assert found(tmp_path / "a", "other") == [("other", *everything[0][1:])]
+    assert found(tmp_path / "a" / "12") == everything[:1]
     assert found(tmp_path / "c" / "not-a-number")[0][0] == "not-a-number"
     assert found(tmp_path / "c") == found(tmp_path / "d") == found(tmp_path / "none") == []
     with pytest.raises(ValueError, match="holds 2 models"):
         models.find(tmp_path, "name")
 
 
-@pytest.mark.parametrize("name, number", [("12", 12), ("reviews", 1)])
-def test_folder_of_one_version(versions, tmp_path, name, number):
-    shutil.copytree(versions[2.0], tmp_path / name)
-    (model,) = models.find(tmp_path / name)
-    model.refresh(settled=False)
-    assert model.version().number == number and ask(model.version()) == [6.0]
-    shutil.rmtree(tmp_path / name)
-    refresh(model)
-    assert model.current is None
+def test_a_folder_that_is_no_version_is_version_1(versions, tmp_path):
+    shutil.copytree(versions[2.0], tmp_path / "reviews")
+    [(name, number, folder)] = models.find(tmp_path / "reviews")
+    assert (name, number) == ("reviews", 1) and ask(models.load(folder)) == [6.0]
 
 
-def test_definitions_are_those_of_the_saved_model(model, versions):
+def test_definitions_are_those_of_the_saved_model(versions):
     pb = pytest.importorskip("tensorflow_serving.apis.get_model_metadata_pb2")
     from google.protobuf import json_format
     from tensorflow.core.protobuf import saved_model_pb2
 
-    version = model.version()
+    model = models.load(versions[2.0])
     signatures = json_format.ParseDict(
-        {"signature_def": version.definitions}, pb.SignatureDefMap()
+        {"signature_def": model.definitions}, pb.SignatureDefMap()
     ).signature_def
     saved = saved_model_pb2.SavedModel.FromString((versions[2.0] / "saved_model.pb").read_bytes())
     assert dict(signatures) == dict(saved.meta_graphs[0].signature_def)
-    assert version.labels is None and version.example() == 0.0
+    assert model.labels is None and model.example() == 0.0
 
 
-def test_latest_version_is_served(model, versions, tmp_path):
-    held = model.version()
-    shutil.copytree(versions[5.0], tmp_path / "m" / "10")
-    shutil.copytree(versions[7.0], tmp_path / "m" / "9")
-    refresh(model)
-    assert model.version().number == 10 and ask(model.version()) == [15.0]
-    assert ask(held) == [6.0], "a running request keeps its version"
-    assert states(model) == {10: ("AVAILABLE", "OK"), 1: ("END", "OK")}
-    assert model.version(10) is model.current
-    for number in (1, 9, 0):
-        with pytest.raises(LookupError, match=rf"Specific\(m, {number}\)"):
-            model.version(number)
-    with pytest.raises(ValueError, match="Unrecognized servable version label: stable"):
-        model.version(label="stable")
-    with pytest.raises(LookupError, match="Could not find version 9 of model m"):
-        model.states(9)
+def test_a_broken_version_is_an_error_with_its_folder(versions, tmp_path):
+    folder = shutil.copytree(versions[5.0], tmp_path / "2")
+    (folder / "variables" / "variables.index").write_bytes(b"broken")
+    with pytest.raises(ValueError, match="2 could not be loaded: "):
+        models.load(folder, trusted=True)
 
 
-def test_version_zero(versions, tmp_path):
-    shutil.copytree(versions[5.0], tmp_path / "m" / "0")
-    (model,) = models.find(tmp_path / "m")
-    model.refresh(settled=False)
-    assert model.version().number == model.version(0).number == 0
-
-
-def test_version_that_is_being_copied_is_not_loaded(model, versions, tmp_path, monkeypatch):
-    loads = []
-    load = models.load
-    monkeypatch.setattr(models, "load", lambda *args: loads.append(args) or load(*args))
-    new = tmp_path / "m" / "2"
-    (new / "variables").mkdir(parents=True)
-    for name in ("saved_model.pb", "fingerprint.pb"):
-        shutil.copy(versions[5.0] / name, new)
-    model.refresh()
-    for name in ("variables.index", "variables.data-00000-of-00001"):
-        shutil.copy(versions[5.0] / "variables" / name, new / "variables")
-        model.refresh()
-        assert not loads
-    model.refresh()
-    assert len(loads) == 1 and ask(model.version()) == [15.0]
-    refresh(model)
-    assert len(loads) == 1, "an unchanged version is not loaded again"
-
-
-def test_broken_version_keeps_the_previous_one(model, versions, tmp_path, monkeypatch):
-    loads = []
-    load = models.load
-    monkeypatch.setattr(models, "load", lambda *args: loads.append(args) or load(*args))
-    new = shutil.copytree(versions[5.0], tmp_path / "m" / "2")
-    (new / "variables" / "variables.index").write_bytes(b"broken")
-    refresh(model, 4)
-    assert ask(model.version()) == [6.0] and model.version().number == 1
-    assert states(model) == {2: ("END", "UNKNOWN"), 1: ("AVAILABLE", "OK")}
-    assert model.states(2)[0][2][1], "the status holds the reason"
-    assert len(loads) == 1, "a broken version is not loaded again until it changes"
-    shutil.copy(versions[5.0] / "variables" / "variables.index", new / "variables")
-    refresh(model)
-    assert ask(model.version()) == [15.0]
-    assert states(model) == {2: ("AVAILABLE", "OK"), 1: ("END", "OK")}
-
-
-def test_removed_broken_version_is_forgotten(model, tmp_path):
-    (tmp_path / "m" / "2").mkdir()
-    refresh(model)
-    assert states(model)[2] == ("END", "UNKNOWN")
-    (tmp_path / "m" / "2").rmdir()
-    refresh(model)
-    assert states(model) == {1: ("AVAILABLE", "OK")}
-
-
-def test_version_is_replaced_in_place(model, versions, tmp_path):
-    shutil.rmtree(tmp_path / "m" / "1")
-    model.refresh()
-    assert ask(model.version()) == [6.0], "one refresh without files does not unload the model"
-    shutil.copytree(versions[7.0], tmp_path / "m" / "1")
-    refresh(model)
-    assert ask(model.version()) == [21.0] and states(model) == {1: ("AVAILABLE", "OK")}
-    # If the new files are broken, the loaded version stays, even if an older folder exists.
-    shutil.copytree(versions[2.0], tmp_path / "m" / "0")
-    (tmp_path / "m" / "1" / "saved_model.pb").write_bytes(b"broken")
-    refresh(model, 4)
-    assert ask(model.version()) == [21.0]
-    assert states(model) == {1: ("AVAILABLE", "UNKNOWN")}
-    for number in "01":
-        shutil.rmtree(tmp_path / "m" / number)
-    model.refresh()
-    assert states(model) == {1: ("AVAILABLE", "OK")}
-
-
-def test_removed_model_is_unloaded(model, versions, tmp_path):
-    shutil.rmtree(tmp_path / "m")
-    refresh(model)
-    with pytest.raises(LookupError, match=r"Servable not found for request: Latest\(m\)"):
-        model.version()
-    assert states(model) == {1: ("END", "OK")}
-    shutil.copytree(versions[5.0], tmp_path / "m" / "1")
-    refresh(model)
-    assert ask(model.version()) == [15.0]
-
-
-def test_folder_without_a_valid_version(tmp_path):
-    (tmp_path / "m" / "1").mkdir(parents=True)
-    (model,) = models.find(tmp_path / "m")
-    with pytest.raises(LookupError, match="Could not find any versions of model m"):
-        model.states()
-    model.refresh(settled=False)
-    assert model.current is None and states(model) == {1: ("END", "UNKNOWN")}
-
-
-def test_unknown_signature(model):
+def test_unknown_signature(versions):
     with pytest.raises(ValueError, match="no signature 'ids'.*'serving_default'"):
-        model.version().signature("ids")
+        models.load(versions[2.0]).signature("ids")
 
 
 def test_rejected_input_is_a_value_error_of_one_line(tmp_path):
@@ -215,26 +87,6 @@ def test_rejected_input_is_a_value_error_of_one_line(tmp_path):
     assert signature({"text": np.array([b"2"], object)})["number"].tolist() == [2.0]
     with pytest.raises(ValueError, match="^StringToNumberOp could not .*: no$"):
         signature({"text": np.array([b"no"], object)})
-
-
-@pytest.mark.slow
-def test_previous_version_is_freed_at_once(tmp_path):
-    """Without waiting for the garbage collector, which would let weights accumulate."""
-    folder = tmp_path / "model"
-    served.times(folder / "1", 1.0)
-    [model] = models.find(folder)
-    model.refresh(settled=False)
-    before = weakref.ref(model.current._loaded)
-    gc.disable()
-    try:
-        for number in range(2, 6):
-            served.times(folder / str(number), 1.0)
-            model.refresh(settled=False)
-            assert model.current.number == number
-            assert before() is None
-            before = weakref.ref(model.current._loaded)
-    finally:
-        gc.enable()
 
 
 def test_exhausted_memory_is_a_memory_error():

@@ -211,10 +211,7 @@ def test_outputs_in_rows_and_in_columns():
     assert write({"label": labels}, True) == {"predictions": ["a", "한"]}
     assert write({"label": labels}, False) == {"outputs": ["a", "한"]}
     assert write({"score": scores, "label": labels}, True) == {
-        "predictions": [
-            {"label": "a", "score": [0.1, 2.0]},
-            {"label": "한", "score": [1e-7, -3.0]},
-        ]
+        "predictions": [{"label": "a", "score": [0.1, 2.0]}, {"label": "한", "score": [1e-7, -3.0]}]
     }
     assert write({"score": scores, "label": labels}, False) == {
         "outputs": {"label": ["a", "한"], "score": [[0.1, 2.0], [1e-7, -3.0]]}
@@ -255,21 +252,14 @@ def test_outputs_without_common_first_dimension_need_column_format():
             rest.write_outputs(wrong, in_rows=True)
 
 
-def test_block_size_does_not_change_the_json(monkeypatch):
-    outputs = {"a": np.arange(50).reshape(10, 5), "b": np.arange(10).astype(bool)}
-    whole = [rest.write_outputs(outputs, in_rows) for in_rows in (True, False)]
-    monkeypatch.setattr(rest, "_BLOCK_SIZE", 7)
-    assert [rest.write_outputs(outputs, in_rows) for in_rows in (True, False)] == whole
-
-
 def test_status_matches_the_protocol_buffer():
     message = pytest.importorskip("tensorflow_serving.apis.get_model_status_pb2")
     from google.protobuf import json_format
 
-    document = rest.status([(2, "END", ("UNKNOWN", "broken")), (1, "AVAILABLE", ("OK", ""))])
+    document = rest.status(2)
     parsed = json_format.ParseDict(document, message.GetModelStatusResponse())
-    assert [item.version for item in parsed.model_version_status] == [2, 1]
-    assert parsed.model_version_status[0].status.error_message == "broken"
+    assert [item.version for item in parsed.model_version_status] == [2]
+    assert parsed.model_version_status[0].status.error_message == ""
     assert (
         json_format.MessageToDict(
             parsed, preserving_proto_field_name=True, always_print_fields_with_no_presence=True

@@ -83,6 +83,9 @@ class Classification(TextTask):
             "pooling": "pooler",  # checkpoint formats store only the pooler
         }
 
+    def needs_header(self, output):
+        return output.multi_label
+
     def describe(self, output):
         if output.multi_label:
             return "A BERT model that assigns any number of labels."

@@ -207,6 +207,9 @@ class EmbeddingExamples(TaskData):
         check_prompts(self, query, positive)
         return dataclasses.replace(self, prompts=(query, positive))
 
+    def sample_of_texts(self, count):
+        return [text for row in self.texts[:count] for text in row][:count]
+
     def __len__(self):
         return len(self.texts)
 

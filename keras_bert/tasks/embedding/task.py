@@ -75,6 +75,9 @@ class Embedding(Task):
             )
         return retrieval.read(data, options["split"])
 
+    def records(self, output, examples, answers, probabilities=False):
+        raise ValueError("an embedder has no answers to write; use keras-bert embed")
+
     def describe(self, output):
         return "A BERT model that computes a vector for each text."
 

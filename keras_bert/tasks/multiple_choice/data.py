@@ -69,6 +69,9 @@ class Choices(TaskData):
         if self.labels is not None:
             object.__setattr__(self, "labels", [int(label) for label in self.labels])
 
+    def sample_of_texts(self, count):
+        return list(self.texts[:count])
+
     def __len__(self):
         return len(self.texts)
 

@@ -125,6 +125,9 @@ class Questions(TaskData):
         counts = {"lost_answers": self.lost_answers, "moved_answers": self.moved_answers}
         return {name: count for name, count in counts.items() if count}
 
+    def sample_of_texts(self, count):
+        return list(self.contexts[:count])
+
     def __len__(self):
         return len(self.questions)
 

@@ -3,7 +3,6 @@
 from keras_bert.tasks import results
 from keras_bert.tasks.inputs import SOURCE, check_not_given, check_texts, is_pair, listed
 from keras_bert.tasks.pipeline import Pipeline
-from keras_bert.tasks.question_answering import windows as question_windows
 from keras_bert.tasks.question_answering.data import Questions
 from keras_bert.tasks.question_answering.scores import are_right
 
@@ -50,10 +49,6 @@ class QuestionAnsweringPipeline(Pipeline):
         for number, row in enumerate(rows, 1):
             check_texts(row, f"input {number}, text")
         return rows, is_single
-
-    def _part(self, examples, settings, options, advance):
-        question_windows.check_questions(examples)
-        return super()._part(examples, settings, options, advance)
 
     def _examples(self, rows):
         questions = [question for question, _ in rows]

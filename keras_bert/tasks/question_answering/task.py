@@ -79,6 +79,12 @@ class QuestionAnswering(Task):
             raise ValueError("question answering needs two texts, a question and a context")
         return Questions(texts[:1], texts[1:], source=source)
 
+    def needs_header(self, output):
+        return True
+
+    def check_inputs(self, examples):
+        question_windows.check_questions(examples)
+
     def describe(self, output):
         return "Answers a question with a span of the context."
 

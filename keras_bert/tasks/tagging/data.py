@@ -101,6 +101,9 @@ class TaggedSentences(TaskData):
     def _location(self, number):
         return f"{self.source}, sentence {number}"
 
+    def sample_of_texts(self, count):
+        return [" ".join(words) for words in self.words[:count]]
+
     def __len__(self):
         return len(self.words)
 

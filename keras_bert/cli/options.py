@@ -1,0 +1,732 @@
+"""The options of each command: one dataclass per command, and dataclasses of shared options.
+
+A keyword-only field is an option, another field a positional argument. A field without a default is
+required. The docstring has the help of each field as `name: help`. Its first line describes the
+command, or is the title above shared options. This module imports neither Keras nor TensorFlow, so
+`--help` and errors in options are fast.
+"""
+
+import dataclasses
+import math
+import sys
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import Annotated, Any, ClassVar, Literal
+
+
+def option(default: Any, **settings: Any) -> Any:
+    """Return a field with a default and with settings of `ArgumentParser.add_argument`."""
+    return dataclasses.field(default=default, metadata=settings)
+
+
+def _number(kind, lowest, highest, name):
+    """Return a parser of numbers from `lowest` to `highest`, which argparse calls `name`."""
+
+    def parse(text):
+        value = kind(text)
+        if not lowest <= value <= highest:
+            raise ValueError
+        return value
+
+    parse.__name__ = name
+    return parse
+
+
+def _number_or_text(text):
+    try:
+        return int(text)
+    except ValueError:
+        return text
+
+
+def _with_underscores(text):
+    return text.replace("-", "_")
+
+
+PositiveInt = Annotated[int, _number(int, 1, sys.maxsize, "positive int")]
+PositiveFloat = Annotated[float, _number(float, math.ulp(0), sys.float_info.max, "positive float")]
+Fraction = Annotated[float, _number(float, 0, 1, "fraction (0 to 1)")]
+Seed = Annotated[int, _number(int, 0, 2**32 - 1, "seed (0 to 2^32 - 1)")]
+MaxLength = Annotated[int, _number(int, 3, sys.maxsize, "length (at least 3)")]
+PairLength = Annotated[int, _number(int, 8, sys.maxsize, "length (at least 8)")]
+Column = Annotated[int | str, _number_or_text]
+Task = Annotated[str, _with_underscores]
+Dtype = Literal["float32", "mixed_bfloat16", "mixed_float16", "auto"]
+Loss = Literal[
+    "multiple_negatives_ranking", "triplet", "cosent", "cosine_similarity", "contrastive"
+]
+
+
+class Command:
+    """A command: `run` is its function as "module.function" in `keras_bert.cli`.
+
+    `files` names the options that are input files; `takes_folders` allows folders there. A command
+    with `needs_keras` imports Keras.
+    """
+
+    run: ClassVar[str]
+    files: ClassVar[tuple[str, ...]] = ()
+    takes_folders: ClassVar[bool] = False
+    needs_keras: ClassVar[bool] = True
+
+
+@dataclass(kw_only=True)
+class Trusted:
+    """Model.
+
+    trusted: allow code in the model to run; use only for models you trust
+    """
+
+    trusted: bool = False
+
+
+@dataclass
+class NamedModel(Trusted):
+    """Model.
+
+    model: name (see keras-bert list), hf:org/name, folder, .zip or .keras file
+    """
+
+    model: str
+
+
+@dataclass(kw_only=True)
+class TextColumn:
+    """Columns of the file; a trained model uses those of its training by default.
+
+    text: column of the text, by default text
+    no_header: the file has no header; name columns by number, from 1
+    """
+
+    text: str | None = None
+    no_header: bool = False
+
+    @property
+    def header(self):
+        """False without a header; `None` if the command line does not say it."""
+        return False if self.no_header else None
+
+
+@dataclass(kw_only=True)
+class Columns(TextColumn):
+    """Columns of the file; a trained model uses those of its training by default.
+
+    text_pair: column of the second text of a pair
+    separator: separator of the labels of one text (default: ,)
+    word: tagging: column of the word (default: 1)
+    """
+
+    text_pair: str | None = None
+    separator: str | None = None
+    word: Column | None = None
+
+
+@dataclass(kw_only=True)
+class Labels:
+    """Columns of the file; a trained model uses those of its training by default.
+
+    label: column of the label (default: label). Multi-label: also the columns of 0 and 1 of each
+        label, such as toxic,obscene
+    tag: tagging: column of the tag (default: -1, the last)
+    """
+
+    label: str | None = None
+    tag: Column | None = None
+
+
+@dataclass(kw_only=True)
+class FileFormat:
+    """Columns of the file; a trained model uses those of its training by default.
+
+    format: file format (default: by extension)
+    """
+
+    format: Literal["tsv", "csv", "jsonl", "conll", "conllu"] | None = None
+
+
+@dataclass(kw_only=True)
+class Prompts:
+    """Embeddings.
+
+    prompt: prompt of the queries, a name of the model's prompts or a text
+    corpus_prompt: prompt of the texts to find
+    """
+
+    prompt: str | None = None
+    corpus_prompt: str | None = None
+
+
+@dataclass(kw_only=True)
+class Pooling:
+    """Embeddings.
+
+    pooling: how the token vectors become one vector (default: the pooling of the model)
+    """
+
+    pooling: (
+        Literal["mean", "cls", "max", "mean_sqrt_len_tokens", "weightedmean", "lasttoken"] | None
+    ) = None
+
+
+@dataclass(kw_only=True)
+class Characters:
+    """Question answering.
+
+    characters: compute F1 over characters; default for KorQuAD files
+    """
+
+    characters: bool | None = None
+
+
+@dataclass(kw_only=True)
+class NullThreshold:
+    """Question answering.
+
+    null_threshold: answer only if the best span scores higher than 'no answer' minus this value
+        (default: 0)
+    """
+
+    null_threshold: float | None = option(None, metavar="LOGITS")
+
+
+@dataclass(kw_only=True)
+class Precision:
+    """Computation.
+
+    precision: dtype of the matmuls (default: that of the model). bfloat16 is faster on processors
+        with AVX512-BF16 or AMX, and exports are about half as large
+    """
+
+    precision: Literal["float32", "bfloat16"] | None = None
+
+
+@dataclass(kw_only=True)
+class Computation(Precision):
+    """Computation.
+
+    batch_size: sequences
+    """
+
+    batch_size: PositiveInt = 32
+
+
+@dataclass(kw_only=True)
+class TrainingDtype:
+    """Machine.
+
+    dtype: dtype of the training (default: that of --model, float32 for a checkpoint or a new
+        model). auto: mixed_bfloat16 on TPUs, and with TensorFlow on processors with AVX512-BF16 or
+        AMX; otherwise float32
+    rematerialize: save memory, at the cost of time
+    """
+
+    dtype: Dtype | None = None
+    rematerialize: bool = False
+
+
+@dataclass
+class List(Command):
+    """List the models that have a name."""
+
+    run = "doctor.list_models"
+    needs_keras = False
+
+
+@dataclass
+class Doctor(Command):
+    """Print versions, devices, the cache and missing packages, for reports of bugs."""
+
+    run = "doctor.doctor"
+    needs_keras = False
+
+
+@dataclass
+class Info(NamedModel, Command):
+    """Print a model's sizes, vocabulary and labels."""
+
+    run = "models.info"
+
+
+@dataclass(kw_only=True)
+class FinetuneData:
+    """Data.
+
+    train: TSV (without quoting), CSV or JSON Lines. Embedding: one or several files of pairs of
+        texts with --text and --text-pair; with --label, their scores. Without --text-pair, texts
+        whose classes are in --label, or texts without labels (SimCSE). Tagging: CoNLL columns or
+        CoNLL-U. Question answering: SQuAD's JSON. Multiple choice: JSON Lines with the keys text,
+        choices (a list) and label (index of the correct choice, from 0), or SWAG's CSV
+    dev: file to score the model on after each epoch (default: no scores). Embedding: also a folder
+        in the format of BEIR, whose qrels/dev.tsv is read, or TREC
+    glue: folder of a GLUE task with its original name (MRPC, SST-2, ...); replaces --train, --dev,
+        --task and the columns
+    negatives: embedding: columns of hard negatives
+    score_range: embedding: the lowest and the highest score in --label, which are scaled to 0 and 1
+    limit: train on the first rows only (default: all)
+    """
+
+    train: Sequence[str] | None = None
+    dev: str | None = None
+    glue: str | None = None
+    negatives: Sequence[str] | None = option(None, metavar="COLUMN")
+    score_range: Sequence[float] | None = option(None, nargs=2, metavar=("LOW", "HIGH"))
+    limit: PositiveInt | None = None
+
+
+@dataclass(kw_only=True)
+class FinetuneRecipe:
+    """Recipe; the defaults are those of the paper.
+
+    epochs: passes over the data (default: 3)
+    batch_size: sequences (default: 32)
+    learning_rate: peak rate (default: 5e-5)
+    warmup: fraction of the steps in which the rate rises
+    schedule: the rate after the warm-up (default: linear decay to 0)
+    max_length: maximum tokens per sequence (default: 128; question answering: 384). Longer texts
+        are truncated, or split into windows in tagging and question answering
+    loss: embedding (default: cosent for scored pairs, else multiple_negatives_ranking)
+    matryoshka_dims: embedding: also train the first numbers of each vector, for these widths
+    gradient_caching: embedding: compare the rows of all batches of an optimizer step with one
+        another (needs --gradient-accumulation-steps)
+    sampling: embedding: how the batches of several --train files take turns (default:
+        proportional)
+    stride: tagging and question answering: tokens between the starts of two windows in training
+        (question answering: 128)
+    class_weight: classification: give rare labels more weight
+    gradient_accumulation_steps: batches per optimizer step
+    metric: metric that selects the best epoch (default: the first one printed). Classification:
+        accuracy, f1 (with two labels, of the label that sorts last), macro_f1 (three or more
+        labels), mcc. Multi-label: micro_f1, macro_f1, exact_match. Regression: pearson, spearman,
+        rmse. Embedding: spearman, mrr@10. Tagging: f1, precision, recall, accuracy. Question
+        answering: f1, exact_match. All tasks: dev_loss
+    patience: stop after this many epochs without improvement
+    evaluate_every: also score --dev after every N batches; a fraction such as 0.25 is a part of an
+        epoch
+    seed: seed of head, order and dropout
+    fixed_length: one shape for all batches, for TPUs
+    tensorboard: write logs for TensorBoard
+    """
+
+    epochs: PositiveInt | None = None
+    batch_size: PositiveInt | None = None
+    learning_rate: PositiveFloat | None = None
+    warmup: Fraction = 0.1
+    schedule: Literal["linear", "cosine", "constant"] = "linear"
+    max_length: MaxLength | None = None
+    loss: Loss | None = None
+    matryoshka_dims: Sequence[PositiveInt] | None = option(None, metavar="WIDTH")
+    gradient_caching: bool | None = None
+    sampling: Literal["proportional", "round_robin"] | None = None
+    stride: PositiveInt | None = None
+    class_weight: Literal["balanced"] | None = None
+    gradient_accumulation_steps: PositiveInt = 1
+    metric: str | None = None
+    patience: PositiveInt | None = None
+    evaluate_every: PositiveFloat | None = option(None, metavar="N")
+    seed: Seed = 0
+    fixed_length: bool = False
+    tensorboard: str | None = option(None, metavar="FOLDER")
+
+
+@dataclass(kw_only=True)
+class Finetune(
+    TrainingDtype, FinetuneRecipe, Characters, Pooling, Labels, FileFormat, Columns, FinetuneData,
+    NamedModel, Command,
+):  # fmt: skip
+    """Train a model on a labeled file.
+
+    model: encoder to start from, or a trained model, whose head is kept if it has all labels of
+        --train
+    task: what the model learns (default: classification)
+    keep_layers: keep only these layers of the encoder, from 0
+    teacher: embedding: an embedder to imitate: its vectors of the texts in --train, or with --loss
+        cosent or cosine_similarity its scores of the pairs. Scores and negatives in --train are not
+        used
+    freeze: train only the head
+    search: try the 18 recipes of the paper (batch size 16 or 32; learning rate 5e-5, 3e-5 or 2e-5;
+        2 to 4 epochs) and keep the best. Options that you give are not searched. A search that was
+        stopped starts over
+    output: folder for the model, metrics.json and plots
+    """
+
+    run = "training.finetune"
+    files = ("train", "dev")
+    takes_folders = True
+
+    model: str = "minilm"
+    task: Task | None = None
+    keep_layers: Sequence[int] | None = option(None, metavar="NUMBER")
+    teacher: str | None = option(None, metavar="MODEL")
+    freeze: bool = False
+    search: bool = False
+    output: str
+
+
+@dataclass(kw_only=True)
+class Evaluate(
+    Computation, NullThreshold, Characters, Pooling, Prompts, Labels, FileFormat, Columns,
+    NamedModel, Command,
+):  # fmt: skip
+    """Score a trained model on a labeled file.
+
+    model: folder or .keras file of a fine-tuned model
+    task: score as another task: embedding scores the embeddings of any model
+    input: file for the model's task. Embeddings: pairs, or a folder in the format of BEIR or TREC,
+        or SQuAD's JSON, to search for the paragraph of each question
+    split: embeddings: the file in qrels/ of a folder
+    """
+
+    run = "inference.evaluate"
+    files = ("input",)
+    takes_folders = True
+
+    task: Task | None = None
+    input: str
+    split: str = "test"
+
+
+@dataclass
+class Predict(Computation, NullThreshold, FileFormat, Columns, NamedModel, Command):
+    """Predict for texts or a file with a trained model.
+
+    model: folder or .keras file of a fine-tuned model
+    texts: texts. Pairs: two texts. Question answering: a question and a context. Multiple choice: a
+        text and its choices. Tagging splits texts at white space and punctuation, or into
+        characters if the training data was split so. Or give --input
+    input: file for the model's task, of any size. Multiple choice: JSON Lines with the keys text
+        and choices (a list), or SWAG's CSV
+    output: file for the predictions, in the order of the input. The extension selects the format:
+        .jsonl, .csv, .json (question answering: SQuAD's predictions file), any other:
+        tab-separated. Default, and -: standard output
+    probabilities: classification and multiple choice: also write the probability of every class
+    """
+
+    run = "inference.predict_texts"
+    files = ("input",)
+
+    texts: Sequence[str] = ()
+    _: KW_ONLY
+    input: str | None = None
+    output: str | None = None
+    probabilities: bool = False
+
+
+@dataclass(kw_only=True)
+class Embed(Computation, Pooling, FileFormat, TextColumn, NamedModel, Command):
+    """Write a vector for each text of a file.
+
+    model: an encoder: name, hf:org/name, folder or .keras file
+    input: TSV, CSV or JSON Lines file
+    output: .npy file for the vectors
+    prompt: comes before each text: a name of the model's prompts or a text (default: the model's
+        default prompt)
+    """
+
+    run = "inference.embed"
+    files = ("input",)
+
+    input: str
+    output: str
+    prompt: str | None = None
+
+
+@dataclass
+class Search(Computation, Pooling, Prompts, FileFormat, TextColumn, NamedModel, Command):
+    """Find the texts of a file that are nearest to a query.
+
+    file: TSV, CSV or JSON Lines file, or a .txt file with a text per line
+    query: text to search for
+    model: an encoder or embedder: name, hf:org/name, folder or .keras file
+    top: number of texts
+    """
+
+    run = "search.find"
+    files = ("file",)
+
+    file: str
+    query: str
+    _: KW_ONLY
+    model: str = "minilm"
+    top: PositiveInt = 5
+
+
+@dataclass
+class Mine(Computation, Pooling, Prompts, FileFormat, TextColumn, NamedModel, Command):
+    """Add hard negatives to a file of pairs, to train embeddings.
+
+    file: TSV, CSV or JSON Lines file of queries and positives; the negatives are other positives
+    text_pair: column of the positives
+    output: .tsv, .csv or .jsonl file with the columns of the texts and negative_1, negative_2, ...
+    model: an encoder or embedder
+    count: negatives per row
+    margin: a negative is less similar than the positive by at least this
+    """
+
+    run = "search.mine"
+    files = ("file",)
+
+    file: str
+    _: KW_ONLY
+    text_pair: str
+    output: str
+    model: str = "minilm"
+    count: PositiveInt = 1
+    margin: float = 0.05
+
+
+@dataclass
+class Fill(NamedModel, Command):
+    """Predict the tokens at [MASK] in texts.
+
+    model: a checkpoint with a masked LM head
+    texts: texts with [MASK]
+    top: candidates per mask
+    """
+
+    run = "inference.fill_masks"
+
+    texts: Sequence[str]
+    _: KW_ONLY
+    top: PositiveInt = 5
+
+
+@dataclass
+class Explain(NamedModel, Command):
+    """Write an HTML page on what a model looks at in a text.
+
+    text: text. Question answering: the question
+    text_pair: second text of a pair. Question answering: the context. Multiple choice: one of the
+        choices
+    output: HTML file
+    target: output to explain. Classes: a label (default: the predicted one). Tagging: the index of
+        a word, from 0. Question answering: start or end (default: start). Masked tokens: a token
+        for the first [MASK] (default: the most probable one). Embeddings: a text to compare with
+    steps: points at which the gradient is computed
+    """
+
+    run = "explain.explain"
+
+    text: str
+    text_pair: str | None = None
+    _: KW_ONLY
+    output: str
+    target: str | None = None
+    steps: PositiveInt = 50
+
+
+@dataclass
+class Vocab(Command):
+    """Learn a vocabulary from your own text.
+
+    corpus: files, folders, patterns: text, JSON Lines, MediaWiki dumps
+    output: folder for vocab.txt and its options
+    size: exact number of tokens
+    cased: keep upper case and accents
+    keep_accents: keep accents and whole Hangul syllables
+    no_split_cjk: do not split ideographs into words
+    min_frequency: minimum frequency of a token
+    max_bytes: learn from this many bytes, sampled evenly (default: all)
+    """
+
+    run = "pretraining.make_vocabulary"
+
+    corpus: Sequence[str]
+    _: KW_ONLY
+    output: str
+    size: PositiveInt = 30522
+    cased: bool = False
+    keep_accents: bool = False
+    no_split_cjk: bool = False
+    min_frequency: PositiveInt = 2
+    max_bytes: PositiveInt | None = None
+
+
+@dataclass
+class Records(Command):
+    """Tokenize a corpus once, for pretraining.
+
+    corpus: files, folders, patterns, as for vocab
+    vocab: folder that vocab wrote, a vocab.txt, or a model with a vocabulary
+    output: folder for the records
+    held_out: fraction of the documents kept for evaluation
+    workers: processes that split text (default: one per core)
+    """
+
+    run = "pretraining.make_records"
+
+    corpus: Sequence[str]
+    _: KW_ONLY
+    vocab: str
+    output: str
+    held_out: Fraction = 0.01
+    workers: PositiveInt | None = None
+
+
+@dataclass(kw_only=True)
+class PretrainRecipe:
+    """Recipe; the defaults are those of the paper.
+
+    steps: optimizer steps
+    lengths: sequence length of each phase (default: 128 512)
+    first_share: fraction of the steps in the first phase
+    batch_size: sequences per step, over all devices and accumulated batches
+    max_predictions: masked tokens per sequence, for both lengths or for each (default: 15%)
+    learning_rate: peak rate
+    warmup_steps: steps in which the rate rises (default: 10000, at most 10% of --steps)
+    optimizer: the optimizer
+    whole_words: mask whole words
+    no_next_sentence: single texts, masked LM only
+    seed: random seed
+    """
+
+    steps: PositiveInt = 1_000_000
+    lengths: Sequence[PairLength] = (128, 512)
+    first_share: Fraction = 0.9
+    batch_size: PositiveInt = 256
+    max_predictions: Sequence[PositiveInt] | None = option(None, metavar="N")
+    learning_rate: PositiveFloat = 1e-4
+    warmup_steps: int | None = None
+    optimizer: Literal["adamw", "lamb"] = "adamw"
+    whole_words: bool = False
+    no_next_sentence: bool = False
+    seed: Seed = 0
+
+
+@dataclass(kw_only=True)
+class PretrainMachine(TrainingDtype):
+    """Machine.
+
+    strategy: auto, one-device, mirrored, multi-worker, tpu[:NAME]
+    model_parallel: JAX: devices that share each weight matrix, for models too large for one
+    packed: pack several pairs into each row; no padding
+    gradient_accumulation_steps: parts in which a step's batch is computed, to save memory
+    """
+
+    strategy: str = "auto"
+    model_parallel: PositiveInt = 1
+    packed: bool = False
+    gradient_accumulation_steps: PositiveInt = 1
+
+
+@dataclass(kw_only=True)
+class PretrainRun:
+    """Run; the same command resumes a run that was stopped.
+
+    log_every: steps
+    save_every: steps
+    eval_every: steps (default: --save-every)
+    keep: checkpoints kept
+    tensorboard: write logs for TensorBoard
+    """
+
+    log_every: PositiveInt = 100
+    save_every: PositiveInt = 1000
+    eval_every: PositiveInt | None = None
+    keep: PositiveInt = 3
+    tensorboard: str | None = option(None, metavar="FOLDER")
+
+
+@dataclass(kw_only=True)
+class Pretrain(PretrainRun, PretrainMachine, PretrainRecipe, Trusted, Command):
+    """Train a BERT from records.
+
+    records: folder that records wrote
+    output: folder for checkpoints, curves and the model
+    model: continue from this model, which must have the records' vocabulary
+    size: size of a new model (default: base)
+    config: bert_config.json of a new model, instead of --size
+    """
+
+    run = "pretraining.pretrain"
+    files = ("config",)
+
+    records: str
+    output: str
+    model: str | None = None
+    size: Literal["tiny", "mini", "small", "medium", "base", "large"] | None = None
+    config: str | None = None
+
+
+@dataclass
+class Convert(NamedModel, Command):
+    """Write a model in another library's format.
+
+    path: empty folder to write to; for keras also a .keras file
+    to: format to write
+    drop: part to leave out; repeat the option for several parts
+    ignore: tensor of the checkpoint to leave out, such as 'cls.chain.*'; repeat the option for
+        several patterns
+    hidden_act: activation to write instead of the model's own
+    """
+
+    run = "models.convert"
+
+    path: str
+    _: KW_ONLY
+    to: Literal["keras", "huggingface", "google", "keras_hub", "sentence_transformers"]
+    drop: (
+        Sequence[Literal["pooler", "masked_lm", "next_sentence", "classifier", "span_selector"]]
+        | None
+    ) = option(None, action="append", nargs=None)
+    ignore: Sequence[str] | None = option(None, action="append", nargs=None, metavar="PATTERN")
+    hidden_act: Literal["gelu", "gelu_new", "relu"] | None = None
+
+
+@dataclass
+class Export(Precision, Labels, Columns, NamedModel, Command):
+    """Write a SavedModel or an ONNX folder.
+
+    model: folder or .keras file of a trained model; or an encoder, by name or folder
+    path: model folder for TensorFlow Serving; each export is the next version. An encoder is
+        exported as a pair, preprocess and encoder
+    task: head of a pretrained model to export (default: the encoder, as a pair)
+    format: saved_model: strings in, for TensorFlow Serving (default). onnx: ids in, for ONNX
+        Runtime and OpenVINO
+    quantize: onnx: quantize matmuls and embeddings
+    dev: labeled file; the model card states how far bfloat16 or int8 agrees with float32
+    license: license of the source weights, for the model card (default: that of a known name)
+    """
+
+    run = "models.export"
+
+    path: str
+    _: KW_ONLY
+    task: Task | None = None
+    format: Literal["saved_model", "onnx"] = "saved_model"
+    quantize: Literal["int8"] | None = None
+    dev: str | None = None
+    license: str | None = None
+
+
+@dataclass
+class Serve(Precision, Trusted, Command):
+    """Serve a model over HTTP, with a web page, on this machine.
+
+    model: SavedModels: a model folder, a version or several models; or a trained model
+    trusted: allow code in the model, or a SavedModel that was not exported on this machine, to run;
+        use only for models you trust
+    name: model name in URLs (default: name of the folder)
+    host: address to listen on (default: 127.0.0.1, this machine only)
+    port: port to listen on; 0: any free port
+    max_body: maximum bytes per request (default: 1 MiB)
+    max_text: maximum bytes per text (default: 64 KiB)
+    max_rows: maximum rows per request
+    """
+
+    run = "serving.serve"
+
+    model: str
+    _: KW_ONLY
+    name: str | None = None
+    host: str = "127.0.0.1"
+    port: int = 8501
+    max_body: PositiveInt = 2**20
+    max_text: PositiveInt = 2**16
+    max_rows: PositiveInt = 1024
+
+
+_ALL = (
+    List, Doctor, Info, Finetune, Evaluate, Predict, Embed, Search, Mine, Fill, Explain, Vocab,
+    Records, Pretrain, Convert, Export, Serve,
+)  # fmt: skip
+COMMANDS = {command.__name__.lower(): command for command in _ALL}

@@ -1,0 +1,96 @@
+"""Where commands write: checks of paths, standard output, and files that can be resumed."""
+
+import contextlib
+import dataclasses
+import os
+import pathlib
+import sys
+
+from keras_bert.cli import reading
+from keras_bert.runtime.escaping import printable_lines
+from keras_bert.runtime.files import atomic_write
+from keras_bert.runtime.resumable_file import ResumableFile
+
+
+def check_log_folder(path):
+    """Raise an error if a log folder (or `None`) is a file or lies below one."""
+    for part in (pathlib.Path(path), *pathlib.Path(path).parents) if path else ():
+        if part.exists() and not part.is_dir():
+            raise ValueError(f"{path} cannot be a folder, because {part} is a file")
+
+
+def check_folder(path):
+    """Raise an error if the folder of an output (or `None`) does not exist."""
+    if path and not pathlib.Path(path).absolute().parent.is_dir():
+        raise ValueError(f"the folder of {path} does not exist. Create it first")
+
+
+def check_output(path, input):
+    """Raise an error if the output (or `None`) cannot be written, or is the input."""
+    check_folder(path)
+    if path and input and pathlib.Path(path).is_file() and pathlib.Path(path).samefile(input):
+        raise ValueError(f"the output must not be the input; received {path} for both")
+
+
+def is_stream(path):
+    """Return True for a pipe, a device, or /dev/stdout (which may be redirected to a file)."""
+    path = pathlib.Path(path).absolute()
+    while not str(path).startswith(("/dev/std", "/dev/fd/", "/proc/")):
+        if not path.is_symlink():
+            return path.exists() and not path.is_file()
+        path = path.parent / os.readlink(path)
+    return True
+
+
+class Stream:
+    """A stream in the place of a `ResumableFile`. It cannot be resumed."""
+
+    state = None
+
+    def __init__(self, file):
+        self._file = file
+
+    def write(self, line):
+        if self._file.isatty():  # elsewhere, control characters are data
+            line = printable_lines(line)
+        print(line, file=self._file)
+
+    def commit(self, state):
+        pass
+
+
+@contextlib.contextmanager
+def open_predictions(args, format):
+    """Yield the output of `predict`: an object with `write`, `commit` and `state`."""
+    if args.output in (None, "-"):
+        yield Stream(sys.stdout)
+        return
+    if is_stream(args.output):
+        # "w" would truncate a redirected stdout.
+        with open(args.output, "a", encoding="utf-8") as file:
+            yield Stream(file)
+        return
+    path = pathlib.Path(args.output).resolve()  # follow links
+    if format == "json":  # one object, written at the end
+        with atomic_write(path) as temporary, open(temporary, "w", encoding="utf-8") as file:
+            yield Stream(file)
+        return
+    settings = dataclasses.asdict(args) | {"output": None}
+    if args.input and is_stream(args.input):
+        settings["process"] = os.getpid()  # a pipe cannot be read again, so do not resume
+    settings["columns"] = reading.columns_of(args, args.model)
+    settings["files"] = [_version_of(file) for file in (args.input, args.model) if file]
+    with ResumableFile(path, settings) as file:
+        yield file
+
+
+def _version_of(name):
+    """Return a list that changes when a file, or a file in a folder, changes."""
+    path = pathlib.Path(name).absolute()
+    files = sorted(path.rglob("*")) if path.is_dir() else [path]
+    version: list = [str(name)]
+    for file in files:
+        if file.is_file():
+            status = file.stat()
+            version.append([str(file), status.st_size, status.st_mtime_ns])
+    return version
