@@ -524,7 +524,7 @@ def test_pooling_of_a_classifier():
         ValueError, match="must be one of pooler, mean, cls, max, .*; received 'men'"
     ):
         heads.classifier(encoder, 3, pooling="men")
-    with pytest.raises(ValueError, match="pooling must be None or one of mean, cls, max"):
+    with pytest.raises(ValueError, match="pooling must be one of mean, cls, max"):
         tiny.encoder(pooling="men")
 
 
