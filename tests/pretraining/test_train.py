@@ -269,7 +269,7 @@ def test_ctrl_c_between_two_steps_names_a_saved_step(eager, records, tmp_path, m
 
 @pytest.mark.slow
 def test_sigterm_in_the_last_step_completes_the_run(eager, after, records, tmp_path):
-    after(5, lambda: signal.raise_signal(signal.SIGTERM))
+    after(6, lambda: signal.raise_signal(signal.SIGTERM))
     _, history = runs.pretrain(records, tmp_path / "mine", steps=6)
     assert history[-1]["step"] == 6
     assert (tmp_path / "mine" / "model.keras").is_file()
