@@ -124,7 +124,7 @@ def test_attention_of_changed_encoders(change):
     [
         ((["good"],), "text must be one string; received .* "),
         (("good", 3), "text_pair must be one string; received 3"),
-        (("good", "bad"), "'classification' reads single texts; remove text_pair"),
+        (("good", "bad"), "'classifier' reads single texts; remove text_pair"),
         ((None,), "text must be one string; received None"),
     ],
 )

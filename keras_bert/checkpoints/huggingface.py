@@ -57,7 +57,7 @@ TABLE = name_tables.table(
         "masked_lm/layer_norm": "cls.predictions.transform.LayerNorm",
         "next_sentence": "cls.seq_relationship",
         "classifier": "classifier",
-        "question_answering": "qa_outputs",
+        "span_selector": "qa_outputs",
     },
     {
         "masked_lm/output_bias": rule("cls.predictions.bias"),

@@ -45,7 +45,7 @@ TABLE = name_tables.table(
         "masked_lm/layer_norm": "masked_lm/layer_norm",
         "next_sentence": "classification_heads/0/out_proj",
         "classifier": "classifier/out_proj",
-        "question_answering": "span_labeling/layer_with_weights-0",
+        "span_selector": "span_labeling/layer_with_weights-0",
     },
     {
         "embeddings/position_embeddings/embeddings": name_tables.rule(_POSITIONS),

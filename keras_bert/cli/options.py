@@ -6,6 +6,7 @@ command, or is the title above shared options. This module imports neither Keras
 `--help` and errors in options are fast.
 """
 
+import argparse
 import dataclasses
 import math
 import sys
@@ -39,7 +40,13 @@ def _number_or_text(text):
         return text
 
 
-def _with_underscores(text):
+def _name_of_task(text):
+    from keras_bert.tasks import registry  # --help does not need its imports
+
+    try:
+        registry.by_name(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
     return text.replace("-", "_")
 
 
@@ -50,7 +57,7 @@ Seed = Annotated[int, _number(int, 0, 2**32 - 1, "seed (0 to 2^32 - 1)")]
 MaxLength = Annotated[int, _number(int, 3, sys.maxsize, "length (at least 3)")]
 PairLength = Annotated[int, _number(int, 8, sys.maxsize, "length (at least 8)")]
 Column = Annotated[int | str, _number_or_text]
-Task = Annotated[str, _with_underscores]
+Task = Annotated[str, _name_of_task]
 Dtype = Literal["float32", "mixed_bfloat16", "mixed_float16", "auto"]
 Loss = Literal[
     "multiple_negatives_ranking", "triplet", "cosent", "cosine_similarity", "contrastive"

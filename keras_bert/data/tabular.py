@@ -112,12 +112,8 @@ def read_in_parts(
                     raise row
                 part.ragged_rows += 1
                 continue
-            where = f"{path}, {location}"
-            values = {role: _value(where, row, role, name) for role, name in columns.items()}
-            if label is not None:
-                values["label"] = _label(where, values, label, kind)
+            part.values.append(_values(f"{path}, {location}", row, columns, label, kind))
             part.rows.append(row if keep_rows else None)
-            part.values.append(values)
             part.locations.append(location)
             count += 1
             if limit is not None and count >= limit:
@@ -129,6 +125,14 @@ def read_in_parts(
         raise ValueError(f"{path} contains no rows")
     if part.values:
         yield part.examples(path, kind, typed, label, separator)
+
+
+def _values(where, row, columns, label, kind):
+    """Return the values of a row by role; `where` is its location, for errors."""
+    values = {role: _value(where, row, role, name) for role, name in columns.items()}
+    if label is not None:
+        values["label"] = _label(where, values, label, kind)
+    return values
 
 
 def _columns(text, text_pair, label, header):

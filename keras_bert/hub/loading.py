@@ -108,18 +108,14 @@ def load(
             "dtype": dtype, "rematerialize": rematerialize, "hidden_act": hidden_act,
             "pooling": pooling,
         }  # fmt: skip
-        options = {key: value for key, value in options.items() if value is not None}
         if fresh_head:
             head_options = of_variant | head_options
-        model = keras_models.load(file, task, fresh_head, options, head_options, trusted)
+        model = _load_saved(file, task, fresh_head, options, head_options, trusted)
         if of_variant:
             _check_variant(model, variant, file)
         if sequence_length != "auto":
             _set_length(model, sequence_length, file)
-        metrics = provenance.read_metrics(file)
         _remember_source(model, name)
-        if metrics and not fresh_head:
-            provenance.remember_metrics(model, metrics)
         return model
     published = named_source.published_options(name)
     model = conversion.from_checkpoint(
@@ -134,6 +130,16 @@ def load(
         **{**of_variant, **head_options},
     )
     _remember_source(model, name)
+    return model
+
+
+def _load_saved(file, task, fresh_head, options, head_options, trusted):
+    """Load a `.keras` file, with its metrics if it keeps its head."""
+    options = {key: value for key, value in options.items() if value is not None}
+    model = keras_models.load(file, task, fresh_head, options, head_options, trusted)
+    metrics = provenance.read_metrics(file)
+    if metrics and not fresh_head:
+        provenance.remember_metrics(model, metrics)
     return model
 
 

@@ -97,17 +97,7 @@ class Pipeline:
         Raises:
             ValueError: If an input is not a string, or an option does not belong to the task.
         """
-        unknown = next((name for name in options if name not in self.options), None)
-        if unknown is not None:
-            if unknown in ("long_texts", "precision", "pooling"):
-                raise ValueError(
-                    f"{unknown} is an argument of keras_bert.pipeline, not of its calls: "
-                    f"keras_bert.pipeline(model, {unknown}=...)"
-                )
-            known = (*self.options, "batch_size", "show_progress")
-            close = difflib.get_close_matches(unknown, known, 1)
-            advice = f"did you mean {close[0]}?" if close else f"the options are {', '.join(known)}"
-            raise ValueError(f"{unknown} is not an option of this task; {advice}")
+        self._check_options(options)
         check_top_k(options.get("top_k"))
         given = {
             "text_pair": text_pair, "question": question, "context": context, "choices": choices
@@ -135,6 +125,21 @@ class Pipeline:
         rows, is_single = self._rows(inputs, **given)
         answers = self._run_rows(rows, settings, options)
         return answers[0] if is_single else answers
+
+    def _check_options(self, options):
+        """Raise an error for an option that a call does not have."""
+        unknown = next((name for name in options if name not in self.options), None)
+        if unknown is None:
+            return
+        if unknown in ("long_texts", "precision", "pooling"):
+            raise ValueError(
+                f"{unknown} is an argument of keras_bert.pipeline, not of its calls: "
+                f"keras_bert.pipeline(model, {unknown}=...)"
+            )
+        known = (*self.options, "batch_size", "show_progress")
+        close = difflib.get_close_matches(unknown, known, 1)
+        advice = f"did you mean {close[0]}?" if close else f"the options are {', '.join(known)}"
+        raise ValueError(f"{unknown} is not an option of this task; {advice}")
 
     def evaluate(self, examples, *, batch_size=None, **options):
         """Score the model on labeled data.

@@ -181,19 +181,24 @@ def finetune(
         with seeded(recipe.seed):
             model = task.build(new_encoder, train) if is_new else model
         run = _prepare(task, model, train, dev, recipe, metric, patience, callbacks)
-        if show_progress:
-            run_data.note_truncated(run.data, recipe.max_length)
         state = _restore(run, folder, show_progress)
         if is_new and not (state.epoch or state.batch):
             initialize_head(model, run.data.encoded, recipe.seed)
-        _set_options(run)
-        stopped = _fit(run, state, show_progress, tensorboard)
-        metrics = _metrics(run, state, _restore_best(run, state), stopped)
+        metrics = _train(run, state, show_progress, tensorboard)
         provenance.remember_run(model, encoder, train, dev, metrics)
         if on_end is not None:
             on_end(model, metrics)
         state.clear()
         return model, metrics
+
+
+def _train(run, state, show_progress, tensorboard):
+    """Train the model, give it the best weights, and return the metrics of `finetune`."""
+    if show_progress:
+        run_data.note_truncated(run.data, run.recipe.max_length)
+    _set_options(run)
+    stopped = _fit(run, state, show_progress, tensorboard)
+    return _metrics(run, state, _restore_best(run, state), stopped)
 
 
 def _check_arguments(dev, metric, patience, evaluate_every, on_end):

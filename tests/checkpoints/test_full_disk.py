@@ -59,7 +59,10 @@ def test_records_name_the_file(tmp_path, monkeypatch):
             message = f"{self.path}; No space left on device"
             raise tf.errors.ResourceExhaustedError(None, None, message)
 
-        def close(self):
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *error):
             pass
 
     monkeypatch.setattr(tf.io, "TFRecordWriter", Writer)

@@ -10,7 +10,7 @@ import pytest
 import keras_bert
 from tests import tiny
 from tests.cli.shared import run
-from tests.data.test_retrieval import beir
+from tests.tasks.embedding.test_retrieval import beir
 
 pytestmark = pytest.mark.usefixtures("eager")
 
@@ -62,7 +62,7 @@ def test_options_of_embeddings_are_refused_for_other_tasks(tmp_path, capsys):
     ):  # fmt: skip
         arguments = ["finetune", "--train", file, "--output", tmp_path / "out"]
         assert run(*arguments, option, *values) == 1
-        assert f"{option} applies only to --task embedding" in capsys.readouterr().err
+        assert f"{option} does not apply to the task" in capsys.readouterr().err
 
 
 def test_embed_uses_prompts(tmp_path):
@@ -277,7 +277,7 @@ def test_scores_of_a_range(pairs, tmp_path, capsys):
 
 
 def test_evaluate_retrieval(pairs, tmp_path, capsys):
-    from tests.data.test_retrieval import beir
+    from tests.tasks.embedding.test_retrieval import beir
 
     encoder, _ = pairs
     (folder := tmp_path / "beir").mkdir()

@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 
 import keras_bert
-from keras_bert.cli import data_notes
 from keras_bert.data import tabular
 from keras_bert.tasks.multiple_choice import data as swag
 from keras_bert.tasks.question_answering import data as squad
 from keras_bert.tasks.tagging import data as conll
+from keras_bert.tasks.tagging.task import Tagging
 from tests import tiny
 from tests.cli.shared import ASKED, QUESTIONS, TASKS, run
 
@@ -273,12 +273,12 @@ def test_words_that_texts_do_not_have_are_told():
     preprocessor = keras_bert.Preprocessor(tiny.PIECES)
 
     def note(*words):
-        return data_notes.note_of_words(conll.TaggedSentences([[*words, "so"] * 9]), preprocessor)
+        data = conll.TaggedSentences([[*words, "so"] * 9])
+        return Tagging().note_before_training(data, preprocessor.python_tokenizer)
 
     assert note("do", "n't").startswith("33.3% of the words contain punctuation. Texts on ")
     assert note("good", "!") is None
     assert note("g", "!", " ") is None
-    assert data_notes.note_of_words(tiny.examples(), preprocessor) is None
 
 
 @pytest.mark.slow

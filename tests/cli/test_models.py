@@ -19,7 +19,7 @@ def test_info(trained, encoder_folder, capsys):
     capsys.readouterr()
     assert run("info", folder / "model") == 0
     lines = dict(line.split(None, 1) for line in capsys.readouterr().out.splitlines())
-    assert (lines["task"], lines["labels"]) == ("classifier of pairs", "other, same")
+    assert (lines["task"], lines["labels"]) == ("classification of pairs", "other, same")
     assert lines["hidden_size"] == "8"
     assert run("info", encoder_folder) == 0
 

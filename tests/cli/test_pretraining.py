@@ -198,7 +198,7 @@ def test_pretraining_goes_on_with_all_weights(tmp_path):
     # Without next sentences it is the half that is left, and that goes on as it is.
     args.no_next_sentence = True
     half = pretraining._trained_model(args)
-    assert keras_bert.heads.find_task(half) == "masked_lm"
+    assert keras_bert.heads.find_task(half) == "masked_tokens"
     keras_bert.save(half, tmp_path / "half")
     args = argparse.Namespace(
         model=str(tmp_path / "half"), size=None, config=None, dtype=None, rematerialize=False,

@@ -237,7 +237,7 @@ def test_round_trip_in_each_dtype(dtype, tmp_path):
 
 
 def test_task_of_the_checkpoint_is_used(tmp_path):
-    for name in ("tagging", "masked_lm", "classification", "regression"):
+    for name in ("tagging", "masked_tokens", "classification", "regression"):
         model = make(name)
         keras_bert.save(model, tmp_path / name, format="huggingface")
         assert heads.find_task(keras_bert.load(tmp_path / name, task="auto")) == name

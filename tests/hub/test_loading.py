@@ -417,7 +417,7 @@ def test_task_must_match_a_saved_model(tmp_path):
         keras_bert.load("nowhere", task="chess")
     encoder = tiny.encoder(num_hidden_layers=1)
     keras_bert.save(keras_bert.heads.regressor(encoder), tmp_path / "a")
-    assert keras_bert.load(tmp_path / "a", task="regression").name == "regression"
+    assert keras_bert.load(tmp_path / "a", task="regression").name == "regressor"
     with pytest.raises(ValueError, match="has the head regression, not tagging"):
         keras_bert.load(tmp_path / "a", task="tagging")
     keras_bert.save(encoder, tmp_path / "b")

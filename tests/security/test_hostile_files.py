@@ -29,7 +29,7 @@ from keras_bert.checkpoints import (
     tokenizer_config,
 )
 from keras_bert.data import tabular
-from keras_bert.pretraining import corpus, text_files
+from keras_bert.pretraining import corpus, decompression
 from keras_bert.runtime import reading
 from keras_bert.tasks.multiple_choice import data as swag
 from keras_bert.tasks.question_answering import data as squad
@@ -786,8 +786,8 @@ def bombs(size):
 
 @pytest.mark.parametrize("kind", ["bz2", "xz", "zst", "gz"])
 def test_a_corpus_that_decompresses_to_gigabytes(tmp_path, monkeypatch, kind):
-    monkeypatch.setattr(text_files, "_ALWAYS_ALLOWED_BYTES", 2**25)
-    monkeypatch.setattr(text_files, "_MAX_EXPANSION", 100)
+    monkeypatch.setattr(decompression, "_ALWAYS_ALLOWED_BYTES", 2**25)
+    monkeypatch.setattr(decompression, "_MAX_EXPANSION", 100)
     file = tmp_path / "corpus"
     file.write_bytes(bombs(2**27)[kind])
     memory.reset_peak()

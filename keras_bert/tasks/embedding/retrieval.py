@@ -6,7 +6,7 @@ import pathlib
 import warnings
 from collections.abc import Mapping
 
-from keras_bert.data.examples import check_prompts, check_score, check_strings, summary
+from keras_bert.data.examples import TaskData, check_prompts, check_score, check_strings, summary
 from keras_bert.data.text_files import json_rows, numbered_lines, open_utf8
 from keras_bert.runtime.escaping import printable
 from keras_bert.runtime.warn import level_of_caller
@@ -15,7 +15,7 @@ from keras_bert.untrusted import links
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
-class RetrievalData:
+class RetrievalData(TaskData):
     """Queries, a corpus, and the relevant documents of each query, to score an embedder on.
 
     Queries without a relevant document are not scored.
