@@ -109,6 +109,7 @@ check: $(installed)
 	$(bin)/mypy
 	$(bin)/lint-imports
 	$(bin)/codespell
+	$(bin)/python -m tests.count_lines --check
 
 # Warnings are errors: broken links, unknown names in docstrings, pages that no table of contents has.
 sphinx := $(VENV_DOCS)/bin/sphinx-build -W -n --keep-going --jobs auto docs build/docs

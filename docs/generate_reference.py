@@ -30,7 +30,6 @@ _OPTIONAL_MODULES = {
     "hub.conversion": (
         "from_keras_hub", "to_keras_hub", "from_model_garden", "to_model_garden",
     ),
-    "pipelines.benchmark_model": ("BenchmarkModel",),
 }  # fmt: skip
 
 ROOT = pathlib.Path(__file__).parents[1]

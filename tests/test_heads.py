@@ -144,7 +144,7 @@ def test_default_dropout_is_that_of_the_encoder(encoder, given, expected):
     assert heads.classifier(encoder, 2, dropout=given).get_layer("dropout").rate == expected
 
 
-@pytest.mark.parametrize("head", ["classification", "tagging"])
+@pytest.mark.parametrize("head", ["classifier", "tagger"])
 def test_heads_use_our_dropout(encoder, head):
     # Keras' dropout on all tokens took a quarter of a tagger's training step.
     assert type(getattr(heads, head)(encoder, 2).get_layer("dropout")) is layers.Dropout

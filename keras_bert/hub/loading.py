@@ -86,6 +86,7 @@ def load(
 
     Example:
 
+    >>> from keras_bert import BertEncoder
     >>> encoder = BertEncoder(vocab_size=9, hidden_size=4, num_hidden_layers=1,
     ...                       num_attention_heads=2, intermediate_size=8)
     >>> import tempfile
@@ -284,6 +285,7 @@ def convert(
     Example:
 
     >>> import tempfile
+    >>> from keras_bert import BertEncoder
     >>> encoder = BertEncoder(vocab_size=9, hidden_size=4, num_hidden_layers=1,
     ...                       num_attention_heads=2, intermediate_size=8)
     >>> with tempfile.TemporaryDirectory() as folder:

@@ -6,7 +6,7 @@ import pathlib
 
 import keras
 
-from keras_bert import heads, packed_heads
+from keras_bert import packed_heads
 from keras_bert.pretraining.recipe import Recipe
 from keras_bert.pretraining.records import Records
 from keras_bert.pretraining.state import Checkpoints
@@ -73,7 +73,7 @@ class PretrainingRun:
     @property
     def tasks(self):
         """The names of the model's outputs."""
-        has_pairs = heads.find_task(self.model) == "pretraining"
+        has_pairs = isinstance(self.model.output, dict)
         return ("masked_lm", "next_sentence") if has_pairs else ("masked_lm",)
 
     @property

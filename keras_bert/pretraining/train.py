@@ -114,8 +114,8 @@ def pretrain(
         eval_every = save_every if eval_every is None else eval_every
         intervals = Intervals(log_every, save_every, eval_every, eval_rows)
         _check_batches(recipe)
-        encoder, task = _check_model(model, records, recipe.phases)
-        _check_records(records, task)
+        encoder, has_pairs = _check_model(model, records, recipe.phases)
+        _check_records(records, has_pairs)
         with seeded(recipe.seed):
             model = heads.pretraining(model) if isinstance(model, BertEncoder) else model
         trained = model_to_train(model, recipe.packed)
@@ -144,14 +144,19 @@ def _check_batches(recipe):
 
 
 def _check_model(model, records, phases):
-    """Check the model, give it a preprocessor if it has none, and return (encoder, task)."""
+    """Check the model, give it a preprocessor if it has none.
+
+    Returns:
+        The encoder, and True if the model learns next sentence prediction.
+    """
     encoder = heads.find_encoder(model)
     config = encoder.bert_config
-    task = "pretraining" if model is encoder else heads.find_task(model)
-    if task not in ("pretraining", "masked_tokens"):
+    if model is not encoder and "masked_lm_positions" not in model.input:
         raise ValueError(
-            f"model must be an encoder or have the head pretraining or masked_lm; received {task}"
+            "model must be an encoder or have the head pretraining or masked_lm; received "
+            f"{model.name!r}"
         )
+    has_pairs = model is encoder or isinstance(model.output, dict)
     longest = max(phase.sequence_length for phase in phases)
     if longest > config["max_position_embeddings"]:
         raise ValueError(
@@ -162,19 +167,19 @@ def _check_model(model, records, phases):
         encoder.preprocessor = records.preprocessor()
         encoder.check_vocabulary()
     records.check_preprocessor(encoder.preprocessor)
-    if task == "pretraining" and config["type_vocab_size"] < 2:
+    if has_pairs and config["type_vocab_size"] < 2:
         raise ValueError(
             "next sentence prediction needs type_vocab_size=2 or more; received "
             f"{config['type_vocab_size']}; use --no-next-sentence or a model of heads.masked_lm"
         )
-    return encoder, task
+    return encoder, has_pairs
 
 
-def _check_records(records, task):
+def _check_records(records, has_pairs):
     counts = records.counts()
     if not counts["documents"]:
         raise ValueError(f"{records.folder}: no documents are left to train on; hold out fewer")
-    if task == "pretraining" and counts["sentences"] <= counts["documents"]:
+    if has_pairs and counts["sentences"] <= counts["documents"]:
         raise ValueError(
             f"{records.folder}: no document has a second sentence, which next sentence prediction "
             "needs; use --no-next-sentence or a model of heads.masked_lm"

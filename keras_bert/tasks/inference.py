@@ -163,7 +163,7 @@ def evaluate(model, examples, **options):
 
     Example:
 
-    >>> from keras_bert import BertEncoder, Preprocessor
+    >>> from keras_bert import BertEncoder, Examples, Preprocessor
     >>> preprocessor = Preprocessor(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "good"])
     >>> encoder = BertEncoder(vocab_size=5, hidden_size=4, num_hidden_layers=1,
     ...     num_attention_heads=2, intermediate_size=8, preprocessor=preprocessor)

@@ -114,7 +114,7 @@ def test_model_loads_and_predicts_masked_tokens(learned, capsys):
         whole({**inputs, "masked_lm_positions": np.zeros((2, 1), "int32")})["next_sentence"],
         rtol=1e-6,
     )
-    with pytest.raises(ValueError, match="has the head pretraining, not tagger"):
+    with pytest.raises(ValueError, match="has the head pretraining, not tagging"):
         keras_bert.load(folder, task="tagging")
 
 
@@ -688,7 +688,7 @@ def test_invalid_arguments_raise(eager, records, tmp_path):
         "records were made with lowercase=True; received False$",
         runs.encoder(preprocessor=keras_bert.Preprocessor(runs.PIECES, lowercase=False)),
     )
-    refused("pretraining or masked_lm; received classifier", heads.classifier(runs.encoder(), 2))
+    refused("received 'classifier'", heads.classifier(runs.encoder(), 2))
     with pytest.raises(ValueError, match="^phases must not be empty"):
         train.Recipe([])
     for name in ("steps", "batch_size"):

@@ -47,7 +47,7 @@ def test_task_of_data_and_of_models(name):
 
 def test_unknown_names():
     with pytest.raises(ValueError, match="task must be one of .*did you mean tagging"):
-        registry.by_name("tagging")
+        registry.by_name("taging")
 
 
 def test_models_and_data_without_a_task_are_rejected():

@@ -138,7 +138,7 @@ def next_sentence(encoder, *, name="next_sentence"):
     >>> from keras_bert import BertEncoder
     >>> encoder = BertEncoder(vocab_size=9, hidden_size=4, num_hidden_layers=1,
     ...                       num_attention_heads=2, intermediate_size=8)
-    >>> find_output(next_sentence(encoder)).labels
+    >>> next_sentence(encoder).layers[-1].labels
     ['next', 'random']
     """
     inputs = encoder_inputs(encoder, pairs=True)
