@@ -7,7 +7,7 @@ and the labels, so a reloaded model has them too.
 import keras
 
 from keras_bert.layers import TaskOutput, WeightedSum, WithoutDropout
-from keras_bert.model_structure import find_encoder, find_output, find_task
+from keras_bert.model_structure import find_encoder, find_output, find_task, preprocessor_of
 from keras_bert.tasks import registry
 from keras_bert.tasks.classification.head import classifier, next_sentence, regressor
 from keras_bert.tasks.embedding.head import embedder, siamese
@@ -116,14 +116,10 @@ def with_text(model, *, name="with_text"):
     (2, 2)
     """
     task = registry.find(model)
-    preprocessor = find_encoder(model).preprocessor
     if task is None or not task.answers_texts:
         received = None if task is None else task.name
         raise ValueError(f"with_text needs a model with one answer per text; received {received}")
-    if preprocessor is None:
-        raise ValueError(
-            f"the encoder of {model.name!r:.80} has no preprocessor; set `preprocessor`"
-        )
+    preprocessor = preprocessor_of(model)
     columns = task.inputs_of(find_output(model))
     inputs = {key: keras.Input(shape=(), dtype="string", name=key) for key in columns}
     packed = preprocessor.with_options(sequence_length=None)(*inputs.values())

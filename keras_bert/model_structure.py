@@ -82,7 +82,17 @@ def find_task(model):
     if find_output(model) is None:
         return None
     tasks = {layer.task for layer in model.layers if isinstance(layer, TaskOutput)}
-    return "pretraining" if tasks == {"masked_tokens", "next_sentence"} else tasks.pop()
+    return tasks.pop() if len(tasks) == 1 else "pretraining"
+
+
+def preprocessor_of(model):
+    """Return the `Preprocessor` of a model's encoder, or raise an error if it has none."""
+    preprocessor = find_encoder(model).preprocessor
+    if preprocessor is None:
+        raise ValueError(
+            f"the encoder of {model.name!r:.80} has no preprocessor; set its `preprocessor`"
+        )
+    return preprocessor
 
 
 def _check_model(model):

@@ -3,7 +3,7 @@
 A format is a module with the constants `FORMAT` and `FILES`, a name table, and the functions
 `matches(folder)`, `read(folder, ignore)` and, for writable formats, `write(checkpoint, folder)`.
 To add a format, write such a module and add it to `WRITABLE` or `FORMATS` below. The command line
-lists the writable formats in `cli/options/models.py`.
+lists the writable formats in `cli/options.py`.
 """
 
 import os

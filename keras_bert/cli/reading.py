@@ -135,6 +135,8 @@ def read_retrieval(path, split):
 
 def _options(task, name, columns, format, limit):
     """Return the options for `Task.read` from the command line."""
+    if name not in task.reads:
+        raise ValueError(f"the task {name} reads no files{task.instead}")
     takes = task.reads[name]
     if format is not None and "format" not in takes:
         raise ValueError(f"the task {name} reads one format only. Remove --format {format}")

@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 import math
 import re
+import typing
 import unicodedata
 from collections.abc import Iterable
 
@@ -33,6 +34,9 @@ class TaskData:
     columns: dict | None = None
     label_type = "str"
     characters = False
+    source = ""
+    prompts: typing.Any = None
+    has_prompts = False
     ragged_rows = 0
     # Rows of the file, see `Examples`.
     rows: list | None = None
@@ -349,7 +353,7 @@ def check_count(source, name, column, other, count):
 
 def check_prompts(data, *prompts):
     """Raise a `ValueError` if data has prompts, or if a prompt is a name or not a string."""
-    if getattr(data, "prompts", None) is not None or getattr(data, "has_prompts", False):
+    if data.prompts is not None or data.has_prompts:
         raise ValueError(
             f"{data.source}: the texts already have prompts. Use the data without prompts"
         )

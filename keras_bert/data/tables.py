@@ -156,3 +156,9 @@ def column_names(table):
         "data must be a file, a DataFrame, a Dataset or a dict of columns; received "
         f"{type(table).__name__}. For lists, use Examples(texts, labels=labels)"
     )
+
+
+def check_no_format(format):
+    """Raise an error for the format of a file if the data is a table in memory."""
+    if format is not None:
+        raise ValueError(f"format is for files; received {format!r:.80} with a table. Remove it")

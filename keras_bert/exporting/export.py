@@ -25,7 +25,7 @@ def export(
 
     - A model with a head of `keras_bert.heads` becomes the next version in the model folder
       `path`, with two signatures: `serving_default` takes strings, `ids` takes the inputs of the
-      model. `keras_bert.exporting.signatures` lists the inputs and outputs of each task.
+      model. The docstrings in `serving.py` of each task's folder list them.
     - A functional model that starts at a string `keras.Input` becomes the next version too. Its
       signature `serving_default` has the names of the model's inputs and outputs.
     - If `serving_default` has one output, the SavedModel can also be called with the inputs, as

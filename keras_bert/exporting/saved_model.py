@@ -27,12 +27,12 @@ from keras_bert.exporting import (
 )
 from keras_bert.exporting.hub_layer import HubLayer
 from keras_bert.exporting.model_card import ModelInfo
+from keras_bert.exporting.onnx_folder import LABELS_FILE
 from keras_bert.hub import own_files
 from keras_bert.model_structure import max_sequence_length
 from keras_bert.runtime.files import check_subfolder, temporary_folder
 from keras_bert.tasks import registry
 
-LABELS_FILE = "labels.txt"
 _ENCODER = "A trainable BERT encoder: a reusable TF2 SavedModel."
 _PREPROCESSOR = "A BERT preprocessor, from texts to ids: a reusable TF2 SavedModel."
 
@@ -179,7 +179,7 @@ def _head(model, output, assets, precision):
 
 
 def _signatures(model, output, precision):
-    """Return the `tf.function` of a model with a head, and its `signatures.Signatures`."""
+    """Return the `tf.function` of a model with a head, and its `text_serving.Signatures`."""
     encoder = heads.find_encoder(model)
     if encoder.preprocessor is None:
         raise ValueError(

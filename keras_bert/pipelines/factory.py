@@ -85,7 +85,7 @@ def _keras_engine(model, task, pooling, precision, trusted):
 
     from keras_bert.encoder import BertEncoder
     from keras_bert.hub import loading
-    from keras_bert.model_structure import find_encoder
+    from keras_bert.model_structure import preprocessor_of
     from keras_bert.pipelines.keras_engine import KerasEngine
     from keras_bert.tasks import registry
 
@@ -93,10 +93,7 @@ def _keras_engine(model, task, pooling, precision, trusted):
     if not isinstance(model, keras.Model):
         from_encoder = wanted is None or wanted.reads_encoders
         model = loading.load(model, task="auto" if from_encoder else task, trusted=trusted)
-    if find_encoder(model).preprocessor is None:
-        raise ValueError(
-            f"the encoder of {model.name!r} has no preprocessor; set its `preprocessor`"
-        )
+    preprocessor_of(model)  # raises an error if there is none
     has = registry.find(model)
     if wanted is None and has is None and isinstance(model, BertEncoder):
         wanted = next(task for task in registry.TASKS if task.reads_encoders)

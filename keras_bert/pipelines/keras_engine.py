@@ -16,7 +16,7 @@ class KerasEngine(Engine):
         longest = find_encoder(model).bert_config["max_position_embeddings"]
         task = registry.for_model(model)
         columns = provenance.columns_of_texts(model)
-        super().__init__(task, inference.describe(model), longest, columns)
+        super().__init__(task, longest, columns)
         self._model = model
         self._predict = predict_function(model, precision)
 
@@ -28,10 +28,6 @@ class KerasEngine(Engine):
     def described(self):
         """The `TaskModel`; users can change the preprocessor of the model."""
         return inference.describe(self._model)
-
-    @described.setter
-    def described(self, described):
-        pass
 
     def outputs(self, encoded, *, batch_size, on_batch=None):
         outputs = inference.run(

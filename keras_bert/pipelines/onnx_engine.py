@@ -78,22 +78,29 @@ class OnnxEngine(Engine):
         width = outputs[0].shape[-1]
         if task.has_labels:
             output.labels = _read_labels(path / LABELS_FILE, width)
-        described = TaskModel(str(path), output, tokenizer, max_length, width)
-        super().__init__(task, described, max_length, {})
+        self._described = TaskModel(str(path), output, tokenizer, max_length, width)
+        super().__init__(task, max_length, {})
+
+    @property
+    def described(self):
+        return self._described
 
     @property
     def model(self):
         """Raise an error: an ONNX folder has no Keras model."""
-        raise ValueError(
+        raise self._no_model()
+
+    def export(self, path, **options):
+        raise self._no_model()
+
+    def save(self, path, **options):
+        raise self._no_model()
+
+    def _no_model(self):
+        return ValueError(
             f"{self.name} is an ONNX folder, which has no Keras model. Give the model that was "
             "exported to keras_bert.pipeline"
         )
-
-    def export(self, path, **options):
-        return self.model
-
-    def save(self, path, **options):
-        return self.model
 
     def outputs(self, encoded, *, batch_size, on_batch=None):
         results = [None] * len(encoded)

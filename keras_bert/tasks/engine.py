@@ -11,14 +11,12 @@ class Engine(abc.ABC):
 
     Attributes:
         task: The `Task` of the model.
-        described: The `TaskModel`.
         longest: Number of positions of the model: the longest sequence that it can read.
         columns: Names of the columns of texts that the model was trained on, by input.
     """
 
-    def __init__(self, task: Task, described: TaskModel, longest: int, columns: dict[str, str]):
+    def __init__(self, task: Task, longest: int, columns: dict[str, str]):
         self.task = task
-        self.described = described
         self.longest = longest
         self.columns = columns
 
@@ -26,6 +24,11 @@ class Engine(abc.ABC):
     def name(self) -> str:
         """The name of the model, for errors."""
         return self.described.name
+
+    @property
+    @abc.abstractmethod
+    def described(self) -> TaskModel:
+        """The model as its task sees it."""
 
     @property
     @abc.abstractmethod

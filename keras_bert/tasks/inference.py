@@ -5,7 +5,7 @@ import functools
 import keras
 
 from keras_bert.data.batching import LENGTHS, Batches
-from keras_bert.model_structure import find_encoder, find_output
+from keras_bert.model_structure import find_encoder, find_output, preprocessor_of
 from keras_bert.runtime.arguments import as_integer
 from keras_bert.tasks import registry
 from keras_bert.tasks.task import TaskModel
@@ -13,15 +13,10 @@ from keras_bert.tasks.task import TaskModel
 
 def describe(model) -> TaskModel:
     """Return a Keras model as its task sees it. Its encoder must have a preprocessor."""
-    encoder = find_encoder(model)
-    if encoder.preprocessor is None:
-        raise ValueError(
-            f"the encoder of {model.name!r} has no preprocessor; set its `preprocessor`"
-        )
+    tokenizer = preprocessor_of(model).python_tokenizer
     output = find_output(model)
     shape = model.output_shape
     width = shape[-1] if isinstance(shape, tuple) else None
-    tokenizer = encoder.preprocessor.python_tokenizer
     return TaskModel(model.name, output, tokenizer, length_limit(model), width)
 
 
@@ -99,15 +94,11 @@ def length_limit(model, max_length=None):
     Raises:
         ValueError: If the encoder has no preprocessor.
     """
-    encoder = find_encoder(model)
-    if encoder.preprocessor is None:
-        raise ValueError(
-            f"the encoder of {model.name!r} has no preprocessor; set its `preprocessor`"
-        )
-    longest = encoder.bert_config["max_position_embeddings"]
+    preprocessor = preprocessor_of(model)
+    longest = find_encoder(model).bert_config["max_position_embeddings"]
     if max_length is not None:
         max_length = as_integer("max_length", max_length, 3)
-    return min(max_length or encoder.preprocessor.max_sequence_length, longest)
+    return min(max_length or preprocessor.max_sequence_length, longest)
 
 
 def run(model, encoded, *, batch_size=32, on_batch=None, on_outputs=None, predict=None):

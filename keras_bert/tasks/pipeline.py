@@ -3,12 +3,11 @@
 import contextlib
 import difflib
 import itertools
-import os
 import typing
 import warnings
 from collections.abc import Iterator
 
-from keras_bert.data.examples import Examples
+from keras_bert.data.examples import Examples, TaskData
 from keras_bert.runtime.arguments import as_integer
 from keras_bert.runtime.escaping import printable
 from keras_bert.runtime.terminal import progress
@@ -112,7 +111,7 @@ class Pipeline:
         run = None
         if isinstance(inputs, Iterator):
             run = self._run_iterator
-        elif isinstance(getattr(inputs, "source", None), (str, os.PathLike)):  # a task's data
+        elif isinstance(inputs, TaskData):
             run = self._run
         if run is not None:
             other = next((name for name, value in given.items() if value is not None), None)

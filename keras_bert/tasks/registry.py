@@ -122,6 +122,11 @@ def for_model(model) -> Task:
     )
 
 
+def lower_is_better(metric: str) -> bool:
+    """Return True for an error such as "rmse", False for a score."""
+    return any(metric in task.lower_is_better for task in TASKS)
+
+
 def find(model) -> Task | None:
     """Return the task of a model, or `None` if it has no head."""
     import keras

@@ -25,7 +25,7 @@ class TaskModel:
         output: The `layers.TaskOutput`, or the `OnnxOutput` of an ONNX folder.
         tokenizer: Its tokenizer.
         max_length: Tokens of the longest sequence that it reads by default.
-        width: Size of the vectors of an embedder, else `None`.
+        width: Size of the last axis of the output; `None` for several outputs.
     """
 
     name: str
@@ -97,6 +97,7 @@ class Task:
         data: The classes of its data. The first one is the training data.
         reads: Names for `keras_bert.read`, with the options that apply to each.
         default_label: Default of the option `label`.
+        instead: End of the error of a command that does not apply, with the right command.
         max_length: Default of `finetune(max_length=)`, in tokens.
         training_options: The `Options` of `finetune`.
         answer_options: The `Options` of a call and of `evaluate` that change the answers.
@@ -115,7 +116,7 @@ class Task:
         is_pretraining: True if its head is one of pretraining, which fine-tuning replaces.
         hub_tag: Hugging Face's name of the task, for model cards.
         meanings: What inputs and outputs of an export mean, if it differs from the common meaning.
-        errors: Names of metrics of which a lower value is better.
+        lower_is_better: Names of metrics of which a lower value is better.
         head_start: A `HeadStart`, or `None` for random weights.
         compares: Classes of the data on which exports can be compared; `None` for `data`.
         packs: True if several texts can share a row in training.
@@ -127,6 +128,7 @@ class Task:
     data: tuple[typing.Any, ...] = (Examples,)
     reads: typing.ClassVar[dict[str, tuple[str, ...]]] = {}
     default_label: str | None = "label"
+    instead = ""
     max_length = 128
     training_options: type[Options] = Options
     answer_options: type[Options] = Options
@@ -144,7 +146,7 @@ class Task:
     is_pretraining = False
     hub_tag = ""
     meanings: typing.ClassVar[dict[str, str]] = {}
-    errors: tuple[str, ...] = ()
+    lower_is_better: tuple[str, ...] = ()
     head_start: HeadStart | None = None
     compares: tuple[typing.Any, ...] | None = None
     packs = False
@@ -181,6 +183,10 @@ class Task:
 
     def from_encoder(self, model, pooling=None):
         """Return a model of this task for a model of any task, or for an encoder."""
+        from keras_bert.model_structure import find_task
+
+        if find_task(model) == self.name:
+            return model
         raise ValueError(f"{model.name!r} has no head for the task {self.name}; fine-tune it first")
 
     def stored_options(self, checkpoint: Checkpoint) -> dict:
@@ -280,9 +286,9 @@ class Task:
         """Return the metrics of each label; empty if there are no labels."""
         return {}
 
-    def confusion(self, output, examples, answers) -> tuple[list, list] | None:
-        """Return the right and the predicted label of each unit, or `None`."""
-        return None
+    def confusion(self, output, examples, answers) -> tuple[list, list]:
+        """Return the right and the predicted label of each unit, for one label per unit."""
+        raise NotImplementedError
 
     # Files.
 
@@ -291,15 +297,15 @@ class Task:
 
         `name` is one of `reads`, and `options` has a value for each of its options.
         """
-        raise NotImplementedError
+        raise ValueError(f"the task {self.name} reads no files{self.instead}")
 
     def read_in_parts(self, name: str, path, options: dict):
         """Yield the data of a file without labels in parts, since it may exceed the memory."""
-        raise NotImplementedError
+        raise ValueError(f"predict does not apply to the task {self.name}{self.instead}")
 
     def of_texts(self, model: TaskModel, texts: list[str], source: str):
         """Return data for the texts of a command line."""
-        raise NotImplementedError
+        raise ValueError(f"predict does not apply to the task {self.name}{self.instead}")
 
     # Exports.
 
@@ -336,7 +342,8 @@ class Task:
     def target(self, explained, target):
         """Return (name, function, position) of an output for `keras_bert.inspect.attributions`.
 
-        `explained` is an `inspect.explained.Explained`. The function selects float (batch,) from
-        the outputs of the model. The position is that of a token, or `None`.
+        `explained` is an `inspect.integrated_gradients.Explained`. The function selects
+        float (batch,) from the outputs of the model. The position is that of a token, or
+        `None`.
         """
         raise NotImplementedError

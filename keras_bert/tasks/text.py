@@ -18,7 +18,10 @@ _REMEMBERED = ("text", "text_pair", "label", "separator", "header")
 
 def read_texts(data, kind: str, options: dict) -> Examples:
     """Read texts or pairs of texts; `kind` is that of `tabular.read`."""
-    reader = tabular if isinstance(data, (str, os.PathLike)) else tables
+    is_file = isinstance(data, (str, os.PathLike))
+    if not is_file:
+        tables.check_no_format(options["format"])
+    reader = tabular if is_file else tables
     examples = reader.read(data, kind=kind, **options)
     return with_columns(examples, {name: options[name] for name in _REMEMBERED})
 

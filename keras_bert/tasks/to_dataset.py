@@ -108,7 +108,7 @@ def _dataset(encoded, batch_size, shuffle, seed, pad, has_weights=True):
 def _warn(examples, truncated, limit):
     if truncated:
         warnings.warn(
-            f"{examples.source}: {truncated} of {len(examples)} examples were truncated to {limit} "
+            f"{examples.source}: {truncated} sequences were truncated to {limit} "
             "tokens. Shorten them, or split them into several examples",
             stacklevel=level_of_caller(),
         )

@@ -69,8 +69,7 @@ def finetune(
     """Fine-tune an encoder with a new head on labeled data.
 
     The type of `train` selects the task: `Examples` with labels, label sets or scores,
-    `EmbeddingExamples`, `data.conll.TaggedSentences`, `data.squad.Questions` or
-    `data.swag.Choices`.
+    `EmbeddingExamples`, `TaggedSentences`, `Questions` or `Choices`.
 
     Batches contain little padding. Texts, pairs and tagged sentences are packed, several per row
     (see `packed_heads`). The other tasks, custom models and TensorFlow's strategies use batches of
@@ -172,7 +171,7 @@ def finetune(
     run_data.check_options(task, train, options, inspect.signature(finetune).parameters)
     _check_arguments(dev, metric, patience, evaluate_every, on_end)
     run_data.check(task, train, dev)
-    new_encoder, model = _encoder_and_model(encoder, task, train)
+    new_encoder, model = _encoder_and_model(encoder, train)
     if max_length is not None:
         _check_max_length(new_encoder, recipe.max_length)
     is_new = model is None
@@ -471,7 +470,7 @@ def _task_of(model, train):
     return of_model
 
 
-def _encoder_and_model(given, task, train):
+def _encoder_and_model(given, train):
     """Return a copy of the encoder and `None`, or the encoder and the model that is trained."""
     if not isinstance(given, keras.Model):
         raise ValueError(

@@ -16,11 +16,11 @@ _BATCH_SIZE = 32
 def initialize_head(model, encoded, seed):
     """Set the weights of a new head to those of a regression on the encoder's vectors.
 
-    The regression, logistic for classes and tags, is fitted to at most 2,000 training texts or 500
-    sentences. With random weights instead, the first gradients would change what the encoder has
-    learned, and 500 sentences would be too few to learn a tag. Classifiers and regressors whose
-    encoder has no `pooling`, such as BERT, keep their random weights: it was not trained to make
-    vectors of texts.
+    The `HeadStart` of the task says how many sequences the regression is fitted to. With random
+    weights instead, the first gradients would change what the encoder has learned, and 500
+    sentences would be too few to learn a tag. Classifiers and regressors whose encoder has no
+    `pooling`, such as BERT, keep their random weights: it was not trained to make vectors of
+    texts.
 
     Source: Kumar et al. (2022), Fine-tuning can distort pretrained features and underperform
     out-of-distribution.

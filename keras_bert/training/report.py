@@ -81,7 +81,9 @@ def plot_curves(metrics: dict | list[dict], x: str = "epoch") -> "Figure":
         name: None
         for record in history
         for name in record
-        if name not in _NOT_PLOTTED and not _is_error(name) and not name.endswith("_threshold")
+        if name not in _NOT_PLOTTED
+        and not registry.lower_is_better(name)
+        and not name.endswith("_threshold")
     }
     losses = [name for name in names if name.endswith("loss")]
     _plot(left, history, x, losses)
@@ -91,9 +93,10 @@ def plot_curves(metrics: dict | list[dict], x: str = "epoch") -> "Figure":
     return figure
 
 
-def _is_error(name):
-    """Return True for an error, which is not on the scale of the scores."""
-    return any(name in task.errors for task in registry.TASKS)
+def _is_plotted(name):
+    """Return True for losses and scores; errors are not on the scale of scores."""
+    is_setting = name in _NOT_PLOTTED or name.endswith("_threshold")
+    return not is_setting and not registry.lower_is_better(name)
 
 
 def _plot(axes, history, x, names):
@@ -184,9 +187,7 @@ def _has_confusion(output):
 def _plot_confusion(output, examples, answers):
     from sklearn.metrics import confusion_matrix
 
-    task = registry.by_name(output.task)
-    labels_of_units = task.confusion(output, examples, answers)
-    expected, predicted = labels_of_units or ([], [])
+    expected, predicted = registry.by_name(output.task).confusion(output, examples, answers)
     counts = confusion_matrix(expected, predicted, labels=output.labels)
     size = 2.5 + 0.4 * len(output.labels)
     figure = new_figure(size + 1, size)

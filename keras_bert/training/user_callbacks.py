@@ -10,7 +10,7 @@ DEV_LOSS = "dev_loss"
 
 def lower_is_better(name):
     """Return True for an error or the dev loss, False for a score."""
-    return name == DEV_LOSS or any(name in task.errors for task in registry.TASKS)
+    return name == DEV_LOSS or registry.lower_is_better(name)
 
 
 def as_list(callbacks):

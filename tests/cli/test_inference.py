@@ -504,3 +504,22 @@ def test_fill_wants_a_checkpoint_with_the_head(tmp_path, capsys):
         f"keras-bert: {tmp_path} has no masked LM head. Use a checkpoint "
         "that has one, such as base\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("head", "remedy"), [("masked_lm", "use keras-bert fill"), ("embedder", "use keras-bert embed")]
+)
+def test_predict_names_the_command_for_other_models(head, remedy, tmp_path, capsys):
+    model = getattr(keras_bert.heads, head)(tiny.encoder(num_hidden_layers=1))
+    keras_bert.save(model, tmp_path / "model.keras")
+    assert run("predict", tmp_path / "model.keras", "so good") == 1
+    assert remedy in capsys.readouterr().err
+
+
+def test_evaluate_may_name_the_task_of_the_model(tmp_path, capsys):
+    model = keras_bert.heads.tagger(tiny.encoder(num_hidden_layers=1), labels=["O", "B-x"])
+    keras_bert.save(model, tmp_path / "model.keras")
+    (tmp_path / "dev.tsv").write_text("so\tO\ngood\tB-x\n")
+    arguments = ("--task", "tagging", "--input", tmp_path / "dev.tsv")
+    assert run("evaluate", tmp_path / "model.keras", *arguments) == 0
+    assert "accuracy" in capsys.readouterr().out

@@ -707,3 +707,10 @@ def test_errors_compare_entities_as_the_score_does(monkeypatch):
     assert tagger.evaluate(sentences)["f1"] == pytest.approx(2 / 5)  # one of 2 and 3 is right
     found = [(row["word"], row["expected"], row["tag"]) for row in tagger.errors(sentences)]
     assert found == [("a", "B-y", "B-x"), ("film", "O", "I-y")]
+
+
+def test_truncated_texts_of_pairs_are_counted_as_texts():
+    embed = keras_bert.pipeline(heads.embedder(encoder()), task="embedding")
+    long = "so good " * 30
+    with pytest.warns(UserWarning, match="^2 of 2 texts were truncated"):
+        embed.evaluate(keras_bert.EmbeddingExamples([(long, long + "!")], [1.0]))

@@ -123,3 +123,9 @@ def test_tagged_sentences_of_a_table():
     assert keras_bert.read({"words": [["a"]], "tags": [["X"]]}, "tagging").tags == [["X"]]
     with pytest.raises(ValueError, match="has no label; received -1"):
         keras_bert.read(Dataset(tokens=[["a"]], ner_tags=[[-1]]), **options)
+
+
+@pytest.mark.parametrize("task", ["classification", "tagging", "multiple_choice"])
+def test_a_table_has_no_format(task):
+    with pytest.raises(ValueError, match="format is for files; received 'csv' with a table"):
+        keras_bert.read({"text": ["a"]}, task, format="csv")

@@ -210,8 +210,6 @@ class Classification(TextTask):
         }
 
     def confusion(self, output, examples, answers):
-        if output.multi_label:
-            return None
         expected = [str(label) for label in examples.labels]
         return expected, [output.labels[row.argmax()] for row in answers]
 
@@ -269,7 +267,7 @@ class NextSentence(Classification):
 
     name = "next_sentence"
     variants: typing.ClassVar = {}
-    reads: typing.ClassVar = {}
+    reads: typing.ClassVar = {"next_sentence": READ_OPTIONS}
     logits_layer = "next_sentence"
     is_pretraining = True
     packs = False
@@ -298,7 +296,7 @@ class Regression(TextTask):
     name = "regression"
     reads: typing.ClassVar = {"regression": READ_OPTIONS}
     label_kind = "score"
-    errors = ("rmse",)
+    lower_is_better = ("rmse",)
     training_options = RegressionOptions
     pipeline = RegressionPipeline
     packs = True

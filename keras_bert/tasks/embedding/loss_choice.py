@@ -18,7 +18,7 @@ LOSSES = {
     "distillation": losses.Distillation,
 }
 _OF_SCORES = ("cosine_similarity", "cosent", "contrastive")
-_TEXTS_OF_TRIPLET = 3
+TEXTS_OF_TRIPLET = 3
 
 
 def inner_loss(loss):
@@ -69,7 +69,7 @@ def make_loss(loss, examples):
             "cosine_similarity",
             stacklevel=level_of_caller(),
         )
-    if loss == "triplet" and len(examples.texts[0]) < _TEXTS_OF_TRIPLET:
+    if loss == "triplet" and len(examples.texts[0]) < TEXTS_OF_TRIPLET:
         raise ValueError(
             f"the loss triplet needs rows of three texts; {examples.source} has rows of "
             f"{len(examples.texts[0])}. Add hard negatives"
@@ -92,7 +92,7 @@ def check_negatives(examples, encoded):
     if not isinstance(loss, losses.MultipleNegativesRanking):
         return
     queries = {row[0] for row in examples.texts}
-    if len(queries) == 1 and len(examples.texts[0]) < _TEXTS_OF_TRIPLET:
+    if len(queries) == 1 and len(examples.texts[0]) < TEXTS_OF_TRIPLET:
         raise ValueError(
             f"{examples.source}: all rows have the same query, {examples.texts[0][0]!r:.80}, so "
             "there are no negatives. Give rows with different queries, hard negatives, or scores"

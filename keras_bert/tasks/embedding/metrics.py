@@ -17,7 +17,7 @@ def of_scores(vectors, scores, kind="cosine"):
     Args:
         vectors: Embeddings of the pairs, floats (pairs, 2, width).
         scores: Scores of the pairs, floats (pairs,).
-        kind: How to compare the embeddings, see `search.similarity`.
+        kind: How to compare the embeddings, see `nearest.similarity`.
 
     Returns:
         A dict: the correlations `spearman` and `pearson` of the similarities and the scores. If all
@@ -109,7 +109,7 @@ def of_triplets(rows, kind="cosine"):
 
     Args:
         rows: Embeddings of a text, its positive and its negatives, a list of floats (texts, width).
-        kind: See `search.similarity`.
+        kind: See `nearest.similarity`.
 
     Example:
 
@@ -151,7 +151,7 @@ def of_retrieval(queries, corpus, relevant, excluded=None, kind="cosine"):
         relevant: See `of_ranking`.
         excluded: For each query, the index of a document to leave out of the results. `None` leaves
             out nothing.
-        kind: See `search.similarity`.
+        kind: See `nearest.similarity`.
     """
     ranking, _ = search.top_k(queries, corpus, DEPTH + 1, kind)
     if excluded is not None:

@@ -6,7 +6,7 @@ import warnings
 
 import numpy as np
 
-from keras_bert.data.examples import Examples
+from keras_bert.data.examples import Examples, TaskData
 from keras_bert.runtime.arguments import as_integer
 from keras_bert.runtime.warn import level_of_caller
 from keras_bert.tasks.embedding import nearest as search
@@ -129,7 +129,7 @@ class EmbeddingPipeline(TextPipeline):
         if target not in ("vectors", "scores"):
             raise ValueError(f'target must be "vectors" or "scores"; received {target!r:.80}')
         _check_no_prompts(texts)
-        source = getattr(texts, "source", SOURCE)
+        source = texts.source if isinstance(texts, TaskData) else SOURCE
         rows = _rows_of(texts)
         is_pairs = all(len(row) == 2 for row in rows) and any(row[0] != row[1] for row in rows)
         if target == "scores" and not is_pairs:
@@ -198,20 +198,20 @@ class EmbeddingPipeline(TextPipeline):
         if isinstance(examples, (EmbeddingExamples, RetrievalData)):
             rows = rows_with_prompts(self.output, examples)
             texts = [text for row in rows for text in row]
-            vectors = self._vectors(texts, batch_size, len(rows))
+            vectors = self._vectors(texts, batch_size)
             return list(np.reshape(vectors, (len(rows), -1, vectors.shape[-1])))
         prompt = prompt_of(self.output, options.get("prompt"))
         texts = [prompt + text for text in examples.texts] if prompt else examples.texts
-        vectors = self._vectors(texts, batch_size, len(examples), on_batch)
+        vectors = self._vectors(texts, batch_size, on_batch)
         search.check_finite(vectors, self._engine.name)
         vectors = vectors[:, : options.get("truncate_dim")]
         return list(search.unit_length(vectors) if options.get("normalize") else vectors)
 
-    def _vectors(self, texts, batch_size, count, on_batch=None):
-        """Return the vectors of texts, float32 (texts, width); warnings count `count` rows."""
+    def _vectors(self, texts, batch_size, on_batch=None):
+        """Return the vectors of texts, float32 (texts, width)."""
         model = self._engine.described
         encoded = EncodedTexts(model.tokenizer, [texts], model.max_length)
-        self._count_truncated(encoded, count)
+        self._count_truncated(encoded, len(texts))
         vectors = self._engine.outputs(encoded, batch_size=batch_size, on_batch=on_batch)
         return np.reshape(np.array(vectors, np.float32), (-1, model.width))
 
@@ -224,7 +224,7 @@ class EmbeddingPipeline(TextPipeline):
 
 def _check_no_prompts(texts):
     """Raise an error for data with prompts, since the methods have arguments for them."""
-    if getattr(texts, "prompts", None) is not None:
+    if isinstance(texts, TaskData) and texts.prompts is not None:
         raise ValueError(
             f"{texts.source}: the data has prompts. Call with_prompts later, and pass the prompts "
             "of this call as arguments"

@@ -84,7 +84,7 @@ class RetrievalData(TaskData):
 
     @classmethod
     def of_questions(cls, questions):
-        """Return `data.squad.Questions` as questions that search for their context."""
+        """Return `Questions` as questions that search for their context."""
         numbers = {
             text: str(number) for number, text in enumerate(dict.fromkeys(questions.contexts))
         }

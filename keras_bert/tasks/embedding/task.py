@@ -21,7 +21,6 @@ from keras_bert.tasks.task import Options, Task
 from keras_bert.tasks.text import READ_OPTIONS
 
 SAMPLINGS = ("proportional", "round_robin")
-_TEXTS_OF_TRIPLET = 3
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,6 +55,7 @@ class Embedding(Task):
     pipeline = EmbeddingPipeline
     answers_texts = True
     reads_encoders = True
+    instead = "; use keras-bert embed"
     uses_pooler = False
     packs = True
     hub_tag = "feature-extraction"
@@ -76,7 +76,7 @@ class Embedding(Task):
         return retrieval.read(data, options["split"])
 
     def records(self, output, examples, answers, probabilities=False):
-        raise ValueError("an embedder has no answers to write; use keras-bert embed")
+        raise ValueError(f"predict does not apply to the task {self.name}{self.instead}")
 
     def describe(self, output):
         return "A BERT model that computes a vector for each text."
@@ -194,7 +194,7 @@ class Embedding(Task):
             for row, label in zip(examples.texts, examples.classes, strict=True):
                 relevant[row[0]] = {text: 1.0 for text in members[label] if text != row[0]}
         metrics = _of_retrieval(queries, corpus, relevant, kind, own_text=True)
-        if len(examples.texts[0]) >= _TEXTS_OF_TRIPLET:
+        if len(examples.texts[0]) >= 3:
             metrics |= embedding_metrics.of_triplets(answers, kind)
         return metrics
 
@@ -211,7 +211,7 @@ class Embedding(Task):
                 names += embedding_metrics.OF_LABELS
             return names
         names = embedding_metrics.RETRIEVAL
-        if len(examples.texts[0]) >= _TEXTS_OF_TRIPLET:
+        if len(examples.texts[0]) >= 3:
             names += ("triplet_accuracy",)
         return names
 

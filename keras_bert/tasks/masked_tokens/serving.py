@@ -2,11 +2,9 @@
 
 import tensorflow as tf
 
+from keras_bert.tasks.masked_tokens.masks import MASK
 from keras_bert.tasks.text_serving import Signatures, strings
 from keras_bert.text import windows_graph
-
-MASK = "[MASK]"
-
 
 _TOP = 5  # candidates for each masked token
 

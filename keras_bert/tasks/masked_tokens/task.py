@@ -32,6 +32,7 @@ class MaskedTokens(Task):
     pipeline = MaskedTokensPipeline
     uses_pooler = False
     is_pretraining = True
+    instead = "; use keras-bert fill"
     reads_any_texts = True
     weights_group: str | None = "masked_lm"
     hub_tag = "fill-mask"

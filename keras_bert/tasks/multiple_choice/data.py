@@ -136,7 +136,7 @@ def read(path, **options):
     return next(read_in_parts(path, size=sys.maxsize, **options))
 
 
-def read_table(table, *, format=None, limit=None):
+def read_table(table, *, limit=None):
     """Read `Choices` from a table with the columns text, choices and, if it exists, label."""
     values = read_columns(table, ("text", "choices"), ("label",), limit, "Choices")
     return Choices(values["text"], values["choices"], values.get("label"), "the table")

@@ -8,6 +8,7 @@ import typing
 
 import numpy as np
 
+from keras_bert.data.tables import check_no_format
 from keras_bert.tasks.activations import softmax
 from keras_bert.tasks.multiple_choice import data as swag
 from keras_bert.tasks.multiple_choice.data import Choices
@@ -35,8 +36,10 @@ class MultipleChoice(Task):
         return multiple_choice
 
     def read(self, name, data, options):
-        is_file = isinstance(data, (str, os.PathLike))
-        return swag.read(data, **options) if is_file else swag.read_table(data, **options)
+        if isinstance(data, (str, os.PathLike)):
+            return swag.read(data, **options)
+        check_no_format(options.pop("format"))
+        return swag.read_table(data, **options)
 
     def read_in_parts(self, name, path, options):
         return swag.read_in_parts(path, format=options["format"], labeled=False)

@@ -41,7 +41,7 @@ class Questions(TaskData):
             `None` if the answers are unknown.
         ids: An id per question, or `None`.
         source: Where the questions come from, for messages.
-        characters: Whether to score answers as in KorQuAD, see `tasks.question_answering.score`.
+        characters: Whether to score answers as in KorQuAD, see `QuestionAnswering.score`.
         moved_answers: Number of answers that were moved to another occurrence.
         lost_answers: Number of answers that do not occur in their context.
 

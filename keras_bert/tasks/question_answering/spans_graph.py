@@ -7,7 +7,7 @@
       -> the best window of each question                          `_best_windows`
       -> the bytes of the answer in the context                    `answer`
 
-`keras_bert.tasks.question_answering.task.decode` computes the same answers with NumPy.
+`keras_bert.tasks.question_answering.windows.decode` computes the same answers with NumPy.
 """
 
 import tensorflow as tf

@@ -167,7 +167,7 @@ def read(path, **options):
     return next(read_in_parts(path, size=sys.maxsize, **options))
 
 
-def read_table(table, *, word=1, tag=-1, format=None, limit=None):
+def read_table(table, *, word=1, tag=-1, limit=None):
     """Read `TaggedSentences` from a table; `word` and `tag` name its columns.
 
     A row is a sentence with lists of words and tags, or a word as in CSV files.

@@ -16,6 +16,7 @@ import numpy as np
 
 from keras_bert.data.examples import Examples, unknown_label
 from keras_bert.data.table_rows import tsv_row
+from keras_bert.data.tables import check_no_format
 from keras_bert.runtime.label_types import typed
 from keras_bert.tasks import head_start
 from keras_bert.tasks.activations import softmax
@@ -81,8 +82,10 @@ class Tagging(Task):
         return tagger
 
     def read(self, name, data, options):
-        is_file = isinstance(data, (str, os.PathLike))
-        return conll.read(data, **options) if is_file else conll.read_table(data, **options)
+        if isinstance(data, (str, os.PathLike)):
+            return conll.read(data, **options)
+        check_no_format(options.pop("format"))
+        return conll.read_table(data, **options)
 
     def read_in_parts(self, name, path, options):
         return conll.read_in_parts(path, word=options["word"], tag=None, format=options["format"])
@@ -174,7 +177,7 @@ class Tagging(Task):
     def score(self, output, examples, answers):
         """Score answers: `f1`, `precision`, `recall` of entities, `accuracy`, `majority`.
 
-        Entities are scored for the schemes of `data.tag_schemes`, as CoNLL's script does.
+        Entities are scored for the schemes of `tag_schemes`, as CoNLL's script does.
         If `output` is `None`, the tags of the examples decide if entities are scored.
         Source: https://www.clips.uantwerpen.be/conll2003/ner/bin/conlleval and seqeval.
         """
