@@ -21,7 +21,7 @@ from keras_bert.exporting import (
     agreement,
     inference_graph,
     model_card,
-    signatures,
+    signature_checks,
     tf_serving,
     tfhub,
 )
@@ -155,7 +155,7 @@ def _head(model, output, assets, precision):
     if output.labels is not None:
         module.labels = tf.saved_model.Asset(_write_labels(assets, output.labels))
     module.serving_default = tf.function(
-        signatures.check_shapes(made.from_strings, made.input_signature),
+        signature_checks.check_shapes(made.from_strings, made.input_signature),
         input_signature=made.input_signature,
         autograph=False,
     )
@@ -172,7 +172,7 @@ def _head(model, output, assets, precision):
         predict, output, encoder.preprocessor, max_sequence_length(encoder)
     )
     for name, (function, inputs) in others.items():
-        checked = signatures.check_shapes(function, inputs)
+        checked = signature_checks.check_shapes(function, inputs)
         functions[name] = tf.function(checked, input_signature=inputs, autograph=False)
         setattr(module, name, functions[name])
     return module, functions

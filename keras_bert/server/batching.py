@@ -11,18 +11,13 @@ import dataclasses
 import numpy as np
 
 from keras_bert.server import models
+from keras_bert.tasks import registry
 
 MAX_ROWS = 64  # per batch, as in the batching.config that `export` writes
 _MAX_BYTES = 2**16  # per batch, after padding
 _BATCH_DELAY = 0.001  # seconds that an idle queue waits for more requests
 # Rows under this many bytes share batches. Longer rows share batches within a power of two.
 _SHORT_ROW = 64
-# Outputs whose size depends on the inputs. `_remove_padding` knows the first two. The last depends
-# on the number of choices, which is the same for all requests of a batch.
-_TAGGER = {"token", "tag", "score", "start", "end", "count"}
-_MASKED_LM = {"candidates", "scores"}
-_MULTIPLE_CHOICE = {"choice", "probabilities"}
-_VARIABLE_SIZE = (_TAGGER, _MASKED_LM, _MULTIPLE_CHOICE)
 
 Arrays = dict[str, np.ndarray]
 
@@ -151,8 +146,16 @@ def _has_independent_rows(signature, arrays):
     return (
         all(spec.dtype != "object" for spec in inputs)  # the batch key holds their shapes
         or all(None not in spec.shape[1:] for spec in outputs)
-        or any(set(signature.outputs) >= names for names in _VARIABLE_SIZE)
+        or _task_of_outputs(signature.outputs) is not None
     )
+
+
+def _task_of_outputs(names):
+    """Return the task whose exports have these outputs of variable size, or `None`."""
+    for task in registry.TASKS:
+        if task.variable_outputs and task.variable_outputs <= set(names):
+            return task
+    return None
 
 
 def _run_batch(batch):
@@ -198,11 +201,9 @@ def _check_rows(outputs, rows):
 
 def _remove_padding(outputs):
     """Remove the padding that longer texts of the same batch caused."""
-    if set(outputs) >= _TAGGER:
-        length = int(outputs["count"].max(initial=0))
-    elif set(outputs) >= _MASKED_LM:
-        length = int((outputs["candidates"] != b"").any(axis=2).sum(axis=1).max(initial=0))
-    else:
+    task = _task_of_outputs(outputs)
+    length = None if task is None else task.length_of_rows(outputs)
+    if length is None:
         return outputs
     return {
         name: array if array.ndim == 1 else array[:, :length] for name, array in outputs.items()

@@ -115,6 +115,8 @@ class Task:
             `checkpoints.canonical.OPTIONAL_GROUPS`; `None` without a group.
         is_pretraining: True if its head is one of pretraining, which fine-tuning replaces.
         hub_tag: Hugging Face's name of the task, for model cards.
+        variable_outputs: Outputs of an export whose size depends on the inputs, by which the local
+            server knows that requests can share a batch.
         meanings: What inputs and outputs of an export mean, if it differs from the common meaning.
         lower_is_better: Names of metrics of which a lower value is better.
         head_start: A `HeadStart`, or `None` for random weights.
@@ -145,6 +147,7 @@ class Task:
     weights_group: str | None = None
     is_pretraining = False
     hub_tag = ""
+    variable_outputs: frozenset[str] = frozenset()
     meanings: typing.ClassVar[dict[str, str]] = {}
     lower_is_better: tuple[str, ...] = ()
     head_start: HeadStart | None = None
@@ -329,6 +332,10 @@ class Task:
         """Return options with which `head_function` builds such a model; `None` if it cannot."""
         output = model.layers[-1]
         return {"labels": output.labels} if self.has_labels else {}
+
+    def length_of_rows(self, outputs: dict) -> int | None:
+        """Return the longest row of `variable_outputs` without padding; `None` without padding."""
+        return None
 
     def add_onnx_head(self, graph, model, encoded) -> dict[str, tuple]:
         """Add the head to an ONNX graph, and return the names and axes of its outputs.

@@ -10,7 +10,7 @@ import tensorflow as tf
 import keras_bert
 from keras_bert import heads
 from keras_bert.data.examples import Examples
-from keras_bert.exporting import signatures
+from keras_bert.exporting import signature_checks
 from keras_bert.tasks import inference, registry
 from keras_bert.tasks.masked_tokens import serving as masked_serving
 from keras_bert.tasks.multiple_choice import serving as multiple_choice_serving
@@ -419,5 +419,7 @@ def test_first_tokens_of_words():
 
 def test_checked_function_returns_its_result():
     specs = [tf.TensorSpec([None], tf.string, name=name) for name in ("a", "b")]
-    join = tf.function(signatures.check_shapes(lambda a, b: a + b, specs), input_signature=specs)
+    join = tf.function(
+        signature_checks.check_shapes(lambda a, b: a + b, specs), input_signature=specs
+    )
     assert join(tf.constant(["x"]), tf.constant(["y"])).numpy().tolist() == [b"xy"]

@@ -35,6 +35,7 @@ class MaskedTokens(Task):
     instead = "; use keras-bert fill"
     reads_any_texts = True
     weights_group: str | None = "masked_lm"
+    variable_outputs = frozenset(("candidates", "scores"))
     hub_tag = "fill-mask"
     meanings: typing.ClassVar = {"text": "UTF-8, with [MASK] for each token to predict"}
 
@@ -87,6 +88,10 @@ class MaskedTokens(Task):
         from keras_bert.tasks.masked_tokens import serving
 
         return serving.masked_lm(predict, output, preprocessor, max_sequence_length)
+
+    def length_of_rows(self, outputs):
+        is_masked = (outputs["candidates"] != b"").any(axis=2)
+        return int(is_masked.sum(axis=1).max(initial=0))
 
     def add_onnx_head(self, graph, model, encoded):
         logits = graph.masked_lm(model, encoded)

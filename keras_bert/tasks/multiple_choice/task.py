@@ -27,6 +27,8 @@ class MultipleChoice(Task):
     takes = ("text", "choices")
     has_probabilities = True
     weights_group = "classifier"
+    # The size is the number of choices, which is the same for all requests of a batch.
+    variable_outputs = frozenset(("choice", "probabilities"))
     hub_tag = "multiple-choice"
     meanings: typing.ClassVar = {"probabilities": "of each choice"}
 

@@ -68,6 +68,7 @@ class Tagging(Task):
     packs = True
     positions_have_targets = True
     weights_group = "classifier"
+    variable_outputs = frozenset(("token", "tag", "score", "start", "end", "count"))
     hub_tag = "token-classification"
     head_start = HeadStart(
         max_sequences=500,
@@ -266,6 +267,9 @@ class Tagging(Task):
         from keras_bert.tasks.tagging import serving
 
         return serving.tagger(predict, output, preprocessor, max_sequence_length)
+
+    def length_of_rows(self, outputs):
+        return int(outputs["count"].max(initial=0))
 
     def add_onnx_head(self, graph, model, encoded):
         x = graph.dense_layer(encoded.sequence, model.get_layer("logits"))

@@ -1,7 +1,7 @@
 """Checks of the inputs of exported signatures. The signatures are in the folders of the tasks.
 
 A new output needs a description in `model_card.py` or in the task. If its size depends on the
-inputs, add it to `server/batching.py`.
+inputs, add it to `Task.variable_outputs`.
 """
 
 import tensorflow as tf
