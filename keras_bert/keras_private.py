@@ -18,7 +18,7 @@ from keras.src.saving import saving_lib, serialization_lib
 
 # Keras warns of variables without a gradient. A tagger, for example, does not use the pooler, so a
 # warning about only the pooler is not shown.
-_UNUSED_POOLER = r"Gradients do not exist for variables \[('([^']*/)?pooler/dense/\w+'(, )?)+\]"
+UNUSED_POOLER = r"Gradients do not exist for variables \[('([^']*/)?pooler/dense/\w+'(, )?)+\]"
 
 
 def all_layers(layer, include_self=True):
@@ -361,7 +361,7 @@ class BertOptimizerMixin(keras.optimizers.Optimizer):
     def apply(self, grads, trainable_variables=None):
         """Apply the gradients, without a warning if the model does not use the pooler."""
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message=_UNUSED_POOLER)
+            warnings.filterwarnings("ignore", message=UNUSED_POOLER)
             return super().apply(grads, trainable_variables)
 
     def _apply_weight_decay(self, variables):
@@ -423,3 +423,13 @@ class SettableRateMixin(keras.optimizers.Optimizer):
         scheduled = float(super()._get_current_learning_rate())
         if scheduled > 0:
             self.rate_scale.assign(value / scheduled)
+
+
+def copy_weight_decay_exclusions(source, target):
+    """Give an optimizer the variables that another one excludes from weight decay.
+
+    The config of an optimizer does not hold them.
+    """
+    for name in ("_exclude_from_weight_decay", "_exclude_from_weight_decay_pattern"):
+        if hasattr(source, name):
+            setattr(target, name, getattr(source, name))

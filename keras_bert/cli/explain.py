@@ -48,7 +48,7 @@ def explain(args: options.Explain) -> None:
 def _has_default_target(task, model, args):
     """Return True if a part of the output can be explained that the user did not choose."""
     if not task.reads_any_texts:
-        return not task.reads_encoders
+        return not task.reads_encoders and not task.positions_have_targets
     vocabulary = heads.find_encoder(model).preprocessor.vocabulary
     return MASK in vocabulary and MASK in args.text + (args.text_pair or "")
 

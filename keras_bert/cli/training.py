@@ -24,8 +24,6 @@ _SHOWN_LABELS = 5
 
 def finetune(args: options.Finetune) -> None:
     """Train a model, and write it with its metrics and plots."""
-    if args.characters and "characters" not in _task_to_read(args).reads[_name_to_read(args)]:
-        raise ValueError(f"--characters does not apply to the task {_name_to_read(args)}")
     # Read the files first, so that a wrong column is reported before the model loads.
     examples, dev, columns = _read_training_data(args)
     if dev is None and (args.search or args.metric or args.patience or args.evaluate_every):
@@ -239,9 +237,15 @@ def _read_training_data(args):
         raise ValueError("finetune needs --train or --glue")
     task = _task_to_read(args)
     name = _name_to_read(args)
+    if task.is_pretraining or name not in task.reads:
+        raise ValueError(f"finetune does not train the task {name}; use keras-bert pretrain")
     columns = reading.columns_of(args)
+    for option in reading.COLUMNS:
+        is_given = getattr(args, option, None) not in (None, False)
+        if is_given and option not in task.reads[name]:
+            raise ValueError(f"--{option.replace('_', '-')} does not apply to the task {name}")
     if not task.reads_encoders:
-        for option in ("negatives", "pooling", "score_range", "teacher"):
+        for option in ("pooling", "teacher"):
             if getattr(args, option):
                 raise ValueError(f"--{option.replace('_', '-')} does not apply to the task {name}")
     if len(args.train) > 1 and not task.reads_encoders:

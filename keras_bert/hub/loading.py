@@ -308,6 +308,8 @@ def convert(
         config = {**checkpoint.config, "hidden_act": hidden_act}
         checkpoint = dataclasses.replace(checkpoint, config=config)
     checkpoint = checkpoint.without(drop)
+    if file and format == "huggingface" and _drops_pooler(checkpoint.task):
+        checkpoint = checkpoint.without({"pooler"})
     if format == "keras":
         task = checkpoint.task or canonical.task_of_groups(checkpoint)
         save(conversion.from_checkpoint(checkpoint, task), path)

@@ -85,7 +85,7 @@ def _keras_engine(model, task, pooling, precision, trusted):
 
     from keras_bert.encoder import BertEncoder
     from keras_bert.hub import loading
-    from keras_bert.model_structure import preprocessor_of
+    from keras_bert.model_structure import find_output, preprocessor_of
     from keras_bert.pipelines.keras_engine import KerasEngine
     from keras_bert.tasks import registry
 
@@ -108,6 +108,13 @@ def _keras_engine(model, task, pooling, precision, trusted):
         raise ValueError(
             f"{model.name!r} has the task {has.name if has else None}; received {task!r}. Leave "
             "out task, or load another model"
+        )
+    output = find_output(model)
+    options = {} if task is None else registry.head_options(task)
+    if any(getattr(output, name) != options[name] for name in options):
+        raise ValueError(
+            f"{model.name!r} has the task {made.variant_of(output)}; received {task!r}. Leave out "
+            "task, or load another model"
         )
     if pooling is not None:
         raise ValueError(f"pooling is only for embeddings; {model.name!r} has the task {made.name}")

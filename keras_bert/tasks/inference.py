@@ -163,7 +163,9 @@ def evaluate(model, examples, **options):
     >>> list(evaluate(model, Examples(["good", "bad"], labels=["yes", "no"])))
     ['accuracy', 'f1', 'mcc', 'majority']
     """
-    registry.for_data(examples).check_labeled(examples)
+    task = registry.for_model(model)
+    if isinstance(examples, task.data):
+        task.check_labeled(examples)
     if "top_k" in options:
         raise ValueError("top_k is not an option of evaluate; remove it")
     found = answers(model, examples, **options)

@@ -1,5 +1,6 @@
 """Read labeled data for any task, from a file or from a table in memory."""
 
+import difflib
 import inspect
 from typing import Any
 
@@ -83,7 +84,9 @@ def read(
     name = task.replace("-", "_") if isinstance(task, str) else task
     readers = {name: task for task in registry.TASKS for name in task.reads}
     if name not in readers:
-        raise ValueError(f"task must be one of {', '.join(readers)}; received {task!r:.80}")
+        close = difflib.get_close_matches(str(name), list(readers), 1)
+        hint = f"; did you mean {close[0]}?" if close else ""
+        raise ValueError(f"task must be one of {', '.join(readers)}; received {task!r:.80}{hint}")
     if label is ...:
         label = readers[name].default_label
     given = {

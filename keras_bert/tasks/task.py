@@ -318,7 +318,7 @@ class Task:
 
     def signatures(self, predict, output, preprocessor, max_sequence_length: int):
         """Return the `text_serving.Signatures` of an export. TensorFlow is imported here."""
-        raise NotImplementedError
+        raise ValueError(f"the task {self.name} has no `signatures`, which a SavedModel needs")
 
     def other_signatures(self, predict, output, preprocessor, max_sequence_length: int) -> dict:
         """Return further signatures: pairs of function of strings and specs, by name."""
@@ -342,7 +342,7 @@ class Task:
 
         `graph` is the `onnx_graph.Graph`, `encoded` its `onnx_graph.EncodedInputs`.
         """
-        raise NotImplementedError
+        raise ValueError(f"the task {self.name} has no `add_onnx_head`, which ONNX needs")
 
     # Inspection.
 
@@ -353,4 +353,4 @@ class Task:
         float (batch,) from the outputs of the model. The position is that of a token, or
         `None`.
         """
-        raise NotImplementedError
+        raise ValueError(f"the task {self.name} has no `target`, which attributions need")

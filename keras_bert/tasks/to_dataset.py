@@ -12,6 +12,7 @@ from keras_bert.runtime.arguments import as_integer
 from keras_bert.runtime.escaping import printable
 from keras_bert.runtime.packages import import_tensorflow
 from keras_bert.runtime.warn import level_of_caller
+from keras_bert.tasks import inference, registry
 from keras_bert.tasks.classification.targets import targets_of
 from keras_bert.text.encoded_texts import EncodedTexts
 from keras_bert.text.preprocessor import Preprocessor
@@ -28,6 +29,8 @@ def of_examples(examples, model, batch_size, shuffle, seed, pad, labels):
             "to_dataset needs a Preprocessor, or a model whose encoder has one; received "
             f"{model!r:.80}"
         )
+    if output is not None and not registry.by_name(output.task).answers_texts:
+        raise ValueError(f"to_dataset of Examples does not apply to the task {output.task}")
     batch_size = as_integer("batch_size", batch_size, 1)
     if pad != "batch":
         pad = as_integer('pad, unless it is "batch",', pad, 3)
@@ -62,8 +65,6 @@ def of_examples(examples, model, batch_size, shuffle, seed, pad, labels):
 
 def of_task(data, model, batch_size, shuffle, seed, pad):
     """Return the dataset of `TaskData.to_dataset`."""
-    from keras_bert.tasks import inference
-
     batch_size = as_integer("batch_size", batch_size, 1)
     length = None if pad == "batch" else as_integer('pad, unless it is "batch",', pad, 3)
     encoded = inference.encode(model, data, length)

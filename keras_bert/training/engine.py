@@ -1,6 +1,7 @@
 """One call of Keras' `fit` per run, which can begin within an epoch."""
 
 import contextlib
+import warnings
 
 import keras
 
@@ -38,7 +39,9 @@ def fit(trained, data, callbacks, *, steps, model=None, epochs=1, start=(0, 0)):
         verbose=0,
     )
     model.stop_training = False
-    with _synchronized(model, trained):
+    with _synchronized(model, trained), warnings.catch_warnings():
+        # Heads that do not read the pooler leave it as it is.
+        warnings.filterwarnings("ignore", message=keras_private.UNUSED_POOLER)
         trained.fit(
             data,
             epochs=epochs,

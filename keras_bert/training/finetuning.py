@@ -121,8 +121,9 @@ def finetune(
             are numbered from 0. `on_test_batch_begin` and `on_test_batch_end` are not called.
         show_progress: If `True`, draw a progress bar in a terminal or notebook, elsewhere print a
             line per epoch on stderr.
-        optimizer: A Keras optimizer or its name, in place of AdamW with `learning_rate`, `warmup`
-            and `schedule`. The run trains with a copy of it.
+        optimizer: A Keras optimizer, in place of AdamW with `learning_rate`, `warmup` and
+            `schedule`; the run trains with a copy of it. Or the name of an optimizer, which trains
+            with the constant rate `learning_rate`.
         loss: The loss in place of the task's own one: a `keras.losses.Loss` of the logits, with its
             `from_logits=True` if it has one. For embeddings a name such as `"cosent"` or a loss of
             `losses`.

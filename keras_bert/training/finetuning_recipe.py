@@ -1,12 +1,13 @@
 """The recipe of a fine-tuning run: the arguments of `finetune` that determine its result."""
 
 import dataclasses
+import re
 from typing import Any
 
 import keras
 import numpy as np
 
-from keras_bert import optimizers
+from keras_bert import keras_private, optimizers
 from keras_bert.runtime import distribution
 from keras_bert.runtime.arguments import as_integer
 
@@ -28,7 +29,7 @@ class FinetuningRecipe:
     gradient_accumulation_steps: int
     fixed_length: bool
     evaluate_every: float | None
-    optimizer: keras.optimizers.Optimizer | None
+    optimizer: Any
     loss: Any
     options: dict
 
@@ -59,6 +60,9 @@ class FinetuningRecipe:
                     "evaluate_every must be a number of batches or a fraction of an epoch between "
                     f"0 and 1; received {self.evaluate_every}"
                 )
+        if isinstance(self.optimizer, str):
+            config = {"learning_rate": self.learning_rate}
+            self.optimizer = {"class_name": self.optimizer, "config": config}
         if self.optimizer is not None:
             self.optimizer = keras.optimizers.get(self.optimizer)
         # JSON cannot represent NumPy's numbers and arrays.
@@ -74,7 +78,9 @@ class FinetuningRecipe:
         if self.optimizer is not None:
             config = self.optimizer.get_config()
             config["gradient_accumulation_steps"] = accumulated
-            return type(self.optimizer).from_config(config)
+            copied = type(self.optimizer).from_config(config)
+            keras_private.copy_weight_decay_exclusions(self.optimizer, copied)
+            return copied
         return optimizers.adamw(
             self.learning_rate,
             total_steps=steps,
@@ -106,10 +112,15 @@ class FinetuningRecipe:
         ):  # fmt: skip
             if values[name] == default:
                 del values[name]
-        if "optimizer" in values:
-            values["optimizer"] = keras.optimizers.serialize(self.optimizer)
+        if self.optimizer is not None:
+            values["optimizer"] = {**self.optimizer.get_config(), "name": self.optimizer.name}
+            for name in ("learning_rate", "warmup", "schedule"):  # the optimizer has its own
+                values.pop(name, None)
         if isinstance(self.loss, keras.losses.Loss):
-            values["loss"] = self.loss.get_config()
+            values["loss"] = {**self.loss.get_config(), "name": self.loss.name}
+        for name in ("optimizer", "loss"):
+            if isinstance(values.get(name), dict):  # Keras numbers the names in a process
+                values[name]["name"] = re.sub(r"_\d+$", "", values[name]["name"])
         return values | self.options
 
 

@@ -148,10 +148,19 @@ def _compile_options(task, model, encoded, loss):
     if loss is None or encoded.loss is not None:
         return options
     if not isinstance(loss, keras.losses.Loss):
-        raise ValueError(f"loss must be a keras.losses.Loss; received {loss!r:.80}")
+        raise ValueError(
+            "loss must be a keras.losses.Loss, such as "
+            f"keras.losses.SparseCategoricalCrossentropy(from_logits=True); received {loss!r:.80}"
+        )
+    if loss.get_config().get("from_logits") is False:
+        raise ValueError(f"{loss.name} must have from_logits=True, because models return logits")
 
     def like(task_loss):  # padding has weight 0, and the reduction of the task leaves it out
-        return type(loss).from_config(loss.get_config() | {"reduction": task_loss.reduction})
+        # Not from the config, which can lack arguments, and not `copy`, which uses it.
+        copied = object.__new__(type(loss))
+        copied.__dict__.update(loss.__dict__)
+        copied.reduction = task_loss.reduction
+        return copied
 
     return options | {"loss": keras.tree.map_structure(like, options["loss"])}
 

@@ -452,3 +452,17 @@ def test_frozen_layers_stay_frozen(texts, calls, tmp_path):
     start, _, _ = calls[0]
     assert not start.get_layer("layer_0").trainable_variables
     assert start.get_layer("layer_1").trainable_variables
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--task", "masked-tokens"], "finetune does not train the task masked_tokens"),
+        (["--task", "tagging", "--text", "text"], "--text does not apply to the task tagging"),
+    ],
+)
+def test_options_that_do_not_apply_to_the_task(options, message, tmp_path, capsys):
+    (tmp_path / "a.tsv").write_text("so\tO\n")
+    arguments = ["--train", tmp_path / "a.tsv", "--output", tmp_path / "out", *options]
+    assert run("finetune", *arguments) == 1
+    assert message in capsys.readouterr().err

@@ -714,3 +714,17 @@ def test_truncated_texts_of_pairs_are_counted_as_texts():
     long = "so good " * 30
     with pytest.warns(UserWarning, match="^2 of 2 texts were truncated"):
         embed.evaluate(keras_bert.EmbeddingExamples([(long, long + "!")], [1.0]))
+
+
+def test_a_variant_must_be_that_of_the_model():
+    model = heads.classifier(encoder(), 2)
+    with pytest.raises(ValueError, match="has the task classification; received 'multi-label'"):
+        keras_bert.pipeline(model, task="multi-label")
+    pairs = heads.classifier(encoder(), 2, pairs=True)
+    assert keras_bert.pipeline(pairs, task="pair").columns == ("text", "text_pair")
+
+
+def test_masked_tokens_are_not_evaluated():
+    examples = keras_bert.Examples(["so [MASK]"], labels=["good"])
+    with pytest.raises(ValueError, match="do not apply to masked tokens"):
+        keras_bert.evaluate(heads.masked_lm(encoder()), examples)

@@ -368,7 +368,7 @@ def test_an_optimizer_and_a_loss_of_the_caller(eager):
     for loss in (None, Double(from_logits=True)):
         model, metrics = finetune(examples, examples, optimizer=optimizer, loss=loss, epochs=1)
         assert isinstance(model.optimizer, keras.optimizers.SGD) and not optimizer.built
-        assert metrics["recipe"]["optimizer"]["config"]["momentum"] == 0.5
+        assert metrics["recipe"]["optimizer"]["momentum"] == 0.5
         runs.append(metrics)
     assert runs[1]["train_loss"] == pytest.approx(2 * runs[0]["train_loss"], rel=0.1)
     assert runs[1]["dev_loss"] == pytest.approx(2 * runs[0]["dev_loss"], rel=0.5)
@@ -861,3 +861,65 @@ def test_the_columns_of_the_data_are_remembered(tmp_path, task):
         np.testing.assert_array_equal(pipe(frame)[column].tolist(), expected)
         with pytest.raises(ValueError, match="no column 'text'"):
             pipe(frame[["Kind"]])
+
+
+class _Focal(keras.losses.Loss):
+    """A loss whose config lacks its argument."""
+
+    def __init__(self, gamma):
+        super().__init__()
+        self.gamma = gamma
+
+    def call(self, targets, logits):
+        loss = keras.losses.sparse_categorical_crossentropy(targets, logits, from_logits=True)
+        return loss * (1 - keras.ops.exp(-loss)) ** self.gamma
+
+
+def test_a_loss_keeps_its_arguments(eager):
+    rows = tiny.examples(tiny.ROWS[:8])
+    losses = [finetune(rows, loss=_Focal(gamma), epochs=1)[1]["train_loss"] for gamma in (0.0, 2.0)]
+    plain = finetune(rows, epochs=1)[1]["train_loss"]
+    assert losses[0] == pytest.approx(plain, rel=1e-4) and losses[1] < losses[0]
+
+
+def test_a_loss_of_probabilities_is_an_error(eager):
+    loss = keras.losses.SparseCategoricalCrossentropy()
+    with pytest.raises(ValueError, match="must have from_logits=True"):
+        finetune(tiny.examples(tiny.ROWS[:8]), loss=loss, epochs=1)
+
+
+def test_an_optimizer_keeps_its_exclusions_from_weight_decay(eager):
+    rows = tiny.examples(tiny.ROWS[:8])
+    losses = []
+    for excluded in ([], ["kernel", "embeddings", "bias", "gamma", "beta"]):
+        optimizer = keras.optimizers.AdamW(1e-2, weight_decay=5.0)
+        optimizer.exclude_from_weight_decay(var_names=excluded)
+        model, _ = finetune(rows, optimizer=optimizer, epochs=2)
+        losses.append(float(np.abs(model.get_layer("logits").get_weights()[0]).sum()))
+    assert losses[1] > losses[0]
+
+
+def test_the_name_of_an_optimizer_trains_with_the_learning_rate(eager):
+    rows = tiny.examples(tiny.ROWS[:8])
+    model, metrics = finetune(rows, optimizer="sgd", learning_rate=0.25, epochs=1)
+    assert float(model.optimizer.learning_rate) == 0.25
+    assert "warmup" not in metrics["recipe"]
+    assert metrics["recipe"]["optimizer"]["learning_rate"] == 0.25
+
+
+def test_a_run_with_an_optimizer_resumes_in_the_same_process(eager, tmp_path):
+    class Stop(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch, logs=None):
+            if epoch == 0:
+                raise RuntimeError("stop")
+
+    def run(**options):
+        return finetune(
+            tiny.examples(tiny.ROWS[:8]), epochs=2, folder=tmp_path, loss=_Focal(1.0),
+            optimizer=keras.optimizers.Adam(1e-3), **options,
+        )  # fmt: skip
+
+    with pytest.raises(RuntimeError, match="stop"):
+        run(callbacks=[Stop()])
+    _, metrics = run()
+    assert len(metrics["history"]) == 2

@@ -56,6 +56,12 @@ class MaskedTokens(Task):
     def is_labeled(self, examples):
         return False
 
+    def check_labeled(self, examples):
+        raise ValueError(
+            "evaluate and errors do not apply to masked tokens. Use keras-bert pretrain "
+            "--held-out, which scores a model while it is trained"
+        )
+
     def encode(self, model, examples, max_length, options):
         if MASK not in model.tokenizer.vocabulary:
             raise ValueError(
