@@ -372,7 +372,7 @@ def test_an_optimizer_and_a_loss_of_the_caller(eager):
         runs.append(metrics)
     assert runs[1]["train_loss"] == pytest.approx(2 * runs[0]["train_loss"], rel=0.1)
     assert runs[1]["dev_loss"] == pytest.approx(2 * runs[0]["dev_loss"], rel=0.5)
-    with pytest.raises(ValueError, match=r"loss must be a keras.losses.Loss; received 'mse'"):
+    with pytest.raises(ValueError, match="loss must be a keras.losses.Loss, .*received 'mse'"):
         finetune(examples, loss="mse")
 
 
