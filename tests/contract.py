@@ -89,7 +89,7 @@ def batch(rows=3, length=7, subject="encoder"):
         words = inputs["input_word_ids"]
         inputs = {key: np.stack([x, x], axis=1) for key, x in inputs.items()}
         inputs["input_word_ids"][:, 1] = np.flip(words)
-    if subject in ("masked_tokens", "pretraining"):
+    if subject in ("masked_tokens", "masked_lm", "pretraining"):  # a task, or a model's name
         inputs["masked_lm_positions"] = np.tile(np.int32([0, length // 3]), (rows, 1))
     return inputs
 

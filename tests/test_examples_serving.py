@@ -214,7 +214,7 @@ def test_choices():
 @pytest.mark.slow
 def test_versions(ask):
     assert ask("--model", "classification", "--version", "1", "a")
-    with pytest.raises(SystemExit, match="(?i)not.found.*classifier"):
+    with pytest.raises(SystemExit, match="(?i)not.found.*classification"):
         ask("--model", "classification", "--version", "7", "a")
     with pytest.raises(SystemExit, match="version label: canary"):
         ask("--model", "classification", "--label", "canary", "a")
@@ -356,18 +356,18 @@ def send(port, path, body=None, user="me:secret", method=None):
 
 @pytest.mark.slow
 def test_proxy_forwards_only_predictions_and_status(proxy):
-    predict = "/v1/models/classifier:predict"
+    predict = "/v1/models/classification:predict"
     body = json.dumps({"instances": ["so good"]})
     status, answer = send(proxy, predict, body)
     assert status == 200 and b'"label"' in answer
-    assert send(proxy, "/v1/models/classifier/versions/1:predict", body)[0] == 200
-    assert send(proxy, "/v1/models/classifier")[0] == 200
+    assert send(proxy, "/v1/models/classification/versions/1:predict", body)[0] == 200
+    assert send(proxy, "/v1/models/classification")[0] == 200
     for user in (None, "me:guess", "you:secret"):
         assert send(proxy, predict, body, user)[0] == 401
     for path in (
         "/",
-        "/v1/models/classifier/metadata",
-        "/v1/models/classifier:classify",
+        "/v1/models/classification/metadata",
+        "/v1/models/classification:classify",
         "/metrics",
     ):
         assert send(proxy, path)[0] == 404
@@ -380,7 +380,9 @@ def test_proxy_forwards_only_predictions_and_status(proxy):
 def test_proxy_limits_connections_requests_and_time(proxy):
     with contextlib.ExitStack() as stack:
         # A request without its body keeps a connection open for 5 seconds.
-        head = b"POST /v1/models/classifier:predict HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n"
+        head = (
+            b"POST /v1/models/classification:predict HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n"
+        )
         head += b"authorization: Basic " + base64.b64encode(b"me:secret") + b"\r\n\r\n"
         connections = [stack.enter_context(socket.create_connection(("127.0.0.1", proxy)))
                 for _ in range(16)]  # fmt: skip
@@ -388,13 +390,13 @@ def test_proxy_limits_connections_requests_and_time(proxy):
             connection.settimeout(30)
             connection.sendall(head)
         time.sleep(0.5)
-        assert send(proxy, "/v1/models/classifier")[0] == 429
+        assert send(proxy, "/v1/models/classification")[0] == 429
         start = time.monotonic()
         for connection in connections:
             with contextlib.suppress(ConnectionError):
                 assert b" 200 " not in connection.recv(100)
         assert time.monotonic() - start < 10
-    statuses = [send(proxy, "/v1/models/classifier")[0] for _ in range(300)]
+    statuses = [send(proxy, "/v1/models/classification")[0] for _ in range(300)]
     assert statuses.count(200) >= 100 and 429 in statuses
 
 

@@ -126,6 +126,7 @@ class ModelInfo:
     task: name of the task; `None` for an encoder, a preprocessor or a model without a head
     description: first sentence of the card
     hub_tag: Hugging Face's name of the task, or `None`
+    has_weights: False for a preprocessor, which has no metrics
     max_sequence_length: tokens of the longest sequence that the encoder receives
     metrics: dict, as `keras_bert.finetune` returns
     license: license of the weights that training started from
@@ -137,6 +138,7 @@ class ModelInfo:
     task: str | None = None
     description: str = "A Keras model that takes strings."
     hub_tag: str | None = None
+    has_weights: bool = True
     labels: list[str] | None = None
     parameters: int | None = None
     max_sequence_length: int | None = None
@@ -223,7 +225,7 @@ def _render(name, version, info, signatures, size):
         ),
         labels=_labels(info.labels) + prompts_section(info.prompts, info.default_prompt),
         model=_model(info, size),
-        metrics=metrics_section(info.metrics),
+        metrics=metrics_section(info.metrics) if info.has_weights else "",
         usage=usage,
         license=license_section(info.metrics, info.license),
     )

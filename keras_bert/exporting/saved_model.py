@@ -114,7 +114,12 @@ def _export_pair(model, path, metrics, license):
         if encoder.preprocessor is not None:
             length = min(tfhub.SEQUENCE_LENGTH, max_sequence_length(encoder))
             module, functions = tfhub.preprocess(encoder.preprocessor, assets, length)
-            info = ModelInfo(description=_PREPROCESSOR, max_sequence_length=length, license=license)
+            info = ModelInfo(
+                description=_PREPROCESSOR,
+                has_weights=False,
+                max_sequence_length=length,
+                license=license,
+            )
             created = [folder for folder in (path, path / "preprocess") if not folder.exists()]
             version = _write(module, functions, path / "preprocess", info)
             on_error.callback(shutil.rmtree, (*created, version)[0])

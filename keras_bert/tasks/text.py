@@ -43,7 +43,9 @@ class TextTask(Task):
 
     def read_in_parts(self, name, path, options):
         kind = self.kind_of_label(name)
-        return tabular.read_in_parts(path, kind=kind, keep_rows=True, **options | {"label": None})
+        # Each row gets an answer, so a row with another number of columns is an error.
+        options = options | {"label": None, "skip_ragged": False}
+        return tabular.read_in_parts(path, kind=kind, keep_rows=True, **options)
 
     def of_texts(self, model, texts, source):
         if not model.output.pairs:

@@ -310,7 +310,7 @@ def test_korquad_is_scored_over_characters(encoder_folder, tmp_path, capsys):
         assert metrics["columns"]["characters"] == bool(options)
     assert scores["KorQuAD_v1.0_train",] == scores["1.1", "--characters"] != scores["1.1",]
     assert run("finetune", "--train", files["1.1"], *common, "--characters") == 1
-    assert "--characters applies only to --task question-answering" in capsys.readouterr().err
+    assert "--characters does not apply to the task classification" in capsys.readouterr().err
 
 
 def test_what_is_replaced_is_told(texts, trained, encoder_folder, tmp_path, capsys):

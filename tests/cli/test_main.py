@@ -96,15 +96,15 @@ pytestmark = pytest.mark.usefixtures("eager")
         ),
         (
             "evaluate {model} --input {rows} --characters",
-            "--characters applies only to the task question-answering; ",
+            "--characters does not apply to ",
         ),
         (
             "finetune --model {encoder} --train {rows} --output x --stride 4",
-            "stride is not an argument of finetune for Examples",
+            "stride is not an option of finetune for Examples",
         ),
         (
             "finetune --train {rows} --task question-answering --format csv --output x",
-            "reads only SQuAD's JSON. Remove --format csv",
+            "reads one format only. Remove --format csv",
         ),
         (
             "predict {qa} a b --null-threshold 1",

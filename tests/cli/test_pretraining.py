@@ -135,7 +135,7 @@ def test_records_and_pretrain(tmp_path, capsys):
 
     # Its heads can be served, or the encoder alone.
     capsys.readouterr()
-    assert run("export", tmp_path / "run", tmp_path / "fill", "--task", "masked_lm") == 0
+    assert run("export", tmp_path / "run", tmp_path / "fill", "--task", "masked_tokens") == 0
     assert capsys.readouterr().out.split() == [str(tmp_path / "fill" / "1")]
     card = (tmp_path / "fill" / "README.md").read_text(encoding="utf-8")
     assert "candidates" in card
@@ -164,7 +164,7 @@ def test_records_and_pretrain(tmp_path, capsys):
     ]  # fmt: skip
     assert run(*command) == 0
     model = keras_bert.load(tmp_path / "on", task="auto")
-    assert keras_bert.heads.find_task(model) == "masked_lm"
+    assert keras_bert.heads.find_task(model) == "masked_tokens"
     assert keras_bert.heads.find_encoder(model).dtype_policy.name == "mixed_bfloat16"
 
     capsys.readouterr()

@@ -138,7 +138,7 @@ def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("models")
     for name in HEADS:
         served.head(name, folder / name)
-    pathlib.Path(folder, "classifier/1/assets/labels.txt").write_text(
+    pathlib.Path(folder, "classification/1/assets/labels.txt").write_text(
         f"bad\n{EVIL}\n좋음\n", encoding="utf-8"
     )
     own_files.record(folder / "classification" / "1")
@@ -207,7 +207,7 @@ def percent(value):
 @pytest.mark.slow
 def test_labels_and_probabilities(browser, page, port):
     page("classification")
-    assert browser.run("return document.title") == "classifier · keras_bert"
+    assert browser.run("return document.title") == "classification · keras_bert"
     assert browser.texts("#version") == ["version 1"]
     text = f"so good {EVIL} 한국어"
     browser.type("text", text)
@@ -240,7 +240,7 @@ def test_curl_command_sends_the_same_request(browser, page, port):
     flag, body, url = subprocess.run(
         ["sh", "-c", program], capture_output=True, text=True, check=True
     ).stdout.splitlines()
-    assert (flag, url) == ("-d", f"http://127.0.0.1:{port}/v1/models/classifier:predict")
+    assert (flag, url) == ("-d", f"http://127.0.0.1:{port}/v1/models/classification:predict")
     assert json.loads(body) == {"instances": ["it's good"]}
 
 

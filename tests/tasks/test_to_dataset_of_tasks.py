@@ -23,12 +23,12 @@ TASKS = {
     "tagging": (
         tiny.tagged,
         lambda encoder: heads.tagger(encoder, labels=["O", "B-work", "B-mood", "I-mood"]),
-        tagging.compile_options,
+        lambda model: tagging.compile_options(heads.find_output(model), None),
     ),
     "questions": (
         tiny.questions,
         lambda encoder: heads.span_selector(encoder, no_answer=True),
-        question_answering.compile_options,
+        lambda model: question_answering.compile_options(heads.find_output(model), None),
     ),
     "choices": (
         tiny.choices,
