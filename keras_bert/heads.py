@@ -115,6 +115,7 @@ def with_text(model, *, name="with_text"):
     >>> model.predict(keras.ops.convert_to_tensor(["good", "bad"]), verbose=0).shape
     (2, 2)
     """
+    find_encoder(model)  # raises an error if it is no model
     task = registry.find(model)
     if task is None or not task.answers_texts:
         received = None if task is None else task.name

@@ -154,7 +154,7 @@ def _check_model(model, records, phases):
     if model is not encoder and "masked_lm_positions" not in model.input:
         raise ValueError(
             "model must be an encoder or have the head pretraining or masked_lm; received "
-            f"{model.name!r}"
+            f"{model.name!r:.80}"
         )
     has_pairs = model is encoder or isinstance(model.output, dict)
     longest = max(phase.sequence_length for phase in phases)
