@@ -13,6 +13,7 @@ from typing import Any
 import keras
 from keras import ops
 from keras.src.backend.common import global_state
+from keras.src.backend.common.variables import AutocastScope
 from keras.src.initializers.random_initializers import RandomInitializer
 from keras.src.saving import saving_lib, serialization_lib
 
@@ -138,6 +139,11 @@ def accept_strings(layer):
     layer._allow_non_tensor_positional_args = True
 
 
+def without_autocast():
+    """Return a context in which a layer reads its variables in their own dtype."""
+    return AutocastScope(None)
+
+
 def update_loss(model, loss):
     """Add the loss of a batch, a scalar tensor, to the mean that `fit` shows."""
     model._loss_tracker.update_state(loss)
@@ -237,12 +243,12 @@ def used_outputs(model, layer):
     return {index for operation, index in used if operation is layer}
 
 
-def run_with(model, inputs, functions, training=False):
+def run_with(model, inputs, functions):
     """Run a functional model with functions in place of some of its layers.
 
     `inputs` has the keys of the model's inputs. `functions` is a dict from layers to functions with
-    the same arguments. All other layers are called with `training`, even if the model calls them
-    with another value.
+    the same arguments. All other layers are called with `training=False`, even if the model calls
+    them with another value.
     """
 
     def replace(operation):
@@ -250,7 +256,7 @@ def run_with(model, inputs, functions, training=False):
             return functions[operation]
         if not isinstance(operation, keras.layers.Layer):
             return operation
-        return lambda *args, **options: operation(*args, **{**options, "training": training})
+        return lambda *args, **options: operation(*args, **{**options, "training": False})
 
     return model._run_through_graph(inputs, replace)
 

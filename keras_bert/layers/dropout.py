@@ -31,11 +31,23 @@ class Dropout(keras.layers.Dropout):
     """
 
     def call(self, inputs, training=False):
+        return self.drop(inputs, self.next_seed(training))
+
+    def next_seed(self, training):
+        """Return the argument of `drop` for the next call; `None` without dropout."""
         if not training or self.rate == 0:
-            return inputs
+            return None
         if self.noise_shape is not None or keras.backend.backend() == "torch":
-            return super().call(inputs, training=training)
-        bits = random_bits(ops.shape(inputs), self.seed_generator.next())
+            return self.seed_generator
+        return self.seed_generator.next()
+
+    def drop(self, inputs, seed):
+        """Apply dropout with a result of `next_seed`."""
+        if seed is None:
+            return inputs
+        if seed is self.seed_generator:
+            return keras.random.dropout(inputs, self.rate, self.noise_shape, seed=seed)
+        bits = random_bits(ops.shape(inputs), seed)
         # Compare 24 bits as int32: not all kernels compare uint32.
         bits = ops.cast(ops.right_shift(bits, _uint32(8)), "int32")
         keep = bits >= round(self.rate * 2**24)

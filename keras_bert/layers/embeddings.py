@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from keras_bert.layers.between_matmuls import between_matmuls, lookup
 from keras_bert.layers.dropout import Dropout
 from keras_bert.layers.initializers import initializer
 
@@ -101,12 +102,17 @@ class Embeddings(keras.layers.Layer):
         """
         if position_ids is None:
             position_ids = self._default_positions(input_word_ids)  # (seq,)
-        x = word_embeddings  # (batch, seq, hidden)
-        if x is None:
-            x = self.word_embeddings(input_word_ids)
-        x = x + self.position_embeddings(position_ids)
-        x = x + self.token_type_embeddings(input_type_ids)
-        return self.dropout(self.layer_norm(x), training=training)
+        words = word_embeddings  # (batch, seq, hidden)
+        if words is None:
+            words = lookup(self.word_embeddings, input_word_ids)
+        positions = lookup(self.position_embeddings, position_ids)
+        types = lookup(self.token_type_embeddings, input_type_ids)
+        return self._add_and_norm(words, positions, types, self.dropout.next_seed(training))
+
+    @between_matmuls
+    def _add_and_norm(self, words, positions, types, seed):
+        x = self.layer_norm(words + positions + types)
+        return self.dropout.drop(x, seed)
 
     def _default_positions(self, input_word_ids):
         length = input_word_ids.shape[1]

@@ -6,6 +6,7 @@ import keras
 from keras import ops
 
 from keras_bert.layers.activations import activation
+from keras_bert.layers.between_matmuls import add_bias, between_matmuls, matmul
 from keras_bert.layers.dropout import Dropout
 from keras_bert.layers.parts import new_dense, new_layer_norm
 
@@ -74,19 +75,13 @@ class SelfAttention(keras.layers.Layer):
         Returns:
             A tensor (batch, queries, hidden), where queries is seq or n.
         """
-        batch, _, hidden = ops.shape(hidden_states)
-        queries = ops.shape(hidden_states if positions is None else positions)[1]
-        probabilities, value, visible = self._attend(hidden_states, attention_mask, positions)
-        probabilities = ops.cast(probabilities, value.dtype)
-        probabilities = self.dropout(probabilities, training=training)
-
-        context = ops.matmul(probabilities, value)  # (batch, heads, queries, head)
-        context = ops.transpose(context, (0, 2, 1, 3))  # (batch, queries, heads, head)
-        context = ops.reshape(context, (batch, queries, hidden))
-        if visible is not None:
-            any_visible = ops.any(visible, axis=-1, keepdims=True)  # (batch, 1 or queries, 1)
-            context = context * ops.cast(any_visible, context.dtype)
-        return self.output_dense(context)
+        query, key, value = self._split_heads(matmul(self.qkv, hidden_states), positions)
+        logits = ops.matmul(query, key)
+        seed = self.dropout.next_seed(training)
+        probabilities = self._dropped_softmax(logits, attention_mask, positions, seed)
+        context = ops.matmul(probabilities, value)
+        context = self._merge_heads(context, attention_mask, positions)
+        return matmul(self.output_dense, context)
 
     def probabilities(self, hidden_states, attention_mask=None):
         """Return the attention probabilities without dropout.
@@ -97,40 +92,48 @@ class SelfAttention(keras.layers.Layer):
         Returns:
             A float32 tensor (batch, heads, queries, keys). The sum over the keys is 1.
         """
-        return self._attend(hidden_states, attention_mask, None)[0]
+        query, key, _ = self._split_heads(self.qkv(hidden_states), None)
+        return _masked_softmax(ops.matmul(query, key), attention_mask, None)
 
-    def _attend(self, hidden_states, attention_mask, positions):
-        """Return probabilities, float32 (batch, heads, queries, seq), values and visible keys.
+    @between_matmuls
+    def _split_heads(self, qkv, positions):
+        """Return scaled queries, keys and values, from (batch, seq, 3 * hidden).
 
-        The values are (batch, heads, seq, head). The visible keys are booleans
-        (batch, 1 or queries, seq), or `None` without a mask.
+        The queries are (batch, heads, queries, head), the keys (batch, heads, head, seq) and the
+        values (batch, heads, seq, head).
         """
-        batch, seq, hidden = ops.shape(hidden_states)
-        qkv = self.qkv(hidden_states)  # (batch, seq, 3 * hidden)
+        qkv = add_bias(self.qkv, qkv)
+        batch, seq, hidden_3 = ops.shape(qkv)
         qkv = ops.reshape(qkv, (batch, seq, 3, self.num_heads, self.head_size))
         query = qkv[:, :, 0]  # (batch, seq, heads, head)
         if positions is not None:
             queries = ops.shape(positions)[1]
-            query = gather_positions(ops.reshape(query, (batch, seq, hidden)), positions)
+            query = gather_positions(ops.reshape(query, (batch, seq, hidden_3 // 3)), positions)
             query = ops.reshape(query, (batch, queries, self.num_heads, self.head_size))
         # Scale the queries: they have seq / head times fewer elements than the logits.
-        query = ops.transpose(query, (0, 2, 1, 3))  # (batch, heads, queries, head)
+        query = ops.transpose(query, (0, 2, 1, 3))
         query = query * ops.cast(self.head_size**-0.5, query.dtype)
-        key = ops.transpose(qkv[:, :, 1], (0, 2, 3, 1))  # (batch, heads, head, seq)
-        value = ops.transpose(qkv[:, :, 2], (0, 2, 1, 3))  # (batch, heads, seq, head)
+        key = ops.transpose(qkv[:, :, 1], (0, 2, 3, 1))
+        value = ops.transpose(qkv[:, :, 2], (0, 2, 1, 3))
+        return query, key, value
 
-        logits = ops.cast(ops.matmul(query, key), "float32")  # (batch, heads, queries, seq)
-        visible = None
-        if attention_mask is not None:
-            visible = ops.not_equal(attention_mask, 0)
-            if len(attention_mask.shape) == 2:
-                visible = visible[:, None, :]  # (batch, 1, seq)
-            elif positions is not None:
-                visible = gather_positions(ops.cast(visible, "float32"), positions) > 0.5
-            logits = ops.where(visible[:, None], logits, MASKED_LOGIT)
-        # Keras warns about a softmax over a single logit.
-        probabilities = ops.softmax(logits) if logits.shape[-1] != 1 else ops.ones_like(logits)
-        return probabilities, value, visible
+    @between_matmuls
+    def _dropped_softmax(self, logits, attention_mask, positions, seed):
+        """Return attention probabilities (batch, heads, queries, seq) with dropout."""
+        probabilities = _masked_softmax(logits, attention_mask, positions)
+        return self.dropout.drop(ops.cast(probabilities, logits.dtype), seed)
+
+    @between_matmuls
+    def _merge_heads(self, context, attention_mask, positions):
+        """Return contexts (batch, queries, hidden), from (batch, heads, queries, head)."""
+        batch, _, queries, _ = ops.shape(context)
+        context = ops.transpose(context, (0, 2, 1, 3))  # (batch, queries, heads, head)
+        context = ops.reshape(context, (batch, queries, self.num_heads * self.head_size))
+        if attention_mask is None:
+            return context
+        visible = _visible_keys(attention_mask, positions)
+        any_visible = ops.any(visible, axis=-1, keepdims=True)  # (batch, 1 or queries, 1)
+        return context * ops.cast(any_visible, context.dtype)
 
     def compute_output_shape(
         self, hidden_states_shape, attention_mask_shape=None, positions_shape=None
@@ -241,13 +244,26 @@ class TransformerBlock(keras.layers.Layer):
         x = self.attention(
             hidden_states, attention_mask=attention_mask, positions=positions, training=training
         )
-        x = self.attention_output_dropout(x, training=training)
         if positions is not None:
             hidden_states = gather_positions(hidden_states, positions)
-        x = self.attention_layer_norm(hidden_states + x)
-        y = self.activation(self.intermediate(x))  # (batch, seq or n, inter)
-        y = self.output_dense(y)  # (batch, seq or n, hidden)
-        y = self.output_dropout(y, training=training)
+        seed = self.attention_output_dropout.next_seed(training)
+        x = self._add_attention(x, hidden_states, seed)
+        y = self._activate(matmul(self.intermediate, x))  # (batch, seq or n, inter)
+        y = matmul(self.output_dense, y)  # (batch, seq or n, hidden)
+        return self._add_output(y, x, self.output_dropout.next_seed(training))
+
+    @between_matmuls
+    def _add_attention(self, x, hidden_states, seed):
+        x = self.attention_output_dropout.drop(add_bias(self.attention.output_dense, x), seed)
+        return self.attention_layer_norm(hidden_states + x)
+
+    @between_matmuls
+    def _activate(self, y):
+        return self.activation(add_bias(self.intermediate, y))
+
+    @between_matmuls
+    def _add_output(self, y, x, seed):
+        y = self.output_dropout.drop(add_bias(self.output_dense, y), seed)
         return self.output_layer_norm(x + y)
 
     def _rematerialized(self, hidden_states, attention_mask, positions, training):
@@ -289,6 +305,26 @@ class TransformerBlock(keras.layers.Layer):
             "initializer_range": self.initializer_range,
             "rematerialize": self.rematerialize,
         }
+
+
+def _visible_keys(attention_mask, positions):
+    """Return booleans (batch, 1 or queries, seq) from the mask of `SelfAttention`."""
+    visible = ops.not_equal(attention_mask, 0)
+    if len(attention_mask.shape) == 2:
+        return visible[:, None, :]
+    if positions is not None:
+        return gather_positions(ops.cast(visible, "float32"), positions) > 0.5
+    return visible
+
+
+def _masked_softmax(logits, attention_mask, positions):
+    """Return probabilities in float32; the logits are (batch, heads, queries, seq)."""
+    logits = ops.cast(logits, "float32")
+    if attention_mask is not None:
+        visible = _visible_keys(attention_mask, positions)
+        logits = ops.where(visible[:, None], logits, MASKED_LOGIT)
+    # Keras warns about a softmax over a single logit.
+    return ops.softmax(logits) if logits.shape[-1] != 1 else ops.ones_like(logits)
 
 
 def gather_positions(x, positions):

@@ -1,0 +1,60 @@
+"""What the layers compute between two matmuls can be run by a function that they share.
+
+`mixed_training` sets such a function. Without it, the layers run as Keras runs them.
+"""
+
+import contextlib
+import contextvars
+import functools
+
+from keras import ops
+
+from keras_bert import keras_private
+
+_runner: contextvars.ContextVar = contextvars.ContextVar("runner", default=None)
+
+
+@contextlib.contextmanager
+def run_by(runner):
+    """Let `runner(method, layer, tensors)` call the methods that `between_matmuls` decorates."""
+    token = _runner.set(runner)
+    try:
+        yield
+    finally:
+        _runner.reset(token)
+
+
+def between_matmuls(method):
+    """Decorate a method of a layer that takes tensors, or `None`, and has no large matmul."""
+
+    @functools.wraps(method)
+    def call(layer, *tensors):
+        runner = _runner.get()
+        if runner is None:
+            return method(layer, *tensors)
+        return runner(method, layer, tensors)
+
+    return call
+
+
+def matmul(dense, x):
+    """Apply a dense layer. A runner leaves the bias to `add_bias` in the next method."""
+    if _runner.get() is None:
+        return dense(x)
+    return ops.matmul(x, ops.cast(dense.kernel, x.dtype))
+
+
+def add_bias(dense, y):
+    """Complete `matmul`."""
+    if _runner.get() is None:
+        return y
+    return y + ops.cast(dense.bias, y.dtype)
+
+
+def lookup(embedding, ids):
+    """Apply an embedding layer. For a runner, the rows keep the dtype of the table."""
+    if _runner.get() is None:
+        return embedding(ids)
+    # The layer casts its whole table, and the gradient of the whole table.
+    with keras_private.without_autocast():
+        return ops.take(embedding.embeddings, ids, axis=0)
