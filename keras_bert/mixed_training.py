@@ -80,7 +80,10 @@ class TrainedModel(keras.Model):
 
 
 class _Runner:
-    """Runs a method of a layer as a compiled function, which all layers of the class share."""
+    """Runs a method of a layer as a compiled function, which all layers of the class share.
+
+    The function computes in float32: XLA would round each intermediate result to bfloat16.
+    """
 
     def __init__(self):
         self._functions = {}
@@ -100,14 +103,22 @@ class _Runner:
         """Compile a method of `layer` as a function of weights and of the tensors that exist."""
 
         def function(*arguments):
+            arguments = [_cast_floats(argument, "float32") for argument in arguments]
             weights = arguments[: len(vectors)]
             present = iter(arguments[len(vectors) :])
             tensors = [next(present) if exists else None for exists in has_value]
-            mapping = [*zip(vectors, weights, strict=True)]
-            with run_by(self), keras.StatelessScope(state_mapping=mapping):
-                return method(layer, *tensors)
+            scope = keras.StatelessScope(state_mapping=[*zip(vectors, weights, strict=True)])
+            with run_by(self), keras_private.without_autocast(), scope:
+                outputs = method(layer, *tensors)
+            return tf.nest.map_structure(
+                lambda output: _cast_floats(output, layer.compute_dtype), outputs
+            )
 
         return _compiled(function)
+
+
+def _cast_floats(tensor, dtype):
+    return tf.cast(tensor, dtype) if tensor.dtype.is_floating else tensor
 
 
 def _vectors(layer):

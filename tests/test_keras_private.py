@@ -188,6 +188,21 @@ def test_a_layer_can_accept_strings():
     assert Length()(["a", "bcd"]) == [1, 3]
 
 
+def test_without_autocast():
+    class Scale(keras.layers.Layer):
+        def __init__(self):
+            super().__init__(dtype="mixed_bfloat16")
+            self.scale = self.add_weight(shape=())
+
+        def call(self, x):
+            inside = keras.ops.convert_to_tensor(self.scale)
+            with keras_private.without_autocast():
+                return [inside, keras.ops.convert_to_tensor(self.scale)]
+
+    dtypes = [keras.backend.standardize_dtype(each.dtype) for each in Scale()(np.ones(1))]
+    assert dtypes == ["bfloat16", "float32"]
+
+
 def test_the_mean_loss_of_fit():
     class Constant(keras.Model):
         def train_step(self, data):

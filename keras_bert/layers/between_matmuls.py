@@ -48,7 +48,28 @@ def add_bias(dense, y):
     """Complete `matmul`."""
     if _runner.get() is None:
         return y
-    return y + ops.cast(dense.bias, y.dtype)
+    return _on_rows(lambda rows: rows + dense.bias, y)
+
+
+def normalize(layer_norm, x):
+    """Apply a layer of class `keras.layers.LayerNormalization`."""
+    if _runner.get() is None:
+        return layer_norm(x)
+
+    def normalize_rows(rows):
+        centered = rows - ops.mean(rows, axis=-1, keepdims=True)
+        variance = ops.mean(ops.square(centered), axis=-1, keepdims=True)
+        # The gradient of Keras' formula is slower.
+        scale = ops.rsqrt(variance + layer_norm.epsilon)
+        return centered * scale * layer_norm.gamma + layer_norm.beta
+
+    return _on_rows(normalize_rows, x)
+
+
+def _on_rows(function, x):
+    """Apply a function to x as a matrix: XLA sums the gradient of a vector faster over one axis."""
+    rows = ops.reshape(x, (-1, x.shape[-1]))
+    return ops.reshape(function(rows), ops.shape(x))
 
 
 def lookup(embedding, ids):

@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_bert.layers.between_matmuls import between_matmuls, lookup
+from keras_bert.layers.between_matmuls import between_matmuls, lookup, normalize
 from keras_bert.layers.dropout import Dropout
 from keras_bert.layers.initializers import initializer
 
@@ -111,7 +111,7 @@ class Embeddings(keras.layers.Layer):
 
     @between_matmuls
     def _add_and_norm(self, words, positions, types, seed):
-        x = self.layer_norm(words + positions + types)
+        x = normalize(self.layer_norm, words + positions + types)
         return self.dropout.drop(x, seed)
 
     def _default_positions(self, input_word_ids):

@@ -6,7 +6,7 @@ import keras
 from keras import ops
 
 from keras_bert.layers.activations import activation
-from keras_bert.layers.between_matmuls import add_bias, between_matmuls, matmul
+from keras_bert.layers.between_matmuls import add_bias, between_matmuls, matmul, normalize
 from keras_bert.layers.dropout import Dropout
 from keras_bert.layers.parts import new_dense, new_layer_norm
 
@@ -76,7 +76,7 @@ class SelfAttention(keras.layers.Layer):
             A tensor (batch, queries, hidden), where queries is seq or n.
         """
         query, key, value = self._split_heads(matmul(self.qkv, hidden_states), positions)
-        logits = ops.matmul(query, key)
+        logits = _logits(query, key)
         seed = self.dropout.next_seed(training)
         probabilities = self._dropped_softmax(logits, attention_mask, positions, seed)
         context = ops.matmul(probabilities, value)
@@ -93,14 +93,13 @@ class SelfAttention(keras.layers.Layer):
             A float32 tensor (batch, heads, queries, keys). The sum over the keys is 1.
         """
         query, key, _ = self._split_heads(self.qkv(hidden_states), None)
-        return _masked_softmax(ops.matmul(query, key), attention_mask, None)
+        return _masked_softmax(_logits(query, key), attention_mask, None)
 
     @between_matmuls
     def _split_heads(self, qkv, positions):
         """Return scaled queries, keys and values, from (batch, seq, 3 * hidden).
 
-        The queries are (batch, heads, queries, head), the keys (batch, heads, head, seq) and the
-        values (batch, heads, seq, head).
+        The queries are (batch, heads, queries, head), the others (batch, heads, seq, head).
         """
         qkv = add_bias(self.qkv, qkv)
         batch, seq, hidden_3 = ops.shape(qkv)
@@ -113,7 +112,7 @@ class SelfAttention(keras.layers.Layer):
         # Scale the queries: they have seq / head times fewer elements than the logits.
         query = ops.transpose(query, (0, 2, 1, 3))
         query = query * ops.cast(self.head_size**-0.5, query.dtype)
-        key = ops.transpose(qkv[:, :, 1], (0, 2, 3, 1))
+        key = ops.transpose(qkv[:, :, 1], (0, 2, 1, 3))
         value = ops.transpose(qkv[:, :, 2], (0, 2, 1, 3))
         return query, key, value
 
@@ -255,7 +254,7 @@ class TransformerBlock(keras.layers.Layer):
     @between_matmuls
     def _add_attention(self, x, hidden_states, seed):
         x = self.attention_output_dropout.drop(add_bias(self.attention.output_dense, x), seed)
-        return self.attention_layer_norm(hidden_states + x)
+        return normalize(self.attention_layer_norm, hidden_states + x)
 
     @between_matmuls
     def _activate(self, y):
@@ -264,7 +263,7 @@ class TransformerBlock(keras.layers.Layer):
     @between_matmuls
     def _add_output(self, y, x, seed):
         y = self.output_dropout.drop(add_bias(self.output_dense, y), seed)
-        return self.output_layer_norm(x + y)
+        return normalize(self.output_layer_norm, x + y)
 
     def _rematerialized(self, hidden_states, attention_mask, positions, training):
         # `keras.RematScope` does not fit: the second run must use the dropout of the first and
@@ -315,6 +314,10 @@ def _visible_keys(attention_mask, positions):
     if positions is not None:
         return gather_positions(ops.cast(visible, "float32"), positions) > 0.5
     return visible
+
+
+def _logits(query, key):
+    return ops.matmul(query, ops.transpose(key, (0, 1, 3, 2)))  # (batch, heads, queries, seq)
 
 
 def _masked_softmax(logits, attention_mask, positions):
