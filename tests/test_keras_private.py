@@ -195,9 +195,9 @@ def test_without_autocast():
             self.scale = self.add_weight(shape=())
 
         def call(self, x):
-            inside = keras.ops.convert_to_tensor(self.scale)
+            inside = self.scale + 0
             with keras_private.without_autocast():
-                return [inside, keras.ops.convert_to_tensor(self.scale)]
+                return [inside, self.scale + 0]
 
     dtypes = [keras.backend.standardize_dtype(each.dtype) for each in Scale()(np.ones(1))]
     assert dtypes == ["bfloat16", "float32"]
