@@ -291,7 +291,7 @@ def test_external_weights(tmp_path):
         opened.create_dataset(name, shape, "f4", external=external)
 
     edit_weights(path / "model.keras", damage)
-    assert_rejected(path, "must be in the file itself, received a reference")
+    assert_rejected(path, "must be in the file itself")
 
 
 def test_the_vocabulary_is_checked_before_the_weights(tmp_path):
@@ -416,7 +416,7 @@ def test_sizes_larger_than_the_weights_of_a_keras_file(tmp_path):
         layer_of(config, "BertEncoder")["config"]["num_hidden_layers"] = 3_000_000
 
     edit_config(path / "model.keras", change)
-    assert_rejected(path, "has 10.* layers")
+    assert_rejected(path, "has 12000007 layers")
 
 
 @pytest.mark.parametrize("units", [10**10, [1] * 5, "many"])
@@ -660,8 +660,8 @@ def test_a_string_of_another_size_than_its_entry(tmp_path, length):
 @pytest.mark.parametrize(
     ("header", "message"),
     [
-        ({"endianness": "BIG"}, "is big-endian"),
-        ({"version": {"min_consumer": 2}}, "the unknown version 2"),
+        ({"endianness": "BIG"}, "big-endian or of a later"),
+        ({"version": {"min_consumer": 2}}, "big-endian or of a later"),
         ({"num_shards": 20_000}, "names 20000 data files"),
         ({"num_shards": 2}, "the data file .*00001-of-00002 is missing"),
     ],

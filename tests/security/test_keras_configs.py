@@ -302,7 +302,7 @@ def test_models_within_models_are_counted_for_each_call():
             for layer in outer["config"]["layers"]
         ]
         config = outer
-    with pytest.raises(keras_config.Refused, match="10.* calls and inputs"):
+    with pytest.raises(keras_config.Refused, match="calls and inputs of layers"):
         rewrite(config)
 
 
@@ -412,7 +412,7 @@ def test_depth_values_numbers_and_shapes_are_limited(config):
     for changed, message in (
         (with_units(deep), "levels deep"),
         (with_units([0] * 1_100_000), "more than 1000000 values"),
-        (with_units(10**400), r"is 10\*\*400"),
+        (with_units(10**400), "is 1000.*"),
         (shape, "100 dimensions"),
         (unrolled, "unroll=True"),
     ):

@@ -15,7 +15,7 @@ def test_a_compressed_zip_member_is_an_error():
     data = io.BytesIO()
     with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("zeros", bytes(1000))
-    message = "^the member 'zeros' is compressed; it must be stored uncompressed$"
+    message = "^the member 'zeros' is compressed.* must be stored uncompressed$"
     with pytest.raises(ValueError, match=message):
         containers.check_zip(data)
 
@@ -70,7 +70,7 @@ def test_chunks_are_an_error():
     """Each chunk takes kilobytes of memory when it is read."""
     with h5py.File(io.BytesIO(), "w") as opened:
         opened.create_dataset("a", data=np.zeros(100, "i1"), chunks=(1,))
-        with pytest.raises(ValueError, match="'a' is stored in chunks"):
+        with pytest.raises(ValueError, match="'a' must be contiguous"):
             containers.check_hdf5(opened, 10**6)
 
 

@@ -107,17 +107,17 @@ ONE = storage("0", 6)
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        (tensor(ONE, 1, (6,), (1,)), "a tensor a that exceeds its storage"),
-        (tensor(ONE, 0, (2, 3), (4, 1)), "a tensor a that exceeds its storage"),
-        (tensor(ONE, 9, (), ()), "a tensor a that exceeds its storage"),
+        (tensor(ONE, 1, (6,), (1,)), "incompatible with shape"),
+        (tensor(ONE, 0, (2, 3), (4, 1)), "incompatible with shape"),
+        (tensor(ONE, 9, (), ()), "incompatible with shape"),
         (
             tensor(ONE, 0, (9999, 9999), (0, 0)),
             "tensors with more than twice the size of their storages",
         ),
         (tensor(ONE, -1, (1,), (1,)), "a size or stride that is not a count"),
         (tensor(ONE, 0, (2,), (-1,)), "a size or stride that is not a count"),
-        (tensor(ONE, 0, (2, 2), (1,)), "a tensor of 2 dimensions and 1 strides"),
-        (tensor(storage("0", 7), 0, (7,), (1,)), "6 of the 7 numbers of storage 0"),
+        (tensor(ONE, 0, (2, 2), (1,)), "must be the same length as shape"),
+        (tensor(storage("0", 7), 0, (7,), (1,)), "incompatible with shape"),
         (tensor(storage("1", 6), 0, (6,), (1,)), "archive/data/1"),
         (
             tensor(storage("0", 6, "ComplexStorage"), 0, (6,), (1,)),
@@ -345,7 +345,7 @@ def test_damaged_legacy_files(tmp_path):
     with pytest.raises(ValueError, match=f"{rule}.* received a tuple for a str in its pickle"):
         torch_pickle.read(file)
     write_legacy(file, program, {"1": SIX.tobytes()})
-    with pytest.raises(ValueError, match=f"{rule}.* received a list of storages that differ from"):
+    with pytest.raises(ValueError, match=f"{rule}.* received '1'"):
         torch_pickle.read(file)
 
 
