@@ -5,14 +5,11 @@ import json
 import os
 import shutil
 
-from keras_bert.runtime import reading
 from keras_bert.runtime.files import atomic_write, cache_folder, sha256_of, temporary_folder
 from keras_bert.runtime.terminal import waiting
-from keras_bert.untrusted import containers
 
 _STAMP_FILE = "checked.txt"  # in a cached folder: sizes and times of its files at the last check
 _RECORD_SUFFIX = ".first.json"  # next to a cached folder: the hashes of its first download
-_MAX_RECORD = 2**24  # bytes
 _INCOMPLETE_PREFIX = ".new-"  # of folders that are being filled
 _WEIGHTS = (".safetensors", ".bin", ".data-00000-of-00001")
 
@@ -86,19 +83,13 @@ def first_download(folder):
     """
     file = _record_file(folder)
     try:
-        record = reading.parse_json(reading.read_bytes(file, _MAX_RECORD), file)
-        hashes = record.pop("sha256")
-        if not all(isinstance(value, str) for value in (*hashes.values(), *record.values())):
-            raise TypeError
-        if not all(containers.is_below(name) for name in hashes):
-            raise ValueError
+        return json.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except ValueError as error:
         raise ValueError(
             f"{file} must be JSON with hashes of a download; delete it to start anew"
         ) from error
-    return {**record, "sha256": hashes}
 
 
 def install(fill, folder, shown, sha256, *, remedy="try again", record=True, **facts):
@@ -110,10 +101,11 @@ def install(fill, folder, shown, sha256, *, remedy="try again", record=True, **f
     says what to do about a file that does not match.
     """
     try:
-        return _install(fill, folder, shown, sha256, remedy, record, facts)
+        _install(fill, folder, shown, sha256, remedy, record, facts)
     except BaseException:
         remove_empty_folders(folder.parent)
         raise
+    return folder
 
 
 def remove_empty_folders(folder):
@@ -133,12 +125,9 @@ def _install(fill, folder, shown, sha256, remedy, record, facts):
         first = first_download(folder)
         recorded = first.get("sha256", {})
         _check_hashes(filled, sha256, shown, remedy)
-        _check_hashes(
-            filled,
-            {file: recorded[file] for file in recorded.keys() - sha256.keys()},
-            shown,
-            f"to accept the new file, delete {_record_file(folder)}",
-        )
+        others = {file: recorded[file] for file in recorded.keys() - sha256.keys()}
+        accept = f"to accept the new file, delete {_record_file(folder)}"
+        _check_hashes(filled, others, shown, accept)
         if record and not first:
             hashes = {file: sha256_of(filled / file) for file in _files(filled)}
             with atomic_write(_record_file(folder)) as file:
@@ -150,7 +139,6 @@ def _install(fill, folder, shown, sha256, remedy, record, facts):
         except OSError:
             if not folder.is_dir():  # another process may have created the same folder
                 raise
-    return folder
 
 
 def _record_file(folder):

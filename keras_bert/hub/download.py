@@ -1,11 +1,9 @@
 """Download single files over HTTP."""
 
-import concurrent.futures
 import pathlib
 import shutil
 import socket
 import sys
-import threading
 import urllib.parse
 import urllib.request
 
@@ -50,37 +48,18 @@ def ask(url, request):
 
     Libraries have one timeout for the connection and the answer, which is much longer.
     """
-    seconds = _CONNECTION_TIMEOUT
-    answer = _in_background(request)
-    connected = _in_background(lambda: _connect(url, seconds))
-    concurrent.futures.wait([answer], seconds)
-    has_connection = connected.done() and connected.exception() is None
-    if not answer.done() and not has_connection:
-        raise OSError(f"{public_address(url)} does not answer within {seconds:g} seconds")
-    return answer.result()
-
-
-def _in_background(function):
-    """Return the `Future` of a function in a thread that does not keep the program alive."""
-    future: concurrent.futures.Future = concurrent.futures.Future()
-
-    def run():
-        try:
-            future.set_result(function())
-        except BaseException as error:
-            future.set_exception(error)
-
-    threading.Thread(target=run, daemon=True).start()
-    return future
-
-
-def _connect(url, seconds):
-    """Connect to the server of an address, or to the proxy in front of it."""
     parts = urllib.parse.urlsplit(url)
     if not urllib.request.proxy_bypass(parts.hostname):
         parts = urllib.parse.urlsplit(urllib.request.getproxies().get(parts.scheme, url))
-    port = parts.port or {"http": 80}.get(parts.scheme, 443)
-    socket.create_connection((parts.hostname, port), seconds).close()
+    server = (parts.hostname, parts.port or {"http": 80}.get(parts.scheme, 443))
+    try:
+        socket.create_connection(server, _CONNECTION_TIMEOUT).close()
+    except TimeoutError as error:
+        seconds = f"{_CONNECTION_TIMEOUT:g} seconds"
+        raise OSError(f"{public_address(url)} does not answer within {seconds}") from error
+    except OSError:
+        pass  # the request reports it
+    return request()
 
 
 def public_address(url):

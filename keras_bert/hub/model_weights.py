@@ -85,13 +85,6 @@ def _check_head(task, checkpoint, variables, needed):
     # Different heads may have weights of the same names.
     if "classifier" in needed and checkpoint.task not in (None, task):
         raise ValueError(f"{must}; it is a {checkpoint.task}; {hint}")
-    outputs = len(checkpoint.weights["classifier/bias"]) if "classifier" in needed else 1
-    shape = variables["classifier/bias"].shape if "classifier" in needed else (outputs,)
-    if shape == (1,) and outputs != 1:
-        raise ValueError(
-            f"{must}, which has one output; the checkpoint has {outputs}. Load the encoder without "
-            "task"
-        )
 
 
 def _initialize(variable, stddev):

@@ -13,7 +13,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator
 
-from keras_bert.hub import cache, hub_source, local_source, model_archives, package_source
+from keras_bert.hub import cache, hub_source, model_archives, package_source
 from keras_bert.hub.registry import ALIASES, GOOGLE_ARCHIVES, HUB_FILES, MODELS, Model
 from keras_bert.runtime.reading import first_line
 from keras_bert.runtime.terminal import print_line
@@ -35,7 +35,7 @@ def license_of(name: str | os.PathLike[str]) -> str | None:
     """Return the license of a named model or of its Hub repository, or `None` for others."""
     name = os.fspath(name)
     try:
-        if local_source.knows(name):
+        if model_archives.is_local(name):
             return None
     except (OSError, ValueError, RuntimeError):  # also a folder here, or a user without a home
         return None
@@ -59,7 +59,7 @@ def published_options(name: str | os.PathLike[str]) -> dict[str, str | None]:
     The dict is empty for all other models.
     """
     name = os.fspath(name)
-    if local_source.knows(name) or not knows(name):
+    if model_archives.is_local(name) or not knows(name):
         return {}
     model = MODELS[ALIASES.get(name, name)]
     return {"hidden_act": model.hidden_act, "pooling": model.pooling}
@@ -136,9 +136,6 @@ def _download(name, model):
             failures.append(first_line(error))
     files = "the files" if model.files == HUB_FILES else ", ".join(model.files)
     remedy = f"put {files} of {model.repository} into {_hub_folder(name, model)}"
-    if model.archive:
-        folder = _archive_folder(name, model).parent
-        remedy += f", or {GOOGLE_ARCHIVES}{model.archive} into {folder}"
     raise OSError(
         f"Could not download {name!r}: {'; '.join(failures)}. Without a network, {remedy}"
     )

@@ -133,7 +133,7 @@ def test_refused_archive_leaves_no_folder(web, tmp_path):
 
 def test_other_local_files_are_refused(web, tmp_path):
     write_files(tmp_path, {"a.zip": b"not an archive", "a.txt": b""})
-    with pytest.raises(ValueError, match=r"a\.zip must be a complete zip archive"):
+    with pytest.raises(ValueError, match=r"a\.zip: must be a complete zip archive"):
         resolve.find(tmp_path / "a.zip")
     assert cached_files(cache.cache_folder()) == []
     with pytest.raises(ValueError, match=r"a\.txt must be a folder or a \.keras file, or a \.zip"):
