@@ -34,9 +34,8 @@ def locked(name):
                 lock.acquire()
     except (OSError, NotImplementedError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise OSError(
-            f"{path.parent} cannot be written ({reason}); set KERAS_BERT_CACHE to another folder"
-        ) from error
+        rule = f"{path.parent} cannot be written ({reason})"
+        raise OSError(f"{rule}; set KERAS_BERT_CACHE to another folder") from error
     try:
         yield
     finally:
@@ -87,9 +86,7 @@ def first_download(folder):
     except FileNotFoundError:
         return {}
     except ValueError as error:
-        raise ValueError(
-            f"{file} must be JSON with hashes of a download; delete it to start anew"
-        ) from error
+        raise ValueError(f"{file} must be JSON with hashes; delete it to start anew") from error
 
 
 def install(fill, folder, shown, sha256, *, remedy="try again", record=True, **facts):
@@ -100,23 +97,6 @@ def install(fill, folder, shown, sha256, *, remedy="try again", record=True, **f
     first download records its hashes and `facts`. `shown` names the source in errors, and `remedy`
     says what to do about a file that does not match.
     """
-    try:
-        _install(fill, folder, shown, sha256, remedy, record, facts)
-    except BaseException:
-        remove_empty_folders(folder.parent)
-        raise
-    return folder
-
-
-def remove_empty_folders(folder):
-    """Delete a folder of the cache and the folders that hold it, as far as they are empty."""
-    with contextlib.suppress(OSError):  # a folder has files, or is deleted by another process
-        while cache_folder() in folder.parents:
-            folder.rmdir()
-            folder = folder.parent
-
-
-def _install(fill, folder, shown, sha256, remedy, record, facts):
     folder.parent.mkdir(parents=True, exist_ok=True)
     for stale in folder.parent.glob(_INCOMPLETE_PREFIX + "*"):  # left by killed processes
         shutil.rmtree(stale, ignore_errors=True)
@@ -139,6 +119,7 @@ def _install(fill, folder, shown, sha256, remedy, record, facts):
         except OSError:
             if not folder.is_dir():  # another process may have created the same folder
                 raise
+    return folder
 
 
 def _record_file(folder):
@@ -152,9 +133,8 @@ def _check_hashes(folder, sha256, shown, remedy):
         except FileNotFoundError as error:
             raise OSError(f"{shown}/{file} is missing; {remedy}") from error
         if actual != expected:
-            raise ValueError(
-                f"{shown}/{file} must have the SHA-256 {expected}; received {actual}; {remedy}"
-            )
+            rule = f"{shown}/{file} must have the SHA-256 {expected}; received {actual}"
+            raise ValueError(f"{rule}; {remedy}")
 
 
 def _files(folder):

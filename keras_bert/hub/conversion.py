@@ -46,9 +46,7 @@ def from_checkpoint(
             _warn_of_heads(checkpoint)
     if task is None and (head_options or fresh_head):
         name = next(iter(head_options), "fresh_head")
-        raise ValueError(
-            f"{name} needs a task, such as task='classification', or is no argument of load"
-        )
+        raise ValueError(f"{name} needs a task, as in task='tagging', or is no argument of load")
     embedding = checkpoint.embedding
     if task is None and embedding is not None:
         _warn_of_modules(checkpoint)
@@ -57,15 +55,16 @@ def from_checkpoint(
         if pooling is not None:
             embedding = dataclasses.replace(embedding, pooling=(pooling,))
         head_options = _embedder_options(embedding) | head_options
-    config = dict(checkpoint.config)
-    if hidden_act is not None:
-        config["hidden_act"] = hidden_act
-    longest = config["max_position_embeddings"]
+    longest = checkpoint.config["max_position_embeddings"]
     if sequence_length == "auto":
         sequence_length = min(_DEFAULT_LENGTH, longest)
     check_sequence_length(sequence_length, longest)
-    config |= {"dtype": dtype, "rematerialize": rematerialize}
-    config["pooling"] = pooling or checkpoint.pooling
+    config = checkpoint.config | {
+        "hidden_act": hidden_act or checkpoint.config["hidden_act"],
+        "pooling": pooling or checkpoint.pooling,
+        "dtype": dtype,
+        "rematerialize": rematerialize,
+    }
     try:
         with without_initial_weights(model_weights.zeros()):
             encoder = BertEncoder(**config)
@@ -85,9 +84,8 @@ def from_checkpoint(
 def check_sequence_length(value, longest):
     """Raise a `ValueError` unless `value` is None or a length of at most `longest` tokens."""
     if value is not None and as_integer("sequence_length", value, MIN_LENGTH) > longest:
-        raise ValueError(
-            f"sequence_length must be at most {longest}, the maximum of the model; received {value}"
-        )
+        rule = f"sequence_length must be at most {longest}, the maximum of the model"
+        raise ValueError(f"{rule}; received {value}")
 
 
 def _warn_of_heads(checkpoint):
@@ -123,16 +121,13 @@ def to_checkpoint(model: keras.Model) -> Checkpoint:
     output = heads.find_output(model)
     task = None if model is encoder else heads.find_task(model)
     if task is None and model is not encoder:
-        raise ValueError(
-            f"{model.name!r} must be an encoder or end in a head of keras_bert.heads; other layers "
-            "cannot be saved in a checkpoint"
-        )
+        raise ValueError(f"{model.name!r} must be an encoder or end in a head of keras_bert.heads")
     has_pooling = "pooling" in [layer.name for layer in model.layers]
     is_embedder = task is not None and registry.by_name(task).reads_encoders
     if has_pooling and not is_embedder:
         raise ValueError(
-            f"{model.name!r} has pooling={model.get_layer('pooling').mode!r}, which only "
-            "format='keras' can hold; for other formats, build the head with pooling='pooler'"
+            f"only format='keras' can hold pooling={model.get_layer('pooling').mode!r}; for other "
+            "formats, build the head with pooling='pooler'"
         )
     config = {key: encoder.get_config()[key] for key in canonical.CONFIG_KEYS}
     weights = model_weights.read(model, task)

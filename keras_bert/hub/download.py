@@ -100,9 +100,8 @@ def _download(url, file):
         while cause.__context__ not in (None, outer):
             cause = cause.__context__
         reason = getattr(cause, "strerror", None) or type(cause).__name__
-        raise OSError(
-            f"{shown} could not be downloaded: {reason}. Check the network and try again"
-        ) from error
+        reason = f"{reason}. Check the network and try again"
+        raise OSError(f"{shown} could not be downloaded: {reason}") from error
     finally:
         for response in responses:
             response.close()  # pooch leaves it open after an error
@@ -114,10 +113,8 @@ def _check_response(shown, folder, response):
         target = urllib.parse.urljoin(response.url, response.headers["Location"])
         allowed = ("https",) if response.url.startswith("https:") else ("https", "http")
         if urllib.parse.urlsplit(target).scheme not in allowed:
-            raise OSError(
-                f"{shown} redirects to {public_address(target)}; the scheme must be "
-                f"{' or '.join(allowed)}"
-            )
+            rule = f"the scheme must be {' or '.join(allowed)}"
+            raise OSError(f"{shown} redirects to {public_address(target)}; {rule}")
         return
     if response.status_code != 200:
         answer = printable(f"{response.status_code} {response.reason}", 200)

@@ -45,10 +45,7 @@ def find_on_kaggle(name: str) -> pathlib.Path:
     try:
         import kagglehub
     except ImportError as error:
-        raise ImportError(
-            f"{shown} needs kagglehub: pip install kagglehub. Or download the model from Kaggle "
-            "and pass its folder"
-        ) from error
+        raise ImportError(f"{shown} needs kagglehub: pip install kagglehub") from error
     try:
         folder = pathlib.Path(kagglehub.model_download(handle))
     except Exception as error:  # kagglehub's errors have no other common base class

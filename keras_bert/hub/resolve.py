@@ -37,9 +37,7 @@ def check(name: str | os.PathLike[str]) -> None:
 def _source_of(name):
     """Return the function that finds a model of this name."""
     if not isinstance(name, (str, os.PathLike)) or not os.fspath(name):
-        raise ValueError(
-            f"the name of a model must be a string or a path, such as 'base'; received {name!r:.80}"
-        )
+        raise ValueError(f"a model's name must be a string or a path; received {name!r:.80}")
     name = os.fspath(name)
     if model_archives.is_local(name):
         return model_archives.find_local

@@ -93,10 +93,8 @@ def _check_entries(entries: list[zipfile.ZipInfo], archive_bytes: int) -> None:
     if packed > archive_bytes:
         raise ValueError(f"entries must not overlap; received {packed} of {archive_bytes} bytes")
     if unpacked > limit:
-        raise ValueError(
-            f"an archive must unpack to at most {limit} bytes; received {unpacked}. If you trust "
-            "it, unpack it yourself and pass the folder"
-        )
+        rule = f"an archive must unpack to at most {limit} bytes; received {unpacked}"
+        raise ValueError(f"{rule}. If you trust it, unpack it yourself and pass the folder")
 
 
 def _check_entry(entry: zipfile.ZipInfo) -> None:

@@ -109,9 +109,7 @@ def _entry(name: str, proto: Any, files: list[Path], size_of: dict[Path, int]) -
     # The object graph is a string, of any size.
     fits = shape == () if dtype.hasobject else proto.size == math.prod(shape) * dtype.itemsize
     if proto.dtype not in _TYPES or not fits:
-        raise ValueError(
-            f"{name!r:.200} of type {proto.dtype} and shape {shape} has {proto.size} bytes"
-        )
+        raise ValueError(f"{name!r:.200} of type {proto.dtype} has {proto.size} bytes")
     return Entry(shape, dtype, files[proto.shard_id], proto.offset, proto.size, proto.crc32c)
 
 
@@ -135,7 +133,7 @@ def _read_table(data: bytes) -> list[tuple[bytes, bytes]]:
         end = offset + size + _TRAILER
         items += _read_block(data, offset, size)
         if len(items) > _MAX_ENTRIES:
-            raise ValueError(f"the index has more than {_MAX_ENTRIES} tensors")
+            raise ValueError(f"over {_MAX_ENTRIES} tensors")
     keys = [key for key, _ in items]
     if any(key >= following for key, following in itertools.pairwise(keys)):
         raise ValueError("the keys of the index are not sorted")
@@ -162,10 +160,7 @@ def _read_block(data: bytes, offset: int, size: int) -> list[tuple[bytes, bytes]
         if shared > len(key) or position + rest + length > end:
             raise ValueError("an entry of the index is truncated")
         if shared + rest > _MAX_KEY or len(items) == _MAX_ENTRIES:
-            raise ValueError(
-                f"the index has a name of more than {_MAX_KEY} bytes, or more than {_MAX_ENTRIES} "
-                "tensors"
-            )
+            raise ValueError(f"a name of over {_MAX_KEY} bytes, or over {_MAX_ENTRIES} tensors")
         key = key[:shared] + data[position : position + rest]
         position += rest
         items.append((key, data[position : position + length]))

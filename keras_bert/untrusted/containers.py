@@ -49,10 +49,8 @@ def check_zip(file: Path | IO[bytes]) -> list[zipfile.ZipInfo]:
     for member in members:
         is_encrypted = member.flag_bits & 1
         if member.compress_type != zipfile.ZIP_STORED or is_encrypted or member.filename in names:
-            raise ValueError(
-                f"the member {member.filename!r:.80} is compressed, encrypted or there twice; it "
-                "must be stored uncompressed"
-            )
+            rule = "must be stored once, uncompressed and unencrypted"
+            raise ValueError(f"the member {member.filename!r:.80} {rule}")
         names.add(member.filename)
     declared = sum(member.file_size for member in members)
     if declared > size:
@@ -85,10 +83,7 @@ class _LimitedReads:
         limit = _MAX_DIRECTORY + 1
         data = self._read(limit if size < 0 else min(size, limit))
         if len(data) == limit:
-            raise ValueError(
-                f"a list of members of more than {_MAX_DIRECTORY} bytes; at most {MAX_MEMBERS} "
-                "members are allowed"
-            )
+            raise ValueError(f"a list of members of over {_MAX_DIRECTORY} bytes")
         return data
 
 
@@ -148,9 +143,7 @@ def check_hdf5(opened: Any, size: int) -> dict[str, Dataset]:
         _check_storage(name, item)
         declared += item.nbytes
         if declared > size:
-            raise ValueError(
-                f"the datasets overlap: they declare more than the file's {size} bytes"
-            )
+            raise ValueError(f"the datasets overlap: they declare more than {size} bytes")
         datasets[name] = Dataset(item.shape, _BFLOAT16 if _is_bfloat16(item) else str(item.dtype))
     return datasets
 
@@ -168,10 +161,7 @@ def _hdf5_objects(opened: Any) -> Iterator[tuple[str, Any]]:
             continue
         count += len(item)
         if count > _MAX_OBJECTS or (name.count("/") >= _MAX_DEPTH and len(item)):
-            raise ValueError(
-                f"more than {_MAX_OBJECTS} groups and datasets, or groups in more than "
-                f"{_MAX_DEPTH} groups"
-            )
+            raise ValueError(f"over {_MAX_OBJECTS} objects, or groups in over {_MAX_DEPTH} groups")
         for key in item:
             if not isinstance(item.get(key, getlink=True), h5py.HardLink):
                 raise ValueError(f"{name!r:.80} has the link {key!r:.80} in place of an object")
@@ -184,18 +174,13 @@ def _check_attributes(name: str, item: Any) -> None:
 
     count = h5a.get_num_attrs(item.id)
     if count > _MAX_ATTRIBUTES:
-        raise ValueError(
-            f"{name!r:.80} has {count} attributes, at most {_MAX_ATTRIBUTES} are allowed"
-        )
+        raise ValueError(f"{name!r:.80} has {count} attributes, over {_MAX_ATTRIBUTES}")
     for index in range(count):
         attribute = h5a.open(item.id, index=index)
         # A list of strings of any length can refer to the same bytes many times.
         is_list_of_strings = attribute.shape != () and attribute.dtype.hasobject
         if is_list_of_strings or attribute.get_storage_size() > _MAX_ATTRIBUTE:
-            raise ValueError(
-                f"{name!r:.80} has a list of strings, or more than {_MAX_ATTRIBUTE} bytes, as an "
-                "attribute"
-            )
+            raise ValueError(f"{name!r:.80} has a list of strings or a long value as an attribute")
 
 
 def _is_bfloat16(dataset: Any) -> bool:

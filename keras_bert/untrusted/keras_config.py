@@ -6,7 +6,6 @@ registered classes. So Keras does not see the config of an untrusted file. It se
 """
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
 from keras_bert.runtime.escaping import shown
@@ -167,7 +166,6 @@ def _functional(config: dict[str, Any]) -> dict[str, Any]:
         if name in config:
             rewritten[name] = values.plain(config[name])
     keras_work.check_order(layers)
-    _check_used(layers, {name for name, _, _ in _references(rewritten.get("output_layers"))})
     return rewritten
 
 
@@ -239,32 +237,6 @@ def _has_arrays(value: Any) -> bool:
     if isinstance(value, dict) and value.get("class_name") in _ARRAYS:
         return True
     return any(map(_has_arrays, values.children(value)))
-
-
-def _check_used(layers: list[dict[str, Any]], outputs: set[str]) -> None:
-    """Check that the outputs depend on all layers that are no inputs.
-
-    Keras does not list the variables of an unused layer among those of the model.
-    """
-    calls_of = {layer["name"]: layer["inbound_nodes"] for layer in layers}
-    used: set[str] = set()
-    unvisited = outputs
-    while unvisited:
-        used |= unvisited
-        inputs = values.tensors([calls_of.get(name, []) for name in unvisited])
-        unvisited = {tensor["keras_history"][0] for tensor in inputs} - used
-    for name, calls in calls_of.items():
-        if calls and name not in used:
-            raise Refused(f"its layer {shown(name)} is not used by the model's outputs")
-
-
-def _references(value: Any) -> Iterator[list[Any]]:
-    """Yield the outputs of layers in a nested structure: name, call, position."""
-    if isinstance(value, list) and value and isinstance(value[0], str):
-        yield _reference(value)
-        return
-    for item in values.children(value):
-        yield from _references(item)
 
 
 def _reference(value: Any) -> list[Any]:

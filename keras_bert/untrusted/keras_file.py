@@ -86,9 +86,7 @@ def _check_weights(file: Path, config: dict[str, Any]) -> dict[str, containers.D
         raise invalid(_WEIGHTS, "must be a complete HDF5 file", error) from error
     layers = keras_work.count_encoder_layers(config)
     if _WEIGHTS_PER_HIDDEN_LAYER * layers > len(datasets):
-        raise ValueError(
-            f"num_hidden_layers is {layers}, but the file has only {len(datasets)} weights"
-        )
+        raise ValueError(f"num_hidden_layers is {layers}; the file has {len(datasets)} weights")
     return datasets
 
 
@@ -102,10 +100,8 @@ class _Budget:
     def check(self, variable: keras.Variable) -> None:
         self._declared_bytes += math.prod(variable.shape) * _item_bytes(variable.dtype)
         if self._declared_bytes > _MAX_BYTES_PER_BYTE * self._stored_bytes + _MAX_EXTRA_BYTES:
-            raise ValueError(
-                f"the config declares at least {self._declared_bytes:.3g} bytes of weights, but "
-                f"the file has {self._stored_bytes:.3g}"
-            )
+            declared = f"the config declares at least {self._declared_bytes:.3g} bytes of weights"
+            raise ValueError(f"{declared}, and the file has {self._stored_bytes:.3g}")
 
 
 def _item_bytes(dtype: str) -> int:
@@ -128,10 +124,8 @@ def _check_dtypes(datasets: dict[str, containers.Dataset], variables: list[keras
             continue
         dtypes = dtypes_of_shape.get(dataset.shape, set())
         if dtypes and _class_of_dtype(dataset.dtype) not in dtypes:
-            raise ValueError(
-                f"{name!r:.80} in {_WEIGHTS} has the dtype {dataset.dtype}, and the model needs "
-                f"{' or '.join(sorted(dtypes))}"
-            )
+            needed = " or ".join(sorted(dtypes))
+            raise ValueError(f"{name!r:.80} must be {needed}; it has the dtype {dataset.dtype}")
 
 
 def _class_of_dtype(dtype: str) -> str:

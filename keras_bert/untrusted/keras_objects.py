@@ -132,24 +132,23 @@ CONSTRAINT_NAMES = words("max_norm min_max_norm non_neg unit_norm")
 
 # Arguments of the listed classes, by what their values may be. Others are refused: `weights`,
 # `input_tensor`, `gptq_unpacked_column_size` and the arguments of classes that are not listed.
-_WEIGHTS = words(
-    """
-    activity alpha beta bias depthwise embeddings gamma kernel moving_mean moving_variance pointwise
-    recurrent
-    """
-)
+_WEIGHTS = "alpha beta bias depthwise embeddings gamma kernel pointwise recurrent"
 
 
-def _of_weights(kind: str) -> frozenset[str]:
-    return frozenset(f"{weight}_{kind}" for weight in _WEIGHTS)
+def _of_weights(kind: str, others: str = "") -> frozenset[str]:
+    return frozenset(f"{weight}_{kind}" for weight in words(f"{_WEIGHTS} {others}"))
 
 
 OBJECT_ARGUMENTS = (
     ObjectArguments(
         words("activation hidden_act recurrent_activation"), (ACTIVATION_LAYERS,), ACTIVATIONS
     ),
-    ObjectArguments(_of_weights("initializer"), (INITIALIZERS,), INITIALIZER_NAMES),
-    ObjectArguments(_of_weights("regularizer"), (REGULARIZERS,), REGULARIZER_NAMES),
+    ObjectArguments(
+        _of_weights("initializer", "moving_mean moving_variance"),
+        (INITIALIZERS,),
+        INITIALIZER_NAMES,
+    ),
+    ObjectArguments(_of_weights("regularizer", "activity"), (REGULARIZERS,), REGULARIZER_NAMES),
     ObjectArguments(_of_weights("constraint"), (CONSTRAINTS,), CONSTRAINT_NAMES),
     ObjectArguments(
         words("activation_quantizer quantization_config weight_quantizer"), (QUANTIZATIONS,)

@@ -29,17 +29,12 @@ from keras_bert.untrusted.errors import invalid
 
 # The numbers are little-endian.
 _DTYPES = {
-    "torch.DoubleStorage": np.dtype("<f8"),
-    "torch.FloatStorage": np.dtype("<f4"),
-    "torch.HalfStorage": np.dtype("<f2"),
-    "torch.BFloat16Storage": np.dtype(ml_dtypes.bfloat16),
-    "torch.LongStorage": np.dtype("<i8"),
-    "torch.IntStorage": np.dtype("<i4"),
-    "torch.ShortStorage": np.dtype("<i2"),
-    "torch.CharStorage": np.dtype("i1"),
-    "torch.ByteStorage": np.dtype("u1"),
-    "torch.BoolStorage": np.dtype("?"),
-}
+    f"torch.{kind}Storage": np.dtype(dtype)
+    for kind, dtype in {
+        "Double": "<f8", "Float": "<f4", "Half": "<f2", "BFloat16": ml_dtypes.bfloat16,
+        "Long": "<i8", "Int": "<i4", "Short": "<i2", "Char": "i1", "Byte": "u1", "Bool": "?",
+    }.items()
+}  # fmt: skip
 _ORDERED_DICT = "collections.OrderedDict"
 _REBUILD_TENSOR = "torch._utils._rebuild_tensor_v2"
 _REBUILD_PARAMETER = "torch._utils._rebuild_parameter"
@@ -90,9 +85,7 @@ def read(file: str | Path) -> dict[str, np.ndarray]:
             return _read_legacy(stream)
         # A hostile or broken file can cause any error.
         except Exception as error:
-            rule = (
-                "must be a complete dict of tensors, as torch.save(model.state_dict(), file) writes"
-            )
+            rule = "must be a dict of tensors that torch.save(model.state_dict(), file) wrote"
             raise invalid(file, rule, error) from error
 
 
@@ -136,10 +129,8 @@ def _tensors(file: str, value: object) -> dict[str, _Tensor]:
     tensors = _check(value, dict)
     name = next((name for name in _STATES if isinstance(tensors.get(name), dict)), None)
     if name is not None:
-        warnings.warn(
-            f"{file}: only the entry {name!r:.80} is read, which has the weights",
-            stacklevel=level_of_caller(),
-        )
+        message = f"{file}: only the entry {name!r:.80} is read, which has the weights"
+        warnings.warn(message, stacklevel=level_of_caller())
         tensors = tensors[name]
     for key, item in tensors.items():
         if not isinstance(item, _Tensor):
@@ -157,7 +148,10 @@ def _arrays(tensors: Mapping[str, _Tensor], data: Mapping[str, bytes]) -> dict[s
     for name, (storage, offset, shape, strides) in tensors.items():
         itemsize = storage.dtype.itemsize
         byte_strides = [stride * itemsize for stride in strides]
-        # NumPy raises an error for a tensor that exceeds its storage.
+        # NumPy checks this too, but with integers that overflow.
+        last = offset + sum((n - 1) * stride for n, stride in zip(shape, strides, strict=True))
+        if math.prod(shape) and last >= len(data[storage.key]) // itemsize:
+            raise ValueError(f"a tensor {name!r:.80} that exceeds its storage")
         arrays[name] = np.ndarray(
             shape, storage.dtype, data[storage.key], offset * itemsize, byte_strides
         )
@@ -286,9 +280,7 @@ def _tensor(storage: Any, offset: Any, shape: Any, strides: Any, *settings: obje
     """Rebuild a tensor. `settings`, such as requires_grad, concern training only."""
     rank = len(_check(shape, tuple))
     if rank > containers.MAX_RANK:
-        raise ValueError(
-            f"a tensor of {rank} dimensions, at most {containers.MAX_RANK} are allowed"
-        )
+        raise ValueError(f"a tensor of {rank} dimensions, over {containers.MAX_RANK}")
     if any(type(count) is not int or count < 0 for count in (offset, *shape, *strides)):
         raise ValueError("a tensor with a size or stride that is not a count")
     return _Tensor(_check(storage, _Storage), offset, shape, strides)

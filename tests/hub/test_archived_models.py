@@ -43,22 +43,6 @@ def test_wrong_archive_is_not_cached(web, monkeypatch):
     assert cached_files(cache.cache_folder()) == []
 
 
-def test_archive_without_an_expected_file_is_an_error(web, monkeypatch):
-    add_source(monkeypatch, archive_sha256={"vocab.txt": "0" * 64})
-    make_zip(web.google / f"{STEM}.zip", {"bert_config.json": b"{}"})
-    with pytest.raises(OSError, match=r"zip/vocab\.txt is missing"):
-        resolve.find("some")
-
-
-def test_unsafe_archive_is_not_cached(web, monkeypatch):
-    add_source(monkeypatch)
-    make_zip(web.google / f"{STEM}.zip", {**ARCHIVE, "../../../evil": b""})
-    with pytest.raises(ValueError, match=r"entries must stay inside the folder") as caught:
-        resolve.find("some")
-    assert "\n" not in str(caught.value)
-    assert cached_files(cache.cache_folder()) == []
-
-
 def test_archive_by_the_user_comes_first(web, monkeypatch, tmp_path):
     add_source(monkeypatch)
     monkeypatch.setattr(hub_source, "snapshot", None)
@@ -121,14 +105,14 @@ def test_local_archive_needs_one_model(web, tmp_path):
         checkpoints.detect(resolve.find(path))
 
 
-def test_refused_archive_leaves_no_folder(web, tmp_path):
+def test_refused_archive_leaves_no_file(web, tmp_path):
     path = make_zip(tmp_path / "a.zip", {**ARCHIVE, "../x": b""})
     with pytest.raises(ValueError, match="must stay inside the folder"):
         resolve.find(path)
     write_files(web.folder / "example.org", {"a.zip": path.read_bytes()})
     with pytest.raises(ValueError, match="must stay inside the folder"):
         resolve.find("https://example.org/a.zip")
-    assert [each.name for each in cache.cache_folder().iterdir()] == [".locks"]
+    assert cached_files(cache.cache_folder()) == []
 
 
 def test_other_local_files_are_refused(web, tmp_path):

