@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 
+from keras_bert.hub.download import check_sha256
 from keras_bert.runtime.files import atomic_write, cache_folder, sha256_of, temporary_folder
 from keras_bert.runtime.terminal import waiting
 
@@ -129,12 +130,9 @@ def _record_file(folder):
 def _check_hashes(folder, sha256, shown, remedy):
     for file, expected in sorted(sha256.items()):
         try:
-            actual = sha256_of(folder / file)
+            check_sha256(folder / file, expected, f"{shown}/{file}", remedy)
         except FileNotFoundError as error:
             raise OSError(f"{shown}/{file} is missing; {remedy}") from error
-        if actual != expected:
-            rule = f"{shown}/{file} must have the SHA-256 {expected}; received {actual}"
-            raise ValueError(f"{rule}; {remedy}")
 
 
 def _files(folder):

@@ -23,16 +23,14 @@ def fetch(url, path, *, sha256=None):
     wrong hash, and `OSError` if the server cannot be reached or refuses.
     """
     path = pathlib.Path(path)
-    if urllib.parse.urlsplit(url).scheme not in ("http", "https"):
-        raise ValueError(f"{public_address(url)} must be an http or https address")
     if path.is_file():
-        _check_sha256(path, sha256, path, "delete it to download it again")
+        check_sha256(path, sha256, path, "delete it to download it again")
         return path
     path.parent.mkdir(parents=True, exist_ok=True)
     remove_stale_temporaries(path)
     with atomic_write(path, durable=True) as temporary:
         _download(url, temporary)
-        _check_sha256(temporary, sha256, public_address(url), "check the address or try again")
+        check_sha256(temporary, sha256, public_address(url), "check the address or try again")
     return path
 
 
@@ -68,9 +66,13 @@ def public_address(url):
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
-def _check_sha256(file, expected, shown, remedy):
-    if expected and (found := sha256_of(file)) != expected:
-        raise ValueError(f"{shown} must have the SHA-256 {expected}; received {found}; {remedy}")
+def check_sha256(file, expected, shown, remedy):
+    """Raise `ValueError` if the hash of a file is not `expected`, unless that is `None`."""
+    if expected is None:
+        return
+    actual = sha256_of(file)
+    if actual != expected:
+        raise ValueError(f"{shown} must have the SHA-256 {expected}; received {actual}; {remedy}")
 
 
 def _download(url, file):

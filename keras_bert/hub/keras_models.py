@@ -1,6 +1,5 @@
 """Read and write `.keras` files."""
 
-import contextlib
 import pathlib
 import shutil
 import tempfile
@@ -17,18 +16,6 @@ from keras_bert.runtime.reading import check_not_lfs_pointer, first_line, one_li
 from keras_bert.tasks import registry
 from keras_bert.untrusted import keras_file
 from keras_bert.untrusted.keras_values import Refused
-
-
-@contextlib.contextmanager
-def _reading(path):
-    """Turn any error while a `.keras` file is read into a ValueError of one line."""
-    try:
-        yield
-    except Refused as error:
-        advice = "If you trust its author, pass trusted=True, or --trusted on the command line."
-        raise ValueError(f"{path} was not loaded: {error}. {advice}") from error
-    except Exception as error:  # Keras raises many types for a damaged file
-        raise ValueError(f"{path} could not be loaded: {one_line(error)}") from error
 
 
 def _read_model(path, trusted):
@@ -54,7 +41,7 @@ def load_model(path, task, trusted):
     check_not_lfs_pointer(path)
     if not zipfile.is_zipfile(path):
         raise ValueError(f"{path} must be a complete archive; download or copy it again")
-    with _reading(path):
+    try:
         model = _read_model(path, trusted)
         keras_private.freeze_variables(model)
         keras_private.restart_lora(model)
@@ -65,6 +52,11 @@ def load_model(path, task, trusted):
             if "float" in keras.backend.standardize_dtype(weight.dtype):
                 value = keras.ops.convert_to_numpy(weight)
                 checkpoints.canonical.check_numbers(path, weight.path, value)
+    except Refused as error:
+        advice = "If you trust its author, pass trusted=True, or --trusted on the command line."
+        raise ValueError(f"{path} was not loaded: {error}. {advice}") from error
+    except Exception as error:  # Keras raises many types for a damaged file
+        raise ValueError(f"{path} could not be loaded: {one_line(error)}") from error
     saved_task = heads.find_task(model)
     if task in (None, "auto", saved_task):
         return model

@@ -33,12 +33,7 @@ def find(name: str) -> pathlib.Path:
 def license_of(name: str | os.PathLike[str]) -> str | None:
     """Return the license of a named model or of its Hub repository, or `None` for others."""
     name = os.fspath(name)
-    try:
-        if model_archives.is_local(name):
-            return None
-    except (OSError, ValueError, RuntimeError):  # also a folder here, or a user without a home
-        return None
-    return published_license(name)
+    return None if model_archives.is_local(name) else published_license(name)
 
 
 def published_license(name: str) -> str | None:

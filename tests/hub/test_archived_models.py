@@ -43,6 +43,13 @@ def test_wrong_archive_is_not_cached(web, monkeypatch):
     assert cached_files(cache.cache_folder()) == []
 
 
+def test_archive_without_an_expected_file_is_an_error(web, monkeypatch):
+    add_source(monkeypatch, archive_sha256={"vocab.txt": "0" * 64})
+    make_zip(web.google / f"{STEM}.zip", {"bert_config.json": b"{}"})
+    with pytest.raises(OSError, match=r"zip/vocab\.txt is missing"):
+        resolve.find("some")
+
+
 def test_archive_by_the_user_comes_first(web, monkeypatch, tmp_path):
     add_source(monkeypatch)
     monkeypatch.setattr(hub_source, "snapshot", None)

@@ -295,6 +295,13 @@ def test_embedder_keeps_the_pooler_of_pretraining(saved):
     np.testing.assert_array_equal(pooler.kernel, encoder.get_layer("pooler").dense.kernel)
 
 
+@pytest.mark.parametrize("options", [{"fresh_head": True}, {"labels": ["a", "b"]}])
+def test_options_of_a_head_need_a_task(tmp_path, options):
+    keras_bert.save(tiny.encoder(num_hidden_layers=1), tmp_path, format="huggingface")
+    with pytest.raises(ValueError, match=f"{next(iter(options))} needs a task"):
+        keras_bert.load(tmp_path, **options)
+
+
 def test_task_must_match_a_saved_model(tmp_path):
     with pytest.raises(
         ValueError, match="task must be one of classification, .*; received 'chess'"

@@ -345,7 +345,6 @@ def test_licenses(tmp_path, monkeypatch):
     assert named_source.license_of(hub) == named_source.license_of(f"{hub}@main") == "Apache-2.0"
     assert named_source.license_of("hf:some/body") is None
     assert named_source.license_of(tmp_path) is None
-    assert named_source.license_of("~nobody-has-this-name/model") is None
 
 
 def test_known_name_takes_precedence_over_a_folder(tmp_path, monkeypatch):

@@ -284,6 +284,13 @@ def test_a_saved_model_has_a_limited_number_of_files(own):
             run(own)
 
 
+def test_a_pipe_in_a_saved_model_is_refused(own):
+    os.mkfifo(own / "assets" / "pipe")
+    for run in RUN:
+        with pytest.raises(ValueError, match="pipe is not a regular file"):
+            run(own)
+
+
 @pytest.mark.parametrize("where", ["assets/x", "assets.extra/x", "variables/x", "assets"])
 def test_links_in_a_saved_model_are_not_followed(own, tmp_path, where):
     """What a link names must not end up in the file that the user saves."""

@@ -337,8 +337,22 @@ def test_layers_before_their_inputs_are_refused():
     sum_of_all = ("Add", "y", [[[tensor(f"o{i}") for i in range(100)]]])
     with pytest.raises(keras_config.Refused, match="an order that takes long"):
         rewrite(functional(first, *others, ("Identity", "b", b), ("Identity", "a", a), sum_of_all))
-    with pytest.raises(keras_config.Refused, match="wait for each other"):
-        rewrite(functional(first, ("Identity", "y", [[tensor("y")]])))
+
+
+@pytest.mark.parametrize(
+    ("layers", "message"),
+    [
+        ([("Identity", "y", [[tensor("y")]])], "wait for each other"),
+        ([("Identity", "y", [[tensor("x")]])] * 2, "two layers of a model have the same name"),
+        ([("Identity", "y", [])], "must have inputs, unless"),
+        ([("InputLayer", "y", [[tensor("x")]])], "must have inputs, unless"),
+        ([("Identity", "y", [[tensor("x", -1)]])], "must name the output of a layer"),
+        ([("Identity", "y", [[tensor(["x"])]])], "must name the output of a layer"),
+    ],
+)
+def test_inputs_of_layers_are_checked(layers, message):
+    with pytest.raises(keras_config.Refused, match=message):
+        rewrite(functional(("InputLayer", "x", []), *layers))
 
 
 def test_arguments_of_calls_are_limited():
@@ -380,6 +394,8 @@ DTYPE = ("Dense", "config", "dtype")
         (UNITS, [0] * 1_100_000, "more than 1000000 values"),
         (UNITS, 10**400, "is 1000.*"),
         (SHAPE, [1] * 100, "100 dimensions"),
+        (SHAPE, [-5], "-5 in place of a size"),
+        (("Dense", "inbound_nodes"), [[["x", 0, 0, {}]]], "in the format of Keras 2"),
         (SHAPE, [[1]] * 20_000, "20000 dimensions"),
         (DTYPE, policies(f"a{number}" for number in range(501)), "501 paths"),
         (DTYPE, policies(["(a+)+b"]), "a path in its dtype policies"),
@@ -543,6 +559,30 @@ def test_members_that_keras_would_unpack_are_not_unpacked(tmp_path):
     keras_bert.load(file)
     assert time.perf_counter() - start < 5
     assert not list(tmp_path.rglob("outside.txt"))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda members: members.pop("model.weights.h5"), "model.weights.h5 is missing"),
+        (lambda members: members.update({"config.json": b" " * 2**24 + b"{}"}), "16777216 bytes"),
+        (
+            lambda members: members.update({f"assets/{n}/vocab.txt": b"" for n in range(101)}),
+            "more than 100 vocabularies",
+        ),
+    ],
+)
+def test_members_are_limited(tmp_path, temporary, change, message):
+    file = save(tmp_path)
+    rewrite_zip(file, change)
+    assert_refused(file, temporary, message)
+
+
+def test_hidden_layers_need_weights(tmp_path, temporary):
+    file = tmp_path / "model.keras"
+    keras_bert.save(tiny.encoder(num_hidden_layers=1), file)
+    edit_config(file, lambda config: config["config"].update(num_hidden_layers=100))
+    assert_refused(file, temporary, "num_hidden_layers is 100; the file has")
 
 
 def test_compile_configs_are_not_read(tmp_path):
