@@ -471,22 +471,6 @@ def test_duplicate_keys_are_found_in_linear_time():
     assert time.monotonic() - start < 5
 
 
-def test_tensors_that_share_bytes_are_rejected(tmp_path):
-    """Tensors that overlap make a small checkpoint fill the memory."""
-    keras_bert.save(
-        tiny.encoder(num_hidden_layers=1, hidden_act="gelu_new"), tmp_path, format="google"
-    )
-    prefix = tmp_path / "bert_model.ckpt"
-    size = next(tmp_path.glob("*.data-*")).stat().st_size
-    entry_of = bundle_index._entry
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            bundle_index, "_entry", lambda *args: entry_of(*args)._replace(offset=0, size=size)
-        )
-        with pytest.raises(ValueError, match="tensors overlap"):
-            bundle_index.read(prefix)
-
-
 def varint(number):
     """Encode a number as LevelDB and protocol buffers do."""
     parts = []
@@ -536,16 +520,45 @@ def test_an_index_of_many_names(tmp_path, entries):
         bundle_index.read(tmp_path / "bert_model.ckpt")
 
 
+def write_checkpoint(prefix, data, entries):
+    """Write a TensorFlow checkpoint of one data file, with the tensors "a", "b", ..."""
+    header = tensor_bundle_pb2.BundleHeaderProto(num_shards=1).SerializeToString()
+    items = [(0, b"", header)]
+    for name, fields in zip("abc", entries, strict=False):
+        content = tensor_bundle_pb2.BundleEntryProto(**fields).SerializeToString()
+        items.append((0, name.encode(), content))
+    write_index(prefix.with_name(f"{prefix.name}.index"), items)
+    prefix.with_name(f"{prefix.name}.data-00000-of-00001").write_bytes(data)
+
+
 @pytest.mark.parametrize("length", [10**12, 3 * 10**9, 3, 5])
 def test_a_string_of_another_size_than_its_entry(tmp_path, length):
-    prefix = tmp_path / "bert_model.ckpt"
     data = varint(length) + b"....four"
-    entry = tensor_bundle_pb2.BundleEntryProto(dtype=7, size=len(data)).SerializeToString()
-    header = tensor_bundle_pb2.BundleHeaderProto(num_shards=1).SerializeToString()
-    write_index(prefix.with_name("bert_model.ckpt.index"), [(0, b"", header), (0, b"a", entry)])
-    prefix.with_name("bert_model.ckpt.data-00000-of-00001").write_bytes(data)
+    write_checkpoint(tmp_path / "ckpt", data, [{"dtype": 7, "size": len(data)}])
     with pytest.raises(ValueError, match=f"declares a string of {length} bytes"):
-        bundle.read(prefix).load("a")
+        bundle.read(tmp_path / "ckpt").load("a")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"offset": 0, "size": 16, "shape": {"dim": [{"size": 4}]}}, "tensors overlap"),
+        ({"offset": 12}, "'b' is outside the data files"),
+        ({"shard_id": 1}, "'b' is outside the data files"),
+        ({"slices": [{}]}, "'b' is split into slices"),
+        ({"shape": {"dim": [{"size": -2}]}}, "'b' has the invalid shape"),
+        ({"shape": {"dim": [{"size": 1}] * 9}}, "'b' has the invalid shape"),
+        ({"shape": {"dim": [{"size": 3}]}}, "'b' of type 1 has 8 bytes"),
+        ({"dtype": 99}, "'b' of type 99 has 8 bytes"),
+    ],
+)
+def test_entries_of_an_index(tmp_path, changes, message):
+    entry = {"dtype": 1, "size": 8, "shape": {"dim": [{"size": 2}]}}
+    write_checkpoint(tmp_path / "ckpt", bytes(16), [entry, entry | {"offset": 8}])
+    assert list(bundle_index.read(tmp_path / "ckpt")) == ["a", "b"]
+    write_checkpoint(tmp_path / "ckpt", bytes(16), [entry, entry | {"offset": 8} | changes])
+    with pytest.raises(ValueError, match=message):
+        bundle_index.read(tmp_path / "ckpt")
 
 
 @pytest.mark.parametrize(
