@@ -126,8 +126,8 @@ def to_checkpoint(model: keras.Model) -> Checkpoint:
     is_embedder = task is not None and registry.by_name(task).reads_encoders
     if has_pooling and not is_embedder:
         raise ValueError(
-            f"only format='keras' can hold pooling={model.get_layer('pooling').mode!r}; for other "
-            "formats, build the head with pooling='pooler'"
+            f"{model.name!r} has pooling={model.get_layer('pooling').mode!r}, which only "
+            "format='keras' can hold; for other formats, build the head with pooling='pooler'"
         )
     config = {key: encoder.get_config()[key] for key in canonical.CONFIG_KEYS}
     weights = model_weights.read(model, task)

@@ -64,7 +64,7 @@ def _links(folder: str | Path) -> Iterator[str]:
                     if count > _MAX_ENTRIES:
                         rule = f"must have at most {_MAX_ENTRIES} files"
                         advice = "Move the model or the data into their own folder"
-                        raise invalid(printable(str(folder)), rule, "more", advice)
+                        raise ValueError(f"{printable(str(folder))}: {rule}. {advice}")
                     if entry.is_symlink():
                         yield entry.path
                     elif entry.is_dir(follow_symlinks=False):
