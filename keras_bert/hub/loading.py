@@ -197,19 +197,19 @@ def _warn_of_lost_options(model, format):
     output = heads.find_output(model)
     if output is None:
         return
-    lost = []
-    if output.no_answer:
-        lost.append("no_answer=True")
-    if output.characters:
-        lost.append("characters=True")
-    if output.label_type != "str":
-        lost.append(f"the type of the labels, {output.label_type} (labels=[...])")
-    if output.long_texts != "truncate":
-        lost.append(f"long_texts={output.long_texts!r} (an argument of keras_bert.pipeline)")
+    type_of_labels = f"the type of the labels, {output.label_type} (labels=[...])"
+    long_texts = f"long_texts={output.long_texts!r} (an argument of keras_bert.pipeline)"
+    is_lost = {
+        "no_answer=True": output.no_answer,
+        "characters=True": output.characters,
+        type_of_labels: output.label_type != "str",
+        long_texts: output.long_texts != "truncate",
+    }
+    lost = ", ".join(option for option in is_lost if is_lost[option])
     if lost:
         warnings.warn(
-            f"the format {format!r} does not keep {', '.join(lost)}. Pass this to keras_bert.load "
-            "again, or use format='keras'",
+            f"the format {format!r} does not keep {lost}. Pass this to keras_bert.load again, or "
+            "use format='keras'",
             stacklevel=level_of_caller(),
         )
 

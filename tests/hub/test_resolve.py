@@ -18,7 +18,6 @@ from keras_bert.hub import (
     download,
     hub_source,
     named_source,
-    package_source,
     registry,
     resolve,
 )
@@ -34,11 +33,11 @@ from tests.hub.model_files import (
 
 
 def test_package_fills_the_cache(source, monkeypatch):
-    monkeypatch.setattr(package_source, "pip_download", pip_download_of(FILES))
+    monkeypatch.setattr(named_source, "pip_download", pip_download_of(FILES))
     folder = resolve.find("some")
     assert folder == cache.cache_folder() / "some" / "0123abc"
     assert {name: (folder / name).read_bytes() for name in FILES} == FILES
-    monkeypatch.setattr(package_source, "pip_download", None)  # from now on the cache answers
+    monkeypatch.setattr(named_source, "pip_download", None)  # from now on the cache answers
     assert resolve.find("some") == folder
 
 
@@ -46,7 +45,7 @@ def test_hub_is_tried_before_the_package(source, monkeypatch, tmp_path):
     for name, content in FILES.items():
         (tmp_path / name).write_bytes(content)
     monkeypatch.setattr(hub_source, "snapshot", lambda *arguments: tmp_path)
-    monkeypatch.setattr(package_source, "pip_download", None)
+    monkeypatch.setattr(named_source, "pip_download", None)
     assert (resolve.find("some") / "model.safetensors").read_bytes() == b"weights"
 
 
@@ -57,7 +56,7 @@ def test_installed_package_is_read_but_not_imported(source, monkeypatch, tmp_pat
     for name, content in FILES.items():
         (package / "model" / name).write_bytes(content)
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
-    monkeypatch.setattr(package_source, "pip_download", None)
+    monkeypatch.setattr(named_source, "pip_download", None)
     assert (resolve.find("some") / "vocab.txt").read_bytes() == b"[UNK]\n"
 
 
@@ -142,7 +141,7 @@ def test_a_hub_that_accepts_no_connection_fails_fast(tmp_path):
 
 
 def test_next_source_is_announced(source, monkeypatch, capsys):
-    monkeypatch.setattr(package_source, "pip_download", pip_download_of(FILES))
+    monkeypatch.setattr(named_source, "pip_download", pip_download_of(FILES))
     resolve.find("some")
     message = capsys.readouterr().err
     assert message == (
@@ -153,7 +152,7 @@ def test_next_source_is_announced(source, monkeypatch, capsys):
 
 def test_no_package_is_downloaded_offline(source, monkeypatch):
     monkeypatch.setattr(download, "is_offline", lambda: True)
-    monkeypatch.setattr(package_source, "pip_download", None)
+    monkeypatch.setattr(named_source, "pip_download", None)
     with pytest.raises(OSError, match="some-package==1.0 cannot be downloaded: HF_HUB_OFFLINE"):
         resolve.find("some")
 
