@@ -336,27 +336,28 @@ def edit_graph(folder, change):
     file.write_bytes(saved.SerializeToString())
 
 
-def test_a_function_must_not_have_the_name_of_an_op(double):
-    """TensorFlow would run it in place of its op, in other models, too."""
+def add_function(graph):
+    """Add a function with the name of an op. TensorFlow would run it in other models, too."""
+    functions = graph.graph_def.library.function
+    functions.add().CopyFrom(functions[0])
+    functions[-1].signature.name = "MatMul"
 
-    def rename(graph):
-        functions = graph.graph_def.library.function
-        functions.add().CopyFrom(functions[0])
-        functions[-1].signature.name = "MatMul"
 
-    edit_graph(double, rename)
+def add_inputs(graph):
+    graph.graph_def.node.add(op="NoOp").input.extend([""] * 4_000_000)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (add_function, "with the name of TensorFlow's op MatMul"),
+        (add_inputs, "more than .* fields"),
+    ],
+)
+def test_graphs_that_trust_does_not_allow(double, change, message):
+    edit_graph(double, change)
     for run in (HubLayer, lambda folder, trusted: models.load(folder, 1, trusted)):
-        with pytest.raises(ValueError, match="with the name of TensorFlow's op MatMul"):
-            run(double, trusted=True)
-
-
-def test_a_graph_that_needs_much_memory_is_refused(double):
-    def add_inputs(graph):
-        graph.graph_def.node.add(op="NoOp").input.extend([""] * 4_000_000)
-
-    edit_graph(double, add_inputs)
-    for run in (HubLayer, lambda folder, trusted: models.load(folder, 1, trusted)):
-        with pytest.raises(ValueError, match="more than .* fields"):
+        with pytest.raises(ValueError, match=message):
             run(double, trusted=True)
 
 
