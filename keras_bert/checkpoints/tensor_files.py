@@ -13,8 +13,8 @@ import numpy as np
 
 from keras_bert.checkpoints import canonical, folder
 from keras_bert.runtime import reading
-from keras_bert.untrusted import containers, panics, torch_pickle
-from keras_bert.untrusted.errors import invalid
+from keras_bert.untrusted import containers, torch_pickle
+from keras_bert.untrusted.errors import invalid, panics_as_value_errors
 
 INDEX = ".index.json"  # ending of the file that lists the shards
 
@@ -132,7 +132,7 @@ def _check_safetensors(file: Path) -> None:
     import safetensors
 
     try:
-        with panics.as_value_error(file), safetensors.safe_open(file, framework="numpy"):
+        with panics_as_value_errors(file), safetensors.safe_open(file, framework="numpy"):
             pass
     except (safetensors.SafetensorError, TypeError, AttributeError) as error:
         raise invalid(file, "must be a complete safetensors file", error) from error

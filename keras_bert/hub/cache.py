@@ -5,14 +5,12 @@ import json
 import os
 import shutil
 
-from keras_bert.runtime import reading
+from keras_bert.hub.download import check_sha256
 from keras_bert.runtime.files import atomic_write, cache_folder, sha256_of, temporary_folder
 from keras_bert.runtime.terminal import waiting
-from keras_bert.untrusted import containers
 
 _STAMP_FILE = "checked.txt"  # in a cached folder: sizes and times of its files at the last check
 _RECORD_SUFFIX = ".first.json"  # next to a cached folder: the hashes of its first download
-_MAX_RECORD = 2**24  # bytes
 _INCOMPLETE_PREFIX = ".new-"  # of folders that are being filled
 _WEIGHTS = (".safetensors", ".bin", ".data-00000-of-00001")
 
@@ -37,9 +35,8 @@ def locked(name):
                 lock.acquire()
     except (OSError, NotImplementedError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise OSError(
-            f"{path.parent} cannot be written ({reason}); set KERAS_BERT_CACHE to another folder"
-        ) from error
+        rule = f"{path.parent} cannot be written ({reason})"
+        raise OSError(f"{rule}; set KERAS_BERT_CACHE to another folder") from error
     try:
         yield
     finally:
@@ -86,19 +83,11 @@ def first_download(folder):
     """
     file = _record_file(folder)
     try:
-        record = reading.parse_json(reading.read_bytes(file, _MAX_RECORD), file)
-        hashes = record.pop("sha256")
-        if not all(isinstance(value, str) for value in (*hashes.values(), *record.values())):
-            raise TypeError
-        if not all(containers.is_below(name) for name in hashes):
-            raise ValueError
+        return json.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(
-            f"{file} must be JSON with hashes of a download; delete it to start anew"
-        ) from error
-    return {**record, "sha256": hashes}
+    except ValueError as error:
+        raise ValueError(f"{file} must be JSON with hashes; delete it to start anew") from error
 
 
 def install(fill, folder, shown, sha256, *, remedy="try again", record=True, **facts):
@@ -109,22 +98,6 @@ def install(fill, folder, shown, sha256, *, remedy="try again", record=True, **f
     first download records its hashes and `facts`. `shown` names the source in errors, and `remedy`
     says what to do about a file that does not match.
     """
-    try:
-        return _install(fill, folder, shown, sha256, remedy, record, facts)
-    except BaseException:
-        remove_empty_folders(folder.parent)
-        raise
-
-
-def remove_empty_folders(folder):
-    """Delete a folder of the cache and the folders that hold it, as far as they are empty."""
-    with contextlib.suppress(OSError):  # a folder has files, or is deleted by another process
-        while cache_folder() in folder.parents:
-            folder.rmdir()
-            folder = folder.parent
-
-
-def _install(fill, folder, shown, sha256, remedy, record, facts):
     folder.parent.mkdir(parents=True, exist_ok=True)
     for stale in folder.parent.glob(_INCOMPLETE_PREFIX + "*"):  # left by killed processes
         shutil.rmtree(stale, ignore_errors=True)
@@ -133,12 +106,9 @@ def _install(fill, folder, shown, sha256, remedy, record, facts):
         first = first_download(folder)
         recorded = first.get("sha256", {})
         _check_hashes(filled, sha256, shown, remedy)
-        _check_hashes(
-            filled,
-            {file: recorded[file] for file in recorded.keys() - sha256.keys()},
-            shown,
-            f"to accept the new file, delete {_record_file(folder)}",
-        )
+        others = {file: recorded[file] for file in recorded.keys() - sha256.keys()}
+        accept = f"to accept the new file, delete {_record_file(folder)}"
+        _check_hashes(filled, others, shown, accept)
         if record and not first:
             hashes = {file: sha256_of(filled / file) for file in _files(filled)}
             with atomic_write(_record_file(folder)) as file:
@@ -160,13 +130,9 @@ def _record_file(folder):
 def _check_hashes(folder, sha256, shown, remedy):
     for file, expected in sorted(sha256.items()):
         try:
-            actual = sha256_of(folder / file)
+            check_sha256(folder / file, expected, f"{shown}/{file}", remedy)
         except FileNotFoundError as error:
             raise OSError(f"{shown}/{file} is missing; {remedy}") from error
-        if actual != expected:
-            raise ValueError(
-                f"{shown}/{file} must have the SHA-256 {expected}; received {actual}; {remedy}"
-            )
 
 
 def _files(folder):

@@ -9,12 +9,12 @@ import keras
 from keras_bert import heads
 from keras_bert.checkpoints import canonical, keras_hub_models, model_garden_encoders
 from keras_bert.checkpoints.added_tokens import word_pieces
-from keras_bert.checkpoints.canonical import Checkpoint, EmbeddingModules
+from keras_bert.checkpoints.canonical import Checkpoint, DenseLayer, EmbeddingModules
 from keras_bert.checkpoints.folder import default_tokenizer
 from keras_bert.checkpoints.huggingface_heads import possible_tasks
 from keras_bert.encoder import BertEncoder
-from keras_bert.hub import embedding_conversion, model_weights
-from keras_bert.layers import without_initial_weights
+from keras_bert.hub import model_weights
+from keras_bert.layers import UnitLength, without_initial_weights
 from keras_bert.runtime.arguments import as_integer
 from keras_bert.runtime.warn import level_of_caller
 from keras_bert.tasks import registry
@@ -46,7 +46,7 @@ def from_checkpoint(
             _warn_of_heads(checkpoint)
     if task is None and (head_options or fresh_head):
         name = next(iter(head_options), "fresh_head")
-        raise ValueError(f"{name} needs a task, such as task='classification'")
+        raise ValueError(f"{name} needs a task, as in task='tagging', or is no argument of load")
     embedding = checkpoint.embedding
     if task is None and embedding is not None:
         _warn_of_modules(checkpoint)
@@ -54,16 +54,17 @@ def from_checkpoint(
     if reads_modules and embedding is not None and not fresh_head:
         if pooling is not None:
             embedding = dataclasses.replace(embedding, pooling=(pooling,))
-        head_options = embedding_conversion.embedder_options(embedding) | head_options
-    config = dict(checkpoint.config)
-    if hidden_act is not None:
-        config["hidden_act"] = hidden_act
-    longest = config["max_position_embeddings"]
+        head_options = _embedder_options(embedding) | head_options
+    longest = checkpoint.config["max_position_embeddings"]
     if sequence_length == "auto":
         sequence_length = min(_DEFAULT_LENGTH, longest)
     check_sequence_length(sequence_length, longest)
-    config |= {"dtype": dtype, "rematerialize": rematerialize}
-    config["pooling"] = pooling or checkpoint.pooling
+    config = checkpoint.config | {
+        "hidden_act": hidden_act or checkpoint.config["hidden_act"],
+        "pooling": pooling or checkpoint.pooling,
+        "dtype": dtype,
+        "rematerialize": rematerialize,
+    }
     try:
         with without_initial_weights(model_weights.zeros()):
             encoder = BertEncoder(**config)
@@ -72,20 +73,19 @@ def from_checkpoint(
             model = encoder
             if task is not None:
                 model = _head(encoder, task, checkpoint, fresh_head, head_options)
+        if checkpoint.vocabulary is not None:
+            encoder.preprocessor = _preprocessor(checkpoint, sequence_length, longest)
     except ValueError as error:
         raise ValueError(f"{checkpoint.path}: {error}") from error
     model_weights.assign(model, task, checkpoint, fresh_head)
-    if checkpoint.vocabulary is not None:
-        encoder.preprocessor = _preprocessor(checkpoint, sequence_length, longest)
     return model
 
 
 def check_sequence_length(value, longest):
     """Raise a `ValueError` unless `value` is None or a length of at most `longest` tokens."""
     if value is not None and as_integer("sequence_length", value, MIN_LENGTH) > longest:
-        raise ValueError(
-            f"sequence_length must be at most {longest}, the maximum of the model; received {value}"
-        )
+        rule = f"sequence_length must be at most {longest}, the maximum of the model"
+        raise ValueError(f"{rule}; received {value}")
 
 
 def _warn_of_heads(checkpoint):
@@ -121,10 +121,7 @@ def to_checkpoint(model: keras.Model) -> Checkpoint:
     output = heads.find_output(model)
     task = None if model is encoder else heads.find_task(model)
     if task is None and model is not encoder:
-        raise ValueError(
-            f"{model.name!r} must be an encoder or end in a head of keras_bert.heads; other layers "
-            "cannot be saved in a checkpoint"
-        )
+        raise ValueError(f"{model.name!r} must be an encoder or end in a head of keras_bert.heads")
     has_pooling = "pooling" in [layer.name for layer in model.layers]
     is_embedder = task is not None and registry.by_name(task).reads_encoders
     if has_pooling and not is_embedder:
@@ -148,7 +145,7 @@ def to_checkpoint(model: keras.Model) -> Checkpoint:
         task=task,
         tied="masked_lm/output_embeddings" not in weights,
         pooling=encoder.pooling,
-        embedding=embedding_conversion.embedding_modules(model) if is_embedder else None,
+        embedding=_embedding_modules(model) if is_embedder else None,
     )
     if task is None or registry.by_name(task).weights_group != "classifier":
         return checkpoint
@@ -209,19 +206,12 @@ def to_model_garden(model: keras.Model, encoder: Any = None) -> Any:
 
 def _preprocessor(checkpoint, sequence_length, longest):
     options = dict(checkpoint.tokenizer)
-    max_sequence_length = min(options.pop("sequence_length", None) or longest, longest)
-    try:
-        return Preprocessor(
-            checkpoint.vocabulary,
-            sequence_length=sequence_length,
-            max_sequence_length=max_sequence_length,
-            **options,
-        )
-    except ValueError as error:
-        raise ValueError(
-            f"{checkpoint.path}: {error} To load the encoder without a preprocessor, remove the "
-            "vocabulary from a copy of the folder."
-        ) from error
+    return Preprocessor(
+        checkpoint.vocabulary,
+        sequence_length=sequence_length,
+        max_sequence_length=min(options.pop("sequence_length", None) or longest, longest),
+        **options,
+    )
 
 
 def _head(encoder, task, checkpoint, fresh, options):
@@ -232,19 +222,7 @@ def _head(encoder, task, checkpoint, fresh, options):
         stored["dropout"] = checkpoint.dropout
     if "num_classes" in options or "num_tags" in options:
         stored.pop("labels", None)
-    if "labels" not in options:
-        _check_names(task, stored.get("labels", []))
-    return heads.TASKS[task](encoder, **{**stored, **options})
-
-
-def _check_names(task, labels):
-    """Raise an error if several classes of a checkpoint have the same name."""
-    repeated = next((label for label in labels if labels.count(label) > 1), None)
-    if repeated is not None:
-        raise ValueError(
-            f"several classes have the name {repeated!r:.80}. Give each class its own name: "
-            f"keras_bert.load(name, task={task!r}, labels=[...]) with {len(labels)} names"
-        )
+    return heads.TASKS[task](encoder, **(stored | options))
 
 
 def _complete_vocabulary(preprocessor, config):
@@ -257,3 +235,67 @@ def _complete_vocabulary(preprocessor, config):
         return vocabulary
     unnamed = range(len(vocabulary), config["vocab_size"])
     return [*vocabulary, *(f"[unused{index}]" for index in unnamed)]
+
+
+def _embedder_options(embedding):
+    """Return the options of `heads.embedder` for an `EmbeddingModules`."""
+    layers = list(embedding.layers)
+    normalize = bool(layers) and layers[-1] is None
+    layers = layers[:-1] if normalize else layers
+    return {
+        "pooling": list(embedding.pooling),
+        "layers": [_keras_layer(index, layer) for index, layer in enumerate(layers, 1)],
+        "normalize": normalize,
+        "prompts": embedding.prompts,
+        "default_prompt": embedding.default_prompt,
+        "similarity": embedding.similarity,
+    }
+
+
+def _keras_layer(index, layer):
+    """Return the Keras layer of a `DenseLayer`; of `None`, one that scales vectors to length 1."""
+    if layer is None:
+        return UnitLength(name=f"normalize_{index}")
+    dense = keras.layers.Dense(
+        layer.kernel.shape[1],
+        activation=layer.activation,
+        use_bias=layer.bias is not None,
+        kernel_initializer=keras.initializers.Constant(layer.kernel),
+        dtype="float32",
+        name=f"dense_{index}",
+    )
+    dense.build((None, layer.kernel.shape[0]))
+    dense.set_weights([layer.kernel, *([] if layer.bias is None else [layer.bias])])
+    return dense
+
+
+def _embedding_modules(model):
+    """Return the `EmbeddingModules` of a model of `heads.embedder`."""
+    pooling = model.get_layer("pooling")
+    output = heads.find_output(model)
+    first = model.layers.index(pooling) + 1
+    layers = [_module_of(layer, model.name) for layer in model.layers[first:-1]]
+    if pooling.normalize:
+        layers.insert(0, None)
+    modes = pooling.mode if isinstance(pooling.mode, tuple) else (pooling.mode,)
+    return EmbeddingModules(
+        modes, tuple(layers), output.prompts, output.default_prompt, output.similarity
+    )
+
+
+def _module_of(layer, model_name):
+    """Return the `DenseLayer` of a Keras layer; `None` for one that scales vectors to length 1."""
+    is_last_axis = isinstance(layer, keras.layers.UnitNormalization) and layer.axis in (-1, 1)
+    if is_last_axis or isinstance(layer, UnitLength):
+        return None
+    is_dense = type(layer) is keras.layers.Dense
+    is_plain = is_dense and not layer.lora_enabled and not layer.quantization_mode
+    activation = keras.activations.serialize(layer.activation) if is_plain else None
+    if not isinstance(activation, str):
+        raise ValueError(
+            f"{model_name!r} has the layer {layer.name!r} after its pooling; this format holds "
+            "only UnitLength, and Dense without LoRA or quantization. Use format='keras'"
+        )
+    kernel = keras.ops.convert_to_numpy(layer.kernel)
+    bias = keras.ops.convert_to_numpy(layer.bias) if layer.use_bias else None
+    return DenseLayer(kernel, bias, activation)

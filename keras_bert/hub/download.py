@@ -1,11 +1,9 @@
 """Download single files over HTTP."""
 
-import concurrent.futures
 import pathlib
 import shutil
 import socket
 import sys
-import threading
 import urllib.parse
 import urllib.request
 
@@ -25,16 +23,14 @@ def fetch(url, path, *, sha256=None):
     wrong hash, and `OSError` if the server cannot be reached or refuses.
     """
     path = pathlib.Path(path)
-    if urllib.parse.urlsplit(url).scheme not in ("http", "https"):
-        raise ValueError(f"{public_address(url)} must be an http or https address")
     if path.is_file():
-        _check_sha256(path, sha256, path, "delete it to download it again")
+        check_sha256(path, sha256, path, "delete it to download it again")
         return path
     path.parent.mkdir(parents=True, exist_ok=True)
     remove_stale_temporaries(path)
     with atomic_write(path, durable=True) as temporary:
         _download(url, temporary)
-        _check_sha256(temporary, sha256, public_address(url), "check the address or try again")
+        check_sha256(temporary, sha256, public_address(url), "check the address or try again")
     return path
 
 
@@ -50,37 +46,18 @@ def ask(url, request):
 
     Libraries have one timeout for the connection and the answer, which is much longer.
     """
-    seconds = _CONNECTION_TIMEOUT
-    answer = _in_background(request)
-    connected = _in_background(lambda: _connect(url, seconds))
-    concurrent.futures.wait([answer], seconds)
-    has_connection = connected.done() and connected.exception() is None
-    if not answer.done() and not has_connection:
-        raise OSError(f"{public_address(url)} does not answer within {seconds:g} seconds")
-    return answer.result()
-
-
-def _in_background(function):
-    """Return the `Future` of a function in a thread that does not keep the program alive."""
-    future: concurrent.futures.Future = concurrent.futures.Future()
-
-    def run():
-        try:
-            future.set_result(function())
-        except BaseException as error:
-            future.set_exception(error)
-
-    threading.Thread(target=run, daemon=True).start()
-    return future
-
-
-def _connect(url, seconds):
-    """Connect to the server of an address, or to the proxy in front of it."""
     parts = urllib.parse.urlsplit(url)
     if not urllib.request.proxy_bypass(parts.hostname):
         parts = urllib.parse.urlsplit(urllib.request.getproxies().get(parts.scheme, url))
-    port = parts.port or {"http": 80}.get(parts.scheme, 443)
-    socket.create_connection((parts.hostname, port), seconds).close()
+    server = (parts.hostname, parts.port or {"http": 80}.get(parts.scheme, 443))
+    try:
+        socket.create_connection(server, _CONNECTION_TIMEOUT).close()
+    except TimeoutError as error:
+        seconds = f"{_CONNECTION_TIMEOUT:g} seconds"
+        raise OSError(f"{public_address(url)} does not answer within {seconds}") from error
+    except OSError:
+        pass  # the request reports it
+    return request()
 
 
 def public_address(url):
@@ -89,9 +66,13 @@ def public_address(url):
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
-def _check_sha256(file, expected, shown, remedy):
-    if expected and (found := sha256_of(file)) != expected:
-        raise ValueError(f"{shown} must have the SHA-256 {expected}; received {found}; {remedy}")
+def check_sha256(file, expected, shown, remedy):
+    """Raise `ValueError` if the hash of a file is not `expected`, unless that is `None`."""
+    if expected is None:
+        return
+    actual = sha256_of(file)
+    if actual != expected:
+        raise ValueError(f"{shown} must have the SHA-256 {expected}; received {actual}; {remedy}")
 
 
 def _download(url, file):
@@ -121,9 +102,8 @@ def _download(url, file):
         while cause.__context__ not in (None, outer):
             cause = cause.__context__
         reason = getattr(cause, "strerror", None) or type(cause).__name__
-        raise OSError(
-            f"{shown} could not be downloaded: {reason}. Check the network and try again"
-        ) from error
+        reason = f"{reason}. Check the network and try again"
+        raise OSError(f"{shown} could not be downloaded: {reason}") from error
     finally:
         for response in responses:
             response.close()  # pooch leaves it open after an error
@@ -135,10 +115,8 @@ def _check_response(shown, folder, response):
         target = urllib.parse.urljoin(response.url, response.headers["Location"])
         allowed = ("https",) if response.url.startswith("https:") else ("https", "http")
         if urllib.parse.urlsplit(target).scheme not in allowed:
-            raise OSError(
-                f"{shown} redirects to {public_address(target)}; the scheme must be "
-                f"{' or '.join(allowed)}"
-            )
+            rule = f"the scheme must be {' or '.join(allowed)}"
+            raise OSError(f"{shown} redirects to {public_address(target)}; {rule}")
         return
     if response.status_code != 200:
         answer = printable(f"{response.status_code} {response.reason}", 200)

@@ -1,4 +1,4 @@
-"""Models on the Hugging Face Hub. huggingface_hub downloads and caches them."""
+"""Models on the Hugging Face Hub and on Kaggle, whose libraries download and cache them."""
 
 import contextlib
 import fnmatch
@@ -8,35 +8,49 @@ import re
 import sys
 from collections.abc import Iterable
 
-from keras_bert.hub import download
+from keras_bert.hub import download, model_archives
 from keras_bert.hub.registry import HUB_FILES
 from keras_bert.runtime.reading import first_line
 from keras_bert.runtime.terminal import print_line
 
 PREFIX = "hf:"
+KAGGLE_PREFIXES = ("kaggle://", "kaggle:")
 # Names and revisions become paths in the cache of the Hub. As in Git, no part of a revision is
 # empty or starts with a dot.
 REVISION = r"(@[\w-][\w.-]*(/[\w-][\w.-]*)*)?"
 _NAME = re.compile(rf"{PREFIX}(\w[\w.-]*/)?\w[\w.-]*{REVISION}")
+_KAGGLE_NAME = re.compile(r"kaggle:(//)?\w[\w.-]*(/\w[\w.-]*)*")
 _WEIGHTS = ("model*.safetensors", "pytorch_model.bin", "tf_model.h5")  # the preferred ones first
 
 
-def knows(name: str) -> bool:
-    """Return True for the name of a model on the Hub."""
-    if not name.startswith(PREFIX):
-        return False
-    if not _NAME.fullmatch(name):
+def check_name(name: str) -> None:
+    """Raise a `ValueError` for a malformed name with one of the prefixes."""
+    if not _NAME.fullmatch(name) and not _KAGGLE_NAME.fullmatch(name):
         raise ValueError(
-            "a model on the Hugging Face Hub is hf:org/name or hf:org/name@revision; "
-            f"received {name!r}"
+            "a model on the Hugging Face Hub is hf:org/name or hf:org/name@revision, and a model "
+            f"on Kaggle is kaggle:owner/model/framework/variation; received {name!r}"
         )
-    return True
 
 
 def find(name: str) -> pathlib.Path:
-    """Return the folder of a model."""
+    """Return the folder of a model on the Hugging Face Hub."""
     repository, _, revision = name.removeprefix(PREFIX).partition("@")
     return snapshot(repository, revision or None, HUB_FILES)
+
+
+def find_on_kaggle(name: str) -> pathlib.Path:
+    """Return the folder of a model on Kaggle."""
+    handle = name.removeprefix("kaggle:").removeprefix("//")
+    shown = f"kaggle:{handle}"
+    try:
+        import kagglehub
+    except ImportError as error:
+        raise ImportError(f"{shown} needs kagglehub: pip install kagglehub") from error
+    try:
+        folder = pathlib.Path(kagglehub.model_download(handle))
+    except Exception as error:  # kagglehub's errors have no other common base class
+        raise OSError(f"Could not download {shown}: {first_line(error)}") from error
+    return model_archives.model_folder(folder, shown)
 
 
 def snapshot(repository: str, revision: str | None, files: Iterable[str]) -> pathlib.Path:
@@ -70,7 +84,7 @@ def _call(repository, revision, files, **options):
 def _download(repository, revision, files):
     ignored = _redundant(repository, revision, files)
     folder = _call(repository, revision, files, ignore_patterns=ignored)
-    # Folders that modules.json names, as far as the patterns miss them.
+    # Folders that modules.json names, which the patterns may miss.
     names = [name for name in files if "/" not in name]
     others = [
         f"{glob.escape(inner)}/{name}"

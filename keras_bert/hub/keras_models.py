@@ -1,6 +1,5 @@
 """Read and write `.keras` files."""
 
-import contextlib
 import pathlib
 import shutil
 import tempfile
@@ -17,20 +16,6 @@ from keras_bert.runtime.reading import check_not_lfs_pointer, first_line, one_li
 from keras_bert.tasks import registry
 from keras_bert.untrusted import keras_file
 from keras_bert.untrusted.keras_values import Refused
-
-
-@contextlib.contextmanager
-def _reading(path):
-    """Turn any error while a `.keras` file is read into a ValueError of one line."""
-    try:
-        yield
-    except Refused as error:
-        raise ValueError(
-            f"{path} was not loaded: {error}. If you trust its author, pass trusted=True, or "
-            "--trusted on the command line."
-        ) from error
-    except Exception as error:  # Keras raises many types for a damaged file
-        raise ValueError(f"{path} could not be loaded: {one_line(error)}") from error
 
 
 def _read_model(path, trusted):
@@ -55,11 +40,8 @@ def load_model(path, task, trusted):
     """Load a `.keras` file. `task` can be one of the two heads of a pretraining model."""
     check_not_lfs_pointer(path)
     if not zipfile.is_zipfile(path):
-        raise ValueError(
-            f"{path} is not a model that Keras can read: it is not a complete archive; download or "
-            "copy it again"
-        )
-    with _reading(path):
+        raise ValueError(f"{path} must be a complete archive; download or copy it again")
+    try:
         model = _read_model(path, trusted)
         keras_private.freeze_variables(model)
         keras_private.restart_lora(model)
@@ -70,23 +52,26 @@ def load_model(path, task, trusted):
             if "float" in keras.backend.standardize_dtype(weight.dtype):
                 value = keras.ops.convert_to_numpy(weight)
                 checkpoints.canonical.check_numbers(path, weight.path, value)
+    except Refused as error:
+        advice = "If you trust its author, pass trusted=True, or --trusted on the command line."
+        raise ValueError(f"{path} was not loaded: {error}. {advice}") from error
+    except Exception as error:  # Keras raises many types for a damaged file
+        raise ValueError(f"{path} could not be loaded: {one_line(error)}") from error
     saved_task = heads.find_task(model)
     if task in (None, "auto", saved_task):
         return model
     has_both_heads = isinstance(model.output, dict) and saved_task in heads.OF_PRETRAINING
     if has_both_heads and task in heads.OF_PRETRAINING:
-        return _one_head(model, task)
+        return _with_head(heads.find_encoder(model), task, model)
     head = f"the head {saved_task}" if saved_task else "no head"
-    raise ValueError(
-        f"{path} has {head}, not {task}; pass fresh_head=True for a new head with random weights"
-    )
+    raise ValueError(f"{path} has {head}, not {task}; pass fresh_head=True for random weights")
 
 
 def load(path, task, fresh_head, options, head_options, trusted):
     """Load a model that `save` wrote, with new options of the encoder or with a fresh head."""
     if not fresh_head and head_options:
         name = next(iter(head_options))
-        raise ValueError(f"{path}: {name} is only possible with fresh_head=True")
+        raise ValueError(f"{path}: {name} is no argument of load, or needs fresh_head=True")
     if fresh_head and task in (None, "auto"):
         raise ValueError("fresh_head needs a task, such as task='classification'")
     model = load_model(path, None if fresh_head else task, trusted)
@@ -102,24 +87,19 @@ def load(path, task, fresh_head, options, head_options, trusted):
         return heads.TASKS[task](new_encoder, **head_options)
     if model is encoder:
         return new_encoder
-    new_model = heads.TASKS[saved_task](new_encoder, **_tied_like(model, saved_task))
-    new_model.set_weights(model.get_weights())
-    return new_model
+    return _with_head(new_encoder, saved_task, model)
 
 
-def _one_head(model, task):
-    """Return one of the two heads of a pretraining model on the same encoder."""
-    head = heads.TASKS[task](heads.find_encoder(model), **_tied_like(model, task))
-    layer = registry.by_name(task).weights_group
-    head.get_layer(layer).set_weights(model.get_layer(layer).get_weights())
+def _with_head(encoder, task, model):
+    """Return a head of pretraining on an encoder, with the weights of a model with this head."""
+    options = {}
+    if "masked_lm_positions" in model.input and not registry.by_name(task).answers_texts:
+        options = {"tied": model.get_layer("masked_lm").tied}
+    head = heads.TASKS[task](encoder, **options)
+    for layer in head.layers:
+        if layer.name in ("masked_lm", "next_sentence"):
+            layer.set_weights(model.get_layer(layer.name).get_weights())
     return head
-
-
-def _tied_like(model, task):
-    """Return the option `tied` of a head that is built like the masked LM head of a model."""
-    if "masked_lm_positions" not in model.input or registry.by_name(task).answers_texts:
-        return {}
-    return {"tied": model.get_layer("masked_lm").tied}
 
 
 def save(model, path):
@@ -135,8 +115,10 @@ def save(model, path):
                 provenance.add_metrics(temporary, metrics)
             if keras_file.contains_code(temporary):
                 own_files.record(temporary)
-        if path.name == MODEL_FILE:
-            _save_metrics(metrics, path.parent)
+        if path.name == MODEL_FILE and metrics is not None:
+            provenance.write_metrics(path.parent, metrics)
+        elif path.name == MODEL_FILE:  # metrics of another model that the folder held
+            (path.parent / provenance.METRICS_FILE).unlink(missing_ok=True)
     except OSError as error:
         reason = error.strerror or first_line(error)
         raise OSError(f"{path} could not be written: {reason}") from error
@@ -150,11 +132,3 @@ def _without_optimizer(model):
     copy = object.__new__(type(model))  # `copy.copy` would save and load the model
     copy.__dict__.update({**model.__dict__, "optimizer": None, "compiled": False})
     return copy
-
-
-def _save_metrics(metrics, folder):
-    """Write the metrics of a model; delete those of another model that the folder held."""
-    if metrics is None:
-        (folder / provenance.METRICS_FILE).unlink(missing_ok=True)
-    else:
-        provenance.write_metrics(folder, metrics)

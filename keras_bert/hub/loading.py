@@ -1,8 +1,6 @@
 """Load, save and convert models by name or path."""
 
 import dataclasses
-import difflib
-import inspect
 import os
 import pathlib
 import warnings
@@ -95,83 +93,49 @@ def load(
     ...     load(folder + "/mine").count_params() == encoder.count_params()
     True
     """
-    variant = task
     of_variant: dict = {}
     if task not in (None, "auto"):
         of_variant = registry.head_options(task)
-        variant, task = task, registry.by_name(task).name
-    _check_head_options(head_options)
+        task = registry.by_name(task).name
     path = resolve.find(name)
-    file = _keras_file(path)
-    _check_ignore(ignore, file)
+    file = _keras_file(path, ignore)
+    options = {
+        "dtype": dtype,
+        "rematerialize": rematerialize,
+        "hidden_act": hidden_act,
+        "pooling": pooling,
+    }
+    options = {key: value for key, value in options.items() if value is not None}
     if file:
-        options = {
-            "dtype": dtype, "rematerialize": rematerialize, "hidden_act": hidden_act,
-            "pooling": pooling,
-        }  # fmt: skip
         if fresh_head:
             head_options = of_variant | head_options
-        model = _load_saved(file, task, fresh_head, options, head_options, trusted)
-        if of_variant:
-            _check_variant(model, variant, file)
+        model = keras_models.load(file, task, fresh_head, options, head_options, trusted)
+        _check_variant(model, of_variant, file)
+        metrics = provenance.read_metrics(file)
+        if metrics and not fresh_head:
+            provenance.remember_metrics(model, metrics)
         if sequence_length != "auto":
             _set_length(model, sequence_length, file)
-        _remember_source(model, name)
-        return model
-    published = named_source.published_options(name)
-    model = conversion.from_checkpoint(
-        checkpoints.read(path, ignore),
-        task,
-        fresh_head=fresh_head,
-        sequence_length=sequence_length,
-        dtype=dtype,
-        rematerialize=bool(rematerialize),
-        hidden_act=hidden_act or published.get("hidden_act"),
-        pooling=pooling or published.get("pooling"),
-        **{**of_variant, **head_options},
-    )
-    _remember_source(model, name)
+    else:
+        model = conversion.from_checkpoint(
+            checkpoints.read(path, ignore),
+            task,
+            fresh_head=fresh_head,
+            sequence_length=sequence_length,
+            **(named_source.published_options(name) | options),
+            **(of_variant | head_options),
+        )
+    # For the model's card.
+    provenance.remember_source(model, str(os.fspath(name)), named_source.license_of(name))
     return model
 
 
-def _load_saved(file, task, fresh_head, options, head_options, trusted):
-    """Load a `.keras` file, with its metrics if it keeps its head."""
-    options = {key: value for key, value in options.items() if value is not None}
-    model = keras_models.load(file, task, fresh_head, options, head_options, trusted)
-    metrics = provenance.read_metrics(file)
-    if metrics and not fresh_head:
-        provenance.remember_metrics(model, metrics)
-    return model
-
-
-def _check_variant(model, variant, path):
+def _check_variant(model, wanted, path):
     """Raise an error if a saved model has another variant of its task."""
     output = heads.find_output(model)
-    wanted = registry.head_options(variant)
-    if output is None or any(getattr(output, name) != wanted[name] for name in wanted):
+    if any(getattr(output, name, None) != wanted[name] for name in wanted):
         has = registry.for_model(model).variant_of(output)
-        raise ValueError(f"{path} has the task {has}, not {variant}")
-
-
-def _check_head_options(options):
-    """Raise an error for an option that no head has."""
-    options_of_heads: set[str] = set()
-    for head in heads.TASKS.values():
-        _, *names = inspect.signature(head).parameters  # the first argument is the encoder
-        options_of_heads.update(names)
-    for name in options:
-        if name not in options_of_heads:
-            arguments_of_load = set(inspect.signature(load).parameters)
-            known = (arguments_of_load | options_of_heads) - {"head_options", "name"}
-            close = difflib.get_close_matches(name, sorted(known), 1)
-            advice = f"did you mean {close[0]!r}?" if close else "remove it"
-            raise ValueError(f"{name} is not an argument of load; {advice}")
-
-
-def _remember_source(model, name):
-    """Keep the name and the license on the model, for its card."""
-    name = str(os.fspath(name))
-    provenance.remember_source(model, name, named_source.license_of(name))
+        raise ValueError(f"{path} has the task {has}; remove task, or pass fresh_head=True")
 
 
 # Extensions of files that `save` does not write.
@@ -212,11 +176,9 @@ def save(model: keras.Model, path: str | os.PathLike[str], *, format: str = "ker
     """
     if not isinstance(model, keras.Model):
         raise ValueError(f"save takes a keras.Model; received {model!r:.80}")
-    if not isinstance(path, (str, os.PathLike)) or not os.fspath(path):
+    if not os.fspath(path) or pathlib.Path(path).suffix.lower() in _OTHER_FILES:
         raise ValueError(f"path must be a folder or a .keras file; received {path!r:.80}")
     path = pathlib.Path(path).expanduser()
-    if path.suffix.lower() in _OTHER_FILES:
-        raise ValueError(f"path must be a folder or a .keras file; received {path}")
     if format == "keras":
         keras_models.save(model, path)
         return
@@ -235,19 +197,19 @@ def _warn_of_lost_options(model, format):
     output = heads.find_output(model)
     if output is None:
         return
-    lost = []
-    if output.no_answer:
-        lost.append("no_answer=True")
-    if output.characters:
-        lost.append("characters=True")
-    if output.label_type != "str":
-        lost.append(f"the type of the labels, {output.label_type} (labels=[...])")
-    if output.long_texts != "truncate":
-        lost.append(f"long_texts={output.long_texts!r} (an argument of keras_bert.pipeline)")
+    type_of_labels = f"the type of the labels, {output.label_type} (labels=[...])"
+    long_texts = f"long_texts={output.long_texts!r} (an argument of keras_bert.pipeline)"
+    is_lost = {
+        "no_answer=True": output.no_answer,
+        "characters=True": output.characters,
+        type_of_labels: output.label_type != "str",
+        long_texts: output.long_texts != "truncate",
+    }
+    lost = ", ".join(option for option in is_lost if is_lost[option])
     if lost:
         warnings.warn(
-            f"the format {format!r} does not keep {', '.join(lost)}. Pass this to keras_bert.load "
-            "again, or use format='keras'",
+            f"the format {format!r} does not keep {lost}. Pass this to keras_bert.load again, or "
+            "use format='keras'",
             stacklevel=level_of_caller(),
         )
 
@@ -295,8 +257,7 @@ def convert(
     'huggingface'
     """
     source_path = resolve.find(source)
-    file = _keras_file(source_path)
-    _check_ignore(ignore, file)
+    file = _keras_file(source_path, ignore)
     if file:
         checkpoint = conversion.to_checkpoint(keras_models.load_model(file, None, trusted))
     else:
@@ -326,22 +287,16 @@ def _drops_pooler(task):
     return not head.uses_pooler and not head.reads_encoders
 
 
-def _check_ignore(ignore, keras_file):
-    is_list = isinstance(ignore, (list, tuple))
-    if not is_list or not all(isinstance(pattern, str) for pattern in ignore):
-        raise ValueError(
-            f'ignore must be a list of patterns, such as ["cls.chain.*"]; received {ignore!r:.80}'
-        )
-    if ignore and keras_file:
-        raise ValueError(f"{keras_file}: ignore is for checkpoints; remove it for a .keras file")
-
-
-def _keras_file(path):
+def _keras_file(path, ignore):
     """Return the `.keras` file that a path is or contains, or `None` for a checkpoint."""
-    if path.is_file():
-        return path
-    file = path / MODEL_FILE
-    return file if file.is_file() else None
+    if isinstance(ignore, str):  # a list of letters would ignore nothing
+        raise ValueError(f'ignore must be a list of patterns, as in ["{ignore:.80}"]')
+    file = path if path.is_file() else path / MODEL_FILE
+    if not file.is_file():
+        return None
+    if ignore:
+        raise ValueError(f"{file}: ignore is for checkpoints; remove it for a .keras file")
+    return file
 
 
 def _set_length(model, sequence_length, path):

@@ -1,11 +1,74 @@
-"""Zip archives of models, unpacked into the cache."""
+"""Models in local folders and files, and in zip archives, which are unpacked into the cache."""
 
+import hashlib
 import pathlib
+import re
+import urllib.parse
 
 from keras_bert.hub import cache, download
+from keras_bert.hub.registry import ALIASES, MODELS
 from keras_bert.runtime.escaping import printable
 from keras_bert.runtime.files import sha256_of
+from keras_bert.runtime.reading import first_line
 from keras_bert.untrusted import archives, links
+
+# A folder with such a file may be a model, in any format.
+_MODEL_SUFFIXES = (".json", ".keras", ".safetensors", ".bin", ".index", ".pb")
+
+
+def is_local(name: str) -> bool:
+    """Return True for a folder, a `.keras` file or a zip archive.
+
+    A known model name takes precedence over a folder of that name, unless the folder is a model.
+    """
+    path = pathlib.Path(name).expanduser()
+    if not (path.is_dir() or path.is_file()):
+        return False
+    if name in MODELS or name in ALIASES:
+        if path.is_dir() and any(file.suffix in _MODEL_SUFFIXES for file in path.iterdir()):
+            rule = "is both a known name and a model's folder here"
+            raise ValueError(f"{name!r} {rule}; write ./{name} for the folder, or rename it")
+        return False
+    if path.is_file() and path.suffix.lower() not in (".keras", ".zip"):
+        raise ValueError(f"{path} must be a folder or a .keras file, or a .zip of a folder")
+    return True
+
+
+def find_local(name: str) -> pathlib.Path:
+    """Return the folder or the `.keras` file. A zip archive is unpacked into the cache once."""
+    path = pathlib.Path(name).expanduser()
+    if path.is_dir() or path.suffix == ".keras":
+        return path
+    key = sha256_of(path)[:32]
+    stem = path.stem.lstrip(".") or "archive"  # the stem of "...zip" is ".."
+    folder = cache.cache_folder() / "archives" / key / stem
+
+    def fill(target):
+        archives.unpack(path, target / stem)
+        return target / stem
+
+    cache.get(
+        lambda: cache.cached(folder, {}),
+        f"archive-{key}",
+        lambda: cache.install(fill, folder, path, {}),
+    )
+    return model_folder(folder, path)
+
+
+def find_on_web(address: str) -> pathlib.Path:
+    """Return the content of a zip archive. The cache key is the address."""
+    shown = download.public_address(address)
+    path = pathlib.PurePosixPath(urllib.parse.unquote(urllib.parse.urlsplit(address).path))
+    if not address.startswith("https:") or path.suffix.lower() != ".zip":
+        advice = "Google's models have names, such as 'base'. Pass others as a folder"
+        raise ValueError(f"{shown} must be the https address of a .zip. {advice}")
+    key = hashlib.sha256(address.encode()).hexdigest()[:32]
+    stem = re.sub(r"[^\w.-]", "_", path.stem).lstrip(".") or "archive"
+    folder = cache.cache_folder() / "addresses" / key / stem
+    cache.get(
+        lambda: cache.cached(folder, {}), key, lambda: install(address, folder, {}, is_flat=False)
+    )
+    return model_folder(folder, shown)
 
 
 def model_folder(folder: pathlib.Path, shown: object) -> pathlib.Path:
@@ -43,9 +106,13 @@ def install(
     first = cache.first_download(folder)
     downloaded = folder.with_name(f".{folder.name}.zip")
     archive = path_by_user(folder) if path_by_user(folder).is_file() else downloaded
-    if not archive.is_file() and download.is_offline():
-        raise OSError(f"{shown} cannot be downloaded because HF_HUB_OFFLINE is set")
-    download.fetch(address, archive, sha256=first.get("archive"))
+    try:
+        if not archive.is_file() and download.is_offline():
+            raise OSError(f"{shown} cannot be downloaded because HF_HUB_OFFLINE is set")
+        download.fetch(address, archive, sha256=first.get("archive"))
+    except OSError as error:
+        remedy = f"Without a network, put the archive at {path_by_user(folder)}"
+        raise OSError(f"{first_line(error)}. {remedy}") from error
 
     def fill(target):
         unpacked = target / folder.name
@@ -63,7 +130,6 @@ def install(
         )
     except ValueError:
         downloaded.unlink(missing_ok=True)
-        cache.remove_empty_folders(folder.parent)
         raise
     # After an OSError, such as a full disk, the archive is kept for the next call.
     downloaded.unlink(missing_ok=True)

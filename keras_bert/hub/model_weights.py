@@ -78,20 +78,11 @@ def _check_head(task, checkpoint, variables, needed):
         raise ValueError(f"{must}; missing ({len(missing)}): {', '.join(missing)}; {hint}")
     decoder = "masked_lm/output_embeddings"
     if decoder in variables and decoder not in checkpoint.weights:
-        raise ValueError(
-            f"{must}; tie_word_embeddings is false, and {decoder} is missing. Pass tied=True to "
-            "use the word embeddings in its place, or load the encoder without task"
-        )
+        remedy = "Pass tied=True to use the word embeddings, or load the encoder without task"
+        raise ValueError(f"{must}; tie_word_embeddings is false, {decoder} is missing. {remedy}")
     # Different heads may have weights of the same names.
     if "classifier" in needed and checkpoint.task not in (None, task):
         raise ValueError(f"{must}; it is a {checkpoint.task}; {hint}")
-    outputs = len(checkpoint.weights["classifier/bias"]) if "classifier" in needed else 1
-    shape = variables["classifier/bias"].shape if "classifier" in needed else (outputs,)
-    if shape == (1,) and outputs != 1:
-        raise ValueError(
-            f"{must}, which has one output; the checkpoint has {outputs}. Load the encoder without "
-            "task"
-        )
 
 
 def _initialize(variable, stddev):

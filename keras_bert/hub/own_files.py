@@ -64,10 +64,7 @@ def loaded_paths(folder, follow_links=False):
     while remaining:
         path = remaining.pop()
         if path.is_symlink() and not follow_links:
-            raise ValueError(
-                f"{printable(str(path))} is a link. Copy the SavedModel with cp -rL, and use the "
-                "copy"
-            )
+            raise ValueError(f"{printable(str(path))} is a link. Use a copy made with cp -rL")
         if not path.exists():
             continue
         if path.is_dir():
@@ -76,9 +73,7 @@ def loaded_paths(folder, follow_links=False):
             raise ValueError(f"{printable(str(path))} is not a regular file; remove it")
         paths.append(path)
         if len(paths) + len(remaining) > _MAX_PATHS:
-            raise ValueError(
-                f"{printable(str(folder))} must have at most {_MAX_PATHS} files; received more"
-            )
+            raise ValueError(f"{printable(str(folder))} must have at most {_MAX_PATHS} files")
     return paths
 
 

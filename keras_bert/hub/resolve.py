@@ -1,8 +1,6 @@
 """Find the local folder of a model by its name, and download the model if necessary.
 
-`SOURCES` lists where a model can come from. A source is a module with two functions: `knows(name)`
-returns True for a name of this source, and raises `ValueError` for a malformed one. `find(name)`
-returns the folder or the file. Hashes are checked before any file is parsed.
+Hashes are checked before any file is parsed.
 """
 
 import difflib
@@ -11,17 +9,10 @@ import os
 import pathlib
 import re
 
-from keras_bert.hub import (
-    hub_source,
-    kaggle_source,
-    local_source,
-    named_source,
-    web_source,
-)
+from keras_bert.hub import hub_source, model_archives, named_source
 from keras_bert.hub.registry import ALIASES, MODELS
 from keras_bert.untrusted import links
 
-SOURCES = (local_source, named_source, hub_source, kaggle_source, web_source)
 _HUB_NAME = re.compile(rf"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*{hub_source.REVISION}")
 
 
@@ -32,7 +23,7 @@ def find(name: str | os.PathLike[str]) -> pathlib.Path:
     damaged file or a link out of the folder, and `OSError` if no source can be reached or the
     cache cannot be written.
     """
-    path = _source_of(name).find(os.fspath(name))
+    path = _source_of(name)(os.fspath(name))
     if path.is_dir():
         links.check(path)
     return path
@@ -44,14 +35,20 @@ def check(name: str | os.PathLike[str]) -> None:
 
 
 def _source_of(name):
+    """Return the function that finds a model of this name."""
     if not isinstance(name, (str, os.PathLike)) or not os.fspath(name):
-        raise ValueError(
-            f"the name of a model must be a string or a path, such as 'base'; received {name!r:.80}"
-        )
+        raise ValueError(f"a model's name must be a string or a path; received {name!r:.80}")
     name = os.fspath(name)
-    for source in SOURCES:
-        if source.knows(name):
-            return source
+    if model_archives.is_local(name):
+        return model_archives.find_local
+    if named_source.knows(name):
+        return named_source.find
+    if name.startswith((hub_source.PREFIX, *hub_source.KAGGLE_PREFIXES)):
+        hub_source.check_name(name)
+        is_on_hub = name.startswith(hub_source.PREFIX)
+        return hub_source.find if is_on_hub else hub_source.find_on_kaggle
+    if name.startswith(("https://", "http://")):
+        return model_archives.find_on_web
     raise _unknown(name)
 
 

@@ -4,6 +4,7 @@ Source: tensorflow/core/lib/io/format.cc and block.cc (a table of LevelDB),
 tensorflow/core/protobuf/tensor_bundle.proto.
 """
 
+import itertools
 import math
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,31 +19,20 @@ from keras_bert.untrusted.protobuf import varint
 
 MAX_INDEX = 2**24  # bytes; BERT-Large with Adam's slots has 2**17
 _MAX_ENTRIES = 2**17  # tensors; BERT-Large with Adam's slots has 2**11
+_MAX_SHARDS = 10_000  # data files
 _MAX_KEY = 2**10  # bytes of a name, which may share bytes with the name before it
 _MAX_NUMBER = 5  # bytes of a number, which has at most 32 bits
 _FOOTER = 48  # bytes
 _TRAILER = 5  # bytes after a block: type of compression, checksum
+_UNCOMPRESSED = 0
 _MAGIC = 0xDB4775248B80FB57
 _LITTLE_ENDIAN = 0
 _VERSION = 1  # of the format of checkpoints
 # tf.DataType -> NumPy's type. A string has the type "O".
-_STRING = np.dtype(object)
-_TYPES = {
-    1: np.dtype("<f4"),
-    2: np.dtype("<f8"),
-    3: np.dtype("<i4"),
-    4: np.dtype("u1"),
-    5: np.dtype("<i2"),
-    6: np.dtype("i1"),
-    7: _STRING,
-    9: np.dtype("<i8"),
-    10: np.dtype("?"),
-    14: np.dtype(ml_dtypes.bfloat16),
-    17: np.dtype("<u2"),
-    19: np.dtype("<f2"),
-    22: np.dtype("<u4"),
-    23: np.dtype("<u8"),
-}
+_TYPES: dict[int, Any] = {
+    1: "<f4", 2: "<f8", 3: "<i4", 4: "u1", 5: "<i2", 6: "i1", 7: "O", 9: "<i8", 10: "?",
+    14: ml_dtypes.bfloat16, 17: "<u2", 19: "<f2", 22: "<u4", 23: "<u8",
+}  # fmt: skip
 
 
 class Entry(NamedTuple):
@@ -90,11 +80,9 @@ def read(prefix: Path) -> dict[str, Entry]:
 
 def _data_files(prefix: Path, header: Any) -> dict[Path, int]:
     """Return data file -> size in bytes, in the order of their numbers."""
-    if header.endianness != _LITTLE_ENDIAN:
-        raise ValueError("the checkpoint is big-endian")
-    if header.version.min_consumer > _VERSION:
-        raise ValueError(f"the checkpoint has the unknown version {header.version.min_consumer}")
-    if not 1 <= header.num_shards <= 10_000:
+    if header.endianness != _LITTLE_ENDIAN or header.version.min_consumer > _VERSION:
+        raise ValueError("the checkpoint is big-endian or of a later version of the format")
+    if not 1 <= header.num_shards <= _MAX_SHARDS:
         raise ValueError(f"the index names {header.num_shards} data files")
     size_of = {}
     for shard in range(header.num_shards):
@@ -117,15 +105,11 @@ def _entry(name: str, proto: Any, files: list[Path], size_of: dict[Path, int]) -
         and 0 <= proto.offset <= proto.offset + proto.size <= size_of[files[proto.shard_id]]
     ):
         raise ValueError(f"{name!r:.200} is outside the data files")
-    dtype = _TYPES.get(proto.dtype)
-    if dtype == _STRING:
-        fits = shape == ()  # the object graph
-    else:
-        fits = dtype is not None and proto.size == math.prod(shape) * dtype.itemsize
-    if dtype is None or not fits:
-        raise ValueError(
-            f"{name!r:.200} of type {proto.dtype} and shape {shape} has {proto.size} bytes"
-        )
+    dtype = np.dtype(_TYPES.get(proto.dtype, "V"))
+    # The object graph is a string, of any size.
+    fits = shape == () if dtype.hasobject else proto.size == math.prod(shape) * dtype.itemsize
+    if proto.dtype not in _TYPES or not fits:
+        raise ValueError(f"{name!r:.200} of type {proto.dtype} has {proto.size} bytes")
     return Entry(shape, dtype, files[proto.shard_id], proto.offset, proto.size, proto.crc32c)
 
 
@@ -149,9 +133,9 @@ def _read_table(data: bytes) -> list[tuple[bytes, bytes]]:
         end = offset + size + _TRAILER
         items += _read_block(data, offset, size)
         if len(items) > _MAX_ENTRIES:
-            raise ValueError(f"the index has more than {_MAX_ENTRIES} tensors")
+            raise ValueError(f"over {_MAX_ENTRIES} tensors")
     keys = [key for key, _ in items]
-    if any(key >= following for key, following in zip(keys, keys[1:], strict=False)):
+    if any(key >= following for key, following in itertools.pairwise(keys)):
         raise ValueError("the keys of the index are not sorted")
     return items
 
@@ -161,11 +145,9 @@ def _read_block(data: bytes, offset: int, size: int) -> list[tuple[bytes, bytes]
     limit = offset + size
     if size < 4 or limit + _TRAILER > len(data) - _FOOTER:
         raise ValueError("a block of the index is outside the file")
-    if data[limit] != 0:
-        raise ValueError("a block of the index is compressed")
     stored = int.from_bytes(data[limit + 1 : limit + _TRAILER], "little")
-    if masked_crc32c(data[offset : limit + 1]) != stored:
-        raise ValueError("a block of the index has a wrong checksum; copy or download it again")
+    if data[limit] != _UNCOMPRESSED or masked_crc32c(data[offset : limit + 1]) != stored:
+        raise ValueError("a block of the index is damaged; copy or download it again")
     # The offsets of full keys, at the end, are only for a binary search.
     end = limit - 4 - 4 * int.from_bytes(data[limit - 4 : limit], "little")
     items: list[tuple[bytes, bytes]] = []
@@ -178,10 +160,7 @@ def _read_block(data: bytes, offset: int, size: int) -> list[tuple[bytes, bytes]
         if shared > len(key) or position + rest + length > end:
             raise ValueError("an entry of the index is truncated")
         if shared + rest > _MAX_KEY or len(items) == _MAX_ENTRIES:
-            raise ValueError(
-                f"the index has a name of more than {_MAX_KEY} bytes, or more than {_MAX_ENTRIES} "
-                "tensors"
-            )
+            raise ValueError(f"a name of over {_MAX_KEY} bytes, or over {_MAX_ENTRIES} tensors")
         key = key[:shared] + data[position : position + rest]
         position += rest
         items.append((key, data[position : position + length]))

@@ -5,7 +5,9 @@ were never written. These checks ensure that reading a file needs no more memory
 """
 
 import os
+import re
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -19,15 +21,21 @@ _BFLOAT16 = "bfloat16"
 _MAX_OBJECTS = 20_000  # groups and datasets of an HDF5 file; BERT-Large has 2,000
 _MAX_ATTRIBUTES = 64  # of one object
 _MAX_ATTRIBUTE = 2**16  # bytes, the limit of HDF5's usual attributes
-_MAX_DEPTH = 32  # of groups in groups; the time to visit them is quadratic
+_MAX_DEPTH = 32  # of groups in groups
+# On Windows, backslash and ":" are separators, and names such as "nul" and "con.txt" are devices.
+_FORBIDDEN = re.compile(r'[\\:*?"<>|]')
+_DEVICE = re.compile(r"(con|prn|aux|nul|(com|lpt)[0-9]) *(\..*)?", re.IGNORECASE)
 
 
 def is_below(name: str) -> bool:
     """Return True if a path from a file stays below its folder, on every system."""
-    parts = name.replace("\\", "/").split("/")
-    if any(part in ("", ".", "..") for part in parts):
+    if not name.isprintable() or _FORBIDDEN.search(name) or len(os.fsencode(name)) > 1023:
         return False
-    return name.isprintable() and ":" not in name
+    # On Windows, "a." and "a " are other names of "a".
+    parts = name.split("/")
+    return not any(
+        part.rstrip(". ") != part or not part or _DEVICE.fullmatch(part) for part in parts
+    )
 
 
 def check_zip(file: Path | IO[bytes]) -> list[zipfile.ZipInfo]:
@@ -35,20 +43,14 @@ def check_zip(file: Path | IO[bytes]) -> list[zipfile.ZipInfo]:
 
     Keras, NumPy and torch write such files.
     """
-    if isinstance(file, Path):
-        with open(file, "rb") as stream:
-            return check_zip(stream)
     members = list_members(file)
-    size = file.seek(0, os.SEEK_END)
+    size = file.stat().st_size if isinstance(file, Path) else file.seek(0, os.SEEK_END)
     names = set()
     for member in members:
-        if member.compress_type != zipfile.ZIP_STORED or member.flag_bits & 1:
-            kind = "encrypted" if member.flag_bits & 1 else "compressed"
-            raise ValueError(
-                f"the member {member.filename!r:.80} is {kind}; it must be stored uncompressed"
-            )
-        if member.filename in names:
-            raise ValueError(f"the member {member.filename!r:.80} occurs twice")
+        is_encrypted = member.flag_bits & 1
+        if member.compress_type != zipfile.ZIP_STORED or is_encrypted or member.filename in names:
+            rule = "must be stored once, uncompressed and unencrypted"
+            raise ValueError(f"the member {member.filename!r:.80} {rule}")
         names.add(member.filename)
     declared = sum(member.file_size for member in members)
     if declared > size:
@@ -56,8 +58,11 @@ def check_zip(file: Path | IO[bytes]) -> list[zipfile.ZipInfo]:
     return members
 
 
-def list_members(file: IO[bytes]) -> list[zipfile.ZipInfo]:
+def list_members(file: Path | IO[bytes]) -> list[zipfile.ZipInfo]:
     """Return the members of a zip file of at most `MAX_MEMBERS` members."""
+    if isinstance(file, Path):
+        with open(file, "rb") as stream:
+            return list_members(stream)
     limited: Any = _LimitedReads(file)
     with zipfile.ZipFile(limited) as archive:
         members = archive.infolist()
@@ -75,14 +80,10 @@ class _LimitedReads:
         self._read = file.read
 
     def read(self, size: int = -1) -> bytes:
-        is_unlimited = size < 0
         limit = _MAX_DIRECTORY + 1
-        data = self._read(limit if is_unlimited else min(size, limit))
-        if len(data) > _MAX_DIRECTORY:
-            raise ValueError(
-                f"a list of members of more than {_MAX_DIRECTORY} bytes; at most {MAX_MEMBERS} "
-                "members are allowed"
-            )
+        data = self._read(limit if size < 0 else min(size, limit))
+        if len(data) == limit:
+            raise ValueError(f"a list of members of over {_MAX_DIRECTORY} bytes")
         return data
 
 
@@ -105,43 +106,11 @@ def read_npz(file: Path) -> dict[str, Any]:
     return arrays
 
 
-def _check_attributes(name: str, item: Any) -> None:
-    """Check the attributes of an HDF5 object, without reading them.
-
-    A list of strings of any length can refer to the same bytes many times.
-    """
-    from h5py import h5a
-
-    count = h5a.get_num_attrs(item.id)
-    if count > _MAX_ATTRIBUTES:
-        raise ValueError(
-            f"{name!r:.80} has {count} attributes, at most {_MAX_ATTRIBUTES} are allowed"
-        )
-    for index in range(count):
-        attribute = h5a.open(item.id, index=index)
-        is_list = attribute.shape != ()
-        if is_list and attribute.dtype.hasobject:
-            raise ValueError(f"{name!r:.80} has a list of strings of any length as an attribute")
-        if attribute.get_storage_size() > _MAX_ATTRIBUTE:
-            raise ValueError(f"{name!r:.80} has an attribute of more than {_MAX_ATTRIBUTE} bytes")
-
-
 class Dataset(NamedTuple):
     """Shape and dtype of the values of an HDF5 file under one name."""
 
     shape: tuple[int, ...]
     dtype: str
-
-
-def check_hdf5(opened: Any, size: int) -> dict[str, Dataset]:
-    """Check that all datasets are in an HDF5 file, uncompressed and written; return them by name.
-
-    `opened` is an `h5py.File`, and `size` is the size of the file in bytes.
-    """
-    check = _ObjectCheck(size)
-    check("/", opened)
-    opened.visititems(check)
-    return check.datasets
 
 
 def read_hdf5(file: Path) -> dict[str, Any]:
@@ -158,49 +127,60 @@ def read_hdf5(file: Path) -> dict[str, Any]:
         raise invalid(file, "must be a complete HDF5 file", error) from error
 
 
-class _ObjectCheck:
-    """Callback of `h5py.File.visititems` that checks each object and collects the datasets."""
+def check_hdf5(opened: Any, size: int) -> dict[str, Dataset]:
+    """Check that all datasets are in an HDF5 file, uncompressed and written; return them by name.
 
-    def __init__(self, size: int) -> None:
-        self.size = size
-        self.datasets: dict[str, Dataset] = {}
-        self.object_count = 0
-        self.declared_bytes = 0
-
-    def __call__(self, name: str, item: Any) -> None:
-        import h5py
-
-        self.object_count += 1
-        if self.object_count > _MAX_OBJECTS or name.count("/") > _MAX_DEPTH:
-            raise ValueError(
-                f"more than {_MAX_OBJECTS} groups and datasets, or groups in more than "
-                f"{_MAX_DEPTH} groups"
-            )
-        _check_attributes(name, item)
-        if not isinstance(item, h5py.Dataset):
-            _check_links(name, item)
-            return
-        _check_storage(name, item)
-        self.declared_bytes += item.nbytes
-        if self.declared_bytes > self.size:
-            raise ValueError(
-                f"the datasets overlap: they declare more than the file's {self.size} bytes"
-            )
-        dtype = _BFLOAT16 if _is_bfloat16(item) else str(item.dtype)
-        self.datasets[name] = Dataset(item.shape, dtype)
-
-
-def _check_links(name: str, group: Any) -> None:
-    """Check that each name in a group is an object of this file, and not a link to another."""
+    `opened` is an `h5py.File`, and `size` is the size of the file in bytes.
+    """
     import h5py
 
-    if len(group) > _MAX_OBJECTS:
-        raise ValueError(
-            f"{name!r:.80} has {len(group)} objects, at most {_MAX_OBJECTS} are allowed"
-        )
-    for key in group:
-        if not isinstance(group.get(key, getlink=True), h5py.HardLink):
-            raise ValueError(f"{name!r:.80} has the link {key!r:.80}; it must be the object itself")
+    datasets = {}
+    declared = 0
+    for name, item in _hdf5_objects(opened):
+        _check_attributes(name, item)
+        if not isinstance(item, h5py.Dataset):
+            continue
+        _check_storage(name, item)
+        declared += item.nbytes
+        if declared > size:
+            raise ValueError(f"the datasets overlap: they declare more than {size} bytes")
+        datasets[name] = Dataset(item.shape, _BFLOAT16 if _is_bfloat16(item) else str(item.dtype))
+    return datasets
+
+
+def _hdf5_objects(opened: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the names and objects of an HDF5 file. A link to another object is an error."""
+    import h5py
+
+    unvisited: list[tuple[str, Any]] = [("", opened)]
+    count = 1
+    while unvisited:
+        name, item = unvisited.pop()
+        yield name or "/", item
+        if isinstance(item, h5py.Dataset):
+            continue
+        count += len(item)
+        if count > _MAX_OBJECTS or (name.count("/") >= _MAX_DEPTH and len(item)):
+            raise ValueError(f"over {_MAX_OBJECTS} objects, or groups in over {_MAX_DEPTH} groups")
+        for key in item:
+            if not isinstance(item.get(key, getlink=True), h5py.HardLink):
+                raise ValueError(f"{name!r:.80} has the link {key!r:.80} in place of an object")
+            unvisited.append((f"{name}/{key}".lstrip("/"), item[key]))
+
+
+def _check_attributes(name: str, item: Any) -> None:
+    """Check the attributes of an HDF5 object, without reading them."""
+    from h5py import h5a
+
+    count = h5a.get_num_attrs(item.id)
+    if count > _MAX_ATTRIBUTES:
+        raise ValueError(f"{name!r:.80} has {count} attributes, over {_MAX_ATTRIBUTES}")
+    for index in range(count):
+        attribute = h5a.open(item.id, index=index)
+        # A list of strings of any length can refer to the same bytes many times.
+        is_list_of_strings = attribute.shape != () and attribute.dtype.hasobject
+        if is_list_of_strings or attribute.get_storage_size() > _MAX_ATTRIBUTE:
+            raise ValueError(f"{name!r:.80} has a list of strings or a long value as an attribute")
 
 
 def _is_bfloat16(dataset: Any) -> bool:
@@ -212,18 +192,18 @@ def _check_storage(name: str, dataset: Any) -> None:
     """Check that a dataset has numbers, which the file stores contiguous and uncompressed."""
     import h5py
 
-    if dataset.external or dataset.is_virtual:
-        raise ValueError(f"{name!r:.80} must be in the file itself, received a reference")
-    if dataset.id.get_create_plist().get_nfilters():
-        raise ValueError(f"{name!r:.80} is compressed; it must be stored uncompressed")
-    is_enumeration = h5py.check_enum_dtype(dataset.dtype) is not None
-    is_number = dataset.dtype.kind in "biuf" or _is_bfloat16(dataset)
-    if is_enumeration or not is_number:
-        raise ValueError(f"{name!r:.80} must hold numbers, received {dataset.dtype}")
+    is_number = dataset.dtype.kind in "biuf" and h5py.check_enum_dtype(dataset.dtype) is None
     stored = dataset.id.get_storage_size()
-    if dataset.nbytes > stored:
-        raise ValueError(
-            f"{name!r:.80} declares {dataset.nbytes} bytes, but the file holds {stored} bytes of it"
-        )
-    if dataset.chunks is not None:  # each chunk takes kilobytes when it is read
-        raise ValueError(f"{name!r:.80} is stored in chunks; it must be contiguous")
+    for is_met, rule in (
+        (not dataset.external and not dataset.is_virtual, "must be in the file itself"),
+        (not dataset.id.get_create_plist().get_nfilters(), "must be stored uncompressed"),
+        (is_number or _is_bfloat16(dataset), f"must hold numbers, received {dataset.dtype}"),
+        (
+            dataset.nbytes <= stored,
+            f"declares {dataset.nbytes} bytes, but the file holds {stored} bytes of it",
+        ),
+        # Each chunk takes kilobytes when it is read.
+        (dataset.chunks is None, "must be contiguous, received chunks"),
+    ):
+        if not is_met:
+            raise ValueError(f"{name!r:.80} {rule}")

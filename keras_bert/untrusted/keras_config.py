@@ -6,20 +6,25 @@ registered classes. So Keras does not see the config of an untrusted file. It se
 """
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
 from keras_bert.runtime.escaping import shown
 from keras_bert.untrusted import keras_objects, keras_work
 from keras_bert.untrusted import keras_values as values
 from keras_bert.untrusted.keras_objects import Kind
-from keras_bert.untrusted.keras_values import Refused
+from keras_bert.untrusted.keras_values import Refused, expect
 
 _MAX_PATHS = 500  # of the dtype policies of a layer
-_MAX_DIMENSIONS = 16  # of a shape
+_MAX_LENGTH = 16  # of a list in an argument of a constructor
 _MAX_TEXT = 1000  # characters of an argument
 _DTYPE = re.compile(r"[a-z0-9_/-]{1,40}")
+_PATH = re.compile(r"[\w/-]{1,500}")  # of layers; Keras reads it as a regular expression
 _ARRAYS = ("__numpy__", "__tensor__")
+# Arguments that are lists of layers.
+_LAYER_LISTS = {
+    ("Sequential", "layers"): keras_objects.LAYERS,
+    ("StackedRNNCells", "cells"): (keras_objects.CELLS,),
+}
 
 
 def rewrite(config: dict[str, Any]) -> dict[str, Any]:
@@ -35,30 +40,23 @@ def rewrite(config: dict[str, Any]) -> dict[str, Any]:
 
 def _object(item: Any, kinds: tuple[Kind, ...]) -> dict[str, Any]:
     """Rewrite the module, the class and the config of an object of one of the given kinds."""
-    if not isinstance(item, dict):
-        raise Refused(f"its config has {shown(item)} in place of an object")
+    expect(item, dict, "an object")
     kind = _kind_of(item, kinds)
-    config = item.get("config")
-    if not isinstance(config, dict):
-        raise Refused(
-            f"the config of {values.name_of(item)} must be a dict; received {shown(config)}"
-        )
+    class_name = item["class_name"]
+    config = expect(item.get("config"), dict, f"the config of {values.name_of(item)}")
     rewritten = {
-        "module": item["module"],
-        "class_name": item["class_name"],
-        "registered_name": None,
-        "config": _config(kind, config, item["class_name"]),
+        "module": keras_objects.OWN_PACKAGE if kind.is_own else item["module"],
+        "class_name": class_name,
+        "registered_name": _own_name(class_name) if kind.is_own else None,
+        "config": _config(kind, config, class_name),
     }
-    if _is_own(kind):
-        rewritten["module"] = keras_objects.OWN_PACKAGE
-        rewritten["registered_name"] = f"{keras_objects.OWN_PACKAGE}>{item['class_name']}"
     if item.get("build_config") is not None:
         rewritten["build_config"] = values.shapes(item["build_config"])
     return rewritten
 
 
-def _is_own(kind: Kind) -> bool:
-    return kind.modules == {keras_objects.OWN_PACKAGE}
+def _own_name(class_name: str) -> str:
+    return f"{keras_objects.OWN_PACKAGE}>{class_name}"
 
 
 def _kind_of(item: dict[str, Any], kinds: tuple[Kind, ...]) -> Kind:
@@ -67,11 +65,11 @@ def _kind_of(item: dict[str, Any], kinds: tuple[Kind, ...]) -> Kind:
     for kind in kinds:
         if not values.is_in(class_name, kind.classes):
             continue
-        if _is_own(kind):
-            is_listed = registered_name == f"{keras_objects.OWN_PACKAGE}>{class_name}"
+        if kind.is_own:
+            is_listed = registered_name == _own_name(str(class_name))
         else:
-            is_own_name = registered_name is None or registered_name == class_name
-            is_listed = is_own_name and values.is_in(item.get("module"), kind.modules)
+            has_own_name = registered_name in (None, class_name)
+            is_listed = has_own_name and values.is_in(item.get("module"), kind.modules)
         if is_listed:
             return kind
     raise Refused(f"it contains {values.name_of(item)}, which can run code or is not known")
@@ -82,27 +80,17 @@ def _config(kind: Kind, config: dict[str, Any], class_name: str) -> dict[str, An
     if kind in (keras_objects.FUNCTIONAL, keras_objects.OWN_FUNCTIONAL):
         return _functional(config)
     if class_name == "DTypePolicyMap":
-        policies = config.get("policy_map")
-        if not isinstance(policies, dict):
-            raise Refused("the policy_map of a DTypePolicyMap must be a dict")
-        if len(policies) > _MAX_PATHS:
-            raise Refused(f"a DTypePolicyMap has {len(policies)} paths")
-        return {
-            "default_policy": _dtype(config.get("default_policy")),
-            "policy_map": {
-                values.layer_path(path): _dtype(policy) for path, policy in policies.items()
-            },
-        }
-    if class_name == "Sequential":
-        return _arguments_with_layers(class_name, config, "layers", keras_objects.LAYERS)
-    if class_name == "StackedRNNCells":
-        return _arguments_with_layers(class_name, config, "cells", (keras_objects.CELLS,))
+        return _policy_map(config)
     for option in ("unroll", "stateful"):  # with these, Keras computes when it builds the layer
         if config.get(option):
             raise Refused(f"it contains {class_name} with {option}=True; save it with False")
     arguments = {}
     for name, value in config.items():
-        if _is_own(kind) and name in keras_objects.OWN_ARGUMENTS:
+        kinds_in_list = _LAYER_LISTS.get((class_name, name))
+        if kinds_in_list:
+            layers = expect(value, list, "a list")
+            arguments[name] = [_object(layer, kinds_in_list) for layer in layers]
+        elif kind.is_own and name in keras_objects.OWN_ARGUMENTS:
             if isinstance(value, (list, dict)) and name not in keras_objects.OWN_COLLECTIONS:
                 raise Refused(f"the argument {name} of {class_name} is {shown(value)}")
             arguments[name] = values.plain(value)
@@ -111,21 +99,25 @@ def _config(kind: Kind, config: dict[str, Any], class_name: str) -> dict[str, An
     return arguments
 
 
-def _arguments_with_layers(
-    class_name: str, config: dict[str, Any], key: str, kinds: tuple[Kind, ...]
-) -> dict[str, Any]:
-    """Rewrite the arguments of an object that holds a list of layers."""
-    arguments = {
-        name: _argument(class_name, name, value) for name, value in config.items() if name != key
+def _policy_map(config: dict[str, Any]) -> dict[str, Any]:
+    """Rewrite the arguments of a `DTypePolicyMap`."""
+    policies = expect(config.get("policy_map"), dict, "a policy_map")
+    if len(policies) > _MAX_PATHS:
+        raise Refused(f"a DTypePolicyMap has {len(policies)} paths")
+    for path in policies:
+        if not _PATH.fullmatch(path):
+            raise Refused(f"a path in its dtype policies is {shown(path)}")
+    return {
+        "default_policy": _dtype(config.get("default_policy")),
+        "policy_map": {path: _dtype(policy) for path, policy in policies.items()},
     }
-    arguments[key] = [_object(layer, kinds) for layer in values.list_of(config.get(key))]
-    return arguments
 
 
 def _argument(class_name: str, name: str, value: Any) -> Any:
     """Rewrite an argument of a constructor."""
     if name in keras_objects.VALUE_ARGUMENTS:
-        return _short(class_name, name, values.plain(value))
+        _check_length(class_name, name, value)
+        return values.plain(value)
     if name in keras_objects.SHAPE_ARGUMENTS:
         return values.shapes(value)
     if name in keras_objects.DTYPE_ARGUMENTS:
@@ -136,17 +128,13 @@ def _argument(class_name: str, name: str, value: Any) -> Any:
     raise Refused(f"{class_name} has the argument {shown(name)}, which is not known")
 
 
-def _short(class_name: str, name: str, value: Any) -> Any:
-    """Return a value without long lists or strings."""
-    if isinstance(value, (list, dict)):
-        for item in values.children(value):
-            _short(class_name, name, item)
-        is_long = len(value) > _MAX_DIMENSIONS
-    else:
-        is_long = isinstance(value, str) and len(value) > _MAX_TEXT
-    if is_long:
+def _check_length(class_name: str, name: str, value: Any) -> None:
+    """Refuse long lists and strings."""
+    most = _MAX_TEXT if isinstance(value, str) else _MAX_LENGTH
+    if isinstance(value, (str, list, dict)) and len(value) > most:
         raise Refused(f"the argument {name} of {class_name} has {len(value)} values")
-    return value
+    for item in values.children(value):
+        _check_length(class_name, name, item)
 
 
 def _named(value: Any, group: keras_objects.ObjectArguments) -> Any:
@@ -163,53 +151,39 @@ def _named(value: Any, group: keras_objects.ObjectArguments) -> Any:
 
 
 def _dtype(value: Any) -> Any:
-    if value is None:
-        return None
-    if isinstance(value, str):
-        if not _DTYPE.fullmatch(value):
-            raise Refused(f"a dtype of its config is {shown(value)}")
+    if value is None or (isinstance(value, str) and _DTYPE.fullmatch(value)):
         return value
     return _object(value, (keras_objects.DTYPE_POLICIES,))
 
 
 def _functional(config: dict[str, Any]) -> dict[str, Any]:
     """Rewrite the layers and the calls of a functional model."""
-    layers = [_layer_with_calls(layer) for layer in values.list_of(config.get("layers"))]
-    inputs_of = {layer["name"]: _input_names(layer) for layer in layers}
-    input_layers = {layer["name"] for layer in layers if layer["class_name"] == "InputLayer"}
-    if len(inputs_of) < len(layers):
+    layers = [_layer_with_calls(layer) for layer in expect(config.get("layers"), list, "a list")]
+    if len({layer["name"] for layer in layers}) < len(layers):
         raise Refused("two layers of a model have the same name")
-    outputs = values.plain(config.get("output_layers"))
-    keras_work.check_order(layers)
-    used = {name for name, _, _ in _references(outputs)} | input_layers
-    _check_used(inputs_of, used)
-    rewritten = {
-        "layers": layers,
-        "input_layers": values.plain(config.get("input_layers")),
-        "output_layers": outputs,
-    }
-    for name in ("name", "trainable"):
+    rewritten = {"layers": layers}
+    for name in ("input_layers", "output_layers", "name", "trainable"):
         if name in config:
             rewritten[name] = values.plain(config[name])
+    keras_work.check_order(layers)
     return rewritten
 
 
 def _layer_with_calls(item: Any) -> dict[str, Any]:
     """Rewrite a layer or an operation of a functional model, with its calls."""
     rewritten = _object(item, (*keras_objects.LAYERS, keras_objects.OPERATIONS))
-    rewritten["name"] = values.printable_text(item.get("name"))
-    rewritten["inbound_nodes"] = [_call(node) for node in values.list_of(item.get("inbound_nodes"))]
+    name = values.text(item.get("name"))
+    nodes = expect(item.get("inbound_nodes"), list, "a list")
+    calls = [_call(node) for node in nodes]
     is_operation = rewritten["module"] in keras_objects.OPERATIONS.modules
-    if not is_operation and _has_arrays(rewritten["inbound_nodes"]):
+    if not name.isprintable():
+        raise Refused(f"its config has the name {shown(name)}")
+    if not is_operation and _has_arrays(calls):
         # Keras computes at once if a layer gets an array, such as a mask.
-        raise Refused(f"its layer {shown(rewritten['name'])} is called with an array")
-    is_input = rewritten["class_name"] == "InputLayer"
-    has_inputs = bool(rewritten["inbound_nodes"])
-    if is_input and has_inputs:
-        raise Refused(f"its input layer {shown(rewritten['name'])} has inputs")
-    if not is_input and not has_inputs:
-        raise Refused(f"its layer {shown(rewritten['name'])} has no inputs")
-    return rewritten
+        raise Refused(f"its layer {shown(name)} is called with an array")
+    if bool(calls) == (rewritten["class_name"] == "InputLayer"):
+        raise Refused(f"its layer {shown(name)} must have inputs, unless it is an InputLayer")
+    return {**rewritten, "name": name, "inbound_nodes": calls}
 
 
 def _call(node: Any) -> dict[str, Any]:
@@ -217,7 +191,7 @@ def _call(node: Any) -> dict[str, Any]:
     if not isinstance(node, dict):
         raise Refused("its config has a call in the format of Keras 2; save the model with Keras 3")
     call = {
-        "args": _call_argument(values.list_of(node.get("args"))),
+        "args": _call_argument(expect(node.get("args"), list, "a list")),
         "kwargs": _call_argument(node.get("kwargs", {})),
     }
     if next(values.tensors(call), None) is None:
@@ -237,25 +211,26 @@ def _call_argument(value: Any) -> Any:
         return {values.text(name): _call_argument(item) for name, item in value.items()}
     class_name = value["class_name"]
     config = value.get("config")
+    rewritten: dict[str, Any] = {}
     if class_name == "__ellipsis__":
         return {"class_name": class_name, "config": {}}
-    if not isinstance(config, dict):
+    if class_name == "__slice__" and isinstance(config, dict):
+        for part in ("start", "stop", "step"):
+            rewritten[part] = config.get(part)
+            # Only integers: Keras does not find a tensor in a slice, and would compute at once.
+            if rewritten[part] is not None:
+                expect(rewritten[part], int, "the bound of a slice")
+    elif class_name in _ARRAYS and isinstance(config, dict):
+        if not values.is_in(config.get("dtype"), keras_objects.DTYPES):
+            raise Refused(f"an array of its config has the dtype {shown(config.get('dtype'))}")
+        rewritten = {"value": values.numbers(config.get("value")), "dtype": config["dtype"]}
+    elif class_name == "__keras_tensor__" and isinstance(config, dict):
+        rewritten["shape"] = values.shapes(config.get("shape"))
+        rewritten["dtype"] = _dtype(config.get("dtype"))
+        rewritten["keras_history"] = _reference(config.get("keras_history"))
+    else:
         raise Refused(f"it contains {values.name_of(value)}, which can run code or is not known")
-    if class_name == "__slice__":
-        # Only integers: Keras does not find a tensor in a slice, and would compute at once.
-        parts = {part: values.index(config.get(part)) for part in ("start", "stop", "step")}
-        return {"class_name": class_name, "config": parts}
-    if class_name in _ARRAYS and values.is_in(config.get("dtype"), keras_objects.DTYPES):
-        array = {"value": values.numbers(config.get("value")), "dtype": config["dtype"]}
-        return {"class_name": class_name, "config": array}
-    if class_name == "__keras_tensor__":
-        tensor = {
-            "shape": values.shapes(config.get("shape")),
-            "dtype": _dtype(config.get("dtype")),
-            "keras_history": list(_reference(config.get("keras_history"))),
-        }
-        return {"class_name": class_name, "config": tensor}
-    raise Refused(f"it contains {values.name_of(value)}, which can run code or is not known")
+    return {"class_name": class_name, "config": rewritten}
 
 
 def _has_arrays(value: Any) -> bool:
@@ -264,40 +239,9 @@ def _has_arrays(value: Any) -> bool:
     return any(map(_has_arrays, values.children(value)))
 
 
-def _input_names(layer: dict[str, Any]) -> set[str]:
-    """Return the names of the layers whose outputs a layer takes."""
-    return {tensor["keras_history"][0] for tensor in values.tensors(layer["inbound_nodes"])}
-
-
-def _check_used(inputs_of: dict[str, set[str]], outputs: set[str]) -> None:
-    """Check that the outputs depend on all layers.
-
-    Keras does not list the variables of an unused layer among those of the model.
-    """
-    used: set[str] = set()
-    unvisited = list(outputs)
-    while unvisited:
-        name = unvisited.pop()
-        if name not in used:
-            used.add(name)
-            unvisited += inputs_of.get(name, ())
-    for name in inputs_of:
-        if name not in used:
-            raise Refused(f"its layer {shown(name)} is not used by the model's outputs")
-
-
-def _references(value: Any) -> Iterator[tuple[str, int, int]]:
-    """Yield the outputs of layers in a nested structure: name, call, position."""
-    if isinstance(value, list) and value and isinstance(value[0], str):
-        yield _reference(value)
-        return
-    for item in values.children(value):
-        yield from _references(item)
-
-
-def _reference(value: Any) -> tuple[str, int, int]:
-    types = [type(item) for item in values.list_of(value)]
+def _reference(value: Any) -> list[Any]:
+    types = [type(item) for item in expect(value, list, "a list")]
     if types != [str, int, int] or min(value[1:]) < 0:
         raise Refused(f"its config must name the output of a layer; received {shown(value)}")
-    name, call, position = value
-    return values.text(name), call, position
+    values.text(value[0])
+    return list(value)

@@ -2,7 +2,6 @@
 
 import math
 import re
-import shutil
 import tempfile
 import zipfile
 from pathlib import Path
@@ -13,6 +12,7 @@ import keras
 from keras_bert import keras_private
 from keras_bert.runtime import reading
 from keras_bert.untrusted import containers, keras_config, keras_work
+from keras_bert.untrusted.errors import invalid
 
 _CONFIG = "config.json"
 _WEIGHTS = "model.weights.h5"
@@ -20,7 +20,6 @@ _ASSETS = "assets"
 _OPTIMIZER = "optimizer/"
 # The vocabulary of a `Preprocessor`. No other listed object has assets.
 _VOCABULARY = re.compile(r"assets/([\w-]+/){1,20}vocab\.txt", re.ASCII)
-_BLOCK_BYTES = 2**20
 _WEIGHTS_PER_HIDDEN_LAYER = 12
 _MAX_CONFIG = 2**24  # bytes
 _MAX_VOCABULARIES = 100
@@ -59,9 +58,8 @@ def contains_code(file: Path) -> bool:
 
 def _read_config(file: Path) -> dict[str, Any]:
     members = {member.filename: member for member in containers.check_zip(file)}
-    for name in (_CONFIG, _WEIGHTS):
-        if name not in members:
-            raise ValueError(f"{name} is missing")
+    if not {_CONFIG, _WEIGHTS} <= members.keys():
+        raise ValueError(f"{_CONFIG} or {_WEIGHTS} is missing")
     if members[_CONFIG].file_size > _MAX_CONFIG:
         raise ValueError(f"{_CONFIG} has more than {_MAX_CONFIG} bytes")
     with zipfile.ZipFile(file) as archive:
@@ -73,14 +71,8 @@ def _unpack(file: Path, folder: Path) -> None:
     with zipfile.ZipFile(file) as archive:
         vocabularies = [name for name in archive.namelist() if _VOCABULARY.fullmatch(name)]
         if len(vocabularies) > _MAX_VOCABULARIES:
-            raise ValueError(
-                f"it has {len(vocabularies)} vocabularies, at most {_MAX_VOCABULARIES} are allowed"
-            )
-        for name in (_WEIGHTS, *vocabularies):
-            target = folder / name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            with archive.open(name) as packed, open(target, "wb") as unpacked_file:
-                shutil.copyfileobj(packed, unpacked_file, _BLOCK_BYTES)
+            raise ValueError(f"it has more than {_MAX_VOCABULARIES} vocabularies")
+        archive.extractall(folder, [_WEIGHTS, *vocabularies])
 
 
 def _check_weights(file: Path, config: dict[str, Any]) -> dict[str, containers.Dataset]:
@@ -90,13 +82,11 @@ def _check_weights(file: Path, config: dict[str, Any]) -> dict[str, containers.D
     try:
         with h5py.File(file, "r") as opened:
             datasets = containers.check_hdf5(opened, file.stat().st_size)
-    except (OSError, RuntimeError, KeyError, TypeError, UnicodeError) as error:
-        raise ValueError(f"{_WEIGHTS} is broken: {reading.one_line(error)}") from error
+    except Exception as error:  # h5py raises many types
+        raise invalid(_WEIGHTS, "must be a complete HDF5 file", error) from error
     layers = keras_work.count_encoder_layers(config)
     if _WEIGHTS_PER_HIDDEN_LAYER * layers > len(datasets):
-        raise ValueError(
-            f"num_hidden_layers is {layers}, but the file has only {len(datasets)} weights"
-        )
+        raise ValueError(f"num_hidden_layers is {layers}; the file has {len(datasets)} weights")
     return datasets
 
 
@@ -110,10 +100,8 @@ class _Budget:
     def check(self, variable: keras.Variable) -> None:
         self._declared_bytes += math.prod(variable.shape) * _item_bytes(variable.dtype)
         if self._declared_bytes > _MAX_BYTES_PER_BYTE * self._stored_bytes + _MAX_EXTRA_BYTES:
-            raise ValueError(
-                f"the config declares at least {self._declared_bytes:.3g} bytes of weights, but "
-                f"the file has {self._stored_bytes:.3g}"
-            )
+            declared = f"the config declares at least {self._declared_bytes:.3g} bytes of weights"
+            raise ValueError(f"{declared}, and the file has {self._stored_bytes:.3g}")
 
 
 def _item_bytes(dtype: str) -> int:
@@ -136,10 +124,8 @@ def _check_dtypes(datasets: dict[str, containers.Dataset], variables: list[keras
             continue
         dtypes = dtypes_of_shape.get(dataset.shape, set())
         if dtypes and _class_of_dtype(dataset.dtype) not in dtypes:
-            raise ValueError(
-                f"{name!r:.80} in {_WEIGHTS} has the dtype {dataset.dtype}, and the model needs "
-                f"{' or '.join(sorted(dtypes))}"
-            )
+            needed = " or ".join(sorted(dtypes))
+            raise ValueError(f"{name!r:.80} must be {needed}; it has the dtype {dataset.dtype}")
 
 
 def _class_of_dtype(dtype: str) -> str:

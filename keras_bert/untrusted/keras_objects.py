@@ -17,6 +17,11 @@ class Kind(NamedTuple):
     modules: frozenset[str]
     classes: frozenset[str]
 
+    @property
+    def is_own(self) -> bool:
+        """True for the classes of this package."""
+        return OWN_PACKAGE in self.modules
+
 
 class ObjectArguments(NamedTuple):
     """Arguments that hold objects: their names, and the objects and function names that fit."""
@@ -127,43 +132,24 @@ CONSTRAINT_NAMES = words("max_norm min_max_norm non_neg unit_norm")
 
 # Arguments of the listed classes, by what their values may be. Others are refused: `weights`,
 # `input_tensor`, `gptq_unpacked_column_size` and the arguments of classes that are not listed.
+_WEIGHTS = "alpha beta bias depthwise embeddings gamma kernel pointwise recurrent"
+
+
+def _of_weights(kind: str, others: str = "") -> frozenset[str]:
+    return frozenset(f"{weight}_{kind}" for weight in words(f"{_WEIGHTS} {others}"))
+
+
 OBJECT_ARGUMENTS = (
     ObjectArguments(
         words("activation hidden_act recurrent_activation"), (ACTIVATION_LAYERS,), ACTIVATIONS
     ),
     ObjectArguments(
-        words(
-            """
-            alpha_initializer beta_initializer bias_initializer depthwise_initializer
-            embeddings_initializer gamma_initializer kernel_initializer moving_mean_initializer
-            moving_variance_initializer pointwise_initializer recurrent_initializer
-            """
-        ),
+        _of_weights("initializer", "moving_mean moving_variance"),
         (INITIALIZERS,),
         INITIALIZER_NAMES,
     ),
-    ObjectArguments(
-        words(
-            """
-            activity_regularizer alpha_regularizer beta_regularizer bias_regularizer
-            depthwise_regularizer embeddings_regularizer gamma_regularizer kernel_regularizer
-            pointwise_regularizer recurrent_regularizer
-            """
-        ),
-        (REGULARIZERS,),
-        REGULARIZER_NAMES,
-    ),
-    ObjectArguments(
-        words(
-            """
-            alpha_constraint beta_constraint bias_constraint depthwise_constraint
-            embeddings_constraint gamma_constraint kernel_constraint pointwise_constraint
-            recurrent_constraint
-            """
-        ),
-        (CONSTRAINTS,),
-        CONSTRAINT_NAMES,
-    ),
+    ObjectArguments(_of_weights("regularizer", "activity"), (REGULARIZERS,), REGULARIZER_NAMES),
+    ObjectArguments(_of_weights("constraint"), (CONSTRAINTS,), CONSTRAINT_NAMES),
     ObjectArguments(
         words("activation_quantizer quantization_config weight_quantizer"), (QUANTIZATIONS,)
     ),

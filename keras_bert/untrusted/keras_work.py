@@ -5,8 +5,7 @@ The functions take configs that `keras_config` has rewritten.
 
 from typing import Any
 
-from keras_bert.untrusted import keras_objects
-from keras_bert.untrusted.keras_values import Refused, children, count_text, integer, tensors
+from keras_bert.untrusted.keras_values import Refused, children, expect, tensors
 
 _MAX_LAYERS = 500  # Keras takes about 10 ms to build each
 # Calls of layers plus their inputs. A nested model counts once for each of its calls.
@@ -20,7 +19,6 @@ _LARGE_LAYERS = (
     "GroupQueryAttention",
     "GroupedQueryAttention",
 )
-_MODEL_CLASSES = frozenset.union(*(kind.classes for kind in keras_objects.MODELS))
 _LAYERS_IN_LAYERS = ("layer", "forward_layer", "backward_layer", "cell")
 
 
@@ -30,20 +28,21 @@ def check_order(layers: list[dict[str, Any]]) -> None:
     Keras goes through the layers again and again. In each round, it tries the calls of a layer up
     to the first call whose inputs are missing, and it reads the arguments of a call at each try.
     """
-    calls_left = {layer["name"]: _waiting_calls(layer) for layer in layers}
+    calls_left = {layer["name"]: layer["inbound_nodes"][::-1] for layer in layers}
     # An input layer has no calls, but one output.
     calls_done = {name: 0 if calls else 1 for name, calls in calls_left.items()}
+    cost_of = {id(call): _cost(call) for calls in calls_left.values() for call in calls}
     work = 0
     is_progressing = True
     while is_progressing:
         is_progressing = False
         for name, calls in calls_left.items():
             while calls:
-                inputs, cost = calls[-1]
-                work += cost
+                work += cost_of[id(calls[-1])]
                 if work > _MAX_CALLS:
                     raise Refused("its layers are in an order that takes long to build")
-                if any(calls_done.get(source, 0) <= call for source, call in inputs):
+                inputs = [tensor["keras_history"] for tensor in tensors(calls[-1])]
+                if any(calls_done.get(source, 0) <= call for source, call, _ in inputs):
                     break
                 calls.pop()
                 calls_done[name] += 1
@@ -52,57 +51,39 @@ def check_order(layers: list[dict[str, Any]]) -> None:
         raise Refused("its layers wait for each other")
 
 
-def _waiting_calls(layer: dict[str, Any]) -> list[tuple[list[tuple[str, int]], int]]:
-    """Return the calls of a layer, the last call first, as pairs of inputs and cost.
-
-    An input is the name of a layer and the index of its call.
-    """
-    calls = []
-    for node in reversed(layer["inbound_nodes"]):
-        histories = [tensor["keras_history"] for tensor in tensors(node)]
-        inputs = [(name, call) for name, call, _ in histories]
-        cost = 1 + len(inputs) + _count_values(node) // _VALUES_PER_CALL
-        calls.append((inputs, cost))
-    return calls
+def _cost(call: dict[str, Any]) -> int:
+    """Return the cost of a try to call a layer, in calls of a small layer."""
+    return 1 + sum(1 for _ in tensors(call)) + _count_values(call) // _VALUES_PER_CALL
 
 
 def _count_values(value: Any) -> int:
-    return 1 + sum(_count_values(item) for item in children(value))
+    return 1 + sum(map(_count_values, children(value)))
 
 
 def check_work(model: dict[str, Any]) -> None:
     """Check how many layers Keras builds and calls when it builds a rewritten model."""
-    layers = _count_layers(model)
-    if layers > _MAX_LAYERS:
-        raise Refused(f"it has {count_text(layers)} layers, at most {_MAX_LAYERS} are allowed")
-    calls = _calls_to_build(model)
-    if calls > _MAX_CALLS:
-        raise Refused(
-            f"its layers have {count_text(calls)} calls and inputs, at most {_MAX_CALLS} are "
-            "allowed"
-        )
-    policies = _count_policies(model)
-    if policies > _MAX_POLICIES:
-        raise Refused(f"it has {policies} dtype policies, at most {_MAX_POLICIES} are allowed")
+    for count, limit, what in (
+        (_count_layers(model), _MAX_LAYERS, "layers"),
+        (_calls_to_build(model), _MAX_CALLS, "calls and inputs of layers"),
+        (_count_policies(model), _MAX_POLICIES, "dtype policies"),
+    ):
+        if count > limit:
+            raise Refused(f"it has {count} {what}, at most {limit} are allowed")
 
 
 def _inner_layers(item: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the layers that a rewritten model or wrapper holds."""
     config = item["config"]
     layers = [config[name] for name in _LAYERS_IN_LAYERS if isinstance(config.get(name), dict)]
-    if item["class_name"] == "StackedRNNCells":
-        layers += config["cells"]
-    elif item["class_name"] in _MODEL_CLASSES:
-        layers += config["layers"]
-    return layers
+    return [*layers, *config.get("cells", ()), *config.get("layers", ())]
 
 
 def _count_layers(item: dict[str, Any]) -> int:
     if item["class_name"] == "BertEncoder":
-        return _LAYERS_PER_HIDDEN_LAYER * integer(item["config"].get("num_hidden_layers"))
+        return _LAYERS_PER_HIDDEN_LAYER * count_encoder_layers(item)
     if item["class_name"] in _LARGE_LAYERS:
         return _LAYERS_PER_HIDDEN_LAYER
-    return 1 + sum(_count_layers(layer) for layer in _inner_layers(item))
+    return 1 + sum(map(_count_layers, _inner_layers(item)))
 
 
 def _count_calls(item: dict[str, Any]) -> int:
@@ -113,9 +94,8 @@ def _count_calls(item: dict[str, Any]) -> int:
 def _count_all_calls(layer: dict[str, Any]) -> int:
     """Return the calls of layers in all calls of a layer, and the inputs of the layer."""
     nodes = layer.get("inbound_nodes", ())
-    calls = max(1, len(nodes))
     inputs = sum(1 for _ in tensors(nodes))
-    return calls * _count_calls(layer) + inputs
+    return max(1, len(nodes)) * _count_calls(layer) + inputs
 
 
 def _calls_to_build(item: dict[str, Any]) -> int:
@@ -124,11 +104,9 @@ def _calls_to_build(item: dict[str, Any]) -> int:
     A `Sequential` calls the layers that it has so far again for each layer that is added.
     """
     layers = _inner_layers(item)
-    calls = 0
-    for index, layer in enumerate(layers):
-        calls += _calls_to_build(layer) + _count_all_calls(layer)
-        if item["class_name"] == "Sequential":
-            calls += _count_calls(layer) * (len(layers) - index)
+    calls = sum(_calls_to_build(layer) + _count_all_calls(layer) for layer in layers)
+    if item["class_name"] == "Sequential":
+        calls += sum(_count_calls(layer) * count for count, layer in enumerate(layers[::-1], 1))
     return calls
 
 
@@ -141,5 +119,6 @@ def _count_policies(value: Any) -> int:
 def count_encoder_layers(config: Any) -> int:
     """Return the number of hidden layers of all encoders in a rewritten config."""
     if isinstance(config, dict) and config.get("class_name") == "BertEncoder":
-        return integer(config["config"].get("num_hidden_layers"))
-    return sum(count_encoder_layers(item) for item in children(config))
+        count: int = expect(config["config"].get("num_hidden_layers"), int, "a size")
+        return max(count, 0)
+    return sum(map(count_encoder_layers, children(config)))

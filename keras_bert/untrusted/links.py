@@ -11,9 +11,10 @@ from pathlib import Path
 
 from keras_bert.runtime.escaping import printable
 from keras_bert.runtime.files import cache_folder
-from keras_bert.runtime.reading import one_line
+from keras_bert.untrusted.errors import invalid
 
 _REPOSITORIES = ("models--", "datasets--")  # beginning of a folder in the Hub's cache
+_REGULAR = "must be a file or a folder, received a pipe or device"
 _MAX_ENTRIES = 100_000  # files and folders; listing them takes less than 0.1 s
 
 
@@ -32,7 +33,7 @@ def check_file(file: Path) -> None:
     if file.is_symlink():
         check_link(file, file.parent)
     if file.exists() and not file.is_file():
-        raise _not_regular(file)
+        raise ValueError(f"{printable(str(file))}: {_REGULAR}")
 
 
 def check_link(link: str | Path, folder: str | Path, advice: str = "") -> None:
@@ -43,17 +44,9 @@ def check_link(link: str | Path, folder: str | Path, advice: str = "") -> None:
     root = os.path.realpath(folder)
     target = os.path.realpath(link)
     if not Path(target).is_relative_to(root) and not _is_cached(target, Path(root)):
-        raise ValueError(
-            f"{printable(str(link))}: a link must stay inside its folder, received one to "
-            f"{printable(target, 200)}. If you trust the folder, copy it without links: cp -rL"
-            f"{advice}"
-        )
-
-
-def _not_regular(path: str | Path) -> ValueError:
-    return ValueError(
-        f"{printable(str(path))}: must be a file or a folder, received a pipe or device"
-    )
+        rule = "a link must stay inside its folder"
+        advice = f"If you trust the folder, copy it without links: cp -rL{advice}"
+        raise invalid(printable(str(link)), rule, target, advice)
 
 
 def _links(folder: str | Path) -> Iterator[str]:
@@ -69,18 +62,17 @@ def _links(folder: str | Path) -> Iterator[str]:
                 for entry in entries:
                     count += 1
                     if count > _MAX_ENTRIES:
-                        raise ValueError(
-                            f"{printable(str(folder))}: must have at most {_MAX_ENTRIES} files, "
-                            "received more. Move the model or the data into their own folder"
-                        )
+                        rule = f"must have at most {_MAX_ENTRIES} files"
+                        advice = "Move the model or the data into their own folder"
+                        raise ValueError(f"{printable(str(folder))}: {rule}. {advice}")
                     if entry.is_symlink():
                         yield entry.path
                     elif entry.is_dir(follow_symlinks=False):
                         folders.append(entry.path)
                     elif not entry.is_file(follow_symlinks=False):
-                        raise _not_regular(entry.path)
+                        raise ValueError(f"{printable(entry.path)}: {_REGULAR}")
         except OSError as error:
-            raise OSError(f"{printable(current)}: {error.strerror or one_line(error)}") from error
+            raise OSError(f"{printable(current)}: {error.strerror}") from error
 
 
 def _is_cached(target: str, folder: Path) -> bool:

@@ -12,7 +12,6 @@ Source: onnx/onnx.proto.
 
 import math
 import mmap
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,21 +29,25 @@ _OPS = {
 }  # fmt: skip
 # `TensorProto.DataType` -> bytes per element.
 _ELEMENT_SIZES = {1: 4, 2: 1, 3: 1, 6: 4, 7: 8}
-# Names of the fields, by number.
-_MODEL = {
-    1: "ir_version", 2: "producer_name", 3: "producer_version", 4: "domain", 5: "model_version",
-    6: "doc_string", 7: "graph", 8: "opset_import", 14: "metadata_props",
-}  # fmt: skip
-_GRAPH = {
-    1: "node", 2: "name", 5: "initializer", 10: "doc_string", 11: "input", 12: "output",
-    13: "value_info",
-}  # fmt: skip
-_NODE = {1: "input", 2: "output", 3: "name", 4: "op_type", 5: "attribute", 6: "doc_string"}
-_ATTRIBUTE = {1: "name", 3: "i", 8: "ints", 13: "doc_string", 20: "type"}
-_TENSOR = {
-    1: "dims", 2: "data_type", 4: "float_data", 5: "int32_data", 7: "int64_data", 8: "name",
-    9: "raw_data", 12: "doc_string", 14: "data_location",
-}  # fmt: skip
+# The numbers of the fields that a message may have. Other fields hold functions, subgraphs, sparse
+# tensors, tensors in attributes, and names of other files.
+_FIELDS = {
+    "ModelProto": {1, 2, 3, 4, 5, 6, 7, 8, 14},
+    "GraphProto": {1, 2, 5, 10, 11, 12, 13},
+    "NodeProto": {1, 2, 3, 4, 5, 6},
+    "AttributeProto": {1, 3, 8, 13, 20},
+    "TensorProto": {1, 2, 4, 5, 7, 8, 9, 12, 14},
+}
+# The fields that hold one of these messages.
+_INNER = {
+    ("ModelProto", 7): "GraphProto",
+    ("GraphProto", 1): "NodeProto",
+    ("GraphProto", 5): "TensorProto",
+    ("NodeProto", 5): "AttributeProto",
+}
+_OP_TYPE = ("NodeProto", 4)
+# Fields of a TensorProto.
+_DIMS, _DATA_TYPE, _RAW_DATA, _DATA_LOCATION = 1, 2, 9, 14
 
 
 def check(file: Path) -> None:
@@ -53,74 +56,58 @@ def check(file: Path) -> None:
         if not stream.read(1):
             raise ValueError("an empty file")
         with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            _Checker(data).check_model()
+            _check_graph(data)
 
 
-class _Checker:
-    """Checks the messages of one graph, and counts their fields."""
-
-    def __init__(self, data: Any) -> None:
-        self._data = data
-        self._fields = 0
-
-    def check_model(self) -> None:
-        for name, start, end in self._read("ModelProto", _MODEL, 0, len(self._data)):
-            if name == "graph":
-                self._check_graph(start, end)
-
-    def _check_graph(self, start: int, end: int) -> None:
-        for name, first, last in self._read("GraphProto", _GRAPH, start, end):
-            if name == "node":
-                self._check_node(first, last)
-            elif name == "initializer":
-                self._check_weight(first, last)
-
-    def _check_node(self, start: int, end: int) -> None:
-        for name, first, last in self._read("NodeProto", _NODE, start, end):
-            if name == "op_type":
-                op = self._data[first:last].decode("utf-8", "replace")
+def _check_graph(data: Any) -> None:
+    unread = [("ModelProto", 0, len(data))]
+    count = 0
+    while unread:
+        message, start, end = unread.pop()
+        spans = []  # number of a field, start and end of its value
+        for tag, first, last in protobuf.fields(data, start, end):
+            count += 1
+            if count > _MAX_FIELDS:
+                raise ValueError(f"more than {_MAX_FIELDS} fields")
+            number = tag >> 3
+            if number not in _FIELDS[message]:
+                raise ValueError(f"field {number} of {message}")
+            if (message, number) in _INNER:
+                unread.append((_INNER[message, number], first, last))
+            if (message, number) == _OP_TYPE:
+                op = data[first:last].decode("utf-8", "replace")
                 if op not in _OPS:
                     raise ValueError(f"the op {shown(op)}")
-            elif name == "attribute":
-                for _ in self._read("AttributeProto", _ATTRIBUTE, first, last):
-                    pass  # `_read` checks the fields
+            spans.append((number, first, last))
+        if message == "TensorProto":
+            _check_weight(data, spans)
 
-    def _check_weight(self, start: int, end: int) -> None:
-        """Check that the file holds each element of a weight."""
-        shape = []
-        data_type = 0
-        size = None  # bytes of the elements; a scalar may have its element elsewhere
-        for name, first, last in self._read("TensorProto", _TENSOR, start, end):
-            if name == "dims":
-                shape += list(self._varints(first, last))
-            elif name == "data_type":
-                data_type = next(self._varints(first, last))
-            elif name == "raw_data":
-                size = last - first
-            elif name == "data_location" and any(self._varints(first, last)):
-                raise ValueError("a weight in another file")
-        if data_type not in _ELEMENT_SIZES:
-            raise ValueError(f"a weight of the type {data_type}")
-        expected = math.prod(shape) * _ELEMENT_SIZES[data_type]
-        is_scalar = size is None and not shape
-        if size != expected and not is_scalar:
-            raise ValueError(f"a weight of the shape {shape!s:.80} with {size or 0} bytes")
 
-    def _varints(self, start: int, end: int) -> Iterator[int]:
-        position = start
-        while position < end:
-            value, position = protobuf.varint(self._data, position)
-            yield value
+def _check_weight(data: Any, spans: list[tuple[int, int, int]]) -> None:
+    """Check that the file holds each element of a weight."""
+    shape: list[int] = []
+    data_type = 0
+    size = None  # bytes of the elements; a scalar may have its element elsewhere
+    for number, start, end in spans:
+        if number == _DIMS:
+            shape += _varints(data, start, end)
+        elif number == _DATA_TYPE:
+            [data_type] = _varints(data, start, end)
+        elif number == _RAW_DATA:
+            size = end - start
+        elif number == _DATA_LOCATION and any(_varints(data, start, end)):
+            raise ValueError("a weight in another file")
+    if data_type not in _ELEMENT_SIZES:
+        raise ValueError(f"a weight of the type {data_type}")
+    expected = math.prod(shape) * _ELEMENT_SIZES[data_type]
+    is_scalar = size is None and not shape
+    if size != expected and not is_scalar:
+        raise ValueError(f"a weight of the shape {shape!s:.80} with {size or 0} bytes")
 
-    def _read(
-        self, message: str, names: dict[int, str], start: int, end: int
-    ) -> Iterator[tuple[str, int, int]]:
-        """Yield the fields of a message: name, start and end. Other fields are an error."""
-        for tag, first, last in protobuf.fields(self._data, start, end):
-            number = tag >> 3
-            self._fields += 1
-            if self._fields > _MAX_FIELDS:
-                raise ValueError(f"more than {_MAX_FIELDS} fields")
-            if number not in names:
-                raise ValueError(f"field {number} of {message}")
-            yield names[number], first, last
+
+def _varints(data: Any, start: int, end: int) -> list[int]:
+    numbers = []
+    while start < end:
+        number, start = protobuf.varint(data, start)
+        numbers.append(number)
+    return numbers

@@ -12,39 +12,27 @@ from typing import Any
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-# Message -> number of a field -> the field as in a .proto file.
+# Message -> the fields that are read, as "number kind name". A star: repeated.
 _MESSAGES = {
-    "BundleHeaderProto": {
-        1: "int32 num_shards",
-        2: "int32 endianness",
-        3: "VersionDef version",
-    },
-    "VersionDef": {2: "int32 min_consumer"},
-    "BundleEntryProto": {
-        1: "int32 dtype",
-        2: "TensorShapeProto shape",
-        3: "int32 shard_id",
-        4: "int64 offset",
-        5: "int64 size",
-        6: "fixed32 crc32c",
-        7: "repeated TensorSliceProto slices",
-    },
-    "TensorShapeProto": {2: "repeated Dim dim", 3: "bool unknown_rank"},
-    "Dim": {1: "int64 size"},
-    "TensorSliceProto": {},
-    "TrackableObjectGraph": {1: "repeated TrackableObject nodes"},
-    "TrackableObject": {
-        1: "repeated ObjectReference children",
-        2: "repeated SerializedTensor attributes",
-    },
-    "ObjectReference": {1: "int32 node_id", 2: "string local_name"},
-    "SerializedTensor": {1: "string name", 2: "string full_name", 3: "string checkpoint_key"},
-    "SavedModel": {2: "repeated MetaGraphDef meta_graphs"},
-    "MetaGraphDef": {2: "GraphDef graph_def"},
-    "GraphDef": {1: "repeated NodeDef node", 2: "FunctionDefLibrary library"},
-    "NodeDef": {2: "string op"},
-    "FunctionDefLibrary": {1: "repeated FunctionDef function"},
-    "FunctionDef": {3: "repeated NodeDef node_def"},
+    "BundleHeaderProto": "1 int32 num_shards, 2 int32 endianness, 3 VersionDef version",
+    "VersionDef": "2 int32 min_consumer",
+    "BundleEntryProto": (
+        "1 int32 dtype, 2 TensorShapeProto shape, 3 int32 shard_id, 4 int64 offset, 5 int64 size, "
+        "6 fixed32 crc32c, 7 TensorSliceProto* slices"
+    ),
+    "TensorShapeProto": "2 Dim* dim, 3 bool unknown_rank",
+    "Dim": "1 int64 size",
+    "TensorSliceProto": "",
+    "TrackableObjectGraph": "1 TrackableObject* nodes",
+    "TrackableObject": "1 ObjectReference* children, 2 SerializedTensor* attributes",
+    "ObjectReference": "1 int32 node_id, 2 string local_name",
+    "SerializedTensor": "1 string name, 2 string full_name, 3 string checkpoint_key",
+    "SavedModel": "2 MetaGraphDef* meta_graphs",
+    "MetaGraphDef": "2 GraphDef graph_def",
+    "GraphDef": "1 NodeDef* node, 2 FunctionDefLibrary library",
+    "NodeDef": "2 string op",
+    "FunctionDefLibrary": "1 FunctionDef* function",
+    "FunctionDef": "3 NodeDef* node_def",
 }
 
 
@@ -56,10 +44,12 @@ def _file() -> descriptor_pb2.FileDescriptorProto:
     )
     for message, fields in _MESSAGES.items():
         proto = file.message_type.add(name=message)
-        for number, text in fields.items():
-            *label, kind, name = text.split()
-            field = proto.field.add(name=name, number=number)
-            field.label = field_type.LABEL_REPEATED if label else field_type.LABEL_OPTIONAL
+        for text in filter(None, fields.split(", ")):
+            number, kind, name = text.split()
+            is_repeated = kind.endswith("*")
+            kind = kind.removesuffix("*")
+            field = proto.field.add(name=name, number=int(number))
+            field.label = field_type.LABEL_REPEATED if is_repeated else field_type.LABEL_OPTIONAL
             if kind in _MESSAGES:
                 field.type = field_type.TYPE_MESSAGE
                 field.type_name = f".tensorflow.{kind}"

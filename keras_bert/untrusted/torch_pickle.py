@@ -13,60 +13,42 @@ import math
 import mmap
 import pickletools
 import struct
-import sys
 import warnings
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 import ml_dtypes
 import numpy as np
 
-from keras_bert.runtime import reading
 from keras_bert.runtime.warn import level_of_caller
 from keras_bert.runtime.words import words
 from keras_bert.untrusted import containers
+from keras_bert.untrusted.errors import invalid
 
 # The numbers are little-endian.
 _DTYPES = {
-    "torch.DoubleStorage": np.dtype("<f8"),
-    "torch.FloatStorage": np.dtype("<f4"),
-    "torch.HalfStorage": np.dtype("<f2"),
-    "torch.BFloat16Storage": np.dtype(ml_dtypes.bfloat16),
-    "torch.LongStorage": np.dtype("<i8"),
-    "torch.IntStorage": np.dtype("<i4"),
-    "torch.ShortStorage": np.dtype("<i2"),
-    "torch.CharStorage": np.dtype("i1"),
-    "torch.ByteStorage": np.dtype("u1"),
-    "torch.BoolStorage": np.dtype("?"),
-}
+    f"torch.{kind}Storage": np.dtype(dtype)
+    for kind, dtype in {
+        "Double": "<f8", "Float": "<f4", "Half": "<f2", "BFloat16": ml_dtypes.bfloat16,
+        "Long": "<i8", "Int": "<i4", "Short": "<i2", "Char": "i1", "Byte": "u1", "Bool": "?",
+    }.items()
+}  # fmt: skip
 _ORDERED_DICT = "collections.OrderedDict"
 _REBUILD_TENSOR = "torch._utils._rebuild_tensor_v2"
 _REBUILD_PARAMETER = "torch._utils._rebuild_parameter"
 _GLOBALS = {*_DTYPES, _ORDERED_DICT, _REBUILD_TENSOR, _REBUILD_PARAMETER}
 
+# The argument of these instructions is the value.
 _LITERALS = words(
-    """
-    BININT BININT1 BININT2 LONG1 BINFLOAT BINUNICODE SHORT_BINUNICODE BINSTRING SHORT_BINSTRING
-    """
+    "BININT BININT1 BININT2 LONG1 BINFLOAT BINUNICODE SHORT_BINUNICODE BINSTRING SHORT_BINSTRING"
 )
-_CONSTANTS: dict[str, Callable[[], Any]] = {
-    "NONE": lambda: None,
-    "NEWTRUE": lambda: True,
-    "NEWFALSE": lambda: False,
-    "EMPTY_DICT": dict,
-    "EMPTY_LIST": list,
-    "EMPTY_TUPLE": tuple,
-}
-
+_CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False, "EMPTY_TUPLE": ()}
 # What training scripts call the weights in a checkpoint that also holds an optimizer.
 _STATES = ("model_state_dict", "state_dict", "model")
-
 _LEGACY_MAGIC = 0x1950A86A20F9469CFC6C
 _LEGACY_PROTOCOL = 1001
-
-
 _MAX_PROGRAM = 2**22  # bytes of a pickle; that of BERT-Large has 2**16
 _MAX_INSTRUCTIONS = 2**18  # those of BERT-Large are 2**14
 _MAX_ARGUMENTS = 10  # of a call; torch passes at most 7
@@ -81,7 +63,6 @@ class _Global(NamedTuple):
 class _Storage(NamedTuple):
     key: str
     dtype: np.dtype[Any]
-    size: int
 
 
 class _Tensor(NamedTuple):
@@ -104,11 +85,8 @@ def read(file: str | Path) -> dict[str, np.ndarray]:
             return _read_legacy(stream)
         # A hostile or broken file can cause any error.
         except Exception as error:
-            raise ValueError(
-                f"{file}: must be a complete dict of tensors, as "
-                "torch.save(model.state_dict(), file) writes; received "
-                f"{reading.one_line(error)}"
-            ) from error
+            rule = "must be a dict of tensors that torch.save(model.state_dict(), file) wrote"
+            raise invalid(file, rule, error) from error
 
 
 def _read_zip(stream: IO[bytes]) -> dict[str, np.ndarray]:
@@ -118,104 +96,85 @@ def _read_zip(stream: IO[bytes]) -> dict[str, np.ndarray]:
         if len(programs) != 1:
             raise ValueError(f"a zip file with {len(programs)} data.pkl")
         root = programs[0].removesuffix("data.pkl")
-
-        def record(name: str) -> bytes:
-            return archive.read(root + name)
-
-        if root + "byteorder" in archive.namelist() and record("byteorder") != b"little":
+        byte_order = root + "byteorder"
+        if byte_order in archive.namelist() and archive.read(byte_order) != b"little":
             raise ValueError("big-endian numbers")
-        tensors = _tensors(stream.name, _run(io.BytesIO(record("data.pkl"))))
-        data = {key: record(f"data/{key}") for key in {t.storage.key for t in tensors.values()}}
-        return _arrays(tensors, data)
+        tensors = _tensors(stream.name, _run(io.BytesIO(archive.read(programs[0]))))
+        keys = {tensor.storage.key for tensor in tensors.values()}
+        return _arrays(tensors, {key: archive.read(f"{root}data/{key}") for key in keys})
 
 
 def _read_legacy(stream: IO[bytes]) -> dict[str, np.ndarray]:
     """Read four pickles, then the storages, each preceded by its length."""
     # Unlike a file, a memory map never allocates more than its size.
     with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as file:
-        if file.read(2) != b"\x80\x02":
+        if file[:2] != b"\x80\x02":
             raise ValueError("neither a zip file nor a torch pickle")
-        file.seek(0)
         if (_run(file), _run(file)) != (_LEGACY_MAGIC, _LEGACY_PROTOCOL):
             raise ValueError("a pickle that torch did not write")
         _run(file)  # Byte order and sizes of the writer; storages are always little-endian.
         tensors = _tensors(stream.name, _run(file))
-        keys: Any = _run(file)
         itemsize = {t.storage.key: t.storage.dtype.itemsize for t in tensors.values()}
-        if {_check(key, str) for key in _check(keys, list)} != set(itemsize):
-            raise ValueError("a list of storages that differ from those of the tensors")
         data = {}
-        for key in keys:
+        for key in _check(_run(file), list):
             (count,) = struct.unpack("<q", file.read(8))
-            size = count * itemsize[key]
-            if count < 0 or size > len(file) - file.tell():
+            size = count * itemsize[_check(key, str)]
+            if not 0 <= size <= len(file) - file.tell():
                 raise ValueError(f"a truncated storage {key}")
             data[key] = file.read(size)
         return _arrays(tensors, data)
 
 
 def _tensors(file: str, value: object) -> dict[str, _Tensor]:
-    if not isinstance(value, dict):
-        raise ValueError(f"a {type(value).__name__}")
-    name = next((name for name in _STATES if isinstance(value.get(name), dict)), None)
+    tensors = _check(value, dict)
+    name = next((name for name in _STATES if isinstance(tensors.get(name), dict)), None)
     if name is not None:
-        warnings.warn(
-            f"{file}: only the entry {name!r:.80} is read, which has the weights",
-            stacklevel=level_of_caller(),
-        )
-        value = value[name]
-    for key, item in value.items():
-        if not isinstance(key, str) or not isinstance(item, _Tensor):
+        message = f"{file}: only the entry {name!r:.80} is read, which has the weights"
+        warnings.warn(message, stacklevel=level_of_caller())
+        tensors = tensors[name]
+    for key, item in tensors.items():
+        if not isinstance(item, _Tensor):
             raise ValueError(f"a {type(item).__name__} named {key!r:.80}")
-    return value
+    return tensors  # type: ignore[no-any-return]
 
 
 def _arrays(tensors: Mapping[str, _Tensor], data: Mapping[str, bytes]) -> dict[str, np.ndarray]:
-    """Return the tensors as views of their storages."""
-    arrays = {}
+    """Return the tensors as read-only views of their storages."""
     # Two tied tensors may share a storage. More could multiply the memory that is needed.
-    sizes = {tensor.storage.key: tensor.storage.size for tensor in tensors.values()}
-    if sum(math.prod(tensor.shape) for tensor in tensors.values()) > 2 * sum(sizes.values()):
+    needed = sum(math.prod(t.shape) * t.storage.dtype.itemsize for t in tensors.values())
+    if needed > 2 * sum(map(len, data.values())):
         raise ValueError("tensors with more than twice the size of their storages")
+    arrays = {}
     for name, (storage, offset, shape, strides) in tensors.items():
         itemsize = storage.dtype.itemsize
-        count = len(data[storage.key]) // itemsize
-        if count < storage.size:
-            raise ValueError(f"{count} of the {storage.size} numbers of storage {storage.key}")
-        reach = sum((n - 1) * stride for n, stride in zip(shape, strides, strict=True))
-        if math.prod(shape) and offset + reach >= storage.size:
-            raise ValueError(f"a tensor {name} that exceeds its storage")
-        if math.prod(shape) > storage.size:
-            raise ValueError(f"a tensor {name} that is larger than its storage")
-        flat = np.frombuffer(data[storage.key], storage.dtype)[offset:]
         byte_strides = [stride * itemsize for stride in strides]
-        arrays[name] = np.lib.stride_tricks.as_strided(flat, shape, byte_strides, writeable=False)
+        # NumPy checks this too, but with integers that overflow.
+        last = offset + sum((n - 1) * stride for n, stride in zip(shape, strides, strict=True))
+        if math.prod(shape) and last >= len(data[storage.key]) // itemsize:
+            raise ValueError(f"a tensor {name!r:.80} that exceeds its storage")
+        arrays[name] = np.ndarray(
+            shape, storage.dtype, data[storage.key], offset * itemsize, byte_strides
+        )
     return arrays
 
 
-def _run(program: Any) -> object:
+def _run(program: Any) -> Any:
     """Interpret the pickle at the position of a file, and return the object that it builds.
 
     The position is then after the pickle.
     """
     start = program.tell()
     pickled = io.BytesIO(program.read(_MAX_PROGRAM))
-    value = _interpret(pickled)
-    program.seek(start + pickled.tell())
-    return value
-
-
-def _interpret(program: IO[bytes]) -> object:
-    """Interpret a pickle of at most `_MAX_PROGRAM` bytes."""
     machine = _Machine()
-    for count, (opcode, argument, _) in enumerate(pickletools.genops(program)):
+    for count, (opcode, argument, _) in enumerate(pickletools.genops(pickled)):
         if count == _MAX_INSTRUCTIONS:
             raise ValueError(f"a pickle of more than {_MAX_INSTRUCTIONS} instructions")
         if opcode.name == "STOP":
-            (result,) = machine.stack
-            return result
+            break
         machine.run(opcode.name, argument)
-    raise ValueError("a pickle without an end")
+    program.seek(start + pickled.tell())
+    (result,) = machine.stack
+    return result
 
 
 class _Machine:
@@ -223,7 +182,7 @@ class _Machine:
 
     def __init__(self) -> None:
         self.stack: list[Any] = []
-        self._marks: list[int] = []
+        self._stacks_below_marks: list[list[Any]] = []
         self._memo: dict[int, Any] = {}
 
     def run(self, name: str, argument: Any) -> None:
@@ -235,29 +194,37 @@ class _Machine:
             case _ if name in _LITERALS:
                 stack.append(argument)
             case _ if name in _CONSTANTS:
-                stack.append(_CONSTANTS[name]())
+                stack.append(_CONSTANTS[name])
+            case "EMPTY_DICT":
+                stack.append({})
+            case "EMPTY_LIST":
+                stack.append([])
             case "MARK":
-                self._marks.append(len(stack))
+                self._stacks_below_marks.append(stack)
+                self.stack = []
             case "TUPLE":
-                stack.append(tuple(self._pop_to_mark()))
+                items = self._pop_to_mark()
+                self.stack.append(tuple(items))
             case "TUPLE1" | "TUPLE2" | "TUPLE3":
                 stack.append(tuple(self._pop(int(name[-1]))))
             case "APPEND" | "APPENDS":
                 items = self._pop(1) if name == "APPEND" else self._pop_to_mark()
-                _check(stack[-1], list).extend(items)
+                _check(self.stack[-1], list).extend(items)
             case "SETITEM" | "SETITEMS":
                 items = self._pop(2) if name == "SETITEM" else self._pop_to_mark()
-                _set_items(_check(stack[-1], dict), items)
+                # The hashes of nested tuples and of chosen integers can take forever.
+                keys = [_check(key, str) for key in items[::2]]
+                _check(self.stack[-1], dict).update(zip(keys, items[1::2], strict=True))
             case "BINPUT" | "LONG_BINPUT" | "MEMOIZE":
                 self._memo[len(self._memo) if argument is None else argument] = stack[-1]
             case "BINGET" | "LONG_BINGET":
                 stack.append(self._memo[argument])
             case "GLOBAL":
-                stack.append(_global(".".join(argument.split(" "))))
+                stack.append(_global(argument.replace(" ", ".")))
             case "STACK_GLOBAL":
-                stack.append(_global(".".join(_check(part, str) for part in self._pop(2))))
+                stack.append(_global(".".join(self._pop(2))))
             case "BINPERSID":
-                stack.append(_storage(*_check(self._pop(1)[0], tuple)))
+                stack.append(_storage(*_check(stack.pop(), tuple)))
             case "REDUCE":
                 stack.append(_call(*self._pop(2)))
             case "BUILD":
@@ -267,38 +234,30 @@ class _Machine:
                 raise ValueError(f"the pickle instruction {name}")
 
     def _pop(self, count: int) -> list[Any]:
-        start = len(self.stack) - count
-        if start < (self._marks[-1] if self._marks else 0):
-            raise ValueError("a pickle that pops an empty stack")
-        return self._pop_from(start)
+        return [self.stack.pop() for _ in range(count)][::-1]
 
     def _pop_to_mark(self) -> list[Any]:
-        return self._pop_from(self._marks.pop())
-
-    def _pop_from(self, start: int) -> list[Any]:
-        items = self.stack[start:]
-        del self.stack[start:]
+        items = self.stack
+        self.stack = self._stacks_below_marks.pop()
         return items
 
 
-def _set_items(target: dict[Any, Any], items: list[Any]) -> None:
-    for key, value in zip(items[::2], items[1::2], strict=True):
-        # The hashes of nested tuples and of chosen integers can take forever.
-        target[_check(key, str)] = value
-
-
 def _call(function: Any, arguments: Any) -> object:
-    build = _BUILDERS.get(_check(function, _Global).name)
-    if build is None:
-        raise ValueError(f"a call of {function.name}")
+    name = _check(function, _Global).name
     if len(_check(arguments, tuple)) > _MAX_ARGUMENTS:  # each call copies them
         raise ValueError(f"a call with {len(arguments)} arguments")
-    return build(*arguments)
+    if name == _ORDERED_DICT and not arguments:
+        return {}
+    if name == _REBUILD_TENSOR:
+        return _tensor(*arguments)
+    if name == _REBUILD_PARAMETER:
+        return _check(arguments[0], _Tensor)
+    raise ValueError(f"a call of {name}")
 
 
-def _check(value: Any, *types: type) -> Any:
-    if not isinstance(value, types):
-        raise ValueError(f"a {type(value).__name__} for a {types[0].__name__} in its pickle")
+def _check(value: Any, expected: type) -> Any:
+    if not isinstance(value, expected):
+        raise ValueError(f"a {type(value).__name__} for a {expected.__name__} in its pickle")
     return value
 
 
@@ -314,44 +273,14 @@ def _storage(
     dtype = _DTYPES.get(_check(type_, _Global).name)
     if kind != "storage" or dtype is None or view is not None:
         raise ValueError("a storage of an unknown kind")
-    return _Storage(_check(key, str), dtype, _count(size))
+    return _Storage(_check(key, str), dtype)
 
 
-def _tensor(
-    storage: object, offset: object, shape: Any, strides: Any, *settings: object
-) -> _Tensor:
+def _tensor(storage: Any, offset: Any, shape: Any, strides: Any, *settings: object) -> _Tensor:
     """Rebuild a tensor. `settings`, such as requires_grad, concern training only."""
     rank = len(_check(shape, tuple))
     if rank > containers.MAX_RANK:
-        raise ValueError(
-            f"a tensor of {rank} dimensions, at most {containers.MAX_RANK} are allowed"
-        )
-    if rank != len(_check(strides, tuple)):
-        raise ValueError(f"a tensor of {rank} dimensions and {len(strides)} strides")
-    return _Tensor(
-        _check(storage, _Storage),
-        _count(offset),
-        tuple(map(_count, shape)),
-        tuple(map(_count, strides)),
-    )
-
-
-def _parameter(tensor: object, *settings: object) -> _Tensor:
-    return _check(tensor, _Tensor)  # type: ignore[no-any-return]
-
-
-def _ordered_dict() -> dict[str, Any]:
-    return {}
-
-
-def _count(value: object) -> int:
-    if type(value) is not int or not 0 <= value <= sys.maxsize:
+        raise ValueError(f"a tensor of {rank} dimensions, over {containers.MAX_RANK}")
+    if any(type(count) is not int or count < 0 for count in (offset, *shape, *strides)):
         raise ValueError("a tensor with a size or stride that is not a count")
-    return value
-
-
-_BUILDERS: dict[str, Callable[..., Any]] = {
-    _ORDERED_DICT: _ordered_dict,
-    _REBUILD_TENSOR: _tensor,
-    _REBUILD_PARAMETER: _parameter,
-}
+    return _Tensor(_check(storage, _Storage), offset, shape, strides)

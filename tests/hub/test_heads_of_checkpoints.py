@@ -347,7 +347,7 @@ def test_other_activations_do_not_block_the_encoder(tmp_path, classes, name):
 def test_classes_of_one_name_need_other_names(tmp_path):
     make_classifier(tmp_path, 3, id2label={"0": "neg", "1": "neg", "2": "pos"})
     assert keras_bert.load(tmp_path).count_params()
-    with pytest.raises(ValueError, match=r"name 'neg'.*task='classification', labels=\[...\]"):
+    with pytest.raises(ValueError, match="labels must be unique; received 'neg'"):
         keras_bert.load(tmp_path, task="auto")
     model = keras_bert.load(tmp_path, task="classification", labels=["bad", "poor", "good"])
     assert heads.find_output(model).labels == ["bad", "poor", "good"]
@@ -356,7 +356,7 @@ def test_classes_of_one_name_need_other_names(tmp_path):
 def test_a_regression_of_several_numbers_gives_its_encoder(tmp_path):
     make_classifier(tmp_path, 2, problem_type="regression")
     assert keras_bert.load(tmp_path).count_params()
-    with pytest.raises(ValueError, match="one output; the checkpoint has 2.*without task"):
+    with pytest.raises(ValueError, match=r"classifier/bias \(expected \(1,\), found \(2,\)\)"):
         keras_bert.load(tmp_path, task="auto")
 
 

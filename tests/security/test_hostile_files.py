@@ -5,14 +5,12 @@ import gzip
 import io
 import json
 import lzma
-import re
 import struct
 import time
 import zipfile
 import zlib
 
 import h5py
-import keras
 import numpy as np
 import pytest
 import zstandard
@@ -41,13 +39,13 @@ from tests.security.rewriting import edit_config, edit_weights, layer_of
 
 
 @pytest.fixture(autouse=True)
-def limit_resources(request):
+def limit_resources():
     """Each attack must fail within seconds and without much memory."""
     memory.reset_peak()
-    before, start = memory.resident(), time.perf_counter()
+    before, start = memory.resident(), time.process_time()
     yield
     assert memory.peak() - before < 500e6
-    assert time.perf_counter() - start < (120 if "fuzz" in request.node.name else 20)
+    assert time.process_time() - start < 20
 
 
 def make_folder(reader, path):
@@ -105,10 +103,10 @@ PICKLES = {
 def test_pickles_that_take_long(tmp_path, attack, write):
     program, message = PICKLES[attack]
     write(tmp_path / "pytorch_model.bin", program, {"0": bytes(4)})
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(ValueError, match=message):
         torch_pickle.read(tmp_path / "pytorch_model.bin")
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5
 
 
 HASH_MODULUS = 2**61 - 1  # multiples of it have the same hash
@@ -220,57 +218,28 @@ def overlapping(count, size):
     return data.getvalue()
 
 
-@pytest.mark.parametrize("name", ["pytorch_model.bin", "training.npz", "model.keras"])
-def test_overlapping_zip_members(tmp_path, name):
+ZIP_READERS = {
+    "pytorch_model.bin": torch_pickle.read,
+    "training.npz": containers.read_npz,
+    "model.keras": keras_bert.load,
+}
+
+
+@pytest.mark.parametrize("name", ZIP_READERS)
+def test_zip_bombs(tmp_path, name):
     file = tmp_path / name
     file.write_bytes(overlapping(1000, 10_000))
-    read = {
-        "pytorch_model.bin": torch_pickle.read,
-        "training.npz": containers.read_npz,
-        "model.keras": keras_bert.load,
-    }[name]
     with pytest.raises(ValueError, match="overlap: they declare 10010000 bytes"):
-        read(file)
-
-
-@pytest.mark.parametrize("name", ["training.npz", "model.keras"])
-def test_compressed_zip_members(tmp_path, name):
-    file = tmp_path / name
+        ZIP_READERS[name](file)
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("model.weights.h5", bytes(10**7))
-        archive.writestr("config.json", "{}")
-    read = containers.read_npz if name.endswith("npz") else keras_bert.load
-    with pytest.raises(ValueError, match="'model.weights.h5' is compressed"):
-        read(file)
-
-
-@pytest.mark.parametrize("name", ["pytorch_model.bin", "training.npz", "model.keras"])
-def test_many_zip_members(tmp_path, name):
-    file = tmp_path / name
+    with pytest.raises(ValueError, match="'model.weights.h5' must be stored once, uncompressed"):
+        ZIP_READERS[name](file)
     with zipfile.ZipFile(file, "w") as archive:
         for number in range(60_000):
             archive.writestr(str(number), b"")
-    read = containers.read_npz if name.endswith("npz") else keras_bert.load
-    read = torch_pickle.read if name.endswith("bin") else read
-    with pytest.raises(ValueError, match="at most 10000 members are allowed"):
-        read(file)
-
-
-@pytest.mark.parametrize("where", ["keras_hub", "keras"])
-def test_datasets_that_were_never_written(tmp_path, where):
-    path = make_folder(where, tmp_path / "model")
-
-    def damage(opened):
-        name = next(n for n in dataset_names(opened) if opened[n].ndim == 2)
-        del opened[name]
-        opened.create_dataset(name, (10**5, 10**5), "f4", chunks=(1000, 1000))
-
-    if where == "keras_hub":
-        with h5py.File(path / "model.weights.h5", "r+") as opened:
-            damage(opened)
-    else:
-        edit_weights(path / "model.keras", damage)
-    assert_rejected(path, "declares 40000000000 bytes, but the file holds 0 bytes")
+    with pytest.raises(ValueError, match="list of members|at most 10000 are allowed"):
+        ZIP_READERS[name](file)
 
 
 def dataset_names(opened):
@@ -291,7 +260,7 @@ def test_external_weights(tmp_path):
         opened.create_dataset(name, shape, "f4", external=external)
 
     edit_weights(path / "model.keras", damage)
-    assert_rejected(path, "must be in the file itself, received a reference")
+    assert_rejected(path, "must be in the file itself")
 
 
 def test_the_vocabulary_is_checked_before_the_weights(tmp_path):
@@ -314,29 +283,18 @@ def entry(start, end, shape=(4,)):
 
 
 @pytest.mark.parametrize(
-    ("header", "data"),
+    ("header", "data", "message"),
     [
-        ({"a": entry(0, 16), "b": entry(0, 16)}, bytes(16)),  # overlapping
-        ({"a": entry(0, 16), "b": entry(8, 24)}, bytes(24)),
-        ({"a": entry(0, 16), "b": entry(32, 48)}, bytes(48)),  # a hole
-        ({"a": entry(0, 16)}, bytes(16) + b"PK\x03\x04 another file"),  # another file is appended
-        ({"a": entry(0, 2**62, (2**60,))}, bytes(16)),
-        ({"a": entry(0, 16, (2**40, 2**40, 0, 4))}, bytes(16)),
-        (b'{"a":' + b"[" * 100_000, bytes(16)),
-        (b" " * 100, bytes(16)),
+        ({"a": entry(0, 16), "b": entry(8, 24)}, bytes(24), "must be a complete safetensors file"),
+        ({"a": entry(0, 4, (1,) * 70)}, bytes(4), "at most 8 dimensions, received 70"),
+        ({f"{n}": entry(0, 0, (0,)) for n in range(200_000)}, b"", "must have a header of at most"),
     ],
+    ids=["overlapping", "dimensions", "many"],
 )
-def test_inconsistent_safetensors(tmp_path, header, data):
+def test_safetensors_with_wrong_headers(tmp_path, header, data, message):
     path = make_folder("safetensors", tmp_path / "model")
     safetensors_file(path / "model.safetensors", header, data)
-    assert_rejected(path, "must be a complete safetensors file")
-
-
-def test_many_safetensors(tmp_path):
-    path = make_folder("safetensors", tmp_path / "model")
-    header = ",".join(f'"{number}":{json.dumps(entry(0, 0, (0,)))}' for number in range(200_000))
-    safetensors_file(path / "model.safetensors", f"{{{header}}}".encode(), b"")
-    assert_rejected(path, "must have a header of at most")
+    assert_rejected(path, message)
 
 
 @pytest.mark.parametrize("count", [1, 10_000, 20_000])
@@ -376,20 +334,6 @@ def test_safetensors_with_names_of_one_long_prefix(tmp_path):
     assert time.process_time() - start < 5
 
 
-@pytest.mark.parametrize(("dtype", "size"), [("F32", 4), ("BF16", 2)])
-def test_safetensors_of_many_dimensions(tmp_path, dtype, size):
-    path = make_folder("safetensors", tmp_path / "model")
-    tensor = {"dtype": dtype, "shape": [1] * 70, "data_offsets": [0, size]}
-    safetensors_file(path / "model.safetensors", {"a": tensor}, bytes(size))
-    assert_rejected(path, r"model\.safetensors: .* at most 8 dimensions, received 70")
-
-
-def test_a_safetensors_header_that_declares_gigabytes(tmp_path):
-    path = make_folder("safetensors", tmp_path / "model")
-    (path / "model.safetensors").write_bytes(struct.pack("<Q", 2**40) + bytes(100))
-    assert_rejected(path, "must be a complete safetensors file")
-
-
 # Configs
 
 
@@ -416,26 +360,7 @@ def test_sizes_larger_than_the_weights_of_a_keras_file(tmp_path):
         layer_of(config, "BertEncoder")["config"]["num_hidden_layers"] = 3_000_000
 
     edit_config(path / "model.keras", change)
-    assert_rejected(path, "has 10.* layers")
-
-
-@pytest.mark.parametrize("units", [10**10, [1] * 5, "many"])
-def test_layers_with_wrong_weights(tmp_path, units):
-    x = keras.Input((4,))
-    keras.Model(x, keras.layers.Dense(3)(x)).save(tmp_path / "model.keras")
-
-    def change(config):
-        layer_of(config, "Dense")["config"]["units"] = units
-
-    edit_config(tmp_path / "model.keras", change)
-    assert_rejected(tmp_path / "model.keras", "could not be loaded")
-
-
-def test_repeated_keys(tmp_path):
-    path = make_folder("safetensors", tmp_path / "model")
-    text = (path / "config.json").read_text()
-    (path / "config.json").write_text(text.replace("{", '{"hidden_size": 4, ', 1))
-    assert_rejected(path, "the key 'hidden_size' twice")
+    assert_rejected(path, "has 12000007 layers")
 
 
 def test_deeply_nested_configs(tmp_path):
@@ -454,14 +379,6 @@ def test_deeply_nested_configs(tmp_path):
     assert_rejected(path, "nested values")
 
 
-def test_yaml_bomb(tmp_path):
-    path = make_folder("model_garden", tmp_path / "model")
-    (path / "bert_config.json").unlink()
-    lines = ["a0: &a0 [x, x]", *(f"a{i}: &a{i} [*a{i - 1}, *a{i - 1}]" for i in range(1, 30))]
-    (path / "params.yaml").write_text("\n".join([*lines, "encoder: *a29"]))
-    assert_rejected(path, "must be YAML in UTF-8, received an alias")
-
-
 def test_nan_and_infinity(tmp_path):
     for reader in ("safetensors", "keras"):
         path = make_folder(reader, tmp_path / reader)
@@ -474,13 +391,6 @@ def test_nan_and_infinity(tmp_path):
 
 
 # Text
-
-
-def test_vocabulary_of_many_lines(tmp_path):
-    file = tmp_path / "vocab.txt"
-    file.write_bytes(b"\n" * 2**25)
-    with pytest.raises(ValueError, match="at most 1048576 lines, received 33554432"):
-        folder.read_vocabulary(file)
 
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -501,11 +411,6 @@ def test_huge_vocabularies(tmp_path, name):
     (tmp_path / "tokenizer.json").write_text(json.dumps(content))
     with pytest.raises(ValueError, match=f"tokenizer.json: .*{message}"):
         tokenizer_config.read_vocabulary(tmp_path, len(tokens))
-
-
-def test_a_vocabulary_of_many_tokens():
-    with pytest.raises(ValueError, match="at most 1048576 tokens, received 1048581"):
-        keras_bert.Preprocessor(vocabulary=SPECIAL + ["a"] * 2**20)
 
 
 def test_enormous_file(tmp_path):
@@ -534,6 +439,13 @@ def test_names_with_terminal_escapes(tmp_path, capsys):
     assert output.rstrip("\n").isprintable() and "ignored keys" in output
 
 
+def test_names_of_files_are_printable(tmp_path):
+    (tmp_path / "\x1b[2Jmodel.txt").write_text("x")
+    with pytest.raises(ValueError) as caught:
+        checkpoints.detect(tmp_path)
+    assert str(caught.value).isprintable()
+
+
 def test_labels_with_terminal_escapes(tmp_path, capsys):
     file = tmp_path / "model.keras"
     encoder = tiny.encoder(num_hidden_layers=1)
@@ -550,12 +462,6 @@ def test_labels_with_terminal_escapes(tmp_path, capsys):
     assert output.rstrip("\n").isprintable() and r"\x1b[2J" in output
 
 
-def test_errors_of_the_command_line_are_printable(tmp_path, capsys):
-    assert command_line.main(["info", f"no{ESCAPE}"]) == 1
-    output = capsys.readouterr().err
-    assert output.rstrip("\n").isprintable() and re.search(r"no\\x1b", output)
-
-
 def test_duplicate_keys_are_found_in_linear_time():
     """An object with many keys must not take minutes."""
     keys = [f'"{number}": 0' for number in range(200_000)]
@@ -563,37 +469,6 @@ def test_duplicate_keys_are_found_in_linear_time():
     with pytest.raises(ValueError, match="the key '199999' twice"):
         reading.parse_json(("{" + ", ".join([*keys, keys[-1]]) + "}").encode(), "config.json")
     assert time.monotonic() - start < 5
-
-
-def test_tensors_that_share_bytes_are_rejected(tmp_path):
-    """Tensors that overlap make a small checkpoint fill the memory."""
-    keras_bert.save(
-        tiny.encoder(num_hidden_layers=1, hidden_act="gelu_new"), tmp_path, format="google"
-    )
-    prefix = tmp_path / "bert_model.ckpt"
-    size = next(tmp_path.glob("*.data-*")).stat().st_size
-    entry_of = bundle_index._entry
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            bundle_index, "_entry", lambda *args: entry_of(*args)._replace(offset=0, size=size)
-        )
-        with pytest.raises(ValueError, match="tensors overlap"):
-            bundle_index.read(prefix)
-
-
-def test_names_of_files_are_printable(tmp_path):
-    """Names from a stranger's folder must not reach the terminal as they are."""
-    (tmp_path / "\x1b[2Jmodel.txt").write_text("x")
-    with pytest.raises(ValueError) as caught:
-        checkpoints.detect(tmp_path)
-    assert str(caught.value).isprintable()
-    keras_bert.save(tiny.encoder(num_hidden_layers=1), tmp_path / "model", format="huggingface")
-    (tmp_path / "model" / "model.safetensors").unlink()
-    index = {"weight_map": {"a": "\x1b[2J.safetensors"}}
-    (tmp_path / "model" / "model.safetensors.index.json").write_text(json.dumps(index))
-    with pytest.raises(ValueError, match="weight_map") as caught:
-        keras_bert.load(tmp_path / "model")
-    assert str(caught.value).isprintable()
 
 
 def varint(number):
@@ -641,27 +516,56 @@ def write_index(file, entries):
 )
 def test_an_index_of_many_names(tmp_path, entries):
     write_index(tmp_path / "bert_model.ckpt.index", entries)
-    with pytest.raises(ValueError, match="a name of more than 1024 bytes, or more than 131072"):
+    with pytest.raises(ValueError, match="a name of over 1024 bytes, or over 131072"):
         bundle_index.read(tmp_path / "bert_model.ckpt")
+
+
+def write_checkpoint(prefix, data, entries):
+    """Write a TensorFlow checkpoint of one data file, with the tensors "a", "b", ..."""
+    header = tensor_bundle_pb2.BundleHeaderProto(num_shards=1).SerializeToString()
+    items = [(0, b"", header)]
+    for name, fields in zip("abc", entries, strict=False):
+        content = tensor_bundle_pb2.BundleEntryProto(**fields).SerializeToString()
+        items.append((0, name.encode(), content))
+    write_index(prefix.with_name(f"{prefix.name}.index"), items)
+    prefix.with_name(f"{prefix.name}.data-00000-of-00001").write_bytes(data)
 
 
 @pytest.mark.parametrize("length", [10**12, 3 * 10**9, 3, 5])
 def test_a_string_of_another_size_than_its_entry(tmp_path, length):
-    prefix = tmp_path / "bert_model.ckpt"
     data = varint(length) + b"....four"
-    entry = tensor_bundle_pb2.BundleEntryProto(dtype=7, size=len(data)).SerializeToString()
-    header = tensor_bundle_pb2.BundleHeaderProto(num_shards=1).SerializeToString()
-    write_index(prefix.with_name("bert_model.ckpt.index"), [(0, b"", header), (0, b"a", entry)])
-    prefix.with_name("bert_model.ckpt.data-00000-of-00001").write_bytes(data)
+    write_checkpoint(tmp_path / "ckpt", data, [{"dtype": 7, "size": len(data)}])
     with pytest.raises(ValueError, match=f"declares a string of {length} bytes"):
-        bundle.read(prefix).load("a")
+        bundle.read(tmp_path / "ckpt").load("a")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"offset": 0, "size": 16, "shape": {"dim": [{"size": 4}]}}, "tensors overlap"),
+        ({"offset": 12}, "'b' is outside the data files"),
+        ({"shard_id": 1}, "'b' is outside the data files"),
+        ({"slices": [{}]}, "'b' is split into slices"),
+        ({"shape": {"dim": [{"size": -2}]}}, "'b' has the invalid shape"),
+        ({"shape": {"dim": [{"size": 1}] * 9}}, "'b' has the invalid shape"),
+        ({"shape": {"dim": [{"size": 3}]}}, "'b' of type 1 has 8 bytes"),
+        ({"dtype": 99}, "'b' of type 99 has 8 bytes"),
+    ],
+)
+def test_entries_of_an_index(tmp_path, changes, message):
+    entry = {"dtype": 1, "size": 8, "shape": {"dim": [{"size": 2}]}}
+    write_checkpoint(tmp_path / "ckpt", bytes(16), [entry, entry | {"offset": 8}])
+    assert list(bundle_index.read(tmp_path / "ckpt")) == ["a", "b"]
+    write_checkpoint(tmp_path / "ckpt", bytes(16), [entry, entry | {"offset": 8} | changes])
+    with pytest.raises(ValueError, match=message):
+        bundle_index.read(tmp_path / "ckpt")
 
 
 @pytest.mark.parametrize(
     ("header", "message"),
     [
-        ({"endianness": "BIG"}, "is big-endian"),
-        ({"version": {"min_consumer": 2}}, "the unknown version 2"),
+        ({"endianness": "BIG"}, "big-endian or of a later"),
+        ({"version": {"min_consumer": 2}}, "big-endian or of a later"),
         ({"num_shards": 20_000}, "names 20000 data files"),
         ({"num_shards": 2}, "the data file .*00001-of-00002 is missing"),
     ],
@@ -684,14 +588,6 @@ def test_a_folder_named_like_a_checkpoint(tmp_path, reader):
     index.with_suffix("").joinpath("checkpoint").write_text('model_checkpoint_path: "/none"')
     for weight, value in zip(keras_bert.load(path).get_weights(), expected, strict=True):
         np.testing.assert_array_equal(weight, value)
-
-
-def test_a_graph_of_many_layers(monkeypatch):
-    layers = {str(number): 1 for number in range(5000)}
-    nodes = [bundle.Node({"_transformer_layers": 1}, None, ""), bundle.Node(layers, None, "")]
-    monkeypatch.setattr(bundle, "read_graph", lambda tensors: nodes)
-    with pytest.raises(ValueError, match="ckpt: an encoder must have at most 200 layers"):
-        model_garden_graph.find_variables(bundle.Bundle("ckpt", {}, None))
 
 
 def test_a_large_object_graph(tmp_path):
@@ -722,13 +618,7 @@ def test_json_of_many_or_nested_values(tmp_path, name, bomb):
 
 
 @pytest.mark.parametrize(
-    "options",
-    [
-        {"labels": ["good", ESCAPE]},
-        {"names": ["score", ESCAPE]},
-        {"prompts": {ESCAPE: "query: "}},
-        {"labels": ["good", ""]},
-    ],
+    "options", [{"labels": ["good", ""]}, {"names": ["score", ESCAPE]}, {"prompts": {ESCAPE: "q"}}]
 )
 def test_names_with_control_characters_are_refused(options):
     with pytest.raises(ValueError, match="must be a string without .* Rename it") as caught:
@@ -744,32 +634,6 @@ def test_a_label_of_the_data_with_control_characters_is_refused(tmp_path):
     file.write_text("label\ttext\ngood\ta film\nb\x1bad\ta film\n")
     with pytest.raises(ValueError, match=r"row 3: a label must .*b\\x1bad"):
         tabular.read(file, text="text", label="label")
-
-
-def squad_file(path, context, *answers):
-    qas = [
-        {"id": str(number), "question": "q", "answers": [{"text": text, "answer_start": start}]}
-        for number, (text, start) in enumerate(answers)
-    ]
-    path.write_text(json.dumps({"data": [{"paragraphs": [{"context": context, "qas": qas}]}]}))
-    return path
-
-
-def test_many_answers_that_are_not_in_a_long_context(tmp_path):
-    answers = [(f"z{number}", 0) for number in range(20_000)]
-    file = squad_file(tmp_path / "a.json", "a" * 10**6, *answers)
-    start = time.perf_counter()
-    with pytest.raises(ValueError, match="question 1074: .*Correct answer_start"):
-        squad.read(file)
-    assert time.perf_counter() - start < 10
-
-
-def test_a_long_answer_of_repeated_letters(tmp_path):
-    half = "a" * 150_000
-    file = squad_file(tmp_path / "a.json", "a" * 10**6, (f"{half}b{half}", 10**6))
-    start = time.perf_counter()
-    assert squad.read(file).lost_answers == 1
-    assert time.perf_counter() - start < 5
 
 
 def bombs(size):
@@ -815,3 +679,57 @@ def test_a_shard_that_declares_gigabytes(tmp_path):
         file.truncate(10**11)
     with pytest.raises(ValueError, match=rf"{name}: must have at most 1073741824 bytes"):
         made.read([name])
+
+
+def test_yaml_bomb(tmp_path):
+    path = make_folder("model_garden", tmp_path / "model")
+    (path / "bert_config.json").unlink()
+    lines = ["a0: &a0 [x, x]", *(f"a{i}: &a{i} [*a{i - 1}, *a{i - 1}]" for i in range(1, 30))]
+    (path / "params.yaml").write_text("\n".join([*lines, "encoder: *a29"]))
+    assert_rejected(path, "must be YAML in UTF-8, received an alias")
+
+
+def test_vocabulary_of_many_lines(tmp_path):
+    file = tmp_path / "vocab.txt"
+    file.write_bytes(b"\n" * 2**25)
+    with pytest.raises(ValueError, match="at most 1048576 lines, received 33554432"):
+        folder.read_vocabulary(file)
+
+
+def test_a_graph_of_many_layers(monkeypatch):
+    layers = {str(number): 1 for number in range(5000)}
+    nodes = [bundle.Node({"_transformer_layers": 1}, None, ""), bundle.Node(layers, None, "")]
+    monkeypatch.setattr(bundle, "read_graph", lambda tensors: nodes)
+    with pytest.raises(ValueError, match="ckpt: an encoder must have at most 200 layers"):
+        model_garden_graph.find_variables(bundle.Bundle("ckpt", {}, None))
+
+
+def squad_file(path, context, *answers):
+    qas = [
+        {"id": str(number), "question": "q", "answers": [{"text": text, "answer_start": start}]}
+        for number, (text, start) in enumerate(answers)
+    ]
+    path.write_text(json.dumps({"data": [{"paragraphs": [{"context": context, "qas": qas}]}]}))
+    return path
+
+
+def test_many_answers_that_are_not_in_a_long_context(tmp_path):
+    answers = [(f"z{number}", 0) for number in range(20_000)]
+    file = squad_file(tmp_path / "a.json", "a" * 10**6, *answers)
+    start = time.process_time()
+    with pytest.raises(ValueError, match="question 1074: .*Correct answer_start"):
+        squad.read(file)
+    assert time.process_time() - start < 10
+
+
+def test_a_long_answer_of_repeated_letters(tmp_path):
+    half = "a" * 150_000
+    file = squad_file(tmp_path / "a.json", "a" * 10**6, (f"{half}b{half}", 10**6))
+    start = time.process_time()
+    assert squad.read(file).lost_answers == 1
+    assert time.process_time() - start < 5
+
+
+def test_a_vocabulary_of_many_tokens():
+    with pytest.raises(ValueError, match="at most 1048576 tokens, received 1048581"):
+        keras_bert.Preprocessor(vocabulary=SPECIAL + ["a"] * 2**20)

@@ -315,70 +315,42 @@ def test_readers_limit_the_values_that_they_quote():
             assert not quoted, f"{file}: give {quoted[0]} a limit, as in {{value!r:.80}}"
 
 
-def wrong_tokenizer(folder):
-    config = json.dumps({"do_lower_case": ESCAPE * 1000})
-    (folder / "tokenizer_config.json").write_text(config, encoding="utf-8")
-    tokenizer_config.read(folder, tiny.PIECES, {})
+TWO_KEYS = json.dumps({ESCAPE: 1, "b" * 1000: 2})
+CHOICE = json.dumps({"text": "a", "choices": ["b", "c"], "label": [ESCAPE * 1000]})
+# Name of a file, its content, and a reader of its folder.
+WRONG_FILES = [
+    (
+        "tokenizer_config.json",
+        json.dumps({"do_lower_case": ESCAPE * 1000}),
+        lambda folder: tokenizer_config.read(folder, tiny.PIECES, {}),
+    ),
+    ("a.jsonl", TWO_KEYS, lambda folder: list(corpus.documents(folder))),
+    (f"{ESCAPE}.txt", "a", lambda folder: list(corpus.documents(folder))),
+    (f"qrels/{ESCAPE}.tsv", "a", retrieval.read),
+    ("a.jsonl", TWO_KEYS, lambda folder: tabular.read(folder / "a.jsonl", text="text")),
+    ("a.jsonl", TWO_KEYS, lambda folder: conll.read(folder / "a.jsonl")),
+    ("a.csv", f"{ESCAPE},{'b' * 1000}\n1,2\n", lambda folder: conll.read(folder / "a.csv")),
+    ("a.jsonl", CHOICE, lambda folder: swag.read(folder / "a.jsonl")),
+]
 
 
-def wrong_corpus(folder):
-    (folder / "a.jsonl").write_text(json.dumps({ESCAPE: 1, "b" * 1000: 2}), encoding="utf-8")
-    list(corpus.documents(folder))
+@pytest.mark.parametrize(("name", "content", "read"), WRONG_FILES)
+def test_errors_of_readers_are_short_and_printable(name, content, read, tmp_path):
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text(content, encoding="utf-8")
+    assert_short_and_printable(read, tmp_path)
 
 
-def wrong_corpus_file(folder):
-    (folder / f"{ESCAPE.replace('/', '')}.txt").write_text("a")
-    list(corpus.documents(folder))
-
-
-def wrong_splits(folder):
-    (folder / "qrels").mkdir()
-    (folder / "qrels" / f"{ESCAPE}.tsv").write_text("a")
-    retrieval.read(folder)
-
-
-def wrong_settings(folder):
-    state_file.check_settings("a file", {ESCAPE: 1, "b" * 1000: 2}, {}, "start anew")
-
-
-def wrong_keys(folder):
-    (folder / "a.jsonl").write_text(json.dumps({ESCAPE: 1, "b" * 1000: 2}), encoding="utf-8")
-    tabular.read(folder / "a.jsonl", text="text")
-
-
-def wrong_tags(folder):
-    (folder / "a.jsonl").write_text(json.dumps({ESCAPE: 1, "b" * 1000: 2}), encoding="utf-8")
-    conll.read(folder / "a.jsonl")
-
-
-def wrong_columns_of_tags(folder):
-    (folder / "a.csv").write_text(f"{ESCAPE},{'b' * 1000}\n1,2\n", encoding="utf-8")
-    conll.read(folder / "a.csv")
-
-
-def wrong_choice(folder):
-    row = {"text": "a", "choices": ["b", "c"], "label": [ESCAPE * 1000]}
-    (folder / "a.jsonl").write_text(json.dumps(row), encoding="utf-8")
-    swag.read(folder / "a.jsonl")
-
-
-def wrong_labels(folder):
-    heads.classifier(tiny.encoder(num_hidden_layers=1), labels=["b" * 10**4, "b" * 10**4])
-
-
-def wrong_vocabulary(folder):
-    keras_bert.Preprocessor([*tiny.PIECES, "b\r" * 10**4])
-
-
-@pytest.mark.parametrize(
-    "read",
-    [
-        wrong_tokenizer, wrong_corpus, wrong_corpus_file, wrong_splits, wrong_settings, wrong_keys,
-        wrong_tags, wrong_columns_of_tags, wrong_choice, wrong_labels, wrong_vocabulary,
-    ],
-)  # fmt: skip
-def test_errors_of_readers_are_short_and_printable(read, tmp_path):
+def assert_short_and_printable(call, *arguments):
     with pytest.raises((ValueError, OSError)) as caught:
-        read(tmp_path)
-    message = str(caught.value)
-    assert message.isprintable() and len(message) < 1000
+        call(*arguments)
+    assert str(caught.value).isprintable() and len(str(caught.value)) < 1000
+
+
+def test_errors_of_values_are_short_and_printable():
+    settings = {ESCAPE: 1, "b" * 1000: 2}
+    assert_short_and_printable(state_file.check_settings, "a file", settings, {}, "start anew")
+    assert_short_and_printable(keras_bert.Preprocessor, [*tiny.PIECES, "b\r" * 10**4])
+    encoder = tiny.encoder(num_hidden_layers=1)
+    labels = ["b" * 10**4] * 2
+    assert_short_and_printable(lambda: heads.classifier(encoder, labels=labels))

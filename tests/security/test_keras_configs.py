@@ -98,6 +98,7 @@ def public_names():
         for name in dir(module)
         if callable(getattr(module, name)) and not name.startswith("_")
     }
+    names |= {("os", "system"), ("builtins", "eval"), ("keras_hub.tokenizers", "Tokenizer")}
     names |= {("keras.src.ops.core", name) for name in ("Map", "Scan", "Cond", "Switch")}
     names |= {("keras.src.ops.numpy", name) for name in ("Arange", "Repeat", "Full", "Tile")}
     registered = keras.saving.get_custom_objects()
@@ -202,23 +203,6 @@ def assert_refused(file, temporary, message):
     assert list(temporary.iterdir()) == []
 
 
-@pytest.mark.parametrize("name", ["HubLayer", "Preprocessor", "keras_bert>HubLayer"])
-def test_a_function_does_not_reach_a_registered_class_by_its_suffix(tmp_path, temporary, name):
-    (tmp_path / "secret.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\npassword\n")
-    function = {"class_name": "function", "module": "builtins", "config": name}
-
-    def call_it(config):
-        config["config"]["layers"].append({
-            "module": "keras.layers", "class_name": "Activation", "registered_name": None,
-            "name": "call", "config": {"name": "call", "activation": function},
-            "inbound_nodes": [{"args": [], "kwargs": {"inputs": str(tmp_path / "secret.txt")}}],
-        })  # fmt: skip
-
-    file = save(tmp_path)
-    edit_config(file, call_it)
-    assert_refused(file, temporary, r"was not loaded: .*trusted=True, or --trusted")
-
-
 def operation(name, module="keras.src.ops.numpy", args=(), **kwargs):
     """Return the config of an operation with one call."""
     return {
@@ -263,7 +247,7 @@ def test_calls_that_compute_at_once_or_create_large_data_are_refused(tmp_path, t
     assert_refused(file, temporary, "was not loaded: ")
 
 
-def test_a_layer_that_the_outputs_do_not_use_is_refused(tmp_path, temporary):
+def test_the_weights_of_an_unused_layer_count(tmp_path, temporary):
     file = save(tmp_path)
 
     def add_layer(config):
@@ -273,7 +257,7 @@ def test_a_layer_that_the_outputs_do_not_use_is_refused(tmp_path, temporary):
         config["config"]["layers"].append(layer)
 
     edit_config(file, add_layer)
-    assert_refused(file, temporary, "its layer 'unused' is not used")
+    assert_refused(file, temporary, "bytes of weights")
 
 
 def nested(depth, calls):
@@ -302,7 +286,7 @@ def test_models_within_models_are_counted_for_each_call():
             for layer in outer["config"]["layers"]
         ]
         config = outer
-    with pytest.raises(keras_config.Refused, match="10.* calls and inputs"):
+    with pytest.raises(keras_config.Refused, match="calls and inputs of layers"):
         rewrite(config)
 
 
@@ -353,8 +337,22 @@ def test_layers_before_their_inputs_are_refused():
     sum_of_all = ("Add", "y", [[[tensor(f"o{i}") for i in range(100)]]])
     with pytest.raises(keras_config.Refused, match="an order that takes long"):
         rewrite(functional(first, *others, ("Identity", "b", b), ("Identity", "a", a), sum_of_all))
-    with pytest.raises(keras_config.Refused, match="wait for each other"):
-        rewrite(functional(first, ("Identity", "y", [[tensor("y")]])))
+
+
+@pytest.mark.parametrize(
+    ("layers", "message"),
+    [
+        ([("Identity", "y", [[tensor("y")]])], "wait for each other"),
+        ([("Identity", "y", [[tensor("x")]])] * 2, "two layers of a model have the same name"),
+        ([("Identity", "y", [])], "must have inputs, unless"),
+        ([("InputLayer", "y", [[tensor("x")]])], "must have inputs, unless"),
+        ([("Identity", "y", [[tensor("x", -1)]])], "must name the output of a layer"),
+        ([("Identity", "y", [[tensor(["x"])]])], "must name the output of a layer"),
+    ],
+)
+def test_inputs_of_layers_are_checked(layers, message):
+    with pytest.raises(keras_config.Refused, match=message):
+        rewrite(functional(("InputLayer", "x", []), *layers))
 
 
 def test_arguments_of_calls_are_limited():
@@ -364,81 +362,71 @@ def test_arguments_of_calls_are_limited():
             rewrite(functional(first, ("Add", "y", [[call]])))
 
 
+def policies(paths):
+    config = {"default_policy": None, "policy_map": dict.fromkeys(paths, "int8")}
+    module = "keras.dtype_policies"
+    return {"module": module, "class_name": "DTypePolicyMap", "config": config}
+
+
+def layer(class_name, **config):
+    return {"module": "keras.layers", "class_name": class_name, "config": config}
+
+
+def nested_lists(depth):
+    value = []
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+UNITS = ("Dense", "config", "units")
+SHAPE = ("Dense", "build_config", "input_shape")
+NAME = ("Dense", "config", "name")
+ACTIVATION = ("Activation", "config", "activation")
+LSTM = ("Bidirectional", "config", "layer", "config")
+DTYPE = ("Dense", "config", "dtype")
+
+
 @pytest.mark.parametrize(
-    "activation",
+    ("place", "value", "message"),
     [
-        {"module": "keras.layers", "class_name": "StackedRNNCells", "config": {"cells": []}},
-        {"module": "keras.layers", "class_name": "Dense", "config": {"units": 1}},
+        (UNITS, nested_lists(500), "levels deep"),
+        (UNITS, [0] * 1_100_000, "more than 1000000 values"),
+        (UNITS, 10**400, "is 1000.*"),
+        (SHAPE, [1] * 100, "100 dimensions"),
+        (SHAPE, [-5], "-5 in place of a size"),
+        (("Dense", "inbound_nodes"), [[["x", 0, 0, {}]]], "in the format of Keras 2"),
+        (SHAPE, [[1]] * 20_000, "20000 dimensions"),
+        (DTYPE, policies(f"a{number}" for number in range(501)), "501 paths"),
+        (DTYPE, policies(["(a+)+b"]), "a path in its dtype policies"),
+        (NAME, [1] * 100, "the argument name of Dense has"),
+        (NAME, [[1] * 100], "the argument name of Dense has"),
+        (NAME, "a" * 2000, "the argument name of Dense has"),
+        (("Dense", "name"), "a\nb", "the name"),
+        (("Dense", "config", "weights"), [[1.0]], "Dense has the argument 'weights'"),
+        (("Dense", "config", "gptq_unpacked_column_size"), 10**9, "Dense has the argument 'gptq"),
+        (("Dense", "config", "my_initializer"), "zeros", "Dense has the argument 'my_init"),
+        (ACTIVATION, layer("StackedRNNCells", cells=[]), "which can run code or is not known"),
+        (ACTIVATION, layer("Dense", units=1), "which can run code or is not known"),
+        # With these options, Keras computes when it builds the layer.
+        ((*LSTM, "stateful"), True, "stateful=True"),
+        ((*LSTM, "unroll"), 1, "unroll=True"),
     ],
 )
-def test_an_activation_that_holds_layers_is_refused(config, activation):
+def test_values_are_limited(config, place, value, message):
     changed = copy.deepcopy(config)
-    layers_in(changed)["Activation"]["config"]["activation"] = activation
-    with pytest.raises(keras_config.Refused, match="which can run code or is not known"):
-        rewrite(changed)
-
-
-def test_paths_of_dtype_policies_are_no_regular_expressions(config):
-    policies = keras.dtype_policies.DTypePolicyMap(
-        policy_map={"encoder/layer_0": keras.DTypePolicy("float32")}
-    )
-    changed = copy.deepcopy(config)
-    dense = layers_in(changed)["Dense"]["config"]
-    dense["dtype"] = keras.saving.serialize_keras_object(policies)
-    rewrite(copy.deepcopy(changed))
-    dense["dtype"]["config"]["policy_map"] = {"(a+)+b": "float32"}
-    with pytest.raises(keras_config.Refused, match="a path in its dtype policies"):
+    class_name, *keys, last = place
+    owner = layers_in(changed)[class_name]
+    for key in keys:
+        owner = owner[key]
+    owner[last] = value
+    with pytest.raises(keras_config.Refused, match=message):
         rewrite(changed)
 
 
 @pytest.mark.parametrize("name", ["Normalization", "SpectralNormalization", "TextVectorization"])
 def test_layers_that_compute_what_the_file_chooses_are_not_listed(name):
     assert name not in keras_objects.KERAS_LAYERS.classes
-
-
-def test_depth_values_numbers_and_shapes_are_limited(config):
-    def with_units(value):
-        changed = copy.deepcopy(config)
-        layers_in(changed)["Dense"]["config"]["units"] = value
-        return changed
-
-    deep = []
-    for _ in range(500):
-        deep = [deep]
-    shape = copy.deepcopy(config)
-    layers_in(shape)["Dense"]["build_config"]["input_shape"] = [1] * 100
-    unrolled = copy.deepcopy(config)
-    layers_in(unrolled)["Bidirectional"]["config"]["layer"]["config"]["unroll"] = 1
-    for changed, message in (
-        (with_units(deep), "levels deep"),
-        (with_units([0] * 1_100_000), "more than 1000000 values"),
-        (with_units(10**400), r"is 10\*\*400"),
-        (shape, "100 dimensions"),
-        (unrolled, "unroll=True"),
-    ):
-        with pytest.raises(keras_config.Refused, match=message):
-            rewrite(changed)
-
-
-def with_dense(config, name, value):
-    changed = copy.deepcopy(config)
-    layers_in(changed)["Dense"]["config"][name] = value
-    return changed
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [("weights", [[1.0]]), ("gptq_unpacked_column_size", 10**9), ("my_initializer", "zeros")],
-)
-def test_arguments_that_are_not_listed_are_refused(config, name, value):
-    with pytest.raises(keras_config.Refused, match=f"Dense has the argument '{name}'"):
-        rewrite(with_dense(config, name, value))
-
-
-@pytest.mark.parametrize("value", [[1] * 100, [[1] * 100], "a" * 2000])
-def test_arguments_of_keras_layers_are_short(config, value):
-    with pytest.raises(keras_config.Refused, match="the argument name of Dense has"):
-        rewrite(with_dense(config, "name", value))
 
 
 def test_weights_may_not_grow_when_they_are_read(tmp_path):
@@ -549,35 +537,6 @@ def test_layers_that_would_compute_at_once_are_refused(config):
             rewrite(changed)
 
 
-def test_long_lists_are_refused(config):
-    shapes = copy.deepcopy(config)
-    layers_in(shapes)["Dense"]["build_config"]["input_shape"] = [[1]] * 20_000
-    with pytest.raises(keras_config.Refused, match="20000 dimensions"):
-        rewrite(shapes)
-    policies = {
-        "module": "keras.dtype_policies",
-        "class_name": "DTypePolicyMap",
-        "registered_name": None,
-        "config": {"default_policy": None, "policy_map": {f"a{i}": "int8" for i in range(501)}},
-    }
-    with pytest.raises(keras_config.Refused, match="501 paths"):
-        rewrite(with_dense(config, "dtype", policies))
-
-
-@pytest.mark.parametrize("option", ["stateful", "unroll"])
-def test_layers_that_compute_when_they_are_built_are_refused(config, option):
-    changed = copy.deepcopy(config)
-    layers_in(changed)["Bidirectional"]["config"]["layer"]["config"][option] = True
-    with pytest.raises(keras_config.Refused, match=f"{option}=True"):
-        rewrite(changed)
-
-
-def test_a_model_may_have_an_unused_input(tmp_path):
-    inputs = {"a": keras.Input((2,), name="a"), "b": keras.Input((2,), name="b")}
-    keras.Model(inputs, keras.layers.Dense(2)(inputs["a"])).save(tmp_path / "model.keras")
-    assert len(keras_bert.load(tmp_path / "model.keras").inputs) == 2
-
-
 def test_own_layers_have_arguments_of_their_kinds(tmp_path):
     file = tmp_path / "model.keras"
     keras_bert.save(heads.classifier(tiny.encoder(), 2), file)
@@ -590,13 +549,6 @@ def test_own_layers_have_arguments_of_their_kinds(tmp_path):
         keras_bert.load(file)
 
 
-def test_names_are_printable(config):
-    changed = copy.deepcopy(config)
-    layers_in(changed)["Dense"]["name"] = "a\nb"
-    with pytest.raises(keras_config.Refused, match="the name"):
-        rewrite(changed)
-
-
 def test_members_that_keras_would_unpack_are_not_unpacked(tmp_path):
     file = save(tmp_path)
     with zipfile.ZipFile(file, "a") as archive:
@@ -607,6 +559,30 @@ def test_members_that_keras_would_unpack_are_not_unpacked(tmp_path):
     keras_bert.load(file)
     assert time.perf_counter() - start < 5
     assert not list(tmp_path.rglob("outside.txt"))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda members: members.pop("model.weights.h5"), "model.weights.h5 is missing"),
+        (lambda members: members.update({"config.json": b" " * 2**24 + b"{}"}), "16777216 bytes"),
+        (
+            lambda members: members.update({f"assets/{n}/vocab.txt": b"" for n in range(101)}),
+            "more than 100 vocabularies",
+        ),
+    ],
+)
+def test_members_are_limited(tmp_path, temporary, change, message):
+    file = save(tmp_path)
+    rewrite_zip(file, change)
+    assert_refused(file, temporary, message)
+
+
+def test_hidden_layers_need_weights(tmp_path, temporary):
+    file = tmp_path / "model.keras"
+    keras_bert.save(tiny.encoder(num_hidden_layers=1), file)
+    edit_config(file, lambda config: config["config"].update(num_hidden_layers=100))
+    assert_refused(file, temporary, "num_hidden_layers is 100; the file has")
 
 
 def test_compile_configs_are_not_read(tmp_path):

@@ -1,12 +1,7 @@
 """Attack: runs that succeed but produce a wrong model."""
 
 import json
-import os
 import pathlib
-import subprocess
-import sys
-import textwrap
-import time
 
 import keras
 import numpy as np
@@ -14,7 +9,7 @@ import pytest
 
 import keras_bert
 from keras_bert import optimizers
-from keras_bert.hub import named_source, registry, resolve
+from keras_bert.hub import resolve
 from keras_bert.training import run_state
 from tests import tiny
 from tests.training import test_run_state as runs
@@ -26,13 +21,6 @@ ROOT = pathlib.Path(__file__).parents[2]
 def quick():
     with tiny.eagerly():
         yield
-
-
-@pytest.fixture(scope="module")
-def uninterrupted():
-    """A run of three epochs whose best one is not the last."""
-    model, metrics = runs.finetune(epochs=3)
-    return weights(model), metrics
 
 
 def weights(model):
@@ -79,46 +67,6 @@ def test_a_run_without_dev_needs_no_best_state(tmp_path):
 
 
 @pytest.mark.slow
-def test_two_processes_on_one_run_folder(tmp_path, uninterrupted):
-    """The second process fails with a clear error; the weights of the first are correct."""
-    program = textwrap.dedent(
-        f"""
-        import pathlib, sys, time
-        import keras, numpy as np
-        from tests import tiny
-        from tests.training import test_run_state as runs
-
-        class Wait(keras.callbacks.Callback):
-            def on_train_begin(self, logs=None):
-                pathlib.Path({str(tmp_path)!r}, "begun").touch()
-                while not pathlib.Path({str(tmp_path)!r}, "go").exists():
-                    time.sleep(0.05)
-
-        with tiny.eagerly():
-            model, metrics = runs.finetune({str(tmp_path / "run")!r}, Wait(), epochs=3)
-        weights = [keras.ops.convert_to_numpy(weight) for weight in model.weights]
-        np.savez({str(tmp_path / "weights.npz")!r}, *weights, best=metrics["best_epoch"])
-        """
-    )
-    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "KERAS_BACKEND": "tensorflow"}
-    with subprocess.Popen([sys.executable, "-c", program], cwd=ROOT, env=environment) as first:
-        end = time.monotonic() + 120
-        while not (tmp_path / "begun").exists():
-            assert first.poll() is None and time.monotonic() < end
-            time.sleep(0.05)
-        with pytest.raises(ValueError, match="another process is training there"):
-            runs.finetune(tmp_path / "run")
-        (tmp_path / "go").touch()
-        assert first.wait(120) == 0
-    expected, metrics = uninterrupted
-    with np.load(tmp_path / "weights.npz") as found:
-        assert found["best"] == metrics["best_epoch"]
-        for number, weight in enumerate(expected):
-            np.testing.assert_allclose(found[f"arr_{number}"], weight, atol=1e-6)
-    assert os.listdir(tmp_path / "run") == []
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["bfloat16", "mixed_bfloat16", "mixed_float16"])
 def test_best_epoch_with_other_dtypes(tmp_path, dtype):
     """Runs with a folder, without a folder, and resumed runs give bit-identical weights."""
@@ -154,18 +102,20 @@ def test_numpy_numbers(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("option", "value", "message"),
+    ("option", "value"),
     [
-        ("learning_rate", -1, "the learning rate must be finite and at least 0; received -1"),
-        ("learning_rate", float("nan"), "the learning rate must be finite and at least 0"),
-        ("epochs", 2.5, "epochs must be an integer of at least 1; received 2.5"),
-        ("batch_size", "8", "batch_size must be an integer of at least 1; received '8'"),
-        ("max_length", 100.7, "max_length must be an integer of at least 3; received 100.7"),
-        ("warmup", 1.5, "warmup must be a fraction of the steps from 0 to 1; received 1.5"),
+        ("learning_rate", -1),
+        ("learning_rate", float("nan")),
+        ("epochs", 2.5),
+        ("batch_size", "8"),
+        ("max_length", 100.7),
+        ("warmup", 1.5),
     ],
 )
-def test_impossible_numbers(option, value, message):
-    with pytest.raises(ValueError, match=message):
+def test_impossible_numbers(option, value):
+    with pytest.raises(
+        ValueError, match=f"{option.replace('_', '.')} must be .*received {value!r}"
+    ):
         runs.finetune(**{option: value})
 
 
@@ -178,7 +128,7 @@ def test_user_exclusions_from_weight_decay():
         layer.build((None, 3))
     variables = [variable for layer in layers for variable in layer.trainable_variables]
     for make in (optimizers.AdamW, optimizers.Lamb):
-        before = weights_of(variables)
+        before = [keras.ops.convert_to_numpy(variable).copy() for variable in variables]
         optimizer = make(learning_rate=0.1, weight_decay=0.5)
         optimizer.exclude_from_weight_decay(var_list=[layers[0].kernel])
         optimizer.build(variables)
@@ -191,8 +141,11 @@ def test_user_exclusions_from_weight_decay():
         assert changed == ["second/kernel"]  # no excluded variable and no bias
 
 
-def weights_of(variables):
-    return [keras.ops.convert_to_numpy(variable).copy() for variable in variables]
+def test_white_space_in_a_vocabulary(tmp_path):
+    (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\ngood \n bad\t\r\n")
+    preprocessor = keras_bert.Preprocessor(tmp_path / "vocab.txt", sequence_length=4)
+    ids = keras.ops.convert_to_numpy(preprocessor(["good bad"])["input_word_ids"])
+    assert ids.tolist() == [[2, 4, 5, 3]]
 
 
 @pytest.fixture
@@ -230,13 +183,6 @@ def test_a_sequence_length_above_the_maximum(saved, tmp_path):
             keras_bert.load(folder, sequence_length=33)
 
 
-def test_white_space_in_a_vocabulary(tmp_path):
-    (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\ngood \n bad\t\r\n")
-    preprocessor = keras_bert.Preprocessor(tmp_path / "vocab.txt", sequence_length=4)
-    ids = keras.ops.convert_to_numpy(preprocessor(["good bad"])["input_word_ids"])
-    assert ids.tolist() == [[2, 4, 5, 3]]
-
-
 @pytest.mark.parametrize(("name", "expected"), [("base", "gelu"), ("tiny", "gelu_new")])
 def test_a_name_has_one_activation_for_all_sources(tmp_path, monkeypatch, name, expected):
     """Both sources say "gelu" for all of Google's models; the name determines the function."""
@@ -251,11 +197,3 @@ def test_a_name_has_one_activation_for_all_sources(tmp_path, monkeypatch, name, 
         converted = keras_bert.convert(name, tmp_path / f"{source}.keras", format="keras")
         assert converted.config["hidden_act"] == expected
         assert keras_bert.load(name, hidden_act="relu").bert_config["hidden_act"] == "relu"
-
-
-def test_activation_by_year_of_release():
-    for name, source in registry.MODELS.items():
-        if source.archive:
-            year = int(source.archive[:4])
-            activation = named_source.published_options(name)["hidden_act"]
-            assert activation == ("gelu" if year == 2018 else "gelu_new"), name

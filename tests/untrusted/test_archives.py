@@ -1,6 +1,7 @@
 """Unpacking of untrusted zip archives."""
 
 import os
+import shutil
 import stat
 import struct
 import time
@@ -63,19 +64,28 @@ def patched(path, old, new, times):
     return path
 
 
-def test_name_with_a_zero_byte_is_refused(tmp_path):
-    path = make_zip(tmp_path / "a.zip", {"vocab.txt!exe": b"x"})
-    refused(patched(path, b"txt!", b"txt\0", 2), "must stay inside the folder")
+@pytest.mark.parametrize(
+    ("name", "old", "new", "message"),
+    [
+        ("vocab.txt!exe", b"txt!", b"txt\0", "must stay inside the folder"),
+        ("abc", b"abc", b"a\xe9c", "names must be in UTF-8"),
+        ("é", "é".encode(), b"\xff\xff", "must be a complete zip archive"),
+    ],
+)
+def test_broken_names_are_refused(tmp_path, name, old, new, message):
+    refused(patched(make_zip(tmp_path / "a.zip", {name: b"x"}), old, new, 2), message)
 
 
-def test_names_without_the_utf8_flag_are_refused(tmp_path):
-    path = make_zip(tmp_path / "a.zip", {"abc": b"x"})
-    refused(patched(path, b"abc", b"a\xe9c", 2), "names must be in UTF-8")
-
-
-def test_names_with_a_wrong_utf8_flag_are_refused(tmp_path):
-    path = make_zip(tmp_path / "a.zip", {"é": b"x"})
-    refused(patched(path, "é".encode(), b"\xff\xff", 2), "must be a complete zip archive")
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (map(str, range(10_001)), "10001 members, at most 10000"),
+        ([f"{number}/" + "a/" * 12 for number in range(1000)], "at most 10000 files and folders"),
+        ([f"{number}/" + "a/" * 400 for number in range(50)], "at most 16 parts"),
+    ],
+)
+def test_many_entries_are_refused(tmp_path, names, message):
+    refused(make_zip(tmp_path / "a.zip", dict.fromkeys(names, b"")), message)
 
 
 @pytest.mark.parametrize("kind", [stat.S_IFLNK, stat.S_IFIFO, stat.S_IFCHR, stat.S_IFSOCK])
@@ -123,21 +133,6 @@ def test_wrong_sizes_are_refused(tmp_path, size, method):
     refused(path, "must (be a complete zip archive|have 2000 bytes.*received 1000)")
 
 
-def test_too_many_entries_are_refused(tmp_path):
-    entries = dict.fromkeys(map(str, range(10_001)), b"")
-    refused(make_zip(tmp_path / "a.zip", entries), "10001 members, at most 10000")
-
-
-def test_too_many_folders_are_refused(tmp_path):
-    entries = {f"{number}/" + "a/" * 12: b"" for number in range(1000)}
-    refused(make_zip(tmp_path / "a.zip", entries), "at most 10000 files and folders")
-
-
-def test_deep_folders_are_refused(tmp_path):
-    entries = {f"{number}/" + "a/" * 400: b"" for number in range(50)}
-    refused(make_zip(tmp_path / "a.zip", entries), "at most 16 parts")
-
-
 def test_a_directory_of_a_million_entries_is_not_parsed(tmp_path):
     """`zipfile` alone needs half a minute for this archive."""
     path = tmp_path / "a.zip"
@@ -147,9 +142,24 @@ def test_a_directory_of_a_million_entries_is_not_parsed(tmp_path):
     end += struct.pack("<4sLQL", b"PK\6\7", 0, len(directory), 1)
     end += struct.pack("<4sHHHHLLH", b"PK\5\6", 0, 0, 2**16 - 1, 2**16 - 1, 2**32 - 1, 2**32 - 1, 0)
     path.write_bytes(directory + end)
-    start = time.perf_counter()
-    refused(path, "at most 10000 members")
-    assert time.perf_counter() - start < 2
+    start = time.process_time()
+    refused(path, "a list of members of over 2097152 bytes")
+    assert time.process_time() - start < 2
+
+
+def test_damaged_archives_are_refused(tmp_path):
+    path = make_zip(tmp_path / "a.zip", {"a": os.urandom(5000), "b": b"x"})
+    content = path.read_bytes()
+    directory = content.index(b"PK\1\2")
+    flipped, method, offset = bytearray(content), bytearray(content), bytearray(content)
+    flipped[1000] ^= 1
+    struct.pack_into("<H", method, directory + 10, 99)
+    struct.pack_into("<H", method, 8, 99)
+    struct.pack_into("<L", offset, directory + 42, 2**31)
+    for damaged in (b"", content[:2500], b"<html>log in</html>", flipped, method, offset):
+        path.write_bytes(damaged)
+        refused(path, "must be a complete zip archive")
+        shutil.rmtree(tmp_path / "unpacked", ignore_errors=True)
 
 
 def test_encrypted_entries_are_refused(tmp_path):
@@ -158,28 +168,6 @@ def test_encrypted_entries_are_refused(tmp_path):
     content[content.rindex(b"PK\1\2") + 8] |= 1
     path.write_bytes(content)
     refused(path, "must not be encrypted")
-
-
-@pytest.mark.parametrize("damage", ["empty", "cut", "flipped", "not zip", "method", "offset"])
-def test_damaged_archives_are_refused(tmp_path, damage):
-    path = make_zip(tmp_path / "a.zip", {"a": os.urandom(5000), "b": b"x"})
-    content = bytearray(path.read_bytes())
-    directory = content.index(b"PK\1\2")
-    if damage == "empty":
-        content.clear()
-    elif damage == "cut":
-        del content[len(content) // 2 :]
-    elif damage == "flipped":
-        content[1000] ^= 1
-    elif damage == "not zip":
-        content[:] = b"<html>log in</html>"
-    elif damage == "method":
-        struct.pack_into("<H", content, directory + 10, 99)
-        struct.pack_into("<H", content, 8, 99)
-    else:
-        struct.pack_into("<L", content, directory + 42, 2**31)
-    path.write_bytes(content)
-    refused(path, "must be a complete zip archive")
 
 
 def test_too_little_disk_space_is_an_error(tmp_path, monkeypatch):
@@ -197,8 +185,3 @@ def test_existing_folder_is_not_overwritten(tmp_path):
     with pytest.raises(OSError, match="could not be unpacked into .*: File exists"):
         archives.unpack(path, tmp_path / "a")
     assert names(tmp_path / "a") == []
-
-
-def test_missing_archive_is_an_error(tmp_path):
-    with pytest.raises(FileNotFoundError):
-        archives.unpack(tmp_path / "no.zip", tmp_path / "no")

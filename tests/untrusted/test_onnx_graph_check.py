@@ -57,6 +57,7 @@ BROKEN = {
         lambda: model(weights=[claim(weight(), dims=[2], data_location=1)]),
         "a weight in another file",
     ),
+    "dtype": (lambda: model(weights=[claim(weight(), dims=[2], data_type=11)]), "of the type 11"),
     "sparse": (
         lambda: model(sparse_initializer=[sparse_weight()]),
         "field 15 of GraphProto",

@@ -4,7 +4,7 @@ import pytest
 import safetensors
 
 from keras_bert.checkpoints import tensor_files
-from keras_bert.untrusted import panics
+from keras_bert.untrusted import errors
 
 
 class PanicException(BaseException):
@@ -18,7 +18,7 @@ def panic(*_, **__):
 def test_a_panic_is_a_value_error_of_one_line():
     with (
         pytest.raises(ValueError, match=r"a\.json: broken, received index out of") as caught,
-        panics.as_value_error("a.json"),
+        errors.panics_as_value_errors("a.json"),
     ):
         panic()
     assert str(caught.value).isprintable()
@@ -26,7 +26,7 @@ def test_a_panic_is_a_value_error_of_one_line():
 
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, MemoryError, KeyError])
 def test_other_exceptions_pass(kind):
-    with pytest.raises(kind), panics.as_value_error("a.json"):
+    with pytest.raises(kind), errors.panics_as_value_errors("a.json"):
         raise kind
 
 
