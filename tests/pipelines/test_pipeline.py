@@ -183,10 +183,10 @@ def test_question_answering():
     assert ask("is this bad", KOREAN) == answer
     assert ask([("is this bad", KOREAN)])[0] == ask(("is this bad", KOREAN)) == answer
     for call, message in (
-        (lambda: ask("who"), "needs question= and context=|must be a question and a context"),
-        (lambda: ask(question="who"), "needs question= and context="),
+        (lambda: ask("who"), "must be a question and a context; .* Use question= and context="),
+        (lambda: ask(question="who"), "must be a question and a context"),
         (lambda: ask(question=["a", "b"], context=["c"]), "one for each of the 2 questions"),
-        (lambda: ask(question=None, context="c"), "needs question= and context="),
+        (lambda: ask(context="c"), "question must be a string"),
     ):
         with pytest.raises(ValueError, match=message):
             call()

@@ -17,25 +17,9 @@ class QuestionAnsweringPipeline(Pipeline):
 
     def _rows(self, inputs=None, text_pair=None, question=None, context=None, **others):
         check_not_given(**others)
-        if context is None and question is None and text_pair is not None:
-            context = text_pair
-            text_pair = None
-        check_not_given(text_pair=text_pair)
-        if inputs is not None and context is not None and question is None:
-            question = inputs
-            inputs = None
-        if inputs is not None:  # (question, context), or a list of such pairs
-            is_single = isinstance(inputs, tuple) and all(isinstance(x, str) for x in inputs)
-            rows = [inputs] if is_single else listed(inputs)[0]
-            for number, row in enumerate(rows, 1):
-                if not is_pair(row):
-                    raise ValueError(
-                        f"input {number} must be a question and a context; received {row!r:.80}. "
-                        "Use question= and context="
-                    )
-        elif question is None or context is None:
-            raise ValueError("question answering needs question= and context=")
-        else:
+        question = inputs if question is None else question
+        context = text_pair if context is None else context
+        if context is not None:
             questions, is_single = listed(question, "question")
             contexts, is_shared = listed(context, "context")
             if is_shared:
@@ -46,13 +30,20 @@ class QuestionAnsweringPipeline(Pipeline):
                     f"received {len(contexts)}"
                 )
             rows = list(zip(questions, contexts, strict=True))
+        else:  # (question, context), or a list of such pairs
+            is_single = isinstance(question, tuple) and all(isinstance(x, str) for x in question)
+            rows = [question] if is_single else listed(question, "question")[0]
         for number, row in enumerate(rows, 1):
+            if not is_pair(row):
+                raise ValueError(
+                    f"input {number} must be a question and a context; received {row!r:.80}. Use "
+                    "question= and context="
+                )
             check_texts(row, f"input {number}, text")
         return rows, is_single
 
     def _examples(self, rows):
-        questions = [question for question, _ in rows]
-        contexts = [context for _, context in rows]
+        questions, contexts = map(list, zip(*rows, strict=True))
         return Questions(questions, contexts, source=SOURCE)
 
     def _answers(self, examples, batch_size, on_batch=None, **options):

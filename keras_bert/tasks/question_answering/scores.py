@@ -100,32 +100,3 @@ def _f1(given, wanted):
         return float(given == wanted)
     common = (collections.Counter(given) & collections.Counter(wanted)).total()
     return 2 * common / (len(given) + len(wanted))
-
-
-def check_number(examples, answers):
-    """Raise an error unless there is one answer per question."""
-    if len(answers) != len(examples):
-        raise ValueError(
-            f"{examples.source}: give one answer for each of the {len(examples)} "
-            f"questions; received {len(answers)}"
-        )
-
-
-def names_of(examples):
-    """Return the ids of questions, by default numbers from 1."""
-    if examples.ids is not None:
-        return examples.ids
-    return [str(number) for number in range(1, len(examples) + 1)]
-
-
-def predictions(examples, answers):
-    """Return the answers as the official scoring scripts read them: a dict from id to text.
-
-    Questions without ids are numbered from 1.
-    """
-    check_number(examples, answers)
-    names = names_of(examples)
-    repeated = [name for name, count in collections.Counter(names).items() if count > 1]
-    if repeated:
-        raise ValueError(f"{examples.source}: ids must be unique; {repeated[0]!r:.80} occurs twice")
-    return {name: answer["text"] for name, answer in zip(names, answers, strict=True)}

@@ -5,25 +5,20 @@ Questions and contexts are cut into windows. The answer is the best span of all 
 Source: sections 4.2 and 4.3 of the BERT paper; google-research/bert `run_squad.py`.
 """
 
+import collections
 import dataclasses
 import os
 import typing
 
 import numpy as np
 
+from keras_bert.runtime.arguments import as_integer
 from keras_bert.tasks.question_answering import data as squad
+from keras_bert.tasks.question_answering import scores as squad_scores
 from keras_bert.tasks.question_answering import windows as question_windows
 from keras_bert.tasks.question_answering.data import Questions
 from keras_bert.tasks.question_answering.pipeline import QuestionAnsweringPipeline
-from keras_bert.tasks.question_answering.scores import (
-    best_thresholds,
-    check_number,
-    known_answers,
-    names_of,
-    predictions,
-    scores_of,
-    units_of,
-)
+from keras_bert.tasks.question_answering.scores import known_answers
 from keras_bert.tasks.question_answering.windows import MIN_LENGTH, OUTPUTS, EncodedQuestions
 from keras_bert.tasks.task import Options, Task
 
@@ -83,7 +78,11 @@ class QuestionAnswering(Task):
         return True
 
     def check_inputs(self, examples):
-        question_windows.check_questions(examples)
+        for number, question in enumerate(examples.questions, 1):
+            if not question.strip():
+                raise ValueError(
+                    f"{examples.source}: question {number} is empty. Write a question, or remove it"
+                )
 
     def describe(self, output):
         return "Answers a question with a span of the context."
@@ -107,13 +106,9 @@ class QuestionAnswering(Task):
 
         from keras_bert.data.batching import REDUCTION
 
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction=REDUCTION)
         return {
-            "loss": {
-                name: keras.losses.SparseCategoricalCrossentropy(
-                    from_logits=True, reduction=REDUCTION
-                )
-                for name in OUTPUTS
-            },
+            "loss": dict.fromkeys(OUTPUTS, loss),
             "loss_weights": dict.fromkeys(OUTPUTS, 0.5),
             "weighted_metrics": {},
         }
@@ -124,12 +119,12 @@ class QuestionAnswering(Task):
         Each distinct context is tokenized once.
         Source: `convert_examples_to_features` in google-research/bert `run_squad.py`.
         """
-        sizes = (max_length, options.stride, options.max_question_length)
-        names = ("max_length", "stride", "max_question_length")
-        for name, value, minimum in zip(names, sizes, (MIN_LENGTH, 1, 1), strict=True):
-            if value < minimum:
-                raise ValueError(f"{name} must be at least {minimum}; received {value}")
-        return EncodedQuestions(examples, model.tokenizer, *sizes)
+        as_integer("max_length", max_length, MIN_LENGTH)
+        as_integer("stride", options.stride, 1)
+        as_integer("max_question_length", options.max_question_length, 1)
+        return EncodedQuestions(
+            examples, model.tokenizer, max_length, options.stride, options.max_question_length
+        )
 
     def decode(self, model, examples, encoded, outputs, options):
         """Return a dict per question, see `question_windows.decode`.
@@ -157,11 +152,8 @@ class QuestionAnswering(Task):
         the same results for answers that hold a letter or a digit.
         """
         accepted = known_answers(examples)
-        check_number(examples, answers)
-        if not len(examples):
-            raise ValueError(f"found no questions in {examples.source}; give at least one")
-        units = units_of(examples, characters)
-        f1, exact = scores_of(units, [answer["text"] for answer in answers], accepted)
+        units = squad_scores.units_of(examples, characters)
+        f1, exact = squad_scores.scores_of(units, [answer["text"] for answer in answers], accepted)
         metrics = {"f1": f1.mean(), "exact_match": exact.mean()}
         has_answer = np.array([bool(right) for right in accepted])
         if not has_answer.all():
@@ -169,7 +161,7 @@ class QuestionAnswering(Task):
                 metrics["has_answer_f1"] = f1[has_answer].mean()
             metrics["no_answer_accuracy"] = exact[~has_answer].mean()
             if output is not None and output.no_answer:
-                metrics |= best_thresholds(units, answers, accepted)
+                metrics |= squad_scores.best_thresholds(units, answers, accepted)
         return {name: float(value) for name, value in metrics.items()}
 
     def metric_names(self, output, examples):
@@ -185,21 +177,25 @@ class QuestionAnswering(Task):
         return tuple(names)
 
     def records(self, output, examples, answers, probabilities=False):
-        """Return an iterator of a dict per question: `id`, `answer`, `score`, `start`, `end`."""
-        check_number(examples, answers)
-        return (
-            {
-                "id": name,
+        """Yield a dict per question: `id`, `answer`, `score`, `start`, `end`."""
+        for id, answer in zip(_ids(examples), answers, strict=True):
+            yield {
+                "id": id,
                 "answer": answer["text"],
                 "score": float(answer["score"]),
                 "start": int(answer["start"]),
                 "end": int(answer["end"]),
             }
-            for name, answer in zip(names_of(examples), answers, strict=True)
-        )
 
     def predictions(self, examples, answers):
-        return predictions(examples, answers)
+        """Return the answers as the official scoring scripts read them: a dict from id to text."""
+        ids = _ids(examples)
+        repeated = [id for id, count in collections.Counter(ids).items() if count > 1]
+        if repeated:
+            raise ValueError(
+                f"{examples.source}: ids must be unique; {repeated[0]!r:.80} occurs twice"
+            )
+        return {id: answer["text"] for id, answer in zip(ids, answers, strict=True)}
 
     def signatures(self, predict, output, preprocessor, max_sequence_length):
         from keras_bert.tasks.question_answering import serving
@@ -223,3 +219,8 @@ class QuestionAnswering(Task):
             raise ValueError("the context has no tokens; give a text_pair with words")
         position = context[int(explained.outputs()[output][context].argmax())]
         return target, lambda logits: logits[output][:, position], position
+
+
+def _ids(examples):
+    """Return the ids of questions, by default numbers from 1."""
+    return examples.ids or [str(number) for number in range(1, len(examples) + 1)]

@@ -1,7 +1,6 @@
 """Questions and contexts as overlapping windows of token ids, with the positions of answers."""
 
 import functools
-import numbers
 
 import numpy as np
 import scipy.special
@@ -15,21 +14,6 @@ from keras_bert.text.token_ids import splits_of
 OUTPUTS = ("start_logits", "end_logits")  # of `heads.span_selector`
 MIN_LENGTH = 5  # [CLS] question [SEP] context [SEP], with one token each
 STRIDE, MAX_QUESTION_LENGTH = 128, 64  # in tokens; run_squad.py's defaults
-
-
-def distinct_contexts(examples):
-    """Return the contexts of `Questions` without repetitions, a list."""
-    return list(dict.fromkeys(examples.contexts))
-
-
-def check_questions(examples):
-    """Raise an error for an empty question, which every model would answer with a random span."""
-    for number, question in enumerate(examples.questions, 1):
-        if not question.strip():
-            raise ValueError(
-                f"{examples.source}: question {number} is empty; received {question!r:.80}. Give a "
-                "question, or remove it"
-            )
 
 
 class EncodedQuestions(Encoded):
@@ -73,7 +57,7 @@ class EncodedQuestions(Encoded):
     ):
         self.max_length = max_length
         self._cls, self._sep, self._pad = tokenizer.special_ids
-        texts = distinct_contexts(examples)
+        texts = list(dict.fromkeys(examples.contexts))
         index = {text: number for number, text in enumerate(texts)}
         self.context = np.array([index[text] for text in examples.contexts], int)
         contexts = [tokenizer.tokenize_with_offsets(text) for text in texts]
@@ -154,11 +138,6 @@ class EncodedQuestions(Encoded):
         contains the answer. Targets and weights are `None` without answers.
         """
         rows = np.asarray(rows, int)
-        longest = self.lengths[rows].max(initial=0)
-        if length < longest:
-            raise ValueError(
-                f"length must be at least {longest}, the longest window; received {length}"
-            )
         question = self.question[rows]
         question_size, part_size = self.question_size[question], self.part_size[rows]
         position = np.arange(length)
@@ -206,21 +185,14 @@ def decode(
     """
     max_answer_length = as_integer("max_answer_length", max_answer_length, 1)
     max_answer_length = min(max_answer_length, encoded.max_length)
-    is_number = isinstance(null_threshold, numbers.Real) and not isinstance(null_threshold, bool)
-    if not is_number or null_threshold != null_threshold:
-        raise ValueError(f"null_threshold must be a number; received {null_threshold!r:.80}")
-    if len(outputs) != len(encoded):
-        raise ValueError(
-            f"{examples.source}: give one output for each of the {len(encoded)} windows; "
-            f"received {len(outputs)}"
-        )
     answers = []
     for question, context in enumerate(examples.contexts):
         rows = range(*encoded.window_splits[question : question + 2])
         spans, total = _best_spans(encoded, outputs, rows, max_answer_length, top_k or 1)
         best = spans[0] if spans else (-np.inf, None, None)  # a context without tokens
         if no_answer:
-            none = _null_score(outputs, rows)
+            # The logit of no answer is the lowest one of all windows.
+            none = min(float(sum(outputs[row][name][0] for name in OUTPUTS)) for row in rows)
             total = np.logaddexp(total, none)
             before = sum(none - logit <= null_threshold for logit, _, _ in spans)
             spans.insert(before, (none, None, None))
@@ -245,11 +217,6 @@ def _answer(encoded, question, context, total, span):
         start, end = int(encoded.starts[offset + first]), int(encoded.ends[offset + last])
     score = float(np.exp(logit - total)) if np.isfinite(logit) else 0.0
     return {"text": context[start:end], "start": start, "end": end, "score": score}
-
-
-def _null_score(outputs, rows):
-    """Return the logit of no answer: the lowest one of all windows."""
-    return min(float(sum(outputs[row][name][0] for name in OUTPUTS)) for row in rows)
 
 
 def _best_spans(encoded, outputs, rows, max_answer_length, count):
