@@ -16,52 +16,39 @@ _OTHER_INDEX = re.compile(r"[0-9]+[-.][0-9]+")  # a range of words or an empty n
 _NUMBER = re.compile(r"[-+]?[0-9.]+")
 _COMMENT = re.compile(r"#+\s|#(begin|end) document\b")
 _METADATA = re.compile(r"#+ +(.*\S +=( |$)|new(doc|par)( |$))")  # such as "# sent_id = 1"
+_JSON = re.compile(r'\{|\[["{]|\[$')
+_CONLLU = re.compile(r"(1|1-[0-9]+|0\.1)\t([^\t]*\t){8}[^\t]*")
 
 
 def conll_rows(path, lines, columns_read) -> tuple[Iterator[Row], bool]:
-    """Return the rows of CoNLL columns without an index, and True if the file has an index.
+    """Return the rows of CoNLL columns, and True if their first column numbers the words.
 
     The first column can only be an index if there are more columns than `columns_read`. If
     `columns_read` is `None`, the first column is never taken for an index.
     """
-    sample, layout_line = _first_lines(lines)
-    if layout_line is None:
+    lines = itertools.dropwhile(lambda line: not _is_row(line[1]), lines)
+    sample = list(itertools.islice(lines, _SAMPLE_LINES))
+    words = [line for line in sample if _is_row(line[1])]
+    if not words:
         return iter(()), False
-    line_number, line = layout_line
-    tabs = "\t" in line
-    width = len(_split(line, tabs))
-    has_index = False
-    if columns_read is not None:
-        columns = [_columns(line, tabs, width) for _, line in sample]
-        words = [fields for fields in columns if fields]
-        _check_conll(path, line_number, words)
-        if width > columns_read:
-            has_index = _has_index(columns)
-            if not has_index:
-                _check_words(path, [fields[0] for fields in words])
-    rows = _checked_rows(path, itertools.chain(sample, lines), tabs, width, line_number)
-    if has_index:
-        rows = _without_index(path, rows)
-    return rows, has_index
-
-
-def _first_lines(lines):
-    """Return the first lines, and the one that fixes the separator and the number of columns.
-
-    That line is the first word that cannot be a comment, else the first word.
-    """
-    sample = []
-    words = []
-    for line_number, line in lines:
-        sample.append((line_number, line))
-        if _is_row(line):
-            words.append((line_number, line))
-        if len(sample) >= _SAMPLE_LINES and words:
-            break
-    for line_number, line in words:
-        if not line.startswith("#"):
-            return sample, (line_number, line)
-    return sample, words[0] if words else None
+    # The first word that cannot be a comment shows the separator and the number of columns.
+    layout_number, layout = next((word for word in words if word[1][0] != "#"), words[0])
+    tabs = "\t" in layout
+    width = len(_split(layout, tabs))
+    rows = _checked_rows(path, itertools.chain(sample, lines), tabs, width, layout_number)
+    if columns_read is None:
+        return rows, False
+    _check_format(path, layout_number, layout)
+    columns = [_columns(line, tabs, width) for _, line in sample]
+    if width > columns_read and _has_index(columns):
+        return _split_at_index(path, rows), True
+    first_column = [fields[0] for fields in columns if fields]
+    if width > columns_read and len(first_column) > 4 and len(set(first_column)) == 1:
+        raise ValueError(
+            f"{path}: the first column is {first_column[0]!r:.80} in each row; give the column of "
+            "the word (--word)"
+        )
+    return rows, False
 
 
 def _columns(line, tabs, width):
@@ -76,20 +63,20 @@ def _columns(line, tabs, width):
     return [] if looks_like_comment and _COMMENT.match(line) else fields
 
 
-def _checked_rows(path, lines, tabs, width, layout_line_number):
-    """Yield the rows. Check that each has `width` columns, as the line `layout_line_number` has."""
-    for line_number, line in lines:
+def _checked_rows(path, lines, tabs, width, layout_number):
+    """Yield the rows. Check that each has `width` columns, as the line `layout_number` has."""
+    for number, line in lines:
         fields = _columns(line, tabs, width)
         if fields is None:
-            yield line_number, None
+            yield number, None
         elif fields and len(fields) != width:
             separator = "tabs" if tabs else "spaces"
             raise ValueError(
-                f"{path}, line {line_number}: must have {width} columns separated by {separator}, "
-                f"as line {layout_line_number} has; received {len(fields)}"
+                f"{path}, line {number}: must have {width} columns separated by {separator}, as "
+                f"line {layout_number} has; received {len(fields)}"
             )
         elif fields:
-            yield line_number, fields
+            yield number, fields
 
 
 def _is_row(line):
@@ -102,50 +89,37 @@ def _split(line, tabs):
     return line.split("\t") if tabs else [field for field in line.split(" ") if field]
 
 
-def _check_conll(path, line_number, rows):
-    """Raise an error if the first rows, lists of columns, show another format."""
-    if not rows:
-        return
-    first = rows[0]
-    if first[0].startswith(("{", '["', "[{")) or first == ["["]:
-        raise ValueError(
-            f"{path}, line {line_number} is JSON. JSON Lines, one sentence a line, have the format "
-            '"jsonl" (--format jsonl)'
-        )
-    if re.fullmatch(r"1(-[0-9]+)?|0\.1", first[0]) and len(first) == _CONLLU_COLUMNS:
-        raise ValueError(
-            f"{path}, line {line_number} looks like CoNLL-U, whose first column is an index; give "
-            'the format "conllu" (--format conllu), or the column of the word (--word)'
-        )
-
-
-def _check_words(path, words):
-    """Raise an error if the first column is the same in all of the first rows."""
-    if len(words) > 4 and len(set(words)) == 1:
-        raise ValueError(
-            f"{path}: the first column is {words[0]!r:.80} in each row; give the column of the "
-            "word (--word)"
-        )
+def _check_format(path, number, line):
+    """Raise an error if a line shows another format, whose fields would be read as words."""
+    formats = {"jsonl": _JSON.match(line), "conllu": _CONLLU.fullmatch(line)}
+    for format, match in formats.items():
+        if match:
+            raise ValueError(
+                f"{path}, line {number} looks like the format {format!r}. Give that format "
+                f"(--format {format}), or the column of the word (--word)"
+            )
 
 
 def _has_index(columns):
-    """Return True if the first column numbers the words of each sentence.
+    """Return True if the first column numbers the words of each sentence, from 0 or 1.
 
     `columns` is a list with the result of `_columns` for each of the first lines.
     """
     has_words = False
-    allowed = {0, 1}
-    last = 0
+    is_after_end = True
+    last = -1
     for fields in columns:
         if fields is None:
-            allowed = {0, 1, last + 1}
+            is_after_end = True
         if not fields or _is_beside_index(fields[0]):
             continue
-        if not _INDEX.fullmatch(fields[0]) or int(fields[0]) not in allowed:
-            return False
-        last = int(fields[0])
+        index = int(fields[0]) if _INDEX.fullmatch(fields[0]) else -1
         # Without empty lines, a sentence ends where the index is 0 or 1 again.
-        allowed = {last + 1} if last < 2 else {0, 1, last + 1}
+        starts_sentence = index in (0, 1) and (is_after_end or last > 1)
+        if index < 0 or not starts_sentence and index != last + 1:
+            return False
+        is_after_end = False
+        last = index
         if not _NUMBER.fullmatch(fields[1]):
             has_words = True
     return has_words
@@ -156,44 +130,43 @@ def _is_beside_index(first):
     return first.startswith("#") or _OTHER_INDEX.fullmatch(first) is not None
 
 
-def _without_index(path, rows):
-    """Yield rows without their first column, and also `None` where it starts again."""
+def _split_at_index(path, rows):
+    """Yield the rows of words, and also `None` where the index starts again."""
     last = -1
-    for line_number, fields in rows:
+    for number, fields in rows:
         if fields is None:
-            yield line_number, None
+            yield number, None
         elif _INDEX.fullmatch(fields[0]):
             index = int(fields[0])
-            starts_sentence = index < 2 and index <= last
-            if starts_sentence:
-                yield line_number, None
+            if index < 2 and index <= last:
+                yield number, None
             last = index
-            yield line_number, fields[1:]
+            yield number, fields
         elif not _is_beside_index(fields[0]):
             raise ValueError(
-                f"{path}, line {line_number}: the first column must number the words, as in the "
-                f"first rows; received {fields[0]!r:.80}. Or give the column of the word (--word)"
+                f"{path}, line {number}: the first column must number the words, as in the first "
+                f"rows; received {fields[0]!r:.80}. Or give the column of the word (--word)"
             )
 
 
 def conllu_rows(path, lines) -> Iterator[Row]:
     """Yield the rows of CoNLL-U without ranges of words and empty nodes."""
-    for line_number, line in lines:
+    for number, line in lines:
         if not line.strip():
-            yield line_number, None
+            yield number, None
             continue
         if line.startswith("#"):
             continue
         fields = line.split("\t")
         if len(fields) != _CONLLU_COLUMNS:
             raise ValueError(
-                f"{path}, line {line_number}: must have {_CONLLU_COLUMNS} columns separated by "
-                f"tabs; received {len(fields)}"
+                f"{path}, line {number}: must have {_CONLLU_COLUMNS} columns separated by tabs; "
+                f"received {len(fields)}"
             )
         if _INDEX.fullmatch(fields[0]):
-            yield line_number, fields
+            yield number, fields
         elif not _OTHER_INDEX.fullmatch(fields[0]):
             raise ValueError(
-                f"{path}, line {line_number}: must start with an index such as 3, 3-4 or 5.1; "
-                f"received {fields[0]!r:.80}"
+                f"{path}, line {number}: must start with an index such as 3, 3-4 or 5.1; received "
+                f"{fields[0]!r:.80}"
             )

@@ -1,10 +1,12 @@
 """Tagged sentences from files: CoNLL columns, CoNLL-U, JSON Lines and CSV."""
 
 import collections
+import csv
 import dataclasses
 import itertools
 import pathlib
 import sys
+from collections.abc import Iterator
 
 from keras_bert.data.examples import (
     TaskData,
@@ -14,18 +16,20 @@ from keras_bert.data.examples import (
     check_strings,
     summary,
 )
+from keras_bert.data.label_columns import is_missing
 from keras_bert.data.tables import class_names, column_names, named, read_columns
-from keras_bert.data.text_files import check_limit, numbered_lines, open_utf8
+from keras_bert.data.text_files import (
+    allow_long_csv_fields,
+    check_limit,
+    json_rows,
+    numbered_lines,
+    open_utf8,
+)
+from keras_bert.runtime.arguments import check_one_of
+from keras_bert.runtime.escaping import printable
 from keras_bert.runtime.label_types import name_of_type, of_one_type, typed_texts
 from keras_bert.tasks.tagging.conll_rows import conll_rows, conllu_rows
 from keras_bert.tasks.tagging.tag_schemes import OUTSIDE_TAGS
-from keras_bert.tasks.tagging.tagged_rows import (
-    KEYS,
-    csv_sentences,
-    has_a_word_per_row,
-    json_sentences,
-    table_sentences,
-)
 
 FORMATS = ("conll", "conllu", "jsonl", "csv")
 _SUFFIXES = {
@@ -36,7 +40,10 @@ _SUFFIXES = {
     ".csv": "csv",
 }
 
-_FORM, _UPOS = 2, 4  # numbers of columns of CoNLL-U, from 1
+# The defaults of `word` and `tag` are numbers of columns. In other formats, they stand for these.
+_CONLLU_COLUMNS = {1: 2, -1: 4}  # FORM and UPOS
+_KEYS = {1: "words", -1: "tags"}  # of JSON, and columns of tables with a sentence per row
+_COLUMNS = {1: "word", -1: "tag"}  # of CSV, and of tables with a word per row
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -83,12 +90,10 @@ class TaggedSentences(TaskData):
             if not sentence:
                 raise ValueError(f"{location} has no words; leave it out")
             check_list(f"{location}: tags", sentence_tags)
-            sentence_tags = list(sentence_tags)
-            for tag in sentence_tags:
-                if tag is None or tag != tag:  # NaN
-                    raise ValueError(f"{location}: tags must not be missing; received {tag!r:.80}")
-            check_count(location, "tags", sentence_tags, "words", len(sentence))
-            tags.append(sentence_tags)
+            tags.append(list(sentence_tags))
+            check_count(location, "tags", tags[-1], "words", len(sentence))
+            if any(tag is None or tag != tag for tag in tags[-1]):  # NaN
+                raise ValueError(f"{location}: tags must not be missing; received {tags[-1]!r:.80}")
         label_type = name_of_type(itertools.chain.from_iterable(tags))
         tags = [of_one_type(row, label_type) for row in tags]
         object.__setattr__(self, "tags", tags)
@@ -173,15 +178,13 @@ def read_table(table, *, word=1, tag=-1, limit=None):
     A row is a sentence with lists of words and tags, or a word as in CSV files.
     """
     columns = column_names(table)
-    if has_a_word_per_row(columns):
-        check_limit(limit)
-        rows = table_sentences("the table", table, columns, word, tag)
-        sentences = list(itertools.islice(rows, limit))
-        words = [words_of_sentence for words_of_sentence, _ in sentences]
-        tags = None if tag is None else [tags_of_sentence for _, tags_of_sentence in sentences]
-        return TaggedSentences(words, tags, source="the table")
-    word = KEYS.get(word, word)
-    tag = KEYS.get(tag, tag)
+    check_limit(limit)
+    if _KEYS[1] not in columns and any(map(_is_sentence_column, columns)):
+        sentences = _table_sentences("the table", table, columns, word, tag)
+        words, tags = _columns_of(itertools.islice(sentences, limit))
+        return TaggedSentences(words, None if tag is None else tags, source="the table")
+    word = _KEYS.get(word, word)
+    tag = _KEYS.get(tag, tag)
     names = [name for name in (word, tag) if name is not None]
     values = read_columns(table, names, (), limit, "TaggedSentences")
     words = [list(row) for row in values[word]]
@@ -199,21 +202,12 @@ def read_in_parts(path, *, word=1, tag=-1, format=None, limit=None, size=10_000)
     path = pathlib.Path(path)
     check_limit(limit)
     format = format or _SUFFIXES.get(path.suffix.lower(), "conll")
-    if format not in FORMATS:
-        raise ValueError(
-            f"{path}: the format must be one of {', '.join(FORMATS)}; received {format!r:.80}"
-        )
-    for name, column in (("word", word), ("tag", tag)):
-        if column is not None or name == "word":
-            _check_column(path, name, column, format)
-    if format == "conllu":
-        word = _FORM if word == 1 else word
-        tag = _UPOS if tag == -1 else tag
+    check_one_of(f"{path}: the format", format, FORMATS)
     first = 1
     with open_utf8(path, newline="" if format == "csv" else "\n") as file:
         sentences = itertools.islice(_sentences(path, file, word, tag, format), limit)
         while part := list(itertools.islice(sentences, size)):
-            words, tags = map(list, zip(*part, strict=True))
+            words, tags = _columns_of(part)
             if format != "jsonl":
                 tags = _typed(tags)
             yield TaggedSentences(words, None if tag is None else tags, str(path), first)
@@ -222,46 +216,37 @@ def read_in_parts(path, *, word=1, tag=-1, format=None, limit=None, size=10_000)
         raise ValueError(f"{path} contains no sentences")
 
 
+def _columns_of(sentences):
+    """Return the words of all sentences, and the tags of all sentences."""
+    sentences = list(sentences)
+    return [words for words, _ in sentences], [tags for _, tags in sentences]
+
+
 def _typed(tags):
     """Return the tags of a file without types in the type that all of them show."""
     typed_tags = iter(typed_texts([tag for row in tags for tag in row]))
     return [list(itertools.islice(typed_tags, len(row))) for row in tags]
 
 
-def _check_column(path, name, column, format):
-    """Raise an error unless a column is a number, or a name in a format with names."""
-    if format in ("jsonl", "csv"):
-        if not isinstance(column, str) and column not in (1, -1):
-            raise ValueError(
-                f"{path}: the column of the {name} must be a name in {format}; received "
-                f"{column!r:.80}"
-            )
-    elif not isinstance(column, int) or isinstance(column, bool) or column == 0:
-        raise ValueError(
-            f"{path}: the column of the {name} must be a number from 1, or from -1 for the "
-            f"last column; received {column!r:.80}"
-        )
-
-
-def _sentences(path, file, word, tag, format):
+def _sentences(path, file, word, tag, format) -> Iterator[tuple[list, list]]:
     """Yield the words and the tags of each sentence; the tags are unused if `tag` is `None`."""
     if format == "jsonl":
-        return json_sentences(path, file, word, tag)
+        return _json_sentences(path, file, word, tag)
     if format == "csv":
-        return csv_sentences(path, file, word, tag)
+        return _csv_sentences(path, file, word, tag)
     lines = numbered_lines(path, file)
     if format == "conllu":
+        word = _CONLLU_COLUMNS.get(word, word)
+        tag = _CONLLU_COLUMNS.get(tag, tag)
         # "_" is a missing value, which is an error only in the column UPOS.
-        empty = {"", "_"} if tag == _UPOS else {""}
+        empty = ("", "_") if tag == _CONLLU_COLUMNS[-1] else ("",)
         return _sentences_of_rows(path, conllu_rows(path, lines), word, tag, empty)
     columns_read = 1 if tag is None else 2
     rows, has_index = conll_rows(path, lines, columns_read if word == 1 else None)
-    if has_index and tag is not None and tag > 1:
-        tag -= 1  # the rows are without their index
-    return _sentences_of_rows(path, rows, word, tag, {""})
+    return _sentences_of_rows(path, rows, 2 if has_index else word, tag)
 
 
-def _sentences_of_rows(path, rows, word, tag, empty):
+def _sentences_of_rows(path, rows, word, tag, empty=("",)):
     """Yield the words and the tags of each sentence from the rows of `conll_rows`.
 
     A tag in `empty` is an error. Without tags to read, all tags are "".
@@ -277,10 +262,8 @@ def _sentences_of_rows(path, rows, word, tag, empty):
                 indices = _column_indices(location, len(fields), word, tag)
             words.append(fields[indices[0]])
             tags.append("" if tag is None else fields[indices[1]].strip())
-            if not words[-1]:
-                raise ValueError(f"{location}: the word is empty")
-            if tag is not None and tags[-1] in empty:
-                raise ValueError(f"{location}: the tag is empty")
+            if not words[-1] or tag is not None and tags[-1] in empty:
+                raise ValueError(f"{location}: the word or the tag is empty")
         elif words:
             yield words, tags
             words = []
@@ -289,14 +272,100 @@ def _sentences_of_rows(path, rows, word, tag, empty):
 
 def _column_indices(location, width, word, tag):
     """Return the indices of the word and, unless `tag` is `None`, of the tag in a row."""
-    columns = [column for column in (word, tag) if column is not None]
-    indices = [column - 1 if column > 0 else width + column for column in columns]
-    is_outside = min(indices) < 0 or max(indices) >= width
-    is_repeated = len(set(indices)) < len(indices)
-    if is_outside or is_repeated:
-        wanted = f"column {word} for the word"
-        if tag is not None:
-            wanted += f" and a different column, {tag}, for the tag"
-        received = "1 column" if width == 1 else f"{width} columns"
-        raise ValueError(f"{location}: must have {wanted}; received {received}")
-    return indices
+    columns = [word] if tag is None else [word, tag]
+    indices = {number: number - 1 for number in range(1, width + 1)}
+    indices |= {-number: width - number for number in range(1, width + 1)}
+    chosen = [indices.get(column) for column in columns]
+    if None in chosen or len(set(chosen)) < len(chosen):
+        raise ValueError(
+            f"{location}: word and tag (--word, --tag) must be different numbers of columns, from "
+            f"1 to {width}, or from -1 for the last one; received {word!r:.80} and {tag!r:.80}"
+        )
+    return chosen
+
+
+def _json_sentences(path, file, word, tag):
+    """Yield the words and the tags of each row; `word` and `tag` name the keys of its lists."""
+    keys = [_KEYS.get(name, name) for name in (word, tag) if name is not None]
+    for line, row in json_rows(path, file):
+        for key in keys:
+            if not isinstance(row.get(key), list):
+                raise ValueError(
+                    f"{path}, {line}: must have a list as {key!r:.80}; its keys are "
+                    f"{printable(', '.join(row), 200)}. Give word and tag (--word, --tag)"
+                )
+        yield row[keys[0]], [] if tag is None else row[keys[1]]
+
+
+def _csv_sentences(path, file, word, tag):
+    """Yield the words and the tags of each sentence; `word` and `tag` name columns."""
+    allow_long_csv_fields()
+    rows = csv.DictReader(file, strict=True)
+    try:
+        names = _columns_of_words(path, rows.fieldnames or [], word, tag)
+        yield from _sentences_of_words(_csv_rows(path, rows, names))
+    except csv.Error as error:
+        raise ValueError(f"{path}, after line {rows.line_num}: {error}") from error
+
+
+def _csv_rows(path, rows, names):
+    """Yield the location of each row, and its values in the columns `names`."""
+    for row in rows:
+        location = f"{path}, line {rows.line_num}"
+        if None in row or None in row.values():
+            width = len(rows.fieldnames or [])
+            raise ValueError(f"{location}: must have {width} fields, as the first line has")
+        yield location, [row[name] for name in names]
+
+
+def _table_sentences(source, table, columns, word, tag):
+    """Yield the words and the tags of each sentence of a table with a word per row."""
+    names = _columns_of_words(source, columns, word, tag)
+    values = zip(*(list(table[name]) for name in names), strict=True)
+    rows = (
+        (f"{source}, row {number}", ["" if is_missing(value) else value for value in row])
+        for number, row in enumerate(values, 1)
+    )
+    return _sentences_of_words(rows)
+
+
+def _sentences_of_words(rows):
+    """Yield the words and the tags of each sentence from rows of sentence, word and tag.
+
+    A sentence ends where its column has another value. An empty value is the same sentence, since
+    some files name a sentence only in its first row.
+    """
+    words: list[str] = []
+    tags: list[str] = []
+    last = None
+    for location, (sentence, *values) in rows:
+        if sentence not in ("", last):
+            if words:
+                yield words, tags
+            words = []
+            tags = []
+            last = sentence
+        if "" in values:
+            raise ValueError(f"{location}: the word or the tag is empty")
+        words.append(values[0])
+        tags += values[1:]  # the tag, or nothing without tags
+    if words:
+        yield words, tags
+
+
+def _columns_of_words(path, columns, word, tag):
+    """Return the names of the columns of the sentence, the word and, unless `None`, the tag."""
+    names = [_COLUMNS.get(name, name) for name in (word, tag) if name is not None]
+    sentence = next(filter(_is_sentence_column, columns), "sentence")
+    missing = [name for name in (sentence, *names) if name not in columns]
+    if missing:
+        raise ValueError(
+            f"{path} has no column {missing[0]!r:.80}; its columns are "
+            f"{printable(', '.join(map(str, columns)), 200)}. Add it, or give the names of the "
+            "word and the tag (--word, --tag)"
+        )
+    return [sentence, *names]
+
+
+def _is_sentence_column(name):
+    return str(name).lower().startswith("sentence")
