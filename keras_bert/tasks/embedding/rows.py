@@ -45,16 +45,16 @@ class EncodedRows(Encoded):
         self.sets = sets
         self.sampling = sampling
         self.gradient_caching = gradient_caching
-        self.filler_target = np.nan if isinstance(inner_loss(loss), losses.CoSENT) else None
+        inner = inner_loss(loss)
+        self.filler_target = np.nan if isinstance(inner, losses.CoSENT) else None
         self.has_targets = targets is not None
         count = len(rows[0])
         self.texts_per_row = count
         if self.has_targets:
-            base = inner_loss(loss)
-            self.loss_name = base.name
+            self.loss_name = inner.name
             # Without hard negatives, the loss of one row alone is always 0.
-            compares_queries = isinstance(base, losses.MultipleNegativesRanking) and count == 2
-            self.compares_rows = isinstance(base, losses.CoSENT) or compares_queries
+            compares_queries = isinstance(inner, losses.MultipleNegativesRanking) and count == 2
+            self.compares_rows = isinstance(inner, losses.CoSENT) or compares_queries
         texts = [text for row in rows for text in row]
         self.texts = EncodedTexts(tokenizer, [texts], max_length)
         self.lengths = self.texts.lengths.reshape(-1, count).max(axis=1)

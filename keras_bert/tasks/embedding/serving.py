@@ -2,6 +2,7 @@
 
 import tensorflow as tf
 
+from keras_bert.tasks.inputs import prompt_of
 from keras_bert.tasks.text_serving import of_texts, strings
 
 
@@ -19,7 +20,7 @@ def embedder(predict, output, preprocessor, max_sequence_length):
         max_sequence_length,
         predict,
         answer=lambda vectors: {"embedding": vectors},
-        prompt=output.prompts.get(output.default_prompt, ""),
+        prompt=prompt_of(output),
     )
 
 
