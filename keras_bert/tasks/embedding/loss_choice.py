@@ -1,5 +1,6 @@
 """The loss of embeddings: by name, by default for the kind of data, and what data it needs."""
 
+import typing
 import warnings
 
 import numpy as np
@@ -7,24 +8,24 @@ import numpy as np
 from keras_bert import losses
 from keras_bert.runtime.warn import level_of_caller
 
+
+class LossChoice(typing.NamedTuple):
+    """A loss, the data that its rows need, and the range of its scores."""
+
+    loss: type
+    needs: str
+    lowest: float = -np.inf
+    highest: float = np.inf
+
+
 LOSSES = {
-    "multiple_negatives_ranking": losses.MultipleNegativesRanking,
-    "cosine_similarity": losses.CosineSimilarity,
-    "cosent": losses.CoSENT,
-    "triplet": losses.Triplet,
-    "contrastive": losses.Contrastive,
-    "distillation": losses.Distillation,
-}
-# The data that a loss needs; other losses need rows of texts without scores.
-_NEEDS = {
-    "cosine_similarity": "scores", "cosent": "scores", "contrastive": "scores",
-    "distillation": "vectors",
-}  # fmt: skip
-_DEFAULTS = {
-    "texts": "multiple_negatives_ranking", "scores": "cosent", "vectors": "distillation"
-}  # fmt: skip
-_RANGES = {"cosine_similarity": (-1, 1), "contrastive": (0, 1)}  # of scores
-TEXTS_OF_TRIPLET = 3
+    "multiple_negatives_ranking": LossChoice(losses.MultipleNegativesRanking, "texts"),
+    "triplet": LossChoice(losses.Triplet, "texts"),
+    "cosent": LossChoice(losses.CoSENT, "scores"),
+    "cosine_similarity": LossChoice(losses.CosineSimilarity, "scores", -1, 1),
+    "contrastive": LossChoice(losses.Contrastive, "scores", 0, 1),
+    "distillation": LossChoice(losses.Distillation, "vectors"),
+}  # the first one for each kind of data is the default
 
 
 def inner_loss(loss):
@@ -32,41 +33,49 @@ def inner_loss(loss):
     return loss.loss if isinstance(loss, losses.Matryoshka) else loss
 
 
-def make_loss(loss, examples):
-    """Return the Keras loss, by default the one for the kind of data."""
+def make_loss(options, examples, width):
+    """Return the Keras loss for `EmbeddingOptions`, data, and the width of the vectors."""
     kind = "texts"
     if examples.scores is not None:
         kind = "scores"
     elif examples.vectors is not None:
         kind = "vectors"
-    loss = _DEFAULTS[kind] if loss is None else loss
+    loss = options.loss
+    if loss is None:
+        loss = next(name for name, choice in LOSSES.items() if choice.needs == kind)
     if isinstance(loss, str) and loss in LOSSES:
-        loss = LOSSES[loss]()
-    name = next((name for name, cls in LOSSES.items() if isinstance(loss, cls)), None)
+        loss = LOSSES[loss].loss()
+    name = next((name for name, choice in LOSSES.items() if isinstance(loss, choice.loss)), None)
     if name is None:
         raise ValueError(
             f"loss must be one of {', '.join(LOSSES)}, or such a loss of keras_bert.losses; "
             f"received {loss!r:.80}. For losses.Matryoshka, give matryoshka_dims"
         )
-    needed = _NEEDS.get(name, "texts")
-    if needed != kind:
+    if LOSSES[name].needs != kind:
         raise ValueError(
-            f"the loss {name} needs rows with {needed}; {examples.source} has {kind}. Leave out "
-            "loss to use the default"
+            f"the loss {name} needs rows with {LOSSES[name].needs}; {examples.source} has {kind}. "
+            "Leave out loss to use the default"
         )
-    if name == "triplet" and len(examples.texts[0]) < TEXTS_OF_TRIPLET:
+    if name == "triplet" and len(examples.texts[0]) < 3:
         raise ValueError(
             f"the loss triplet needs rows of three texts; {examples.source} has rows of "
             f"{len(examples.texts[0])}. Add hard negatives"
         )
     if kind == "scores":
         _check_scores(name, examples)
-    return loss
+    dims = options.matryoshka_dims
+    if dims is None:
+        return loss
+    if not isinstance(dims, (list, tuple)) or max(dims, default=0) > width:
+        raise ValueError(
+            f"matryoshka_dims must be a list of widths, each at most {width}; received {dims!r:.80}"
+        )
+    return losses.Matryoshka(loss, dims)
 
 
 def _check_scores(name, examples):
     """Raise an error, or warn, if a loss is not made for the scores."""
-    low, high = _RANGES.get(name, (-np.inf, np.inf))
+    _, _, low, high = LOSSES[name]
     wrong = [score for score in examples.scores if not low <= score <= high]
     if wrong:
         raise ValueError(
@@ -86,15 +95,6 @@ def _check_scores(name, examples):
             f"{examples.source}: all scores are {examples.scores[0]}, so there is nothing to rank. "
             "Give pairs with different scores"
         )
-
-
-def matryoshka(loss, dims, width):
-    """Return the loss for the first numbers of vectors with a width, too."""
-    if not isinstance(dims, (list, tuple)) or max(dims, default=0) > width:
-        raise ValueError(
-            f"matryoshka_dims must be a list of widths, each at most {width}; received {dims!r:.80}"
-        )
-    return losses.Matryoshka(loss, dims)
 
 
 def check_negatives(examples, encoded):

@@ -143,17 +143,13 @@ class EmbeddingPipeline(TextPipeline):
         return search.similarity(first, second, self.output.similarity)
 
     def _run_rows(self, rows, settings, options, warn=True):
-        width = self._kept(options.get("truncate_dim"))
-        return np.reshape(super()._run_rows(rows, settings, options, warn), (-1, width))
-
-    def _kept(self, truncate_dim):
-        """Return the width of the vectors of a call."""
         width = self._engine.described.width
-        if truncate_dim is None:
-            return width
-        if as_integer("truncate_dim", truncate_dim, 1) > width:
-            raise ValueError(f"truncate_dim must be at most {width}; received {truncate_dim}")
-        return truncate_dim
+        truncate_dim = options.get("truncate_dim")
+        if truncate_dim is not None:
+            if as_integer("truncate_dim", truncate_dim, 1) > width:
+                raise ValueError(f"truncate_dim must be at most {width}; received {truncate_dim}")
+            width = truncate_dim
+        return np.reshape(super()._run_rows(rows, settings, options, warn), (-1, width))
 
     def _check_data(self, examples, scored=False):
         if not scored:

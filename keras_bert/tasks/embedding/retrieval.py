@@ -26,7 +26,7 @@ class RetrievalData(TaskData):
         relevant: Id of a query -> {id of a document: grade}, with grades above 0, or a set or
             list of ids, whose grade is 1.
         source: Where the data comes from, for messages.
-        has_prompts: True if the texts include their prompts, see `with_prompts`.
+        prompts: Text before each query, and text before each document, or `None`.
 
     Raises:
         ValueError: If a relevant id is unknown, or no query has a relevant document.
@@ -41,7 +41,7 @@ class RetrievalData(TaskData):
     corpus: dict[str, str]
     relevant: Mapping[str, dict[str, float] | set[str] | list[str]]
     source: str = "the queries"
-    has_prompts: bool = False
+    prompts: tuple[str, str] | None = None
 
     def __post_init__(self):
         for name in ("queries", "corpus"):
@@ -82,28 +82,24 @@ class RetrievalData(TaskData):
         return cls(queries, corpus, relevant, source=questions.source)
 
     def with_prompts(self, query, corpus):
-        """Return the data with a text before each query, and one before each document.
+        """Return a copy with a text before each query, and one before each document.
 
         The texts are such as "query: ", not the names of a model's prompts.
         """
         check_prompts(self, query, corpus)
-        return dataclasses.replace(
-            self,
-            queries={key: query + text for key, text in self.queries.items()},
-            corpus={key: corpus + text for key, text in self.corpus.items()},
-            has_prompts=True,
-        )
+        return dataclasses.replace(self, prompts=(query, corpus))
 
     def prompted_rows(self, default):
-        """Return a row for each of `texts`, with the prompt `default` unless data has its own."""
-        prompt = "" if self.has_prompts else default
-        return [(prompt + text,) for text in self.texts.values()]
+        """Return a row for each query and each document; `default` is the prompt without own ones.
 
-    @property
-    def texts(self):
-        """All texts, a dict with the keys ("query", id) and ("document", id)."""
-        queries = {("query", id): text for id, text in self.queries.items()}
-        return queries | {("document", id): text for id, text in self.corpus.items()}
+        Example:
+
+        >>> RetrievalData({"q": "a"}, {"d": "b"}, {"q": {"d"}}).prompted_rows("text: ")
+        [('text: a',), ('text: b',)]
+        """
+        before_query, before_document = self.prompts or (default, default)
+        queries = [(before_query + text,) for text in self.queries.values()]
+        return queries + [(before_document + text,) for text in self.corpus.values()]
 
     def __len__(self):
         return sum(bool(documents) for documents in self.relevant.values())

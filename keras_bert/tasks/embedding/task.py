@@ -114,30 +114,15 @@ class Embedding(Task):
         The model's default prompt comes before each text, unless the data has its own prompts.
         """
         from keras_bert.tasks.embedding import loss_choice
-        from keras_bert.tasks.embedding.rows import EncodedRows, targets_of
+        from keras_bert.tasks.embedding.rows import EncodedRows
 
         rows = examples.prompted_rows(prompt_of(model.output))
         if isinstance(examples, RetrievalData):
-            return EncodedRows(model.tokenizer, rows, None, max_length, None)
+            return EncodedRows(model.tokenizer, rows, max_length)
         _check_sampling(examples, options)
         _check_width(examples, model.width)
-        loss = loss_choice.make_loss(options.loss, examples)
-        if options.matryoshka_dims is not None:
-            loss = loss_choice.matryoshka(loss, options.matryoshka_dims, model.width)
-        sets = None
-        if examples.set_sizes is not None:
-            ends = np.cumsum(examples.set_sizes)
-            sets = np.split(np.arange(ends[-1]), ends[:-1])
-        encoded = EncodedRows(
-            model.tokenizer,
-            rows,
-            targets_of(examples),
-            max_length,
-            loss,
-            sets=sets,
-            sampling=options.sampling,
-            gradient_caching=options.gradient_caching,
-        )
+        loss = loss_choice.make_loss(options, examples, model.width)
+        encoded = EncodedRows(model.tokenizer, rows, max_length, examples, loss, options)
         if encoded.without_tokens == len(rows) * len(rows[0]):
             raise ValueError(f"{examples.source}: no text has tokens")
         return encoded
@@ -161,9 +146,9 @@ class Embedding(Task):
         _check_scorable(examples)
         kind = "cosine" if output is None else output.similarity
         if isinstance(examples, RetrievalData):
-            vectors = dict(zip(examples.texts, answers, strict=True))
-            queries = {id: vectors["query", id][0] for id in examples.queries}
-            corpus = {id: vectors["document", id][0] for id in examples.corpus}
+            vectors = np.concatenate(answers)
+            queries = dict(zip(examples.queries, vectors, strict=False))
+            corpus = dict(zip(examples.corpus, vectors[len(queries) :], strict=True))
             return _of_retrieval(queries, corpus, examples.relevant, kind)
         if examples.vectors is not None:
             _check_width(examples, answers[0].shape[-1])

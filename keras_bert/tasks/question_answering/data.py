@@ -4,10 +4,8 @@ import collections
 import dataclasses
 import io
 import itertools
-import numbers
 import operator
 import pathlib
-import typing
 
 from keras_bert.data.examples import TaskData, check_count, check_strings, summary
 from keras_bert.data.label_columns import is_missing
@@ -68,9 +66,7 @@ class Questions(TaskData):
         if self.answers is not None:
             columns["answers"] = list(self.answers)
         if self.ids is not None:
-            ids: typing.Any = self.ids
-            ids = [str(id) if isinstance(id, numbers.Integral) else id for id in ids]
-            columns["ids"] = check_strings(self.source, "ids", ids)
+            columns["ids"] = [str(id) for id in self.ids]
         for name, column in columns.items():
             check_count(self.source, name, column, "questions", len(columns["questions"]))
             object.__setattr__(self, name, column)
@@ -191,14 +187,8 @@ def read(path, *, limit=None, labeled=True, characters=None):
     check_limit(limit)
     with open_utf8(path) as file:
         content = file.read()
-    version = ""
-    if _has_rows(path, content):
-        rows = json_rows(path, io.StringIO(content, newline="\n"))
-        questions = ((f"{path}, {name}", row, row) for name, row in rows)
-    else:
-        squad = _parse(path, content)
-        version = str(squad.get("version")) if isinstance(squad, dict) else ""
-        questions = _questions_of_squad(path, squad)
+    squad = _parse(path, content)
+    questions = _questions_of(path, _get(str(path), squad, "data", list))
     columns = collections.defaultdict(list)
     for location, paragraph, question in itertools.islice(questions, limit):
         columns["questions"].append(_get(location, question, "question", str))
@@ -211,7 +201,7 @@ def read(path, *, limit=None, labeled=True, characters=None):
     if all(id is None for id in columns["ids"]):
         del columns["ids"]
     if characters is None:
-        characters = version.startswith("KorQuAD")
+        characters = str(squad.get("version")).startswith("KorQuAD")
     return Questions(**columns, source=str(path), characters=characters)
 
 
@@ -239,29 +229,26 @@ def read_table(table, *, limit=None, characters=None):
     )
 
 
-def _has_rows(path, content):
-    """Return True if JSON has a question per line or per item of a list."""
-    if path.suffix.lower() in (".jsonl", ".ndjson") or content.lstrip().startswith("["):
-        return True
-    first, _, rest = content.strip().partition("\n")
-    return rest.startswith("{") and first.rstrip().endswith("}")
-
-
 def _parse(path, content):
+    """Return the JSON of a file in SQuAD's format; rows are returned as its `data`."""
+    first, _, rest = content.strip().partition("\n")
+    if first.rstrip().endswith("}") and rest.lstrip().startswith("{"):  # JSON Lines
+        rows = json_rows(path, io.StringIO(content, newline="\n"))
+        return {"data": [row for _, row in rows]}
     try:
-        return json_value(content)
+        squad = json_value(content)
     except ValueError as error:
         raise ValueError(f"{path} is not JSON ({error})") from error
+    if isinstance(squad, dict) and "question" in squad:  # a single row
+        squad = [squad]
+    return {"data": squad} if isinstance(squad, list) else squad
 
 
-def _questions_of_squad(path, squad):
+def _questions_of(path, articles):
     """Yield the location, the JSON with the context, and the JSON of each question.
 
-    An item of `data` can also be a question, as scripts of transformers read them.
+    In place of an article, there can be a question with its context.
     """
-    articles = [squad]  # a single row
-    if not isinstance(squad, dict) or "question" not in squad:
-        articles = _get(str(path), squad, "data", list)
     for article_number, article in enumerate(articles, 1):
         if isinstance(article, dict) and "question" in article:
             yield f"{path}, item {article_number}", article, article

@@ -28,10 +28,9 @@ def are_right(examples, answers):
     return exact == 1
 
 
-def units_of(examples, characters=None):
-    """Return the function that normalizes a text and splits it, see `characters` of `score`."""
-    characters = examples.characters if characters is None else characters
-    return _characters if characters else _words
+def units_of(examples):
+    """Return the function that normalizes a text and splits it into words or characters."""
+    return _characters if examples.characters else _words
 
 
 def scores_of(units, texts, accepted):

@@ -5,7 +5,7 @@
       -> windows [CLS] question [SEP] part of the context [SEP]    `_pack_windows`
       -> the best span of each window                              `_best_spans`
       -> the best window of each question                          `_best_windows`
-      -> the bytes of the answer in the context                    `_answer`
+      -> the bytes of the answer in the context
 
 `keras_bert.tasks.question_answering.windows.decode` computes the same answers with NumPy.
 """
@@ -13,19 +13,21 @@
 import tensorflow as tf
 
 from keras_bert.encoder import INPUTS
+from keras_bert.tasks.question_answering.windows import AnswerOptions, WindowOptions
 from keras_bert.tasks.text_serving import Signatures, strings
 from keras_bert.text import windows_graph as windows
 
-# As in run_squad.py of google-research/bert.
-_MAX_ANSWER = 30
-_MAX_QUESTION = 64
-_STRIDE = 128
+_MAX_ANSWER = AnswerOptions.max_answer_length
 
 _NEVER = -1e30  # logit of an impossible span
 
 
 def span_selector(predict, output, preprocessor, max_sequence_length):
     """Make the signatures of `heads.span_selector`.
+
+    The answer is the span of at most 30 tokens with the highest logit over all windows of the
+    context. The score is its probability among all spans and, if the model can give no answer, the
+    empty answer.
 
     Inputs of `serving_default`:
         question: string (batch,)
@@ -39,57 +41,47 @@ def span_selector(predict, output, preprocessor, max_sequence_length):
         start_logits: float32 (batch, seq)
         end_logits: float32 (batch, seq)
     """
+    max_question = min(WindowOptions.max_question_length, (max_sequence_length - 3) // 2)
+    # Largest distance between windows that overlap; a short question leaves more context tokens.
+    sizes = range(max_sequence_length - 3 - max_question, max_sequence_length - 2)
+    max_distance = max((size - 1) // max(1, min(WindowOptions.stride, size // 2)) for size in sizes)
 
     def from_strings(question, context):
-        return _answer(
-            predict, output.no_answer, preprocessor, max_sequence_length, question, context
+        tokens, _, starts, limits = preprocessor.tokenizer.tokenize_with_offsets(context)
+        question_tokens = preprocessor.tokenizer.tokenize(question)[:, :max_question]
+        size = max_sequence_length - 3 - question_tokens.row_lengths()  # of the context in a window
+        stride = tf.constant(WindowOptions.stride, tf.int64)
+        split = windows.split(tokens, size, tf.minimum(stride, size // 2))
+        inputs = _pack_windows(
+            preprocessor, max_sequence_length, question_tokens, tokens, size, split
         )
+
+        logits = tf.TensorSpec([None], tf.float32)
+        indices = tf.TensorSpec([None], tf.int64)
+        spans = windows.map_in_chunks(
+            lambda chunk: _best_spans(predict, chunk, max_distance),
+            inputs,
+            {"best": logits, "span": indices, "total": logits, "no_answer": logits},
+        )
+        number, window, found, score = _best_windows(spans, split.counts, output.no_answer)
+
+        # From positions in the window to bytes of the context.
+        span = tf.gather(spans["span"], window)
+        position = span // _MAX_ANSWER - tf.gather(inputs["offset"], window)
+        first = tf.where(found, tokens.row_starts() + number * split.step + position, 0)
+        last = tf.where(found, first + span % _MAX_ANSWER, 0)
+        # The additional 0 makes index 0 valid even if no context has a token.
+        starts = tf.concat([starts.flat_values, [0]], axis=0)
+        limits = tf.concat([limits.flat_values, [0]], axis=0)
+        start = tf.where(found, tf.cast(tf.gather(starts, first), tf.int32), 0)
+        end = tf.where(found, tf.cast(tf.gather(limits, last), tf.int32), 0)
+        text = tf.strings.substr(context, start, end - start)
+        return {"answer": text, "start": start, "end": end, "score": score}
 
     def from_ids(inputs):
         return dict(predict(inputs))
 
     return Signatures(from_strings, [strings("question"), strings("context")], from_ids)
-
-
-def _answer(predict, no_answer, preprocessor, max_sequence_length, question, context):
-    """Answer questions with spans of their contexts, both strings (batch,).
-
-    The answer is the span of at most 30 tokens with the highest logit over all windows of the
-    context. The score is its probability among all spans and, if `no_answer`, the empty answer.
-
-    Return (batch,) tensors: string `answer`, int32 `start` and `end` in bytes of the context,
-    float32 `score`. `predict` computes the outputs of a `heads.span_selector`.
-    """
-    tokens, _, starts, limits = preprocessor.tokenizer.tokenize_with_offsets(context)
-    max_question = min(_MAX_QUESTION, (max_sequence_length - 3) // 2)
-    question_tokens = preprocessor.tokenizer.tokenize(question)[:, :max_question]
-    size = max_sequence_length - 3 - question_tokens.row_lengths()  # of the context in a window
-    split = windows.split(tokens, size, tf.minimum(tf.constant(_STRIDE, tf.int64), size // 2))
-    inputs = _pack_windows(preprocessor, max_sequence_length, question_tokens, tokens, size, split)
-
-    # Largest distance between windows that overlap; a short question leaves more context tokens.
-    sizes = range(max_sequence_length - 3 - max_question, max_sequence_length - 2)
-    max_distance = max((size - 1) // max(1, min(_STRIDE, size // 2)) for size in sizes)
-    logits, indices = tf.TensorSpec([None], tf.float32), tf.TensorSpec([None], tf.int64)
-    spans = windows.map_in_chunks(
-        lambda chunk: _best_spans(predict, chunk, max_distance),
-        inputs,
-        {"best": logits, "span": indices, "total": logits, "no_answer": logits},
-    )
-    number, window, found, score = _best_windows(spans, split.counts, no_answer)
-
-    # From positions in the window to bytes of the context.
-    span = tf.gather(spans["span"], window)
-    position = span // _MAX_ANSWER - tf.gather(inputs["offset"], window)
-    first = tf.where(found, tokens.row_starts() + number * split.step + position, 0)
-    last = tf.where(found, first + span % _MAX_ANSWER, 0)
-    # The additional 0 makes index 0 valid even if no context has a token.
-    starts = tf.concat([starts.flat_values, [0]], axis=0)
-    limits = tf.concat([limits.flat_values, [0]], axis=0)
-    start = tf.where(found, tf.cast(tf.gather(starts, first), tf.int32), 0)
-    end = tf.where(found, tf.cast(tf.gather(limits, last), tf.int32), 0)
-    text = tf.strings.substr(context, start, end - start)
-    return {"answer": text, "start": start, "end": end, "score": score}
 
 
 def _pack_windows(preprocessor, max_sequence_length, question_tokens, tokens, size, split):

@@ -5,39 +5,20 @@ Questions and contexts are cut into windows. The answer is the best span of all 
 Source: sections 4.2 and 4.3 of the BERT paper; google-research/bert `run_squad.py`.
 """
 
-import collections
-import dataclasses
 import os
 import typing
 
 import numpy as np
 
-from keras_bert.runtime.arguments import as_integer
+from keras_bert.runtime.arguments import check_one_of
 from keras_bert.tasks.question_answering import data as squad
 from keras_bert.tasks.question_answering import scores as squad_scores
 from keras_bert.tasks.question_answering import windows as question_windows
 from keras_bert.tasks.question_answering.data import Questions
 from keras_bert.tasks.question_answering.pipeline import QuestionAnsweringPipeline
 from keras_bert.tasks.question_answering.scores import known_answers
-from keras_bert.tasks.question_answering.windows import MIN_LENGTH, OUTPUTS, EncodedQuestions
-from keras_bert.tasks.task import Options, Task
-
-
-@dataclasses.dataclass(frozen=True)
-class WindowOptions(Options):
-    """Options of training, in tokens; see `EncodedQuestions`."""
-
-    stride: int = question_windows.STRIDE
-    max_question_length: int = question_windows.MAX_QUESTION_LENGTH
-
-
-@dataclasses.dataclass(frozen=True)
-class AnswerOptions(Options):
-    """Options of the answers; see `question_windows.decode`."""
-
-    max_answer_length: int = 30
-    null_threshold: float = 0.0
-    top_k: int | None = None
+from keras_bert.tasks.question_answering.windows import OUTPUTS, EncodedQuestions
+from keras_bert.tasks.task import Task
 
 
 class QuestionAnswering(Task):
@@ -47,8 +28,8 @@ class QuestionAnswering(Task):
     data = (Questions,)
     reads: typing.ClassVar = {"question_answering": ("limit", "characters")}
     max_length = 384
-    training_options = WindowOptions
-    answer_options = AnswerOptions
+    training_options = question_windows.WindowOptions
+    answer_options = question_windows.AnswerOptions
     pipeline = QuestionAnsweringPipeline
     takes = ("question", "context")
     reads_windows = True
@@ -119,40 +100,27 @@ class QuestionAnswering(Task):
         Each distinct context is tokenized once.
         Source: `convert_examples_to_features` in google-research/bert `run_squad.py`.
         """
-        as_integer("max_length", max_length, MIN_LENGTH)
-        as_integer("stride", options.stride, 1)
-        as_integer("max_question_length", options.max_question_length, 1)
-        return EncodedQuestions(
-            examples, model.tokenizer, max_length, options.stride, options.max_question_length
-        )
+        return EncodedQuestions(examples, model.tokenizer, max_length, options)
 
     def decode(self, model, examples, encoded, outputs, options):
         """Return a dict per question, see `question_windows.decode`.
 
         `outputs` has a dict of `start_logits` and `end_logits`, (seq,), per window.
         """
-        return question_windows.decode(
-            examples,
-            encoded,
-            outputs,
-            model.output.no_answer,
-            top_k=options.top_k,
-            max_answer_length=options.max_answer_length,
-            null_threshold=options.null_threshold,
-        )
+        return question_windows.decode(examples, encoded, outputs, model.output.no_answer, options)
 
-    def score(self, output, examples, answers, *, characters=None):
+    def score(self, output, examples, answers):
         """Score answers as SQuAD's `evaluate-v2.0.py` does: `f1` and `exact_match`.
 
         If some questions have no answer: also `has_answer_f1` and `no_answer_accuracy`, and
         of models with `no_answer` the best scores of all values of `null_threshold` with
         these values: `best_f1`, `best_f1_threshold`, `best_exact_match` and
-        `best_exact_match_threshold`. `characters` selects KorQuAD's rules, F1 over
-        characters with articles; by default `examples.characters`. `evaluate-v1.1.py` gives
-        the same results for answers that hold a letter or a digit.
+        `best_exact_match_threshold`. `examples.characters` selects KorQuAD's rules, F1 over
+        characters with articles. `evaluate-v1.1.py` gives the same results for answers that
+        hold a letter or a digit.
         """
         accepted = known_answers(examples)
-        units = squad_scores.units_of(examples, characters)
+        units = squad_scores.units_of(examples)
         f1, exact = squad_scores.scores_of(units, [answer["text"] for answer in answers], accepted)
         metrics = {"f1": f1.mean(), "exact_match": exact.mean()}
         has_answer = np.array([bool(right) for right in accepted])
@@ -190,12 +158,10 @@ class QuestionAnswering(Task):
     def predictions(self, examples, answers):
         """Return the answers as the official scoring scripts read them: a dict from id to text."""
         ids = _ids(examples)
-        repeated = [id for id, count in collections.Counter(ids).items() if count > 1]
-        if repeated:
-            raise ValueError(
-                f"{examples.source}: ids must be unique; {repeated[0]!r:.80} occurs twice"
-            )
-        return {id: answer["text"] for id, answer in zip(ids, answers, strict=True)}
+        text_of_id = {id: answer["text"] for id, answer in zip(ids, answers, strict=True)}
+        if len(text_of_id) < len(ids):
+            raise ValueError(f"{examples.source}: ids must be unique; some occur twice")
+        return text_of_id
 
     def signatures(self, predict, output, preprocessor, max_sequence_length):
         from keras_bert.tasks.question_answering import serving
@@ -211,8 +177,7 @@ class QuestionAnswering(Task):
     def target(self, explained, target):
         """Explain "start" or "end" of the answer, at its most probable token of the context."""
         target = "start" if target is None else target
-        if target not in ("start", "end"):
-            raise ValueError(f'target must be "start" or "end"; received {target!r:.80}')
+        check_one_of("target", target, ("start", "end"))
         output = f"{target}_logits"
         context = [p for word in explained.words if word.text for p in word.positions]
         if not context:

@@ -1,19 +1,42 @@
 """Questions and contexts as overlapping windows of token ids, with the positions of answers."""
 
+import dataclasses
 import functools
 
 import numpy as np
 import scipy.special
 
 from keras_bert.runtime.arguments import as_integer
+from keras_bert.tasks.task import Options
 from keras_bert.text import token_ids
 from keras_bert.text.encoded_texts import Encoded
 from keras_bert.text.text_windows import cut
 from keras_bert.text.token_ids import splits_of
 
 OUTPUTS = ("start_logits", "end_logits")  # of `heads.span_selector`
-MIN_LENGTH = 5  # [CLS] question [SEP] context [SEP], with one token each
-STRIDE, MAX_QUESTION_LENGTH = 128, 64  # in tokens; run_squad.py's defaults
+_MIN_LENGTH = 5  # [CLS] question [SEP] context [SEP], with one token each
+
+
+@dataclasses.dataclass(frozen=True)
+class WindowOptions(Options):
+    """Options of training, in tokens, with the defaults of run_squad.py.
+
+    stride: Tokens of the context between the starts of two windows. It is reduced so that windows
+        overlap by at least half of their context.
+    max_question_length: A question takes at most this, and at most half of a window.
+    """
+
+    stride: int = 128
+    max_question_length: int = 64
+
+
+@dataclasses.dataclass(frozen=True)
+class AnswerOptions(Options):
+    """Options of the answers, see `decode`. `max_answer_length` is in tokens."""
+
+    max_answer_length: int = 30
+    null_threshold: float = 0.0
+    top_k: int | None = None
 
 
 class EncodedQuestions(Encoded):
@@ -24,10 +47,8 @@ class EncodedQuestions(Encoded):
     Args:
         examples: `Questions`.
         tokenizer: A `PythonTokenizer`.
-        max_length: Maximum number of tokens of a window.
-        stride: Number of context tokens between the starts of two windows. It is reduced so that
-            windows overlap by at least half of their context.
-        max_question_length: A question takes at most this, and at most half of a window.
+        max_length: Maximum number of tokens of a window, at least 5.
+        options: `WindowOptions`.
 
     Attributes:
         cut_questions: Number of truncated questions.
@@ -47,15 +68,10 @@ class EncodedQuestions(Encoded):
         starts, ends: First character and end of each token in its context, int32 (tokens,).
     """
 
-    def __init__(
-        self,
-        examples,
-        tokenizer,
-        max_length,
-        stride=STRIDE,
-        max_question_length=MAX_QUESTION_LENGTH,
-    ):
-        self.max_length = max_length
+    def __init__(self, examples, tokenizer, max_length, options):
+        self.max_length = as_integer("max_length", max_length, _MIN_LENGTH)
+        stride = as_integer("stride", options.stride, 1)
+        longest = as_integer("max_question_length", options.max_question_length, 1)
         self._cls, self._sep, self._pad = tokenizer.special_ids
         texts = list(dict.fromkeys(examples.contexts))
         index = {text: number for number, text in enumerate(texts)}
@@ -66,9 +82,7 @@ class EncodedQuestions(Encoded):
         self.ends = token_ids.from_lists([each.limits for each in contexts]).ids
         self._question_ids, splits = token_ids.tokenize(tokenizer, examples.questions)
         self._question_start = splits[:-1]
-        self.question_size = np.minimum(
-            np.diff(splits), min(max_question_length, (max_length - 3) // 2)
-        )
+        self.question_size = np.minimum(np.diff(splits), min(longest, (max_length - 3) // 2))
         self.cut_questions = int((np.diff(splits) > self.question_size).sum())
         self.without_tokens = int(
             (np.diff(splits) == 0).sum() + (np.diff(self.context_splits) == 0).sum()
@@ -171,35 +185,33 @@ def _ranges(starts, sizes):
     return np.repeat(starts - splits_of(sizes)[:-1], sizes) + np.arange(sizes.sum())
 
 
-def decode(
-    examples, encoded, outputs, no_answer, *, max_answer_length=30, null_threshold=0.0, top_k=None
-):
+def decode(examples, encoded, outputs, no_answer, options):
     """Return a dict per question: `text`, `start`, `end` (in characters), `score` (a probability).
 
     `outputs` has a dict of `start_logits` and `end_logits`, (seq,), per window. With `no_answer`,
-    `text` is "" if the logit of no answer exceeds that of the best span by more than
+    `text` is "" if the logit of no answer exceeds that of the best span by more than the option
     `null_threshold`; it also has `span_text`, the text of the best span, and `null_difference`,
-    the logit of no answer minus that of the best span. With `top_k`, return a list of that many
-    answers per question, the most probable first.
+    the logit of no answer minus that of the best span. With the option `top_k`, return a list of
+    that many answers per question, the most probable first.
     Source: `write_predictions` in google-research/bert `run_squad.py`.
     """
-    max_answer_length = as_integer("max_answer_length", max_answer_length, 1)
-    max_answer_length = min(max_answer_length, encoded.max_length)
+    longest = as_integer("max_answer_length", options.max_answer_length, 1)
+    longest = min(longest, encoded.max_length)
     answers = []
     for question, context in enumerate(examples.contexts):
         rows = range(*encoded.window_splits[question : question + 2])
-        spans, total = _best_spans(encoded, outputs, rows, max_answer_length, top_k or 1)
+        spans, total = _best_spans(encoded, outputs, rows, longest, options.top_k or 1)
         best = spans[0] if spans else (-np.inf, None, None)  # a context without tokens
         if no_answer:
             # The logit of no answer is the lowest one of all windows.
             none = min(float(sum(outputs[row][name][0] for name in OUTPUTS)) for row in rows)
             total = np.logaddexp(total, none)
-            before = sum(none - logit <= null_threshold for logit, _, _ in spans)
+            before = sum(none - logit <= options.null_threshold for logit, _, _ in spans)
             spans.insert(before, (none, None, None))
         spans = spans or [best]
         answer_of = functools.partial(_answer, encoded, question, context, total)
-        if top_k is not None:
-            answers.append([answer_of(span) for span in spans[:top_k]])
+        if options.top_k is not None:
+            answers.append([answer_of(span) for span in spans[: options.top_k]])
             continue
         answer = answer_of(spans[0])
         if no_answer:

@@ -28,7 +28,7 @@ from keras_bert.data.text_files import (
 from keras_bert.runtime.arguments import check_one_of
 from keras_bert.runtime.escaping import printable
 from keras_bert.runtime.label_types import name_of_type, of_one_type, typed_texts
-from keras_bert.tasks.tagging.conll_rows import conll_rows, conllu_rows
+from keras_bert.tasks.tagging import conll_rows
 from keras_bert.tasks.tagging.tag_schemes import OUTSIDE_TAGS
 
 FORMATS = ("conll", "conllu", "jsonl", "csv")
@@ -39,6 +39,8 @@ _SUFFIXES = {
     ".json": "jsonl",
     ".csv": "csv",
 }
+
+_SAMPLE_LINES = 200  # lines that show the layout of CoNLL columns
 
 # The defaults of `word` and `tag` are numbers of columns. In other formats, they stand for these.
 _CONLLU_COLUMNS = {1: 2, -1: 4}  # FORM and UPOS
@@ -180,7 +182,7 @@ def read_table(table, *, word=1, tag=-1, limit=None):
     columns = column_names(table)
     check_limit(limit)
     if _KEYS[1] not in columns and any(map(_is_sentence_column, columns)):
-        sentences = _table_sentences("the table", table, columns, word, tag)
+        sentences = _joined(_split_at_sentences(_table_rows(table, columns, word, tag)))
         words, tags = _columns_of(itertools.islice(sentences, limit))
         return TaggedSentences(words, None if tag is None else tags, source="the table")
     word = _KEYS.get(word, word)
@@ -228,62 +230,6 @@ def _typed(tags):
     return [list(itertools.islice(typed_tags, len(row))) for row in tags]
 
 
-def _sentences(path, file, word, tag, format) -> Iterator[tuple[list, list]]:
-    """Yield the words and the tags of each sentence; the tags are unused if `tag` is `None`."""
-    if format == "jsonl":
-        return _json_sentences(path, file, word, tag)
-    if format == "csv":
-        return _csv_sentences(path, file, word, tag)
-    lines = numbered_lines(path, file)
-    if format == "conllu":
-        word = _CONLLU_COLUMNS.get(word, word)
-        tag = _CONLLU_COLUMNS.get(tag, tag)
-        # "_" is a missing value, which is an error only in the column UPOS.
-        empty = ("", "_") if tag == _CONLLU_COLUMNS[-1] else ("",)
-        return _sentences_of_rows(path, conllu_rows(path, lines), word, tag, empty)
-    columns_read = 1 if tag is None else 2
-    rows, has_index = conll_rows(path, lines, columns_read if word == 1 else None)
-    return _sentences_of_rows(path, rows, 2 if has_index else word, tag)
-
-
-def _sentences_of_rows(path, rows, word, tag, empty=("",)):
-    """Yield the words and the tags of each sentence from the rows of `conll_rows`.
-
-    A tag in `empty` is an error. Without tags to read, all tags are "".
-    """
-    words: list[str] = []
-    tags: list[str] = []
-    indices = None
-    end_of_file = (0, None)  # ends the last sentence, since the last empty line may be missing
-    for line_number, fields in itertools.chain(rows, [end_of_file]):
-        if fields is not None:
-            location = f"{path}, line {line_number}"
-            if indices is None:  # the first row decides, because all rows have the same columns
-                indices = _column_indices(location, len(fields), word, tag)
-            words.append(fields[indices[0]])
-            tags.append("" if tag is None else fields[indices[1]].strip())
-            if not words[-1] or tag is not None and tags[-1] in empty:
-                raise ValueError(f"{location}: the word or the tag is empty")
-        elif words:
-            yield words, tags
-            words = []
-            tags = []
-
-
-def _column_indices(location, width, word, tag):
-    """Return the indices of the word and, unless `tag` is `None`, of the tag in a row."""
-    columns = [word] if tag is None else [word, tag]
-    indices = {number: number - 1 for number in range(1, width + 1)}
-    indices |= {-number: width - number for number in range(1, width + 1)}
-    chosen = [indices.get(column) for column in columns]
-    if None in chosen or len(set(chosen)) < len(chosen):
-        raise ValueError(
-            f"{location}: word and tag (--word, --tag) must be different numbers of columns, from "
-            f"1 to {width}, or from -1 for the last one; received {word!r:.80} and {tag!r:.80}"
-        )
-    return chosen
-
-
 def _json_sentences(path, file, word, tag):
     """Yield the words and the tags of each row; `word` and `tag` name the keys of its lists."""
     keys = [_KEYS.get(name, name) for name in (word, tag) if name is not None]
@@ -297,60 +243,110 @@ def _json_sentences(path, file, word, tag):
         yield row[keys[0]], [] if tag is None else row[keys[1]]
 
 
-def _csv_sentences(path, file, word, tag):
-    """Yield the words and the tags of each sentence; `word` and `tag` name columns."""
+def _sentences(path, file, word, tag, format):
+    """Yield the words and the tags of each sentence; without tags to read, no tags."""
+    if format == "jsonl":
+        return _json_sentences(path, file, word, tag)
+    if format == "csv":
+        return _joined(_split_at_sentences(_csv_rows(path, file, word, tag)))
+    lines = numbered_lines(path, file)
+    if format == "conllu":
+        word = _CONLLU_COLUMNS.get(word, word)
+        tag = _CONLLU_COLUMNS.get(tag, tag)
+        return _joined(_conll_rows(path, lines, conll_rows.CONLLU, word, tag))
+    first_lines = list(itertools.islice(lines, _SAMPLE_LINES))
+    columns_read = 1 if tag is None else 2
+    layout = conll_rows.find_layout(path, first_lines, columns_read if word == 1 else None)
+    if layout is None:
+        return iter(())
+    word = 2 if layout.has_index else word
+    return _joined(_conll_rows(path, itertools.chain(first_lines, lines), layout, word, tag))
+
+
+def _joined(rows) -> Iterator[tuple[list, list]]:
+    """Yield the words and the tags of each sentence.
+
+    A row is the location of a word, and a list with the word and, if tags are read, its tag. In
+    place of the list, `None` ends a sentence.
+    """
+    for is_end, sentence in itertools.groupby(rows, lambda row: row[1] is None):
+        if is_end:
+            continue
+        words = []
+        tags = []
+        for location, values in sentence:
+            if "" in values:
+                raise ValueError(f"{location}: the word or the tag is empty")
+            words.append(values[0])
+            tags += values[1:]
+        yield words, tags
+
+
+def _conll_rows(path, lines, layout, word, tag):
+    """Yield the rows of `_joined` from CoNLL columns or CoNLL-U."""
+    indices = _column_indices(path, layout.width, word, tag)
+    # "_" is a missing value, which is an error only in the column UPOS.
+    reads_upos = layout == conll_rows.CONLLU and tag == _CONLLU_COLUMNS[-1]
+    for line_number, fields in conll_rows.rows(path, lines, layout):
+        values = None
+        if fields is not None:
+            values = [fields[indices[0]], *(fields[index].strip() for index in indices[1:])]
+            if reads_upos and values[1] == "_":
+                values[1] = ""
+        yield f"{path}, line {line_number}", values
+
+
+def _column_indices(path, width, word, tag):
+    """Return the indices of the word and, unless `tag` is `None`, of the tag in a row."""
+    columns = [word] if tag is None else [word, tag]
+    indices = {number: number - 1 for number in range(1, width + 1)}
+    indices |= {-number: width - number for number in range(1, width + 1)}
+    chosen = [indices.get(column) for column in columns]
+    if None in chosen or len(set(chosen)) < len(chosen):
+        raise ValueError(
+            f"{path}: word and tag (--word, --tag) must be different numbers of columns, from "
+            f"1 to {width}, or from -1 for the last one; received {word!r:.80} and {tag!r:.80}"
+        )
+    return chosen
+
+
+def _csv_rows(path, file, word, tag):
+    """Yield the location of each row, and its sentence, word and, if tags are read, tag."""
     allow_long_csv_fields()
     rows = csv.DictReader(file, strict=True)
     try:
-        names = _columns_of_words(path, rows.fieldnames or [], word, tag)
-        yield from _sentences_of_words(_csv_rows(path, rows, names))
+        columns = rows.fieldnames or []
+        names = _columns_of_words(path, columns, word, tag)
+        for row in rows:
+            location = f"{path}, line {rows.line_num}"
+            if None in row or None in row.values():
+                raise ValueError(
+                    f"{location}: must have {len(columns)} fields, as the first line has"
+                )
+            yield location, [row[name] for name in names]
     except csv.Error as error:
         raise ValueError(f"{path}, after line {rows.line_num}: {error}") from error
 
 
-def _csv_rows(path, rows, names):
-    """Yield the location of each row, and its values in the columns `names`."""
-    for row in rows:
-        location = f"{path}, line {rows.line_num}"
-        if None in row or None in row.values():
-            width = len(rows.fieldnames or [])
-            raise ValueError(f"{location}: must have {width} fields, as the first line has")
-        yield location, [row[name] for name in names]
-
-
-def _table_sentences(source, table, columns, word, tag):
-    """Yield the words and the tags of each sentence of a table with a word per row."""
-    names = _columns_of_words(source, columns, word, tag)
+def _table_rows(table, columns, word, tag):
+    """Yield the same as `_csv_rows` from a table with a word per row."""
+    names = _columns_of_words("the table", columns, word, tag)
     values = zip(*(list(table[name]) for name in names), strict=True)
-    rows = (
-        (f"{source}, row {number}", ["" if is_missing(value) else value for value in row])
-        for number, row in enumerate(values, 1)
-    )
-    return _sentences_of_words(rows)
+    for number, row in enumerate(values, 1):
+        yield f"the table, row {number}", ["" if is_missing(value) else value for value in row]
 
 
-def _sentences_of_words(rows):
-    """Yield the words and the tags of each sentence from rows of sentence, word and tag.
+def _split_at_sentences(rows):
+    """Yield the rows of `_joined` from rows whose first value names the sentence.
 
-    A sentence ends where its column has another value. An empty value is the same sentence, since
-    some files name a sentence only in its first row.
+    An empty value is the same sentence, since some files name a sentence only in its first row.
     """
-    words: list[str] = []
-    tags: list[str] = []
     last = None
     for location, (sentence, *values) in rows:
         if sentence not in ("", last):
-            if words:
-                yield words, tags
-            words = []
-            tags = []
+            yield location, None
             last = sentence
-        if "" in values:
-            raise ValueError(f"{location}: the word or the tag is empty")
-        words.append(values[0])
-        tags += values[1:]  # the tag, or nothing without tags
-    if words:
-        yield words, tags
+        yield location, values
 
 
 def _columns_of_words(path, columns, word, tag):

@@ -138,25 +138,22 @@ def decode(labels, sentences, encoded, probabilities):
 def _fill_gaps(tags, labels):
     """Replace each `None`, the tag of a word without tokens, by a tag as in `decode`."""
     default = next((tag for tag in OUTSIDE_TAGS if tag in labels), labels[0])
-    scheme = find_scheme(labels) if None in tags else None
+    filled = [default, *tags, default]
+    known = [index for index, tag in enumerate(filled) if tag is not None]
+    for before, after in itertools.pairwise(known):
+        if after - before > 1:
+            gap = _inside_tag(filled[before], filled[after], labels) or default
+            filled[before + 1 : after] = [gap] * (after - before - 1)
+    return filled[1:-1]
+
+
+def _inside_tag(before, after, labels):
+    """Return the label between two tags of one entity; `None` if they are of two."""
+    scheme = find_scheme(labels)
     if scheme is None:
-        return [default if tag is None else tag for tag in tags]
-    inside_tags = {}
-    for label in labels:
-        position, type = scheme.split(label)
-        if position == "I":
-            inside_tags[type] = label
-    tags_before = itertools.accumulate(tags, _last_known, initial=default)
-    tags_after = [*itertools.accumulate(reversed(tags), _last_known, initial=default)][:-1]
-    filled = []
-    for tag, before, after in zip(tags, tags_before, reversed(tags_after), strict=False):
-        position, type = scheme.split(before)
-        position_after, type_after = scheme.split(after)
-        is_inside = position in "BI" and position_after in "IE" and type == type_after
-        gap = inside_tags.get(type, default) if is_inside else default
-        filled.append(gap if tag is None else tag)
-    return filled
-
-
-def _last_known(last, tag):
-    return last if tag is None else tag
+        return None
+    position, type = scheme.split(before)
+    position_after, type_after = scheme.split(after)
+    if position not in "BI" or position_after not in "IE" or type != type_after:
+        return None
+    return next((label for label in labels if scheme.split(label) == ("I", type)), None)

@@ -42,7 +42,7 @@ def test_prompts_are_texts_not_names():
     with pytest.raises(ValueError, match="takes texts such as 'query: '; received 'query'"):
         data.with_prompts("query", "")
     prompted = data.with_prompts("query: ", "")
-    assert prompted.queries == {"q": "query: b"}
+    assert prompted.prompted_rows("") == [("query: b",), ("b",)]
     with pytest.raises(ValueError, match="already have prompts"):
         prompted.with_prompts("query: ", "")
 
