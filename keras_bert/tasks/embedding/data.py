@@ -132,8 +132,8 @@ class EmbeddingExamples(TaskData):
             if len(texts) > 1:
                 # Pair each text with a random other text of its class.
                 shifts = generator.integers(1, len(texts), len(texts))
-                places = (np.arange(len(texts)) + shifts) % len(texts)
-                rows += zip(texts, (texts[place] for place in places), strict=True)
+                partners = (np.arange(len(texts)) + shifts) % len(texts)
+                rows += zip(texts, (texts[partner] for partner in partners), strict=True)
                 classes += [str(label)] * len(texts)
         if not rows:
             raise ValueError(
@@ -214,11 +214,6 @@ class EmbeddingExamples(TaskData):
 def _scaled(examples, score_range):
     """Return the scores of `Examples`, scaled from a range to 0 to 1."""
     low, high = score_range
-    if not low < high:
-        raise ValueError(
-            "score_range must be the lowest and the highest score, such as (0, 5); received "
-            f"{score_range!r:.80}"
-        )
     if examples.scores is None:
         raise ValueError(
             f"{examples.source}: score_range needs scores; name their column with label (--label)"

@@ -33,8 +33,8 @@ def inner_loss(loss):
     return loss.loss if isinstance(loss, losses.Matryoshka) else loss
 
 
-def make_loss(options, examples, width):
-    """Return the Keras loss for `EmbeddingOptions`, data, and the width of the vectors."""
+def make_loss(options, examples):
+    """Return the Keras loss for `EmbeddingOptions` and the data."""
     kind = "texts"
     if examples.scores is not None:
         kind = "scores"
@@ -63,14 +63,9 @@ def make_loss(options, examples, width):
         )
     if kind == "scores":
         _check_scores(name, examples)
-    dims = options.matryoshka_dims
-    if dims is None:
+    if options.matryoshka_dims is None:
         return loss
-    if not isinstance(dims, (list, tuple)) or max(dims, default=0) > width:
-        raise ValueError(
-            f"matryoshka_dims must be a list of widths, each at most {width}; received {dims!r:.80}"
-        )
-    return losses.Matryoshka(loss, dims)
+    return losses.Matryoshka(loss, options.matryoshka_dims)
 
 
 def _check_scores(name, examples):

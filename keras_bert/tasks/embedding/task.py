@@ -121,7 +121,7 @@ class Embedding(Task):
             return EncodedRows(model.tokenizer, rows, max_length)
         _check_sampling(examples, options)
         _check_width(examples, model.width)
-        loss = loss_choice.make_loss(options, examples, model.width)
+        loss = loss_choice.make_loss(options, examples)
         encoded = EncodedRows(model.tokenizer, rows, max_length, examples, loss, options)
         if encoded.without_tokens == len(rows) * len(rows[0]):
             raise ValueError(f"{examples.source}: no text has tokens")
@@ -149,7 +149,7 @@ class Embedding(Task):
             vectors = np.concatenate(answers)
             queries = dict(zip(examples.queries, vectors, strict=False))
             corpus = dict(zip(examples.corpus, vectors[len(queries) :], strict=True))
-            return _of_retrieval(queries, corpus, examples.relevant, kind)
+            return embedding_metrics.of_retrieval(queries, corpus, examples.relevant, kind)
         if examples.vectors is not None:
             _check_width(examples, answers[0].shape[-1])
             return embedding_metrics.of_vectors(np.concatenate(answers), examples.vectors)
@@ -160,7 +160,9 @@ class Embedding(Task):
         for row, vectors in zip(examples.texts, answers, strict=True):
             queries[row[0]] = vectors[0]
             corpus |= zip(row[1:], vectors[1:], strict=True)
-        metrics = _of_retrieval(queries, corpus, _relevant_texts(examples), kind, own_text=True)
+        metrics = embedding_metrics.of_retrieval(
+            queries, corpus, _relevant_texts(examples), kind, own_text=True
+        )
         if len(examples.texts[0]) >= 3:
             metrics |= embedding_metrics.of_triplets(answers, kind)
         return metrics
@@ -290,24 +292,3 @@ def _relevant_texts(examples):
         if examples.classes is not None:
             relevant[row[0]].pop(row[0], None)
     return relevant
-
-
-def _of_retrieval(queries, corpus, relevant, kind, own_text=False):
-    """Return the metrics of retrieval for dicts of vectors, and grades by the keys of both.
-
-    With `own_text`, the keys are texts, and a query does not find itself unless it is relevant.
-    """
-    index_of = {key: index for index, key in enumerate(corpus)}
-    scored = [query for query in queries if relevant.get(query)]
-    if not scored:
-        raise ValueError("no text has a relevant text other than itself; there is nothing to score")
-    excluded = None
-    if own_text:
-        excluded = [index_of.get(key) if key not in relevant[key] else None for key in scored]
-    return embedding_metrics.of_retrieval(
-        np.array([queries[query] for query in scored]),
-        np.array(list(corpus.values())),
-        [{index_of[key]: grade for key, grade in relevant[query].items()} for query in scored],
-        excluded,
-        kind,
-    )

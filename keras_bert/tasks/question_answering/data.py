@@ -189,20 +189,9 @@ def read(path, *, limit=None, labeled=True, characters=None):
         content = file.read()
     squad = _parse(path, content)
     questions = _questions_of(path, _get(str(path), squad, "data", list))
-    columns = collections.defaultdict(list)
-    for location, paragraph, question in itertools.islice(questions, limit):
-        columns["questions"].append(_get(location, question, "question", str))
-        columns["contexts"].append(_get(location, paragraph, "context", str))
-        columns["ids"].append(question.get("id", question.get("guid")))  # KLUE's key is guid
-        if labeled:
-            columns["answers"].append(_answers(location, question))
-    if not columns:
-        raise ValueError(f"{path} contains no questions")
-    if all(id is None for id in columns["ids"]):
-        del columns["ids"]
     if characters is None:
         characters = str(squad.get("version")).startswith("KorQuAD")
-    return Questions(**columns, source=str(path), characters=characters)
+    return _read_questions(path, itertools.islice(questions, limit), labeled, characters)
 
 
 def read_table(table, *, limit=None, characters=None):
@@ -212,21 +201,28 @@ def read_table(table, *, limit=None, characters=None):
     """
     optional = ("id", "answers", "answer", "answer_start")
     columns = read_columns(table, ("question", "context"), optional, limit, "Questions")
-    answers = None
-    if "answers" in columns or {"answer", "answer_start"} <= set(columns):
-        rows = [
-            dict(zip(columns, values, strict=True))
-            for values in zip(*columns.values(), strict=True)
-        ]
-        answers = [_answers(f"the table, row {number}", row) for number, row in enumerate(rows, 1)]
-    return Questions(
-        columns["question"],
-        columns["context"],
-        answers,
-        columns.get("id"),
-        source="the table",
-        characters=bool(characters),
-    )
+    labeled = "answers" in columns or {"answer", "answer_start"} <= set(columns)
+    questions = []
+    for number, values in enumerate(zip(*columns.values(), strict=True), 1):
+        row = dict(zip(columns, values, strict=True))
+        questions.append((f"the table, row {number}", row, row))
+    return _read_questions("the table", questions, labeled, bool(characters))
+
+
+def _read_questions(source, questions, labeled, characters):
+    """Return `Questions` from the location, the JSON of the context and that of each question."""
+    columns = collections.defaultdict(list)
+    for location, paragraph, question in questions:
+        columns["questions"].append(_get(location, question, "question", str))
+        columns["contexts"].append(_get(location, paragraph, "context", str))
+        columns["ids"].append(question.get("id", question.get("guid")))  # KLUE's key is guid
+        if labeled:
+            columns["answers"].append(_answers(location, question))
+    if not columns:
+        raise ValueError(f"{source} contains no questions")
+    if all(id is None for id in columns["ids"]):
+        del columns["ids"]
+    return Questions(**columns, source=str(source), characters=characters)
 
 
 def _parse(path, content):

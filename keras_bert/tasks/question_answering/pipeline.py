@@ -24,11 +24,6 @@ class QuestionAnsweringPipeline(Pipeline):
             contexts, is_shared = listed(context, "context")
             if is_shared:
                 contexts *= len(questions)
-            if len(questions) != len(contexts):
-                raise ValueError(
-                    f"context must be one text or one for each of the {len(questions)} questions; "
-                    f"received {len(contexts)}"
-                )
             rows = list(zip(questions, contexts, strict=True))
         else:  # (question, context), or a list of such pairs
             is_single = isinstance(question, tuple) and all(isinstance(x, str) for x in question)
@@ -49,9 +44,8 @@ class QuestionAnsweringPipeline(Pipeline):
     def _answers(self, examples, batch_size, on_batch=None, **options):
         if "null_threshold" in options and not self.output.no_answer:
             raise ValueError(
-                f"null_threshold needs a model with no_answer=True; {self._engine.name!r} always "
-                "gives an answer. If it was trained on unanswerable questions, load it with "
-                'keras_bert.load(name, task="question_answering", no_answer=True)'
+                f"{self._engine.name!r} always gives an answer. To use null_threshold, load it "
+                'with keras_bert.load(name, task="question_answering", no_answer=True)'
             )
         return super()._answers(examples, batch_size, on_batch, **options)
 
@@ -61,8 +55,10 @@ class QuestionAnsweringPipeline(Pipeline):
     def _results(self, examples, answers, *, top_k=None, **options):
         pairs = zip(examples.contexts, answers, strict=True)
         if top_k is None:
-            return [results.Answer(_renamed(answer), context) for context, answer in pairs]
-        return [results.Entities(map(_renamed, ranked), context, None) for context, ranked in pairs]
+            return [results.Answer(result_of(answer), context) for context, answer in pairs]
+        return [
+            results.Entities(map(result_of, ranked), context, None) for context, ranked in pairs
+        ]
 
     def _mistakes(self, examples, answers):
         mistakes = []
@@ -72,9 +68,10 @@ class QuestionAnsweringPipeline(Pipeline):
                 continue
             accepted = [text for text, _ in examples.answers[index]]
             question = {"question": examples.questions[index], "context": examples.contexts[index]}
-            mistakes.append(question | {"expected": accepted} | _renamed(answer))
+            mistakes.append(question | {"expected": accepted} | result_of(answer))
         return sorted(mistakes, key=lambda mistake: -mistake["score"])
 
 
-def _renamed(answer):
-    return {"answer": answer["text"]} | {key: answer[key] for key in ("start", "end", "score")}
+def result_of(answer):
+    """Return an answer of the task as a result of the pipeline."""
+    return {"answer": answer["text"]} | {key: answer[key] for key in ("score", "start", "end")}

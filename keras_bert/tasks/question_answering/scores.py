@@ -14,17 +14,10 @@ _KOREAN_PUNCTUATION = str.maketrans(
 )
 
 
-def known_answers(examples):
-    """Return the accepted answers of each question."""
-    if examples.answers is None:
-        raise ValueError(f"found no answers in {examples.source}; give questions with `answers`")
-    return examples.answers
-
-
 def are_right(examples, answers):
     """Return True for each answer that `score` counts as an exact match, bool (questions,)."""
     texts = [answer["text"] for answer in answers]
-    _, exact = scores_of(units_of(examples), texts, known_answers(examples))
+    _, exact = scores_of(units_of(examples), texts, examples.answers)
     return exact == 1
 
 

@@ -15,8 +15,7 @@ from keras_bert.tasks.question_answering import data as squad
 from keras_bert.tasks.question_answering import scores as squad_scores
 from keras_bert.tasks.question_answering import windows as question_windows
 from keras_bert.tasks.question_answering.data import Questions
-from keras_bert.tasks.question_answering.pipeline import QuestionAnsweringPipeline
-from keras_bert.tasks.question_answering.scores import known_answers
+from keras_bert.tasks.question_answering.pipeline import QuestionAnsweringPipeline, result_of
 from keras_bert.tasks.question_answering.windows import OUTPUTS, EncodedQuestions
 from keras_bert.tasks.task import Task
 
@@ -79,7 +78,7 @@ class QuestionAnswering(Task):
 
         If some questions have no answer, the model can predict that there is no answer.
         """
-        return self.head_function()(encoder, no_answer=not all(known_answers(train)))
+        return self.head_function()(encoder, no_answer=not all(train.answers))
 
     def compile_options(self, output, encoded):
         """Return the losses of start and end, of which the mean is used."""
@@ -119,7 +118,7 @@ class QuestionAnswering(Task):
         characters with articles. `evaluate-v1.1.py` gives the same results for answers that
         hold a letter or a digit.
         """
-        accepted = known_answers(examples)
+        accepted = examples.answers
         units = squad_scores.units_of(examples)
         f1, exact = squad_scores.scores_of(units, [answer["text"] for answer in answers], accepted)
         metrics = {"f1": f1.mean(), "exact_match": exact.mean()}
@@ -134,7 +133,7 @@ class QuestionAnswering(Task):
 
     def metric_names(self, output, examples):
         """Return the names of the metrics of `score`, the main one first, without thresholds."""
-        has_answer = [bool(right) for right in known_answers(examples)]
+        has_answer = [bool(right) for right in examples.answers]
         names = ["f1", "exact_match"]
         if not all(has_answer):
             if any(has_answer):
@@ -147,13 +146,7 @@ class QuestionAnswering(Task):
     def records(self, output, examples, answers, probabilities=False):
         """Yield a dict per question: `id`, `answer`, `score`, `start`, `end`."""
         for id, answer in zip(_ids(examples), answers, strict=True):
-            yield {
-                "id": id,
-                "answer": answer["text"],
-                "score": float(answer["score"]),
-                "start": int(answer["start"]),
-                "end": int(answer["end"]),
-            }
+            yield {"id": id} | result_of(answer)
 
     def predictions(self, examples, answers):
         """Return the answers as the official scoring scripts read them: a dict from id to text."""

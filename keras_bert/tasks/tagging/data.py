@@ -61,8 +61,8 @@ class TaggedSentences(TaskData):
         label_type: The type of all tags: `"str"`, `"int"`, `"float"` or `"bool"`.
 
     Raises:
-        ValueError: If words and tags differ in number, a word is not a string, or a sentence with
-            tags has no words. Sentences without tags may be empty.
+        ValueError: If words and tags differ in number, a word is not a string, or a tag is
+            missing.
 
     Example:
 
@@ -89,8 +89,6 @@ class TaggedSentences(TaskData):
         sentences = zip(words, self.tags, strict=True)
         for number, (sentence, sentence_tags) in enumerate(sentences, self.first):
             location = self._location(number)
-            if not sentence:
-                raise ValueError(f"{location} has no words; leave it out")
             check_list(f"{location}: tags", sentence_tags)
             tags.append(list(sentence_tags))
             check_count(location, "tags", tags[-1], "words", len(sentence))

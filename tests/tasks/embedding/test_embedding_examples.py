@@ -103,12 +103,8 @@ def test_scores_of_a_range_are_scaled(tmp_path):
     found = keras_bert.read(table, "embedding", **options, score_range=(0, 5))
     assert found.scores == [0.0, 1.0, 0.5]
     assert keras_bert.read(table, "embedding", **options).scores == [0.0, 5.0, 2.5]
-    for score_range, message in (
-        ((0, 4), "the score 5 is not from 0 to 4, the score_range"),
-        ((5, 0), "score_range must be the lowest and the highest score"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            keras_bert.read(table, "embedding", **options, score_range=score_range)
+    with pytest.raises(ValueError, match="the score 5 is not from 0 to 4, the score_range"):
+        keras_bert.read(table, "embedding", **options, score_range=(0, 4))
     with pytest.raises(ValueError, match="score_range needs scores; name their column with label"):
         keras_bert.read(table, "embedding", text_pair="other", score_range=(0, 5))
     with pytest.raises(ValueError, match="apply only to pairs; give text_pair"):
