@@ -93,8 +93,6 @@ class EmbeddingExamples(TaskData):
         `negatives` are columns of hard negatives, lists of texts. `score_range` is the lowest and
         the highest score, such as `(0, 5)`; the scores are then scaled to 0 to 1.
         """
-        if examples.text_pairs is None:
-            raise ValueError(f"{examples.source} has no pairs; use of_texts for single texts")
         scores = examples.scores
         if score_range is not None:
             scores = _scaled(examples, score_range)
@@ -135,11 +133,6 @@ class EmbeddingExamples(TaskData):
                 partners = (np.arange(len(texts)) + shifts) % len(texts)
                 rows += zip(texts, (texts[partner] for partner in partners), strict=True)
                 classes += [str(label)] * len(texts)
-        if not rows:
-            raise ValueError(
-                f"{examples.source}: no class has two texts. The labels must be classes; for "
-                "scores, give pairs of texts"
-            )
         if unpaired := len(examples) - len(rows):
             warnings.warn(
                 f"{examples.source}: {unpaired} of {len(examples)} texts were left out, because no "

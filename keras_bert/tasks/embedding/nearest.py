@@ -144,10 +144,6 @@ def _comparable(first, second, kind):
     check_one_of("kind", kind, SIMILARITIES)
     first = _vectors("first", first)
     second = _vectors("second", second)
-    if first.shape[1] != second.shape[1]:
-        raise ValueError(
-            f"the vectors must have the same width; received {first.shape[1]} and {second.shape[1]}"
-        )
     if kind == "cosine":
         return unit_length(first), unit_length(second)
     return first, second

@@ -153,13 +153,12 @@ class EmbeddingPipeline(TextPipeline):
 
     def _check_data(self, examples, scored=False):
         if not scored:
-            return super()._check_data(examples)
-        if not isinstance(examples, (EmbeddingExamples, RetrievalData)):
+            super()._check_data(examples)
+        elif not isinstance(examples, (EmbeddingExamples, RetrievalData)):
             raise ValueError(
                 f"evaluate takes EmbeddingExamples or RetrievalData; received "
                 f"{type(examples).__name__}. Use EmbeddingExamples.of_pairs or of_classes"
             )
-        return None
 
     def _decoding(self, options):
         return options

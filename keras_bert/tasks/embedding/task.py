@@ -5,7 +5,6 @@ Source: Reimers and Gurevych (2019), Sentence-BERT.
 
 import collections
 import dataclasses
-import os
 import typing
 
 import numpy as np
@@ -69,12 +68,7 @@ class Embedding(Task):
     def read(self, name, data, options):
         if name == "embedding":
             return _read_rows(data, options)
-        if not isinstance(data, (str, os.PathLike)):
-            raise ValueError("give a folder or a file; for data in memory, use RetrievalData")
         return retrieval.read(data, options["split"])
-
-    def records(self, output, examples, answers, probabilities=False):
-        raise ValueError(f"predict does not apply to the task {self.name}{self.instead}")
 
     def describe(self, output):
         return "A BERT model that computes a vector for each text."

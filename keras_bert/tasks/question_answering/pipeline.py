@@ -24,6 +24,10 @@ class QuestionAnsweringPipeline(Pipeline):
             contexts, is_shared = listed(context, "context")
             if is_shared:
                 contexts *= len(questions)
+            if len(questions) != len(contexts):
+                raise ValueError(
+                    f"context must be one text, or one for each question; received {len(contexts)}"
+                )
             rows = list(zip(questions, contexts, strict=True))
         else:  # (question, context), or a list of such pairs
             is_single = isinstance(question, tuple) and all(isinstance(x, str) for x in question)

@@ -8,6 +8,7 @@ import pathlib
 import sys
 from collections.abc import Iterator
 
+from keras_bert.data import text_files
 from keras_bert.data.examples import (
     TaskData,
     check_count,
@@ -18,13 +19,7 @@ from keras_bert.data.examples import (
 )
 from keras_bert.data.label_columns import is_missing
 from keras_bert.data.tables import class_names, column_names, named, read_columns
-from keras_bert.data.text_files import (
-    allow_long_csv_fields,
-    check_limit,
-    json_rows,
-    numbered_lines,
-    open_utf8,
-)
+from keras_bert.data.text_files import check_limit, json_rows, numbered_lines, open_utf8
 from keras_bert.runtime.arguments import check_one_of
 from keras_bert.runtime.escaping import printable
 from keras_bert.runtime.label_types import name_of_type, of_one_type, typed_texts
@@ -32,13 +27,7 @@ from keras_bert.tasks.tagging import conll_rows
 from keras_bert.tasks.tagging.tag_schemes import OUTSIDE_TAGS
 
 FORMATS = ("conll", "conllu", "jsonl", "csv")
-_SUFFIXES = {
-    ".conllu": "conllu",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".json": "jsonl",
-    ".csv": "csv",
-}
+_FORMAT_OF_SUFFIX = {**text_files.FORMATS, ".conllu": "conllu", ".tsv": "conll", ".txt": "conll"}
 
 _SAMPLE_LINES = 200  # lines that show the layout of CoNLL columns
 
@@ -201,7 +190,7 @@ def read_in_parts(path, *, word=1, tag=-1, format=None, limit=None, size=10_000)
     """Yield `TaggedSentences` of at most `size` sentences; options as in `read`."""
     path = pathlib.Path(path)
     check_limit(limit)
-    format = format or _SUFFIXES.get(path.suffix.lower(), "conll")
+    format = format or _FORMAT_OF_SUFFIX.get(path.suffix.lower(), "conll")
     check_one_of(f"{path}: the format", format, FORMATS)
     first = 1
     with open_utf8(path, newline="" if format == "csv" else "\n") as file:
@@ -310,7 +299,7 @@ def _column_indices(path, width, word, tag):
 
 def _csv_rows(path, file, word, tag):
     """Yield the location of each row, and its sentence, word and, if tags are read, tag."""
-    allow_long_csv_fields()
+    text_files.allow_long_csv_fields()
     rows = csv.DictReader(file, strict=True)
     try:
         columns = rows.fieldnames or []

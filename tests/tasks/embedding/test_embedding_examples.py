@@ -79,7 +79,6 @@ def test_a_query_of_classes_does_not_find_itself():
     [
         (lambda: EmbeddingExamples.of_sets([]), "the sets must all have"),
         (lambda: EmbeddingExamples.of_classes(Examples(["a"])), "must have single texts with lab"),
-        (lambda: EmbeddingExamples.of_pairs(Examples(["a"])), "has no pairs; use of_texts"),
         (
             lambda: EmbeddingExamples.of_sets(
                 [EmbeddingExamples([("a", "b")]), EmbeddingExamples([("a", "b")], [1.0])]

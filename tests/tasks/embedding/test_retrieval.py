@@ -37,16 +37,6 @@ def test_relevant_documents_can_be_sets():
     assert same.relevant == data.relevant
 
 
-def test_prompts_are_texts_not_names():
-    data = RetrievalData({"q": "b"}, {"d": "b"}, {"q": {"d"}})
-    with pytest.raises(ValueError, match="takes texts such as 'query: '; received 'query'"):
-        data.with_prompts("query", "")
-    prompted = data.with_prompts("query: ", "")
-    assert prompted.prompted_rows("") == [("query: b",), ("b",)]
-    with pytest.raises(ValueError, match="already have prompts"):
-        prompted.with_prompts("query: ", "")
-
-
 def test_beir(tmp_path):
     found = keras_bert.read(beir(tmp_path), "retrieval")
     assert found.queries == {"q1": "b", "q2": "d", "q3": "e"}
@@ -60,15 +50,6 @@ def test_beir(tmp_path):
     assert keras_bert.read(tmp_path, "retrieval").relevant == found.relevant
 
 
-def test_single_qrels_has_no_splits(tmp_path):
-    files = {"corpus_tsv": "1\tb c\n2\td\n", "queries_tsv": "7\td\n", "qrels_txt": "7 0 2 1\n"}
-    folder = write(tmp_path, **files)
-    with pytest.warns(UserWarning, match=r"qrels\.txt .* split='dev' was not used"):
-        assert retrieval.read(folder, "dev").relevant == {"7": {"2": 1}}
-    write(tmp_path, qrels__dev_tsv="7\t1\t1\n")
-    assert retrieval.read(folder, "dev").relevant == {"7": {"1": 1}}
-
-
 def test_trec(tmp_path):
     folder = write(
         tmp_path, corpus_tsv="1\tb c\n2\td\n", queries_tsv="7\td\n", qrels_txt="7 0 2 1\n7 0 1 0\n"
@@ -76,6 +57,10 @@ def test_trec(tmp_path):
     found = retrieval.read(folder)
     assert (found.queries, found.corpus) == ({"7": "d"}, {"1": "b c", "2": "d"})
     assert found.relevant == {"7": {"2": 1.0}}
+    with pytest.warns(UserWarning, match=r"qrels\.txt .* split='dev' was not used"):
+        assert retrieval.read(folder, "dev").relevant == {"7": {"2": 1}}
+    write(tmp_path, qrels__dev_tsv="7\t1\t1\n")
+    assert retrieval.read(folder, "dev").relevant == {"7": {"1": 1}}
 
 
 def test_squad(tmp_path):

@@ -127,20 +127,6 @@ def test_windows_match_run_squad(model):
             assert {encoded.question[row] for row in rows} == {index}
 
 
-def test_windows_do_not_depend_on_their_batch(model):
-    examples = Questions(
-        ["is this good", "is", ""], ["good " * 50, "bad film", "this"], [[("good", 200)], [], []]
-    )
-    encoded = tiny.encode(model, examples, 16)
-    rows = np.random.default_rng(0).permutation(len(encoded))
-    inputs, target, weights = encoded.batch(rows, 20)
-    for index, row in enumerate(rows):
-        single_batch = encoded.batch([row], 20)
-        for together, single in zip((inputs, target, weights), single_batch, strict=True):
-            for name in together:
-                np.testing.assert_array_equal(together[name][index], single[name][0])
-
-
 def test_question_is_truncated_to_its_maximum_and_to_half_of_a_window(model):
     examples = one("bad " * 20, question="is " * 100)
     for length, most, kept in ((200, 64, 64), (200, 7, 7), (32, 64, 14), (5, 64, 1)):
