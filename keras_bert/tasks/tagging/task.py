@@ -30,10 +30,6 @@ from keras_bert.tasks.task import HeadStart, Options, Task
 from keras_bert.text import token_ids
 from keras_bert.text.words import split_words
 
-_SAMPLE = 1000  # sentences
-# Limit for a note about words with punctuation, such as "n't" and links. The English Web Treebank
-# has 2.4%, WNUT-17 11%.
-_MANY_SPLIT = 0.02
 _CHARACTER_SHARE = 0.99  # see `are_characters`
 
 
@@ -97,22 +93,6 @@ class Tagging(Task):
 
     def stored_options(self, checkpoint):
         return {"labels": labels_of(checkpoint)}
-
-    def note_before_training(self, examples, tokenizer):
-        """Return a note if many words contain punctuation, at which texts are split."""
-        sentences = examples.words[:_SAMPLE]
-        if are_characters(sentences):
-            return None
-        words = [word for sentence in sentences for word in sentence]
-        split, _ = split_words(words, tokenizer)
-        share = np.mean([len(parts) > 1 for parts in split])
-        if share < _MANY_SPLIT:
-            return None
-        return (
-            f"{share:.1%} of the words contain punctuation. Texts on the command line and in a "
-            "SavedModel are split at punctuation; predict --input keeps words as they are in the "
-            "file"
-        )
 
     def describe(self, output):
         return "A BERT model that assigns a tag to each word."
@@ -270,12 +250,14 @@ def targets_of(examples, labels):
     An unknown tag is an `UnknownLabel`, which is a `ValueError`.
     """
     index = {label: number for number, label in enumerate(labels)}
+    targets = []
     for number, row in enumerate(examples.tags, examples.first):
-        unknown = next((str(tag) for tag in row if str(tag) not in index), None)
-        if unknown is not None:
-            location = f"{examples.source}, sentence {number}"
-            raise unknown_label(location, unknown, labels, what="tag")
-    return np.array([index[str(tag)] for row in examples.tags for tag in row], np.int32)
+        for tag in map(str, row):
+            if tag not in index:
+                location = f"{examples.source}, sentence {number}"
+                raise unknown_label(location, tag, labels, what="tag")
+            targets.append(index[tag])
+    return np.array(targets, np.int32)
 
 
 def _counts(examples, answers, scheme):
