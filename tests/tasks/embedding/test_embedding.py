@@ -418,21 +418,16 @@ def test_matryoshka(vectors):
     "name", ["MultipleNegativesRanking", "CoSENT", "CosineSimilarity", "Triplet", "Contrastive"]
 )
 def test_losses_are_those_of_sentence_transformers(vectors, name):
-    def given_texts(name):
-        return {"MultipleNegativesRanking": 3, "Triplet": 3}.get(name, 2)
-
     torch = pytest.importorskip("torch")
     theirs = pytest.importorskip("sentence_transformers.sentence_transformer.losses")
-    given = [torch.tensor(vectors[:, index]) for index in range(3)]
-    count = given_texts(name)
+    count = 3 if name in ("MultipleNegativesRanking", "Triplet") else 2
     targets = np.array([0.1, 0.9, 0.9, 0.0, 0.5])
     if name in ("Contrastive", "Triplet"):
         targets = np.array([0, 1, 1, 0, 1])
     options = {}
     if name == "Triplet":
-        options = {
-            "distance_metric": theirs.TripletDistanceMetric.COSINE, "triplet_margin": 0.5
-        }  # fmt: skip
+        distance = theirs.TripletDistanceMetric.COSINE
+        options = {"distance_metric": distance, "triplet_margin": 0.5}
 
     class Model(torch.nn.Module):
         def forward(self, features):
@@ -442,12 +437,11 @@ def test_losses_are_those_of_sentence_transformers(vectors, name):
             return self
 
     loss = getattr(theirs, f"{name}Loss")(Model(), **options)
-    labels = torch.tensor(targets, dtype=torch.float32)
-    expected = loss([{"x": each}["x"] for each in given[:count]], labels)
-    ids = np.arange(5 * given_texts(name)).reshape(5, -1)
-    ours = getattr(losses, name)()(
-        ids if name == "MultipleNegativesRanking" else targets, vectors[:, :count]
-    )
+    given = [torch.tensor(vectors[:, index]) for index in range(count)]
+    expected = loss(given, torch.tensor(targets, dtype=torch.float32))
+    if name == "MultipleNegativesRanking":
+        targets = np.arange(5 * count).reshape(5, count)
+    ours = getattr(losses, name)()(targets, vectors[:, :count])
     np.testing.assert_allclose(float(ours), float(expected), rtol=1e-4)
 
 

@@ -162,16 +162,7 @@ def test_each_distinct_context_is_tokenized_once(model, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "before",
-    [
-        "",
-        "😀 ",
-        "e\u0301 ",
-        "\u200b",
-        "a\x00b ",
-        "\ud83d x ",
-        "ﬁ\u2028",
-    ],
+    "before", ["", "😀 ", "e\u0301 ", "\u200b", "a\x00b ", "\ud83d x ", "ﬁ\u2028"]
 )
 def test_answer_positions_count_characters(model, before):
     context = f"{before}good film 😀 bad"
@@ -236,9 +227,7 @@ def test_target_is_cls_in_windows_that_do_not_contain_the_answer(model):
 
 def test_first_answer_in_the_context_is_the_target(model):
     examples = Questions(
-        ["is"] * 3,
-        ["good film"] * 3,
-        [[("bad", 0), ("film", 5), ("good", 0)], [("bad", 0)], []],
+        ["is"] * 3, ["good film"] * 3, [[("bad", 0), ("film", 5), ("good", 0)], [("bad", 0)], []]
     )
     encoded = tiny.encode(model, examples, 16)
     assert targets(encoded) == [(4, 4), (0, 0), (0, 0)]

@@ -32,11 +32,7 @@ def test_tags_become_strings_and_may_be_of_any_scheme():
         ),
         ([["a"], ["b", 3]], None, "here, sentence 2: words must be strings; received 3"),
         (["ab"], None, "here, sentence 1: words must be a list of strings; received one str"),
-        (
-            [["a", "b"]],
-            ["OO"],
-            "here, sentence 1: tags must be a list of strings; received one",
-        ),
+        ([["a", "b"]], ["OO"], "here, sentence 1: tags must be a list of strings; received one"),
     ],
 )
 def test_malformed_sentences_are_rejected(words, tags, message):
@@ -173,12 +169,7 @@ def test_conllu(tmp_path):
         ("a", "a O\n", {"format": "xml"}, "format must be one of conll, .*; received 'xml'"),
         ("a.conllu", "1\ta\n", {}, "line 1: must have 10 columns separated by tabs"),
         ("a.conllu", CONLLU.replace("AUX", "_"), {}, "line 3: the word or the tag is empty"),
-        (
-            "a.conllu",
-            CONLLU.replace("3\t#", "x\t#"),
-            {},
-            "line 5: .* must be an index",
-        ),
+        ("a.conllu", CONLLU.replace("3\t#", "x\t#"), {}, "line 5: .* must be an index"),
     ],
 )
 def test_errors_name_file_and_line(tmp_path, name, content, options, message):
