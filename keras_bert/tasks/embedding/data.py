@@ -150,23 +150,22 @@ class EmbeddingExamples(TaskData):
         """
         sets = list(sets)
         kinds = {
-            (each.scores is None, each.prompts, len(each.texts[0]) if each.texts else 0)
-            for each in sets
+            (data.scores is None, data.prompts, len(data.texts[0]) if data.texts else 0)
+            for data in sets
         }
-        has_others = any(each.vectors is not None or each.classes is not None for each in sets)
+        has_others = any(data.vectors is not None or data.classes is not None for data in sets)
         if len(kinds) != 1 or has_others:
             raise ValueError(
                 "the sets must all have scores or none, the same prompts, and as many texts per "
                 "row, and no classes or vectors. Call finetune once for each kind of set"
             )
-        scores = None if sets[0].scores is None else [s for each in sets for s in each.scores]
-        return cls(
-            [row for each in sets for row in each.texts],
-            scores,
-            source=", ".join(dict.fromkeys(each.source for each in sets)),
-            set_sizes=tuple(len(each) for each in sets),
-            prompts=sets[0].prompts,
-        )
+        rows = [row for data in sets for row in data.texts]
+        scores = None
+        if sets[0].scores is not None:
+            scores = [score for data in sets for score in data.scores]
+        source = ", ".join(dict.fromkeys(data.source for data in sets))
+        sizes = tuple(map(len, sets))
+        return cls(rows, scores, source=source, set_sizes=sizes, prompts=sets[0].prompts)
 
     def with_prompts(self, query, positive):
         """Return a copy with prompts for training and scoring, in place of the model's default.

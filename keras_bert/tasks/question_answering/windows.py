@@ -96,7 +96,6 @@ class EncodedQuestions(Encoded):
         self.part_size = part_end - self.part_start
         self.lengths = 3 + self.question_size[self.question] + self.part_size
 
-        self.cut_answers = self.invisible_answers = 0
         self._targets = None if examples.answers is None else self._find_targets(examples, texts)
 
     def _find_targets(self, examples, texts):
@@ -238,9 +237,11 @@ def _best_spans(encoded, outputs, rows, max_answer_length, count):
     log-sum-exp of the logits of all spans, minus infinity if there is none.
     """
     windows = _span_windows(encoded, rows, max_answer_length)
-    spans, total = [], -np.inf
+    spans = []
+    total = -np.inf
     for row in rows:
-        first, size = encoded.part_start[row], encoded.part_size[row]
+        first = encoded.part_start[row]
+        size = encoded.part_size[row]
         if not size:
             continue
         begin = 2 + encoded.question_size[encoded.question[row]]
@@ -270,17 +271,17 @@ def _span_windows(encoded, rows, max_answer_length):
     drops the span if that window does not contain its end.
     """
     shape = (encoded.part_start[rows[-1]] + encoded.part_size[rows[-1]], max_answer_length)
-    windows, max_context = np.full(shape, -1), np.full(shape, -1)
+    windows = np.full(shape, -1)
+    max_context = np.full(shape, -1)
     for row in rows:
-        first, size = encoded.part_start[row], encoded.part_size[row]
+        size = encoded.part_size[row]
+        span = slice(encoded.part_start[row], encoded.part_start[row] + size)
         left = np.arange(size)
         right = size - 1 - left
         # 100 times the score of run_squad.py: the shorter side + 0.01 x the size of the window.
         context = (100 * np.minimum(left, right) + size)[:, None]
         contained = np.arange(max_answer_length) <= right[:, None]
-        better = contained & (context > max_context[first : first + size])
-        windows[first : first + size][better] = row
-        max_context[first : first + size] = np.where(
-            better, context, max_context[first : first + size]
-        )
+        better = contained & (context > max_context[span])
+        windows[span][better] = row
+        max_context[span] = np.where(better, context, max_context[span])
     return windows
