@@ -399,7 +399,7 @@ def test_conllu_by_another_name(encoder_folder, tmp_path, capsys):
     common = ["finetune", "--model", encoder_folder, "--task", "tagging", "--train", file]
     common += ["--epochs", 1, "--output", tmp_path / "out"]
     assert run(*common) == 1
-    assert "looks like CoNLL-U" in capsys.readouterr().err
+    assert "--format conllu" in capsys.readouterr().err
     assert run(*common, "--format", "conllu") == 0
     for command in ("evaluate", "predict"):
         arguments = [command, tmp_path / "out", "--input", file]

@@ -168,11 +168,11 @@ def of_retrieval(queries, corpus, relevant, kind="cosine", *, own_text=False):
     return of_ranking(rows, grades)
 
 
-def of_ranking(found, relevant):
+def of_ranking(ranking, relevant):
     """Return the metrics of ranked documents, means over the queries.
 
     Args:
-        found: For each query, the indices of the documents found, best first, an int array.
+        ranking: For each query, the indices of the documents found, best first, an int array.
         relevant: For each query, a dict {index of a relevant document: grade}.
 
     Returns:
@@ -189,7 +189,7 @@ def of_ranking(found, relevant):
     """
     discount = 1 / np.log2(np.arange(_TOP) + 2)
     rows = []
-    for documents, grades in zip(found, relevant, strict=True):
+    for documents, grades in zip(ranking, relevant, strict=True):
         gains = np.array([grades.get(int(document), 0.0) for document in documents[:DEPTH]])
         hits = gains > 0
         ideal = np.sort(list(grades.values()))[::-1][:_TOP]  # the gains of a perfect ranking

@@ -86,9 +86,9 @@ def _characters(text):
     return " ".join(words), list("".join(words))
 
 
-def _f1(given, wanted):
+def _f1(parts, accepted):
     """Return the F1 score of two lists of words or characters, ignoring their order."""
-    if not given or not wanted:
-        return float(given == wanted)
-    common = (collections.Counter(given) & collections.Counter(wanted)).total()
-    return 2 * common / (len(given) + len(wanted))
+    if not parts or not accepted:
+        return float(parts == accepted)
+    common = (collections.Counter(parts) & collections.Counter(accepted)).total()
+    return 2 * common / (len(parts) + len(accepted))

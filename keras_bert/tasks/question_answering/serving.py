@@ -63,18 +63,18 @@ def span_selector(predict, output, preprocessor, max_sequence_length):
             inputs,
             {"best": logits, "span": indices, "total": logits, "no_answer": logits},
         )
-        number, window, found, score = _best_windows(spans, split.counts, output.no_answer)
+        number, window, has_answer, score = _best_windows(spans, split.counts, output.no_answer)
 
         # From positions in the window to bytes of the context.
         span = tf.gather(spans["span"], window)
         position = span // _MAX_ANSWER - tf.gather(inputs["offset"], window)
-        first = tf.where(found, tokens.row_starts() + number * split.step + position, 0)
-        last = tf.where(found, first + span % _MAX_ANSWER, 0)
+        first = tf.where(has_answer, tokens.row_starts() + number * split.step + position, 0)
+        last = tf.where(has_answer, first + span % _MAX_ANSWER, 0)
         # The additional 0 makes index 0 valid even if no context has a token.
         starts = tf.concat([starts.flat_values, [0]], axis=0)
         limits = tf.concat([limits.flat_values, [0]], axis=0)
-        start = tf.where(found, tf.cast(tf.gather(starts, first), tf.int32), 0)
-        end = tf.where(found, tf.cast(tf.gather(limits, last), tf.int32), 0)
+        start = tf.where(has_answer, tf.cast(tf.gather(starts, first), tf.int32), 0)
+        end = tf.where(has_answer, tf.cast(tf.gather(limits, last), tf.int32), 0)
         text = tf.strings.substr(context, start, end - start)
         return {"answer": text, "start": start, "end": end, "score": score}
 
@@ -181,12 +181,12 @@ def _best_windows(spans, counts, no_answer):
     best = tf.reduce_max(best, axis=1)
     total = tf.gather(spans["total"], of_question).to_tensor(_NEVER)
     total = tf.reduce_logsumexp(total, axis=1)
-    found = best > _NEVER / 2  # an empty context has no span
+    has_answer = best > _NEVER / 2  # an empty context has no span
     if no_answer:
         empty = tf.gather(spans["no_answer"], of_question).to_tensor(-_NEVER)
         empty = tf.reduce_min(empty, axis=1)
         total = tf.reduce_logsumexp(tf.stack([total, empty]), axis=0)
-        found &= best >= empty
-        best = tf.where(found, best, empty)
-    score = tf.where(found | no_answer, tf.exp(best - total), 0.0)
-    return number, of_question.row_starts() + number, found, score
+        has_answer &= best >= empty
+        best = tf.where(has_answer, best, empty)
+    score = tf.where(has_answer | no_answer, tf.exp(best - total), 0.0)
+    return number, of_question.row_starts() + number, has_answer, score

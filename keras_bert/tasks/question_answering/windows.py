@@ -77,9 +77,9 @@ class EncodedQuestions(Encoded):
         index = {text: number for number, text in enumerate(texts)}
         self.context = np.array([index[text] for text in examples.contexts], int)
         contexts = [tokenizer.tokenize_with_offsets(text) for text in texts]
-        self._ids, self.context_splits = token_ids.from_lists([each.ids for each in contexts])
-        self.starts = token_ids.from_lists([each.starts for each in contexts]).ids
-        self.ends = token_ids.from_lists([each.limits for each in contexts]).ids
+        self._ids, self.context_splits = token_ids.from_lists([context.ids for context in contexts])
+        self.starts = token_ids.from_lists([context.starts for context in contexts]).ids
+        self.ends = token_ids.from_lists([context.limits for context in contexts]).ids
         self._question_ids, splits = token_ids.tokenize(tokenizer, examples.questions)
         self._question_start = splits[:-1]
         self.question_size = np.minimum(np.diff(splits), min(longest, (max_length - 3) // 2))
@@ -136,12 +136,12 @@ class EncodedQuestions(Encoded):
         answer_shift = text_starts[self.context]
         first = np.searchsorted(self.ends + token_shift, start + answer_shift, "right")
         last = np.searchsorted(self.starts + token_shift, end + answer_shift, "left") - 1
-        found = (start >= 0) & (first <= last)  # an answer of white space has no tokens
-        self.invisible_answers = int(((start >= 0) & ~found).sum())
-        lost = ~found & np.array([bool(answers) for answers in examples.answers], bool)
+        has_tokens = (start >= 0) & (first <= last)  # an answer of white space has no tokens
+        self.invisible_answers = int(((start >= 0) & ~has_tokens).sum())
+        lost = ~has_tokens & np.array([bool(answers) for answers in examples.answers], bool)
         context_start = self.context_splits[self.context]
         first, last = first - context_start, last - context_start
-        return np.where(found, first, -1), np.where(found, last, -1), lost
+        return np.where(has_tokens, first, -1), np.where(has_tokens, last, -1), lost
 
     def batch(self, rows, length):
         """Return inputs, targets and weights of windows `rows`, padded to `length`: three dicts.
