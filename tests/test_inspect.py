@@ -349,7 +349,7 @@ def test_answers(encoder):
         assert found.position == 5 + logits[5:-1].argmax()
         assert found.logit == pytest.approx(logits[5:-1].max(), abs=1e-5)
         assert abs(found.error) < 1e-4
-    with pytest.raises(ValueError, match='"start" or "end"; received \'middle\''):
+    with pytest.raises(ValueError, match="one of start, end; received 'middle'"):
         inspect.attributions(model, question, context, target="middle")
     with pytest.raises(ValueError, match="the context has no tokens"):
         inspect.attributions(model, question, " ")

@@ -2,7 +2,6 @@
 
 from keras_bert.pretraining import vocabulary
 from keras_bert.runtime.terminal import print_line
-from keras_bert.tasks import registry
 
 _SAMPLE = 1000  # texts
 # Limits for a warning that the vocabulary does not fit the texts. A vocabulary of the same language
@@ -16,13 +15,9 @@ def print_before_training(name, examples, preprocessor):
     """Print what does not fit between the data and the tokenizer of the model `name`."""
     if preprocessor is None:  # `finetune` raises an error
         return
-    task = registry.for_data(examples)
-    for note in (
-        note_of_vocabulary(examples, preprocessor, name),
-        task.note_before_training(examples, preprocessor.python_tokenizer),
-    ):
-        if note is not None:
-            print_line(note)
+    note = note_of_vocabulary(examples, preprocessor, name)
+    if note is not None:
+        print_line(note)
 
 
 def note_of_vocabulary(examples, preprocessor, name):

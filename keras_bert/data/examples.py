@@ -36,7 +36,6 @@ class TaskData:
     characters = False
     source = ""
     prompts: typing.Any = None
-    has_prompts = False
     ragged_rows = 0
     # Rows of the file, see `Examples`.
     rows: list | None = None
@@ -353,7 +352,7 @@ def check_count(source, name, column, other, count):
 
 def check_prompts(data, *prompts):
     """Raise a `ValueError` if data has prompts, or if a prompt is a name or not a string."""
-    if data.prompts is not None or data.has_prompts:
+    if data.prompts is not None:
         raise ValueError(
             f"{data.source}: the texts already have prompts. Use the data without prompts"
         )

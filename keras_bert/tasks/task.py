@@ -217,10 +217,6 @@ class Task:
     def check_training_data(self, examples, encoded):
         """Raise an error if nothing can be learned from the data."""
 
-    def note_before_training(self, examples, tokenizer) -> str | None:
-        """Return a note about training data that later texts will not be like."""
-        return None
-
     # Answers.
 
     def check_inputs(self, examples):

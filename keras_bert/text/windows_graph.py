@@ -70,7 +70,7 @@ class WordWindows(typing.NamedTuple):
 def split_between_words(tokens, counts, size):
     """Return the `WordWindows` of a batch.
 
-    Gives the same windows as `keras_bert.tasks.tagging.windows.encode`.
+    Gives the same windows as `keras_bert.tasks.tagging.windows.EncodedSentences`.
     `tokens` is a `tf.RaggedTensor` (rows, tokens) and `counts` a `tf.RaggedTensor` (rows, words)
     with the number of tokens of each word, at least 1, int64. `size` is the largest number of
     tokens in a window. Longer words are truncated. A row without words has no window.

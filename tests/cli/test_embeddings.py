@@ -169,8 +169,7 @@ def test_mine_and_train_with_the_negatives(pairs, tmp_path, capsys):
     assert "mrr@10" in capsys.readouterr().out
     assert run("evaluate", out, "--input", file) == 0  # the file has no negatives
     assert run(*common, "--train", mined, "--negatives", "x") == 1
-    message = "no column 'x'; .* give the name of the column as `negatives` "
-    assert re.search(message, capsys.readouterr().err)
+    assert "has no column 'x'; its columns are q, a, negative_1" in capsys.readouterr().err
     content = file.read_bytes()
     assert run("mine", file, *columns, "--model", encoder, "--output", file) == 1
     assert "the output must not be the input" in capsys.readouterr().err
@@ -180,8 +179,7 @@ def test_mine_and_train_with_the_negatives(pairs, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("rows", "options", "message"),
     [
-        (["a\tb", "a\tc"], [], "all rows have the same query, 'a', so there are no negatives"),
-        (["a\tb"], [], "all rows have the same query"),
+        (["a\tb", "a\tc"], [], "all rows have the same query"),
         ([" \t ", " \t "], [], "no text has tokens"),
         (["a\tb", "c\td"], ["--score-range", 0, 1], "name their column with label"),
         (["a\tb", "c\td"], ["--teacher", "x", "--loss", "contrastive"], "--teacher works with"),
@@ -285,7 +283,7 @@ def test_evaluate_retrieval(pairs, tmp_path, capsys):
     assert run(*arguments, "--prompt", "so ") == 0
     assert "ndcg@10" in capsys.readouterr().out
     assert run(*arguments, "--split", "dev") == 1
-    assert "dev.tsv: no such file; the splits of this folder are test" in capsys.readouterr().err
+    assert "dev.tsv: no such file; the splits of this folder are: test" in capsys.readouterr().err
 
 
 def test_evaluate_pairs_with_prompts(pairs, capsys):

@@ -19,7 +19,6 @@ from keras_bert.data import tabular
 from keras_bert.tasks.multiple_choice import data as swag
 from keras_bert.tasks.question_answering import data as squad
 from keras_bert.tasks.tagging import data as conll
-from keras_bert.tasks.tagging.task import Tagging
 from tests import tiny
 from tests.cli.shared import ASKED, QUESTIONS, TASKS, run
 
@@ -269,18 +268,6 @@ def test_a_tagger_of_characters_splits_texts_into_those(encoder_folder, tmp_path
         assert (row[2], float(row[1])) == (tag.decode(), pytest.approx(score, abs=1e-4))
 
 
-def test_words_that_texts_do_not_have_are_told():
-    preprocessor = keras_bert.Preprocessor(tiny.PIECES)
-
-    def note(*words):
-        data = conll.TaggedSentences([[*words, "so"] * 9])
-        return Tagging().note_before_training(data, preprocessor.python_tokenizer)
-
-    assert note("do", "n't").startswith("33.3% of the words contain punctuation. Texts on ")
-    assert note("good", "!") is None
-    assert note("g", "!", " ") is None
-
-
 @pytest.mark.slow
 def test_korquad_is_scored_over_characters(encoder_folder, tmp_path, capsys):
     content = json.loads(QUESTIONS)
@@ -412,7 +399,7 @@ def test_conllu_by_another_name(encoder_folder, tmp_path, capsys):
     common = ["finetune", "--model", encoder_folder, "--task", "tagging", "--train", file]
     common += ["--epochs", 1, "--output", tmp_path / "out"]
     assert run(*common) == 1
-    assert "looks like CoNLL-U" in capsys.readouterr().err
+    assert "--format conllu" in capsys.readouterr().err
     assert run(*common, "--format", "conllu") == 0
     for command in ("evaluate", "predict"):
         arguments = [command, tmp_path / "out", "--input", file]

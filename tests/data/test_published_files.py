@@ -278,7 +278,7 @@ QUESTIONS = [
     ),
     Layout(
         "KorQuAD 2.1", "korquad.github.io", json.dumps({"version": "KorQuAD_2.1", "data": [HTML]}),
-        "article 't' has no key 'paragraphs'",
+        "article 't': must have the key 'paragraphs'",
     ),
     Layout(
         "SQuAD of Hugging Face", "huggingface.co/datasets/rajpurkar/squad",

@@ -32,7 +32,7 @@ def models():
     }
 
 
-ANSWER = {"text": QUOTED, "start": 2, "end": 20, "score": np.float32(0.87654)}
+ANSWER = {"text": QUOTED, "start": 2, "end": 20, "score": 0.87654}
 ANSWERED = {
     "classification": (tabular.Examples(["a"]), np.array([[0.12346, 0.87654]], np.float32)),
     "label sets": (tabular.Examples(["a"]), np.array([[0.75, 0.5]], np.float32)),

@@ -83,7 +83,6 @@ def test_dataframe():
         ({"text": ["a"], "label": [float("nan")]}, {}, "no row has a label; all are nan"),
         ({"text": ["a", 3], "label": [1, 2]}, {}, "must be strings; received 3 in row 2"),
         ({}, {"task": "tagging"}, "the table has no column 'words'"),
-        ({}, {"task": "retrieval"}, "reads a folder or a file; received dict"),
         (3, {}, "must be a file, a DataFrame, a Dataset or a dict of columns; received int"),
         ([("a", "b")], {}, r"received list. For lists, use Examples\(texts, labels"),
         ("a.conll", {}, "for tagged words, give task='tagging'"),

@@ -25,7 +25,7 @@ def encoded_windows(counts, size):
     flat = np.array([*itertools.chain(*counts)], np.int64)
     ids = np.arange(flat.sum())
     # Negative ids for [CLS], [SEP] and [PAD].
-    encoded = tag_windows.encode(ids, flat, counts, (-1, -2, -3), size + 2)
+    encoded = tag_windows.EncodedSentences(ids, flat, counts, (-1, -2, -3), size + 2)
     inputs, _, _ = encoded.batch(range(len(encoded)), size + 2)
     tokens = [row[row >= 0].tolist() for row in inputs["input_word_ids"]]
     positions = [encoded.positions(row).tolist() for row in range(len(encoded))]

@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+import typing
 import warnings
 
 import numpy as np
@@ -15,6 +16,8 @@ from keras_bert.data.examples import (
     summary,
 )
 from keras_bert.runtime.warn import level_of_caller
+
+_TARGETS = {"scores": 2, "classes": 2, "vectors": 1}  # with the number of texts of a row
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -54,55 +57,34 @@ class EmbeddingExamples(TaskData):
 
     def __post_init__(self):
         check_list(f"{self.source}: texts", self.texts)
-        rows = []
-        least = 2 if self.vectors is None else 1
-        for number, row in enumerate(self.texts, 1):
-            where = f"{self.source}, row {number}"
-            check_list(f"{where}: texts", row)
-            rows.append(tuple(row))
-            wrong = [text for text in rows[-1] if not isinstance(text, str)]
-            if wrong:
-                raise ValueError(f"{where}: texts must be strings; received {wrong[0]!r:.80}")
-            if len(rows[-1]) < least:
-                raise ValueError(f"{where}: must have at least two texts; received {len(rows[-1])}")
-            if len(rows[-1]) != len(rows[0]):
+        texts: typing.Any = self.texts
+        rows = [row if isinstance(row, str) else tuple(row) for row in texts]
+        fewest = 2 if self.vectors is None else 1
+        for number, row in enumerate(rows, 1):
+            is_texts = isinstance(row, tuple) and all(isinstance(text, str) for text in row)
+            if not is_texts or len(row) < fewest or len(row) != len(rows[0]):
                 raise ValueError(
-                    f"{where}: must have as many texts as the first row, {len(rows[0])}; received "
-                    f"{len(rows[-1])}"
+                    f"{self.source}, row {number}: must be at least {fewest} texts, as many as in "
+                    f"the first row; received {row!r:.80}"
                 )
         object.__setattr__(self, "texts", rows)
-        for name in ("scores", "classes"):
-            if getattr(self, name) is not None and rows and len(rows[0]) != 2:
-                raise ValueError(f"{self.source}: {name} need rows of two texts")
-        if self.scores is not None:
-            check_list(f"{self.source}: scores", self.scores)
-            scores = [
-                check_score(f"{self.source}: scores", score, number)
-                for number, score in enumerate(self.scores, 1)
-            ]
-            check_count(self.source, "scores", scores, "texts", len(rows))
-            object.__setattr__(self, "scores", scores)
-        if self.classes is not None:
-            check_list(f"{self.source}: classes", self.classes)
-            check_count(self.source, "classes", self.classes, "texts", len(rows))
-            if self.scores is not None:
-                raise ValueError(f"{self.source}: rows have scores or classes, not both")
-        if self.set_sizes is not None and sum(self.set_sizes) != len(rows):
-            raise ValueError(
-                f"{self.source}: set_sizes must sum to the {len(rows)} rows; received "
-                f"{self.set_sizes}. Use EmbeddingExamples.of_sets"
-            )
-        if self.vectors is not None:
-            object.__setattr__(self, "vectors", self._checked_vectors(rows))
-
-    def _checked_vectors(self, rows):
-        vectors = np.asarray(self.vectors, np.float32)
-        if vectors.ndim != 2 or any(len(row) != 1 for row in rows[:1]):
-            raise ValueError(f"{self.source}: vectors need rows of one text, and two axes")
-        check_count(self.source, "vectors", vectors, "texts", len(rows))
-        if not np.isfinite(vectors).all():
-            raise ValueError(f"{self.source}: the vectors hold NaN or infinity")
-        return vectors
+        names = [name for name in _TARGETS if getattr(self, name) is not None]
+        if len(names) > 1:
+            raise ValueError(f"{self.source}: give only one of {', '.join(names)}")
+        for name in names:
+            column = getattr(self, name)
+            where = f"{self.source}: {name}"
+            check_list(where, column)
+            if rows and len(rows[0]) != _TARGETS[name]:
+                raise ValueError(f"{where} need rows of {_TARGETS[name]} texts")
+            if name == "scores":
+                column = [check_score(where, score, row) for row, score in enumerate(column, 1)]
+            if name == "vectors":
+                column = np.asarray(column, np.float32)
+                if column.ndim != 2 or not np.isfinite(column).all():
+                    raise ValueError(f"{where} must be finite numbers (rows, width)")
+            check_count(self.source, name, column, "texts", len(rows))
+            object.__setattr__(self, name, column)
 
     @classmethod
     def of_pairs(cls, examples, negatives=(), *, score_range=None):
@@ -111,8 +93,6 @@ class EmbeddingExamples(TaskData):
         `negatives` are columns of hard negatives, lists of texts. `score_range` is the lowest and
         the highest score, such as `(0, 5)`; the scores are then scaled to 0 to 1.
         """
-        if examples.text_pairs is None:
-            raise ValueError(f"{examples.source} has no pairs; use of_texts for single texts")
         scores = examples.scores
         if score_range is not None:
             scores = _scaled(examples, score_range)
@@ -150,14 +130,9 @@ class EmbeddingExamples(TaskData):
             if len(texts) > 1:
                 # Pair each text with a random other text of its class.
                 shifts = generator.integers(1, len(texts), len(texts))
-                places = (np.arange(len(texts)) + shifts) % len(texts)
-                rows += zip(texts, (texts[place] for place in places), strict=True)
+                partners = (np.arange(len(texts)) + shifts) % len(texts)
+                rows += zip(texts, (texts[partner] for partner in partners), strict=True)
                 classes += [str(label)] * len(texts)
-        if not rows:
-            raise ValueError(
-                f"{examples.source}: no class has two texts. The labels must be classes; for "
-                "scores, give pairs of texts"
-            )
         if unpaired := len(examples) - len(rows):
             warnings.warn(
                 f"{examples.source}: {unpaired} of {len(examples)} texts were left out, because no "
@@ -175,28 +150,22 @@ class EmbeddingExamples(TaskData):
         """
         sets = list(sets)
         kinds = {
-            (each.scores is None, each.prompts, len(each.texts[0]) if each.texts else 0)
-            for each in sets
+            (data.scores is None, data.prompts, len(data.texts[0]) if data.texts else 0)
+            for data in sets
         }
-        has_others = any(each.vectors is not None or each.classes is not None for each in sets)
-        if has_others:
-            raise ValueError(
-                "of_sets does not take sets with classes or vectors; train on them one after the "
-                "other"
-            )
-        if len(kinds) != 1:
+        has_others = any(data.vectors is not None or data.classes is not None for data in sets)
+        if len(kinds) != 1 or has_others:
             raise ValueError(
                 "the sets must all have scores or none, the same prompts, and as many texts per "
-                "row. Call finetune once for each kind of set"
+                "row, and no classes or vectors. Call finetune once for each kind of set"
             )
-        scores = None if sets[0].scores is None else [s for each in sets for s in each.scores]
-        return cls(
-            [row for each in sets for row in each.texts],
-            scores,
-            source=", ".join(dict.fromkeys(each.source for each in sets)),
-            set_sizes=tuple(len(each) for each in sets),
-            prompts=sets[0].prompts,
-        )
+        rows = [row for data in sets for row in data.texts]
+        scores = None
+        if sets[0].scores is not None:
+            scores = [score for data in sets for score in data.scores]
+        source = ", ".join(dict.fromkeys(data.source for data in sets))
+        sizes = tuple(map(len, sets))
+        return cls(rows, scores, source=source, set_sizes=sizes, prompts=sets[0].prompts)
 
     def with_prompts(self, query, positive):
         """Return a copy with prompts for training and scoring, in place of the model's default.
@@ -214,8 +183,19 @@ class EmbeddingExamples(TaskData):
         return len(self.texts)
 
     def __repr__(self):
-        names = ("scores", "vectors", "classes")
-        return summary(self, len(self), [n for n in names if getattr(self, n) is not None])
+        names = [name for name in _TARGETS if getattr(self, name) is not None]
+        return summary(self, len(self), names)
+
+    def prompted_rows(self, default):
+        """Return the rows with prompts; `default` comes before each text of data without its own.
+
+        Example:
+
+        >>> EmbeddingExamples([("a", "b")]).with_prompts("query: ", "text: ").prompted_rows("")
+        [('query: a', 'text: b')]
+        """
+        first, other = self.prompts or (default, default)
+        return [(first + row[0], *(other + text for text in row[1:])) for row in self.texts]
 
     @property
     def positives(self):
@@ -225,14 +205,7 @@ class EmbeddingExamples(TaskData):
 
 def _scaled(examples, score_range):
     """Return the scores of `Examples`, scaled from a range to 0 to 1."""
-    if not isinstance(score_range, (list, tuple)) or len(score_range) != 2:
-        raise ValueError(
-            "score_range must be the lowest and the highest score, such as (0, 5); received "
-            f"{score_range!r:.80}"
-        )
-    low, high = (check_score("score_range", value) for value in score_range)
-    if not low < high:
-        raise ValueError(f"score_range must start with the lowest score; received {score_range}")
+    low, high = score_range
     if examples.scores is None:
         raise ValueError(
             f"{examples.source}: score_range needs scores; name their column with label (--label)"

@@ -8,7 +8,7 @@ from keras_bert.encoder import BertEncoder
 from keras_bert.layers import MergeChoices, SentencePooling, SplitChoices, TaskOutput, UnitLength
 from keras_bert.model_structure import find_encoder, find_output, find_task
 from keras_bert.runtime.warn import level_of_caller
-from keras_bert.tasks.head_parts import check_pair_encoder, encoder_inputs
+from keras_bert.tasks.head_parts import encoder_inputs
 from keras_bert.token_model import TokenModel
 
 
@@ -102,19 +102,17 @@ def siamese(model, *, name="siamese"):
     if not is_model or find_task(model) != "embedding" or len(model.output_shape) != 2:
         received = model.name if is_model else model
         raise ValueError(f"siamese needs a model of heads.embedder; received {received!r:.80}")
-    encoder, pooling = find_encoder(model), model.get_layer("pooling")
-    check_pair_encoder(encoder)
+    encoder = find_encoder(model)
     inputs = {
         key: keras.Input(shape=(None, None), dtype="int32", name=key) for key in encoder.input
     }
     merged = {key: MergeChoices(name=f"merge_{key}")(value) for key, value in inputs.items()}
-    x = pooling(encoder(merged)["sequence_output"], merged["input_mask"])
-    *layers, output = model.layers[model.layers.index(pooling) + 1 :]
-    for layer in layers:
+    x = model.get_layer("pooling")(encoder(merged)["sequence_output"], merged["input_mask"])
+    for layer in layers_after_pooling(model):
         x = layer(x)
     split = SplitChoices(keep_width=True, name="split_texts")
     x = split(x, inputs["input_word_ids"])  # (batch, texts, width)
-    output = TaskOutput.from_config(output.get_config())
+    output = TaskOutput.from_config(model.layers[-1].get_config())
     return TokenModel(inputs, output(x), name=name)
 
 
@@ -153,8 +151,7 @@ def as_embedder(model, pooling=None):
 
 def layers_after_pooling(model):
     """Return the layers between the pooling and the output of an embedder."""
-    pooling = next(layer for layer in model.layers if isinstance(layer, SentencePooling))
-    return model.layers[model.layers.index(pooling) + 1 : -1]
+    return model.layers[model.layers.index(model.get_layer("pooling")) + 1 : -1]
 
 
 def options_of(model):

@@ -142,28 +142,37 @@ def of_vectors(vectors, wanted):
     return {"cosine": float(cosine.mean())}
 
 
-def of_retrieval(queries, corpus, relevant, excluded=None, kind="cosine"):
+def of_retrieval(queries, corpus, relevant, kind="cosine", *, own_text=False):
     """Search a corpus for each query, and return the metrics of `of_ranking`.
 
     Args:
-        queries: Embeddings of the queries, floats (n, width).
-        corpus: Embeddings of the documents, floats (m, width).
-        relevant: See `of_ranking`.
-        excluded: For each query, the index of a document to leave out of the results. `None` leaves
-            out nothing.
+        queries: Embeddings of the queries, a dict of floats (width,).
+        corpus: Embeddings of the documents, a dict of floats (width,).
+        relevant: For each query, a dict {key of a relevant document: grade}. Queries without
+            relevant documents are not scored.
         kind: See `nearest.similarity`.
+        own_text: If True, the keys are texts, and a query does not find itself unless it is
+            relevant.
     """
-    ranking, _ = search.top_k(queries, corpus, DEPTH + 1, kind)
-    if excluded is not None:
-        ranking = [row[row != index] for row, index in zip(ranking, excluded, strict=True)]
-    return of_ranking(ranking, relevant)
+    index_of = {key: index for index, key in enumerate(corpus)}
+    scored = [query for query in queries if relevant.get(query)]
+    if not scored:
+        raise ValueError("no text has a relevant text other than itself; there is nothing to score")
+    vectors = np.array([queries[query] for query in scored])
+    ranking, _ = search.top_k(vectors, np.array(list(corpus.values())), DEPTH + 1, kind)
+    rows = []
+    for query, row in zip(scored, ranking, strict=True):
+        is_left_out = own_text and query not in relevant[query]
+        rows.append(row[row != index_of.get(query)] if is_left_out else row)
+    grades = [{index_of[key]: grade for key, grade in relevant[query].items()} for query in scored]
+    return of_ranking(rows, grades)
 
 
-def of_ranking(found, relevant):
+def of_ranking(ranking, relevant):
     """Return the metrics of ranked documents, means over the queries.
 
     Args:
-        found: For each query, the indices of the documents found, best first, an int array.
+        ranking: For each query, the indices of the documents found, best first, an int array.
         relevant: For each query, a dict {index of a relevant document: grade}.
 
     Returns:
@@ -180,7 +189,7 @@ def of_ranking(found, relevant):
     """
     discount = 1 / np.log2(np.arange(_TOP) + 2)
     rows = []
-    for documents, grades in zip(found, relevant, strict=True):
+    for documents, grades in zip(ranking, relevant, strict=True):
         gains = np.array([grades.get(int(document), 0.0) for document in documents[:DEPTH]])
         hits = gains > 0
         ideal = np.sort(list(grades.values()))[::-1][:_TOP]  # the gains of a perfect ranking

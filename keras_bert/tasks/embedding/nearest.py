@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from keras_bert.runtime.arguments import SIMILARITIES
+from keras_bert.runtime.arguments import SIMILARITIES, as_integer, check_one_of
 
-_BLOCK = 2**23  # numbers in a block of similarities; sorting it takes 160 MB
+_BLOCK = 2**22  # numbers in a block of similarities; sorting it takes 110 MB
 
 
 def similarity(first, second, kind="cosine"):
@@ -26,22 +26,13 @@ def similarity(first, second, kind="cosine"):
     >>> similarity([[1.0, 0.0]], [[2.0, 0.0], [0.0, 1.0]]).tolist()
     [[1.0, 0.0]]
     """
-    first = _vectors("first", first)
-    second = _vectors("second", second)
-    if first.shape[1] != second.shape[1]:
-        raise ValueError(
-            f"the vectors must have the same width; received {first.shape[1]} and {second.shape[1]}"
-        )
-    if kind == "cosine":
-        return unit_length(first) @ unit_length(second).T
-    if kind == "dot":
+    first, second = _comparable(first, second, kind)
+    if kind in ("cosine", "dot"):
         return first @ second.T
-    if kind == "euclidean":
-        # The difference of large squares would lose digits.
-        return _rows([-np.linalg.norm(second - row, axis=1) for row in first], second)
-    if kind == "manhattan":
-        return _rows([-np.abs(second - row).sum(axis=1) for row in first], second)
-    raise _unknown(kind)
+    from scipy.spatial import distance
+
+    metric = "euclidean" if kind == "euclidean" else "cityblock"
+    return -distance.cdist(first, second, metric).astype(np.float32)
 
 
 def similarity_of_pairs(first, second, kind="cosine"):
@@ -63,29 +54,10 @@ def similarity_of_pairs(first, second, kind="cosine"):
     >>> similarity_of_pairs([[1, 0], [3, 4]], [[1, 2], [0, 0]], "euclidean").tolist()
     [-2.0, -5.0]
     """
-    first = _vectors("first", first)
-    second = _vectors("second", second)
-    if first.shape != second.shape:
-        raise ValueError(
-            f"the vectors must have the same shape; received {first.shape} and {second.shape}"
-        )
-    if kind == "cosine":
-        return (unit_length(first) * unit_length(second)).sum(axis=1)
-    if kind == "dot":
+    first, second = _comparable(first, second, kind)
+    if kind in ("cosine", "dot"):
         return (first * second).sum(axis=1)
-    if kind == "euclidean":
-        return -np.linalg.norm(first - second, axis=1)
-    if kind == "manhattan":
-        return -np.abs(first - second).sum(axis=1)
-    raise _unknown(kind)
-
-
-def _unknown(kind):
-    return ValueError(f"kind must be one of {', '.join(SIMILARITIES)}; received {kind!r}")
-
-
-def _rows(rows, second):
-    return np.stack(rows) if rows else np.zeros((0, len(second)), np.float32)
+    return -np.linalg.norm(first - second, 2 if kind == "euclidean" else 1, axis=1)
 
 
 def top_k(queries, corpus, k=5, kind="cosine"):
@@ -114,31 +86,22 @@ def top_k(queries, corpus, k=5, kind="cosine"):
     >>> indices.tolist(), scores.round(2).tolist()
     ([[1, 2]], [[1.0, 0.7099999785423279]])
     """
-    if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 1:
-        raise ValueError(f"k must be an integer of at least 1; received {k!r:.80}")
+    k = as_integer("k", k, 1)
     queries = _vectors("queries", queries)
     if getattr(corpus, "ndim", None) != 2:
         corpus = _vectors("corpus", corpus)
-    if queries.shape[1] != corpus.shape[1]:
-        raise ValueError(
-            f"queries and corpus must have the same width; received {queries.shape[1]} and "
-            f"{corpus.shape[1]}"
-        )
-    count = min(k, len(corpus))
-    best = np.full((len(queries), 0), -np.inf, np.float32)
+    best = np.zeros((len(queries), 0), np.float32)
     indices = np.zeros((len(queries), 0), np.int64)
     rows = max(1, _BLOCK // max(len(queries), queries.shape[1], 1))
     for start in range(0, len(corpus), rows):
         block = _vectors("corpus", corpus[start : start + rows])
+        block_indices = np.broadcast_to(np.arange(len(block)) + start, (len(queries), len(block)))
+        # The best ones of earlier blocks compete with those of this block.
         scores = np.concatenate([best, similarity(queries, block, kind)], axis=1)
-        chosen = np.argsort(-scores, axis=1, kind="stable")[:, :count].copy()
+        candidates = np.concatenate([indices, block_indices], axis=1)
+        chosen = np.argsort(-scores, axis=1, kind="stable")[:, :k]
         best = np.take_along_axis(scores, chosen, axis=1)
-        kept = indices.shape[1]  # the first columns are the best ones of earlier blocks
-        new = start + chosen - kept
-        if kept:
-            earlier = np.take_along_axis(indices, np.minimum(chosen, kept - 1), axis=1)
-            new = np.where(chosen < kept, earlier, new)
-        indices = new
+        indices = np.take_along_axis(candidates, chosen, axis=1)
     return indices, best
 
 
@@ -168,14 +131,19 @@ def check_finite(vectors, model):
 
 def _vectors(name, values):
     """Return values as a float32 array (n, width) without NaN."""
-    try:
-        vectors = np.asarray(values, np.float32)
-    except (TypeError, ValueError):
-        raise ValueError(f"{name} must be vectors, floats (n, width)") from None
-    if vectors.ndim == 1:
-        vectors = vectors[None]
+    vectors = np.atleast_2d(np.asarray(values, np.float32))
     if vectors.ndim != 2:
         raise ValueError(f"{name} must have the shape (n, width); received {vectors.shape}")
     if not np.isfinite(vectors).all():
         raise ValueError(f"{name} must not hold NaN or infinity")
     return vectors
+
+
+def _comparable(first, second, kind):
+    """Return two arrays of vectors; for the cosine with length 1."""
+    check_one_of("kind", kind, SIMILARITIES)
+    first = _vectors("first", first)
+    second = _vectors("second", second)
+    if kind == "cosine":
+        return unit_length(first), unit_length(second)
+    return first, second

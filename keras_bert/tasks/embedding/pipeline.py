@@ -1,17 +1,15 @@
 """The pipeline of embedders."""
 
 import collections
-import numbers
 import warnings
 
 import numpy as np
 
 from keras_bert.data.examples import Examples, TaskData
-from keras_bert.runtime.arguments import as_integer
+from keras_bert.runtime.arguments import as_integer, check_one_of
 from keras_bert.runtime.warn import level_of_caller
 from keras_bert.tasks.embedding import nearest as search
 from keras_bert.tasks.embedding.data import EmbeddingExamples
-from keras_bert.tasks.embedding.prompts import rows_with_prompts
 from keras_bert.tasks.embedding.retrieval import RetrievalData
 from keras_bert.tasks.inputs import SOURCE, check_texts, is_pair, listed, prompt_of
 from keras_bert.tasks.text_pipeline import TextPipeline
@@ -60,18 +58,9 @@ class EmbeddingPipeline(TextPipeline):
             ValueError: If the examples are not pairs without scores, or no row has negatives.
         """
         count = as_integer("count", count, 1)
-        if isinstance(margin, bool) or not isinstance(margin, numbers.Real) or margin != margin:
-            raise ValueError(f"margin must be a number; received {margin!r:.80}")
-        if not isinstance(examples, EmbeddingExamples):
-            raise ValueError(
-                f"examples must be EmbeddingExamples; received {type(examples).__name__}"
-            )
         _check_no_prompts(examples)
-        if not len(examples):
-            raise ValueError(f"{examples.source}: there are no rows")
-        if (examples.scores, examples.classes, examples.set_sizes) != (None, None, None) or any(
-            len(row) != 2 for row in examples.texts[:1]
-        ):
+        others = (examples.scores, examples.classes, examples.set_sizes)
+        if others != (None, None, None) or any(len(row) != 2 for row in examples.texts):
             raise ValueError(
                 f"{examples.source} must hold pairs of one set, without scores and classes"
             )
@@ -79,24 +68,18 @@ class EmbeddingPipeline(TextPipeline):
         for query, positive in examples.texts:
             positives[query].add(positive)
         corpus = list(dict.fromkeys(examples.positives))
-        if len(corpus) == 1:
-            raise ValueError(
-                f"{examples.source}: all rows have the same positive, so there are no negatives"
-            )
+        index_of = {text: index for index, text in enumerate(corpus)}
         vectors = self.encode(corpus, prompt=corpus_prompt, normalize=True)
         queries = self.encode([row[0] for row in examples.texts], prompt=prompt, normalize=True)
-        most = max(map(len, positives.values()))
-        found, scores = search.top_k(queries, vectors, _MINED * count + most)
-        place = {text: number for number, text in enumerate(corpus)}
+        most = max(map(len, positives.values()), default=0)
+        nearest, scores = search.top_k(queries, vectors, _MINED * count + most)
         rows = []
-        for number, row in enumerate(examples.texts):
-            limit = queries[number] @ vectors[place[row[1]]] - margin
-            ranked = zip((corpus[index] for index in found[number]), scores[number], strict=True)
-            negatives = [
-                text for text, score in ranked if score < limit and text not in positives[row[0]]
-            ]
+        for number, (query, positive) in enumerate(examples.texts):
+            limit = queries[number] @ vectors[index_of[positive]] - margin
+            candidates = [corpus[index] for index in nearest[number][scores[number] < limit]]
+            negatives = [text for text in candidates if text not in positives[query]]
             if len(negatives) >= count:
-                rows.append((*row, *negatives[:count]))
+                rows.append((query, positive, *negatives[:count]))
         if not rows:
             raise ValueError(
                 f"no row of {examples.source} has {count} negatives; lower count or margin"
@@ -126,8 +109,7 @@ class EmbeddingPipeline(TextPipeline):
             ValueError: If a text is not a string, or `target` is `"scores"` and a row is not a
                 pair.
         """
-        if target not in ("vectors", "scores"):
-            raise ValueError(f'target must be "vectors" or "scores"; received {target!r:.80}')
+        check_one_of("target", target, ("vectors", "scores"))
         _check_no_prompts(texts)
         source = texts.source if isinstance(texts, TaskData) else SOURCE
         rows = _rows_of(texts)
@@ -160,43 +142,30 @@ class EmbeddingPipeline(TextPipeline):
         """
         return search.similarity(first, second, self.output.similarity)
 
-    def __call__(self, inputs=None, *args, **options):
-        if isinstance(inputs, (EmbeddingExamples, RetrievalData)):
-            kind = type(inputs).__name__
-            raise ValueError(f"give a list of texts; {kind} are for `evaluate`")
-        return super().__call__(inputs, *args, **options)
-
     def _run_rows(self, rows, settings, options, warn=True):
-        width = self._kept(options.get("truncate_dim"))
-        return np.reshape(super()._run_rows(rows, settings, options, warn), (-1, width))
-
-    def _kept(self, truncate_dim):
-        """Return the width of the vectors of a call."""
         width = self._engine.described.width
-        if truncate_dim is None:
-            return width
-        truncate_dim = as_integer("truncate_dim", truncate_dim, 1)
-        if truncate_dim > width:
-            raise ValueError(f"truncate_dim must be at most {width}; received {truncate_dim}")
-        return truncate_dim
+        truncate_dim = options.get("truncate_dim")
+        if truncate_dim is not None:
+            if as_integer("truncate_dim", truncate_dim, 1) > width:
+                raise ValueError(f"truncate_dim must be at most {width}; received {truncate_dim}")
+            width = truncate_dim
+        return np.reshape(super()._run_rows(rows, settings, options, warn), (-1, width))
 
     def _check_data(self, examples, scored=False):
         if not scored:
-            return super()._check_data(examples)
-        if not isinstance(examples, (EmbeddingExamples, RetrievalData)):
+            super()._check_data(examples)
+        elif not isinstance(examples, (EmbeddingExamples, RetrievalData)):
             raise ValueError(
                 f"evaluate takes EmbeddingExamples or RetrievalData; received "
-                f"{type(examples).__name__}. Make them with EmbeddingExamples.of_pairs, "
-                "EmbeddingExamples.of_classes or RetrievalData.of_questions"
+                f"{type(examples).__name__}. Use EmbeddingExamples.of_pairs or of_classes"
             )
-        return None
 
     def _decoding(self, options):
         return options
 
     def _answers(self, examples, batch_size, on_batch=None, **options):
         if isinstance(examples, (EmbeddingExamples, RetrievalData)):
-            rows = rows_with_prompts(self.output, examples)
+            rows = examples.prompted_rows(prompt_of(self.output))
             texts = [text for row in rows for text in row]
             vectors = self._vectors(texts, batch_size)
             return list(np.reshape(vectors, (len(rows), -1, vectors.shape[-1])))
@@ -236,7 +205,6 @@ def _rows_of(texts):
     if isinstance(texts, EmbeddingExamples):
         return texts.texts
     if isinstance(texts, Examples):
-        columns = [texts.texts] + [texts.text_pairs] * (texts.text_pairs is not None)
-        return list(zip(*columns, strict=True))
+        return list(zip(*texts.text_columns(), strict=True))
     texts, _ = listed(texts, "texts")
     return [tuple(row) if is_pair(row) else (row,) for row in texts]

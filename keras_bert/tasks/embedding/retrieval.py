@@ -3,13 +3,11 @@
 import collections
 import dataclasses
 import pathlib
-import warnings
 from collections.abc import Mapping
 
 from keras_bert.data.examples import TaskData, check_prompts, check_score, check_strings, summary
 from keras_bert.data.text_files import json_rows, numbered_lines, open_utf8
 from keras_bert.runtime.escaping import printable
-from keras_bert.runtime.warn import level_of_caller
 from keras_bert.tasks.question_answering import data as squad
 from keras_bert.untrusted import links
 
@@ -26,7 +24,7 @@ class RetrievalData(TaskData):
         relevant: Id of a query -> {id of a document: grade}, with grades above 0, or a set or
             list of ids, whose grade is 1.
         source: Where the data comes from, for messages.
-        has_prompts: True if the texts include their prompts, see `with_prompts`.
+        prompts: Text before each query, and text before each document, or `None`.
 
     Raises:
         ValueError: If a relevant id is unknown, or no query has a relevant document.
@@ -41,73 +39,65 @@ class RetrievalData(TaskData):
     corpus: dict[str, str]
     relevant: Mapping[str, dict[str, float] | set[str] | list[str]]
     source: str = "the queries"
-    has_prompts: bool = False
+    prompts: tuple[str, str] | None = None
 
     def __post_init__(self):
         for name in ("queries", "corpus"):
-            texts = getattr(self, name)
-            if not isinstance(texts, dict):
-                raise ValueError(f"{self.source}: {name} must be a dict; received {texts!r:.80}")
-            check_strings(self.source, name, list(texts.values()))
-            if not texts:
-                raise ValueError(f"{self.source}: there are no texts in {name}")
-        if not isinstance(self.relevant, dict) or not all(
-            isinstance(documents, (dict, set, list, tuple)) for documents in self.relevant.values()
-        ):
-            raise ValueError(
-                f"{self.source}: relevant must be a dict of dicts or sets, such as "
-                f"{{'q': {{'d': 1}}}}; received {self.relevant!r:.80}"
-            )
+            check_strings(self.source, name, list(getattr(self, name).values()))
         relevant = {}
         for query, documents in self.relevant.items():
-            grades = documents if isinstance(documents, dict) else dict.fromkeys(documents, 1)
-            relevant[query] = {
-                document: value
-                for document, grade in grades.items()
-                if (value := check_score(f"{self.source}: grades", grade)) > 0
+            if not isinstance(documents, dict):
+                documents = dict.fromkeys(documents, 1)
+            grades = {
+                document: check_score(f"{self.source}: grades", grade)
+                for document, grade in documents.items()
             }
-        object.__setattr__(self, "relevant", relevant)
-        if not any(self.relevant.values()):
-            raise ValueError(f"{self.source}: no query has a relevant document")
-        for query, documents in self.relevant.items():
-            if query not in self.queries:
+            relevant[query] = {document: grade for document, grade in grades.items() if grade > 0}
+            if relevant[query] and query not in self.queries:
+                raise ValueError(f"{self.source}: the query {query!r:.80} is not in queries")
+            unknown = [document for document in relevant[query] if document not in self.corpus]
+            if unknown:
                 raise ValueError(
-                    f"{self.source}: the query {query!r:.80} of the relevant documents is not in "
-                    "queries"
+                    f"{self.source}: the document {unknown[0]!r:.80} of the query {query!r:.80} "
+                    "is not in the corpus"
                 )
-            for document in documents:
-                if document not in self.corpus:
-                    raise ValueError(
-                        f"{self.source}: the document {document!r:.80} of the query {query!r:.80} "
-                        "is not in the corpus"
-                    )
+        if not any(relevant.values()):
+            raise ValueError(f"{self.source}: no query has a relevant document")
+        object.__setattr__(self, "relevant", relevant)
 
     @classmethod
     def of_questions(cls, questions):
         """Return `Questions` as questions that search for their context."""
-        numbers = {
+        queries = {str(number): text for number, text in enumerate(questions.questions)}
+        id_of_context = {
             text: str(number) for number, text in enumerate(dict.fromkeys(questions.contexts))
         }
-        queries = {str(number): text for number, text in enumerate(questions.questions)}
         relevant = {
-            str(number): {numbers[context]: 1.0}
-            for number, context in enumerate(questions.contexts)
+            query: {id_of_context[context]: 1.0}
+            for query, context in zip(queries, questions.contexts, strict=True)
         }
-        corpus = {number: text for text, number in numbers.items()}
+        corpus = {id: text for text, id in id_of_context.items()}
         return cls(queries, corpus, relevant, source=questions.source)
 
     def with_prompts(self, query, corpus):
-        """Return the data with a text before each query, and one before each document.
+        """Return a copy with a text before each query, and one before each document.
 
         The texts are such as "query: ", not the names of a model's prompts.
         """
         check_prompts(self, query, corpus)
-        return dataclasses.replace(
-            self,
-            queries={key: query + text for key, text in self.queries.items()},
-            corpus={key: corpus + text for key, text in self.corpus.items()},
-            has_prompts=True,
-        )
+        return dataclasses.replace(self, prompts=(query, corpus))
+
+    def prompted_rows(self, default):
+        """Return a row for each query and each document; `default` is the prompt without own ones.
+
+        Example:
+
+        >>> RetrievalData({"q": "a"}, {"d": "b"}, {"q": {"d"}}).prompted_rows("text: ")
+        [('text: a',), ('text: b',)]
+        """
+        before_query, before_document = self.prompts or (default, default)
+        queries = [(before_query + text,) for text in self.queries.values()]
+        return queries + [(before_document + text,) for text in self.corpus.values()]
 
     def __len__(self):
         return sum(bool(documents) for documents in self.relevant.values())
@@ -135,80 +125,69 @@ def read(path, split="test"):
     if not path.is_dir():
         return RetrievalData.of_questions(squad.read(path, labeled=False))
     links.check(path)
-    beir, trec = path / "qrels" / f"{split}.tsv", path / "qrels.txt"
-    if not trec.exists() and not beir.exists():
-        splits = ", ".join(sorted(file.stem for file in path.glob("qrels/*.tsv")))
-        splits = printable(splits, 200)
-        advice = f"the splits of this folder are {splits}" if splits else "qrels has no .tsv file"
-        raise FileNotFoundError(f"{beir}: no such file; {advice}")
+    beir = path / "qrels" / f"{split}.tsv"
+    trec = path / "qrels.txt"
     if beir.exists():
         relevant = _qrels(beir, (0, 1, 2))
+    elif trec.exists():
+        relevant = _qrels(trec, (0, 2, 3))  # of all splits
     else:
-        relevant = _qrels(trec, (0, 2, 3))
-        if split != "test":
-            warnings.warn(
-                f"{trec} has the relevant documents of all queries, so split={split!r:.80} was not "
-                f"used. For splits, write {beir.name} to {beir.parent}",
-                stacklevel=level_of_caller(),
-            )
+        splits = printable(", ".join(sorted(file.stem for file in path.glob("qrels/*.tsv"))), 200)
+        raise FileNotFoundError(f"{beir}: no such file; the splits of this folder are: {splits}")
     return RetrievalData(_texts(path, "queries"), _texts(path, "corpus"), relevant, str(path))
 
 
 def _texts(folder, name):
-    """Return {id: text} of a JSON Lines or TSV file."""
-    found: dict[str, str] = {}
+    """Return {id: text} of a TSV or JSON Lines file."""
     file = folder / f"{name}.tsv"
-    if file.exists():
-        with open_utf8(file) as stream:
-            for number, line in numbered_lines(file, stream):
-                identifier, tab, text = line.partition("\t")
-                if not tab:
-                    raise ValueError(f"{file}, line {number}: must have an id, a tab and a text")
-                _add(found, identifier, text, f"{file}, line {number}")
-        return found
-    file = folder / f"{name}.jsonl"
+    rows = _tsv_texts
+    if not file.exists():
+        file = folder / f"{name}.jsonl"
+        rows = _json_texts
+    text_of: dict[str, str] = {}
     with open_utf8(file) as stream:
-        for where, row in json_rows(file, stream):
-            parts = [row.get("title") or "", row.get("text")]
-            if not all(isinstance(part, str) for part in (row.get("_id"), *parts)):
-                raise ValueError(f"{file}, {where}: _id and text must be strings")
-            _add(found, row["_id"], " ".join(filter(None, parts)), f"{file}, {where}")
-    return found
+        for where, id, text in rows(file, stream):
+            if id in text_of:
+                raise ValueError(f"{where}: the id {id!r:.80} occurs twice")
+            text_of[id] = text
+    return text_of
 
 
-def _add(found, identifier, text, where):
-    if identifier in found:
-        raise ValueError(f"{where}: the id {identifier!r:.80} occurs twice")
-    found[identifier] = text
+def _tsv_texts(file, stream):
+    """Yield the location, the id and the text of each line."""
+    for number, line in numbered_lines(file, stream):
+        id, tab, text = line.partition("\t")
+        if not tab:
+            raise ValueError(f"{file}, line {number}: must have an id, a tab and a text")
+        yield f"{file}, line {number}", id, text
 
 
-def _is_header(row, column):
-    """Return True if a row has text in the column of the grade."""
-    if column >= len(row):
-        return False
-    try:
-        check_score("grade", row[column])
-    except ValueError:
-        return True
-    return False
+def _json_texts(file, stream):
+    """Yield the location, the id, and the title and text of each row."""
+    for where, row in json_rows(file, stream):
+        values = [row.get("_id"), row.get("title") or "", row.get("text")]
+        if not all(isinstance(value, str) for value in values):
+            raise ValueError(f"{file}, {where}: _id and text must be strings")
+        id, *parts = values
+        yield f"{file}, {where}", id, " ".join(filter(None, parts))
 
 
 def _qrels(file, columns):
-    """Return {query: {document: grade}} of a file, with grades above 0. It may have a header."""
-    relevant: dict[str, dict[str, float]] = collections.defaultdict(dict)
+    """Return {query: {document: grade}} of a file, which may have a header."""
+    relevant: dict[str, dict[str, str]] = collections.defaultdict(dict)
     with open_utf8(file) as stream:
         for number, line in numbered_lines(file, stream):
             row = line.split("\t") if "\t" in line else line.split()
-            if not line.strip() or number == 1 and _is_header(row, columns[-1]):
+            if not line.strip():
                 continue
             try:
                 query, document, grade = (row[column] for column in columns)
-                grade = check_score("grade", grade)
+                relevant[query][document] = check_score("grade", grade)
             except (IndexError, ValueError):
-                raise ValueError(
-                    f"{file}, line {number}: must have a query, a document and a grade; received "
-                    f"{line!r:.80}"
-                ) from None
-            if grade > 0:
-                relevant[query][document] = grade
+                is_header = number == 1 and len(row) > columns[-1]
+                if not is_header:
+                    raise ValueError(
+                        f"{file}, line {number}: must have a query, a document and a grade; "
+                        f"received {line!r:.80}"
+                    ) from None
     return dict(relevant)

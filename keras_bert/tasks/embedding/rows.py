@@ -1,13 +1,13 @@
 """Rows of texts as sequences of token ids, with the targets of embedding losses."""
 
+import typing
+
 import numpy as np
 
 from keras_bert import losses
 from keras_bert.data import packing
 from keras_bert.tasks.embedding.loss_choice import inner_loss
 from keras_bert.text.encoded_texts import Encoded, EncodedTexts
-
-_MOST_TEXTS = 2**24  # Keras converts the numbers of texts to float32
 
 
 class EncodedRows(Encoded):
@@ -27,37 +27,30 @@ class EncodedRows(Encoded):
         filler_target: Target of rows that fill the last batch; `None`: a copy of another target.
     """
 
-    def __init__(
-        self,
-        tokenizer,
-        rows,
-        targets,
-        max_length,
-        loss,
-        *,
-        sets=None,
-        sampling="proportional",
-        gradient_caching=False,
-    ):
+    def __init__(self, tokenizer, rows, max_length, examples=None, loss=None, options=None):
+        """Without `EmbeddingExamples`, a loss and `EmbeddingOptions`, the rows have no targets."""
         self.max_length = max_length
-        self.loss = loss
-        self.targets = targets
-        self.sets = sets
-        self.sampling = sampling
-        self.gradient_caching = gradient_caching
-        self.filler_target = np.nan if isinstance(inner_loss(loss), losses.CoSENT) else None
-        self.has_targets = targets is not None
-        count = len(rows[0])
-        self.texts_per_row = count
+        self.texts_per_row = len(rows[0])
+        self.targets: typing.Any = None
+        self.has_targets = examples is not None
         if self.has_targets:
-            base = inner_loss(loss)
-            self.loss_name = base.name
+            self.targets = _targets_of(examples)
+            self.sampling = options.sampling
+            self.gradient_caching = options.gradient_caching
+            if examples.set_sizes is not None:
+                ends = np.cumsum(examples.set_sizes)
+                self.sets = np.split(np.arange(ends[-1]), ends[:-1])
+            self.loss = loss
+            inner = inner_loss(loss)
+            ranks = isinstance(inner, losses.CoSENT)
+            self.filler_target = np.nan if ranks else None
+            self.loss_name = inner.name
             # Without hard negatives, the loss of one row alone is always 0.
-            compares_queries = isinstance(base, losses.MultipleNegativesRanking) and count == 2
-            self.compares_rows = isinstance(base, losses.CoSENT) or compares_queries
+            is_ranking = isinstance(inner, losses.MultipleNegativesRanking)
+            self.compares_rows = ranks or is_ranking and self.texts_per_row == 2
         texts = [text for row in rows for text in row]
         self.texts = EncodedTexts(tokenizer, [texts], max_length)
-        self.lengths = self.texts.lengths.reshape(-1, count).max(axis=1)
+        self.lengths = self.texts.lengths.reshape(-1, self.texts_per_row).max(axis=1)
         self.truncated = self.texts.truncated
         (self.without_tokens,) = self.texts.empty
 
@@ -65,9 +58,10 @@ class EncodedRows(Encoded):
         """Use this loss for dev data, if its targets are of the same kind."""
         if self.targets is None or dev.targets is None:  # `RetrievalData` has no targets
             return
-        if (self.targets.ndim, self.targets.dtype) == (dev.targets.ndim, dev.targets.dtype) and (
-            self.texts_per_row == dev.texts_per_row
-        ):
+        kinds = [
+            (data.targets.ndim, data.targets.dtype, data.texts_per_row) for data in (self, dev)
+        ]
+        if kinds[0] == kinds[1]:
             dev.loss = self.loss
             dev.filler_target = self.filler_target
 
@@ -78,7 +72,7 @@ class EncodedRows(Encoded):
         texts): the number of each text. Equal texts have equal numbers. With classes, a further
         column has the number of the class.
         """
-        count = len(self.texts) // len(self)
+        count = self.texts_per_row
         inputs, _, _ = self.texts.batch(packing.texts_of_rows(rows, count), length)
         inputs = {key: value.reshape(len(rows), count, length) for key, value in inputs.items()}
         if self.targets is None:
@@ -86,22 +80,16 @@ class EncodedRows(Encoded):
         return inputs, self.targets[rows], np.ones(len(rows), np.float32)
 
 
-def targets_of(examples):
+def _targets_of(examples):
     """Return the targets of all rows, see `EncodedRows.batch`."""
     if examples.vectors is not None:
         return examples.vectors
     if examples.scores is not None:
         return np.array(examples.scores, np.float32)
     texts = dict.fromkeys(text for row in examples.texts for text in row)
-    if len(texts) > _MOST_TEXTS:
-        raise ValueError(
-            f"{examples.source}: must have at most {_MOST_TEXTS} different texts; received "
-            f"{len(texts)}. Train on one part after the other"
-        )
-    numbers = {text: number for number, text in enumerate(texts)}
-    targets = np.array([[numbers[text] for text in row] for row in examples.texts], np.int32)
+    number_of_text = {text: number for number, text in enumerate(texts)}
+    targets = [[number_of_text[text] for text in row] for row in examples.texts]
     if examples.classes is not None:
-        classes = {label: number for number, label in enumerate(dict.fromkeys(examples.classes))}
-        class_of_row = np.array([classes[label] for label in examples.classes], np.int32)
-        targets = np.column_stack([targets, class_of_row])
-    return targets
+        _, number_of_class = np.unique(examples.classes, return_inverse=True)
+        targets = np.column_stack([targets, number_of_class])
+    return np.array(targets, np.int32)

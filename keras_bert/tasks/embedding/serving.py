@@ -2,14 +2,15 @@
 
 import tensorflow as tf
 
+from keras_bert.tasks.inputs import prompt_of
 from keras_bert.tasks.text_serving import of_texts, strings
 
 
-def embedder(predict, output, preprocessor, max_sequence_length):
+def embedder(predict, output, preprocessor, max_sequence_length, prompt=None):
     """Make the signatures of `heads.embedder`.
 
     Inputs of `serving_default`:
-        text: string (batch,); the model's default prompt comes before it
+        text: string (batch,); `prompt` comes before it, by default the model's default prompt
     Outputs:
         embedding: float32 (batch, width)
     """
@@ -19,7 +20,7 @@ def embedder(predict, output, preprocessor, max_sequence_length):
         max_sequence_length,
         predict,
         answer=lambda vectors: {"embedding": vectors},
-        prompt=output.prompts.get(output.default_prompt, ""),
+        prompt=prompt_of(output, prompt),
     )
 
 
@@ -32,16 +33,9 @@ def embedder_with_prompts(predict, output, preprocessor, max_sequence_length):
     Outputs:
         embedding: float32 (batch, width)
     """
-    plain = of_texts(
-        output,
-        preprocessor,
-        max_sequence_length,
-        predict,
-        answer=lambda vectors: {"embedding": vectors},
-    )
-    names, texts = (
-        tf.constant(["", *column]) for column in zip(*output.prompts.items(), strict=True)
-    )
+    plain = embedder(predict, output, preprocessor, max_sequence_length, prompt="")
+    names = tf.constant(["", *output.prompts])
+    texts = tf.constant(["", *output.prompts.values()])
     message = f"prompt_name must be one of {', '.join(output.prompts)}, or empty; received"
 
     def from_strings(text, prompt_name):

@@ -3,22 +3,22 @@
 Source: Reimers and Gurevych (2019), Sentence-BERT.
 """
 
+import collections
 import dataclasses
-import os
 import typing
 
 import numpy as np
 
-from keras_bert.data.examples import Examples
+from keras_bert.data.examples import Examples, with_columns
+from keras_bert.runtime.arguments import check_one_of
 from keras_bert.tasks.embedding import metrics as embedding_metrics
 from keras_bert.tasks.embedding import retrieval
 from keras_bert.tasks.embedding.data import EmbeddingExamples
 from keras_bert.tasks.embedding.pipeline import EmbeddingPipeline
-from keras_bert.tasks.embedding.prompts import rows_with_prompts, texts_of
-from keras_bert.tasks.embedding.read import read_embedding_examples
 from keras_bert.tasks.embedding.retrieval import RetrievalData
+from keras_bert.tasks.inputs import prompt_of
 from keras_bert.tasks.task import Options, Task
-from keras_bert.tasks.text import READ_OPTIONS
+from keras_bert.tasks.text import READ_OPTIONS, read_texts
 
 SAMPLINGS = ("proportional", "round_robin")
 
@@ -67,16 +67,8 @@ class Embedding(Task):
 
     def read(self, name, data, options):
         if name == "embedding":
-            return read_embedding_examples(data, options)
-        if not isinstance(data, (str, os.PathLike)):
-            raise ValueError(
-                f"the task 'retrieval' reads a folder or a file; received {type(data).__name__}. "
-                "For data in memory, use keras_bert.RetrievalData"
-            )
+            return _read_rows(data, options)
         return retrieval.read(data, options["split"])
-
-    def records(self, output, examples, answers, probabilities=False):
-        raise ValueError(f"predict does not apply to the task {self.name}{self.instead}")
 
     def describe(self, output):
         return "A BERT model that computes a vector for each text."
@@ -116,30 +108,15 @@ class Embedding(Task):
         The model's default prompt comes before each text, unless the data has its own prompts.
         """
         from keras_bert.tasks.embedding import loss_choice
-        from keras_bert.tasks.embedding.rows import EncodedRows, targets_of
+        from keras_bert.tasks.embedding.rows import EncodedRows
 
-        rows = rows_with_prompts(model.output, examples)
+        rows = examples.prompted_rows(prompt_of(model.output))
         if isinstance(examples, RetrievalData):
-            return EncodedRows(model.tokenizer, rows, None, max_length, None)
+            return EncodedRows(model.tokenizer, rows, max_length)
         _check_sampling(examples, options)
-        loss = loss_choice.make_loss(options.loss, examples)
-        _check_targets(model, examples, isinstance(loss, loss_choice.LOSSES["cosent"]))
-        if options.matryoshka_dims is not None:
-            loss = loss_choice.matryoshka(loss, options.matryoshka_dims, model.width)
-        sets = None
-        if examples.set_sizes is not None:
-            ends = np.cumsum(examples.set_sizes)
-            sets = np.split(np.arange(ends[-1]), ends[:-1])
-        encoded = EncodedRows(
-            model.tokenizer,
-            rows,
-            targets_of(examples),
-            max_length,
-            loss,
-            sets=sets,
-            sampling=options.sampling,
-            gradient_caching=options.gradient_caching,
-        )
+        _check_width(examples, model.width)
+        loss = loss_choice.make_loss(options, examples)
+        encoded = EncodedRows(model.tokenizer, rows, max_length, examples, loss, options)
         if encoded.without_tokens == len(rows) * len(rows[0]):
             raise ValueError(f"{examples.source}: no text has tokens")
         return encoded
@@ -163,37 +140,22 @@ class Embedding(Task):
         _check_scorable(examples)
         kind = "cosine" if output is None else output.similarity
         if isinstance(examples, RetrievalData):
-            vectors = dict(zip([*texts_of(examples)], answers, strict=True))
-            return _of_retrieval(
-                {query: vectors["query", query][0] for query in examples.queries},
-                {document: vectors["document", document][0] for document in examples.corpus},
-                examples.relevant,
-                kind,
-            )
+            vectors = np.concatenate(answers)
+            queries = dict(zip(examples.queries, vectors, strict=False))
+            corpus = dict(zip(examples.corpus, vectors[len(queries) :], strict=True))
+            return embedding_metrics.of_retrieval(queries, corpus, examples.relevant, kind)
         if examples.vectors is not None:
-            width = answers[0].shape[-1]
-            if width != examples.vectors.shape[1]:
-                raise ValueError(
-                    f"the embeddings have the width {width}, and {examples.source} has vectors of "
-                    f"the width {examples.vectors.shape[1]}. Use vectors of the width of the model"
-                )
             return embedding_metrics.of_vectors(np.concatenate(answers), examples.vectors)
         if examples.scores is not None:
             return embedding_metrics.of_scores(np.array(answers), examples.scores, kind)
-        queries: dict[str, np.ndarray] = {}
-        corpus: dict[str, np.ndarray] = {}
-        relevant: dict[str, dict] = {}
+        queries = {}
+        corpus = {}
         for row, vectors in zip(examples.texts, answers, strict=True):
             queries[row[0]] = vectors[0]
             corpus |= zip(row[1:], vectors[1:], strict=True)
-            relevant.setdefault(row[0], {})[row[1]] = 1.0
-        if examples.classes is not None:
-            members: dict[str, dict] = {}
-            for row, label in zip(examples.texts, examples.classes, strict=True):
-                members.setdefault(label, {})[row[1]] = 1.0
-            for row, label in zip(examples.texts, examples.classes, strict=True):
-                relevant[row[0]] = {text: 1.0 for text in members[label] if text != row[0]}
-        metrics = _of_retrieval(queries, corpus, relevant, kind, own_text=True)
+        metrics = embedding_metrics.of_retrieval(
+            queries, corpus, _relevant_texts(examples), kind, own_text=True
+        )
         if len(examples.texts[0]) >= 3:
             metrics |= embedding_metrics.of_triplets(answers, kind)
         return metrics
@@ -249,11 +211,37 @@ class Embedding(Task):
         return target, explained.cosine_to(target), None
 
 
+def _read_rows(data, options: dict) -> EmbeddingExamples:
+    """Read pairs, scored pairs or classes of texts from a file or a table.
+
+    Pairs are scored if `label` names a column. Without `text_pair`, the rows are texts of the
+    classes in `label`, or texts without labels.
+    """
+    options = dict(options)
+    negatives = options.pop("negatives")
+    negatives = [negatives] if isinstance(negatives, str) else list(negatives)
+    score_range = options.pop("score_range")
+    if options["text_pair"] is None:
+        if negatives or score_range:
+            raise ValueError(
+                "negatives and score_range apply only to pairs; give text_pair, the column of the "
+                "second text"
+            )
+        examples = read_texts(data, "label", options)
+        if examples.labels is None:
+            rows = EmbeddingExamples.of_texts(examples.texts, source=examples.source)
+        else:
+            rows = EmbeddingExamples.of_classes(examples)
+    else:
+        examples = read_texts(data, "score", options)
+        options |= {"text_pair": None, "label": None}
+        others = [read_texts(data, "label", options | {"text": name}).texts for name in negatives]
+        rows = EmbeddingExamples.of_pairs(examples, others, score_range=score_range)
+    return with_columns(rows, examples.columns)
+
+
 def _check_sampling(examples, options):
-    if options.sampling not in SAMPLINGS:
-        raise ValueError(
-            f"sampling must be {' or '.join(SAMPLINGS)}; received {options.sampling!r:.80}"
-        )
+    check_one_of("sampling", options.sampling, SAMPLINGS)
     if options.sampling != SAMPLINGS[0] and examples.set_sizes is None:
         raise ValueError(
             f"sampling={options.sampling!r} needs several sets; make them with "
@@ -263,20 +251,14 @@ def _check_sampling(examples, options):
         raise ValueError("gradient_caching compares rows of all sets; train on one set")
 
 
-def _check_targets(model, examples, ranks):
-    """Raise an error if all scores are equal for a ranking loss, or vectors have another width."""
-    if ranks and len(examples) > 1 and len(set(examples.scores)) == 1:
+def _check_width(examples, width):
+    """Raise an error if vectors to imitate have another width than those of the model."""
+    if examples.vectors is not None and examples.vectors.shape[1] != width:
+        wanted = examples.vectors.shape[1]
         raise ValueError(
-            f"{examples.source}: all scores are {examples.scores[0]}, so there is nothing to rank. "
-            "Give pairs with different scores"
+            f"the embeddings have the width {width}, and {examples.source} has vectors of the "
+            f"width {wanted}; give heads.embedder a layer: layers=[keras.layers.Dense({wanted})]"
         )
-    if examples.vectors is None or examples.vectors.shape[1] == model.width:
-        return
-    raise ValueError(
-        f"the embeddings have the width {model.width}, and {examples.source} has vectors of the "
-        f"width {examples.vectors.shape[1]}; give heads.embedder a layer: "
-        f"layers=[keras.layers.Dense({examples.vectors.shape[1]})]"
-    )
 
 
 def _check_scorable(examples):
@@ -291,21 +273,15 @@ def _check_scorable(examples):
         )
 
 
-def _of_retrieval(queries, corpus, relevant, kind, own_text=False):
-    """Return the metrics of retrieval for dicts of vectors, and grades by the keys of both.
-
-    With `own_text`, the keys are texts, and a query does not find itself unless it is relevant.
-    """
-    numbers = {key: number for number, key in enumerate(corpus)}
-    scored = [query for query in queries if relevant.get(query)]
-    if not scored:
-        raise ValueError("no text has a relevant text other than itself; there is nothing to score")
-    return embedding_metrics.of_retrieval(
-        np.array([queries[query] for query in scored]),
-        np.array(list(corpus.values())),
-        [{numbers[key]: grade for key, grade in relevant[query].items()} for query in scored],
-        [numbers.get(query) if query not in relevant[query] else None for query in scored]
-        if own_text
-        else None,
-        kind,
-    )
+def _relevant_texts(examples):
+    """Return {query: {relevant text: 1.0}}: the positives of the query, or of its class."""
+    groups = examples.classes or [row[0] for row in examples.texts]
+    texts_of_group: dict[str, dict] = collections.defaultdict(dict)
+    for row, group in zip(examples.texts, groups, strict=True):
+        texts_of_group[group][row[1]] = 1.0
+    relevant = {}
+    for row, group in zip(examples.texts, groups, strict=True):
+        relevant[row[0]] = dict(texts_of_group[group])
+        if examples.classes is not None:
+            relevant[row[0]].pop(row[0], None)
+    return relevant

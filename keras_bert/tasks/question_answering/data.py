@@ -4,25 +4,19 @@ import collections
 import dataclasses
 import io
 import itertools
-import json
-import numbers
+import operator
 import pathlib
-import warnings
 
-import numpy as np
-
-from keras_bert.data.examples import TaskData, check_count, check_list, check_strings, summary
+from keras_bert.data.examples import TaskData, check_count, check_strings, summary
+from keras_bert.data.label_columns import is_missing
 from keras_bert.data.tables import read_columns
 from keras_bert.data.text_files import check_limit, json_rows, open_utf8
 from keras_bert.runtime.reading import json_value
-from keras_bert.runtime.warn import level_of_caller
 
 # Characters that are searched for answers which are not at their start. A search takes about
 # 3 ns per character.
 _MAX_SEARCHED = 2**30
 _MAX_SEARCHES = 100  # of each context on average, if that is more
-
-_TYPES = {dict: "an object", list: "a list", str: "a string", int: "an integer", bool: "a bool"}
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -65,20 +59,19 @@ class Questions(TaskData):
     lost_answers: int = dataclasses.field(init=False, default=0)
 
     def __post_init__(self):
-        for name in ("questions", "contexts", "answers", "ids"):
-            column = getattr(self, name)
-            if column is None and name in ("answers", "ids"):
-                continue
-            check_list(f"{self.source}: {name}", column)
-            column = list(column)
-            check_count(self.source, name, column, "questions", len(self.questions))
-            if name == "ids":
-                column = [str(id) if isinstance(id, numbers.Integral) else id for id in column]
-            if name != "answers":
-                check_strings(self.source, name, column)
+        columns: dict[str, list] = {
+            "questions": check_strings(self.source, "questions", self.questions),
+            "contexts": check_strings(self.source, "contexts", self.contexts),
+        }
+        if self.answers is not None:
+            columns["answers"] = list(self.answers)
+        if self.ids is not None:
+            columns["ids"] = [str(id) for id in self.ids]
+        for name, column in columns.items():
+            check_count(self.source, name, column, "questions", len(columns["questions"]))
             object.__setattr__(self, name, column)
         if self.answers is not None:
-            self._locate_answers(self.answers)
+            self._locate_answers(columns["answers"])
 
     def _locate_answers(self, column):
         """Correct the starts of the answers, and count the answers with another start or none."""
@@ -89,16 +82,16 @@ class Questions(TaskData):
         searched = 0  # characters
         questions = zip(self.contexts, column, strict=True)
         for number, (context, stated_answers) in enumerate(questions, 1):
+            location = f"{self.source}, question {number}"
             located = []
-            for text, stated_start in self._check_answers(number, stated_answers):
-                start = int(stated_start)
+            for text, stated_start in _checked_answers(location, stated_answers):
+                start = stated_start
                 if start < 0 or not context.startswith(text, start):
                     searched += len(context)
                     if searched > limit:
                         raise ValueError(
-                            f"{self.source}, question {number}: too many answers of long contexts "
-                            "are not at their start. Correct answer_start, the index of the "
-                            "answer's first character"
+                            f"{location}: too many answers of long contexts are not at their "
+                            "start. Correct answer_start, the index of the first character"
                         )
                     start = _find_nearest(context, text, start)
                 located.append((text, start))
@@ -110,16 +103,6 @@ class Questions(TaskData):
         object.__setattr__(self, "answers", answers)
         object.__setattr__(self, "moved_answers", moved)
         object.__setattr__(self, "lost_answers", lost)
-
-    def _check_answers(self, number, answers):
-        if isinstance(answers, (list, tuple)):
-            pairs = [tuple(item) if isinstance(item, (list, tuple)) else item for item in answers]
-            if all(_is_answer(pair) for pair in pairs):
-                return pairs
-        raise ValueError(
-            f"{self.source}, question {number}: the answers must be a list of pairs of a "
-            f"non-empty text and its start; received {answers!r:.80}"
-        )
 
     def counts(self):
         counts = {"lost_answers": self.lost_answers, "moved_answers": self.moved_answers}
@@ -135,12 +118,18 @@ class Questions(TaskData):
         return summary(self, len(self), [] if self.answers is None else ["answers"])
 
 
-def _is_answer(pair):
-    if not isinstance(pair, tuple) or len(pair) != 2:
-        return False
-    text, start = pair
-    is_integer = isinstance(start, (int, np.integer)) and not isinstance(start, bool)
-    return isinstance(text, str) and bool(text) and is_integer
+def _checked_answers(location, answers):
+    """Return the answers of a question, pairs of a text and its start as an int."""
+    try:
+        pairs = [(text, operator.index(start)) for text, start in answers]
+    except (TypeError, ValueError):
+        pairs = [("", 0)]
+    if not all(isinstance(text, str) and text for text, _ in pairs):
+        raise ValueError(
+            f"{location}: the answers must be a list of pairs of a non-empty text and its start; "
+            f"received {answers!r:.80}"
+        )
+    return pairs
 
 
 def _find_nearest(context, text, start):
@@ -198,29 +187,11 @@ def read(path, *, limit=None, labeled=True, characters=None):
     check_limit(limit)
     with open_utf8(path) as file:
         content = file.read()
-    squad = None if _is_rows(path, content) else _parse(path, content)
-    if isinstance(squad, dict) and "question" in squad:  # a single row
-        squad = {"data": [squad]}
-    if squad is None:
-        items = _rows(path, json_rows(path, io.StringIO(content, newline="\n")))
-    else:
-        items = _questions(path, squad)
-    columns = collections.defaultdict(list)
-    for prefix, number, context, item in itertools.islice(items, limit):
-        id = _id(f"{prefix} {number}", item, required=squad is not None)
-        location = f"{prefix} {number if id is None else repr(id):.80}"
-        columns["ids"].append(id)
-        columns["questions"].append(_get(location, item, "question", str))
-        columns["contexts"].append(context)
-        if labeled:
-            columns["answers"].append(_answers(location, item))
-    if not columns:
-        raise ValueError(f"{path} contains no questions")
-    if None in columns["ids"]:
-        del columns["ids"]
+    squad = _parse(path, content)
+    questions = _questions_of(path, _get(str(path), squad, "data", list))
     if characters is None:
-        characters = squad is not None and str(squad.get("version")).startswith("KorQuAD")
-    return Questions(**columns, source=str(path), characters=characters)
+        characters = str(squad.get("version")).startswith("KorQuAD")
+    return _read_questions(path, itertools.islice(questions, limit), labeled, characters)
 
 
 def read_table(table, *, limit=None, characters=None):
@@ -229,170 +200,93 @@ def read_table(table, *, limit=None, characters=None):
     In place of answers, a table may have the columns answer and answer_start.
     """
     optional = ("id", "answers", "answer", "answer_start")
-    values = read_columns(table, ("question", "context"), optional, limit, "Questions")
-    answers = None
-    if "answers" in values:
-        answers = [
-            _answer_pairs(f"the table, row {number}", row)
-            for number, row in enumerate(values["answers"], 1)
-        ]
-    elif "answer" in values and "answer_start" in values:
-        rows = zip(values["answer"], values["answer_start"], strict=True)
-        answers = [
-            _single_answer(f"the table, row {number}", *row) for number, row in enumerate(rows, 1)
-        ]
-    elif "answer" in values:
-        warnings.warn(
-            "the answers in the table are not read, because it has no column answer_start, the "
-            "index of their first character in the context",
-            stacklevel=level_of_caller(),
-        )
-    return Questions(
-        values["question"],
-        values["context"],
-        answers,
-        values.get("id"),
-        source="the table",
-        characters=bool(characters),
-    )
+    columns = read_columns(table, ("question", "context"), optional, limit, "Questions")
+    labeled = "answers" in columns or {"answer", "answer_start"} <= set(columns)
+    questions = []
+    for number, values in enumerate(zip(*columns.values(), strict=True), 1):
+        row = dict(zip(columns, values, strict=True))
+        questions.append((f"the table, row {number}", row, row))
+    return _read_questions("the table", questions, labeled, bool(characters))
 
 
-def _is_rows(path, content):
-    """Return True if JSON has a question per line or per item of a list."""
-    if path.suffix.lower() in (".jsonl", ".ndjson") or content.lstrip().startswith("["):
-        return True
-    first, _, rest = content.strip().partition("\n")
-    return rest.startswith("{") and first.rstrip().endswith("}")
+def _read_questions(source, questions, labeled, characters):
+    """Return `Questions` from the location, the JSON of the context and that of each question."""
+    columns = collections.defaultdict(list)
+    for location, paragraph, question in questions:
+        columns["questions"].append(_get(location, question, "question", str))
+        columns["contexts"].append(_get(location, paragraph, "context", str))
+        columns["ids"].append(question.get("id", question.get("guid")))  # KLUE's key is guid
+        if labeled:
+            columns["answers"].append(_answers(location, question))
+    if not columns:
+        raise ValueError(f"{source} contains no questions")
+    if all(id is None for id in columns["ids"]):
+        del columns["ids"]
+    return Questions(**columns, source=str(source), characters=characters)
 
 
 def _parse(path, content):
+    """Return the JSON of a file in SQuAD's format; rows are returned as its `data`."""
+    first, _, rest = content.strip().partition("\n")
+    if first.rstrip().endswith("}") and rest.lstrip().startswith("{"):  # JSON Lines
+        rows = json_rows(path, io.StringIO(content, newline="\n"))
+        return {"data": [row for _, row in rows]}
     try:
-        return json_value(content)
+        squad = json_value(content)
     except ValueError as error:
         raise ValueError(f"{path} is not JSON ({error})") from error
+    if isinstance(squad, dict) and "question" in squad:  # a single row
+        squad = [squad]
+    return {"data": squad} if isinstance(squad, list) else squad
 
 
-def _rows(path, rows):
-    """Yield the location, a number, the context and the JSON of each question of rows."""
-    for row_name, row in rows:
-        location = f"{path}, {row_name}"
-        context = _get(location, row, "context", str)
-        yield f"{location}, question", 1, context, row
+def _questions_of(path, articles):
+    """Yield the location, the JSON with the context, and the JSON of each question.
 
-
-def _questions(path, squad):
-    """Yield the location, the number, the context and the JSON of each question of SQuAD."""
-    for article_number, article in enumerate(_get(str(path), squad, "data", list), 1):
-        if isinstance(article, dict) and "question" in article and "paragraphs" not in article:
-            yield from _rows(path, [(f"item {article_number}", article)])
+    In place of an article, there can be a question with its context.
+    """
+    for article_number, article in enumerate(articles, 1):
+        if isinstance(article, dict) and "question" in article:
+            yield f"{path}, item {article_number}", article, article
             continue
-        title = article.get("title") if isinstance(article, dict) else None
-        name = title if isinstance(title, str) else article_number
-        article_location = f"{path}, article {name!r:.80}"
+        title = article.get("title", article_number) if isinstance(article, dict) else ""
+        article_location = f"{path}, article {title!r:.80}"
         paragraphs = _get(article_location, article, "paragraphs", list)
         for paragraph_number, paragraph in enumerate(paragraphs, 1):
             location = f"{article_location}, paragraph {paragraph_number}"
-            context = _get(location, paragraph, "context", str)
-            questions = _get(location, paragraph, "qas", list)
-            for question_number, question in enumerate(questions, 1):
-                yield f"{location}, question", question_number, context, question
+            for number, question in enumerate(_get(location, paragraph, "qas", list), 1):
+                yield f"{location}, question {number}", paragraph, question
 
 
-def _id(location, item, required):
-    """Return the id of a question as a string. The id may be an integer; KLUE's key is `guid`."""
-    if not isinstance(item, dict):
-        _get(location, item, "id", str)  # raises the error
-    key = "guid" if "guid" in item and "id" not in item else "id"
-    if key not in item and not required:
-        return None
-    if type(item.get(key)) is int:
-        return str(item[key])
-    return _get(location, item, key, str)
+def _answers(location, row):
+    """Return the text and the start of each answer of a question.
 
-
-def _answers(location, item):
-    if "is_impossible" in item and _get(location, item, "is_impossible", bool):
-        return []
-    if "answers" not in item and "answer" in item and "answer_start" in item:
-        return _single_answer(location, item["answer"], item["answer_start"])
-    if "answers" not in item:
-        raise ValueError(f"{location} has no key 'answers'")
-    return _answer_pairs(location, item["answers"])
-
-
-def _single_answer(location, text, start):
-    """Return the answers of a row with the columns answer and answer_start."""
-    is_missing = text is None or text != text  # NaN
-    if is_missing or text == "":
-        return []
-    start = _as_list(start)
-    if isinstance(start, float) and start.is_integer():
-        start = int(start)  # pandas has floats in a column with missing values
-    return _answer_pairs(location, [{"text": text, "answer_start": start}])
-
-
-def _answer_pairs(location, answers):
-    """Return the text and the start of each answer, from a list of objects or an object of lists.
-
-    Tables hold the lists as NumPy arrays.
+    `answers` is a list of objects, or an object of lists. In place of it, a row can have one
+    `answer` and its `answer_start`.
     """
-    if isinstance(answers, dict):
-        _check_keys(location, answers)
-        if isinstance(answers["text"], str):
-            return _answer_pairs(location, [answers])
-        texts = _as_list(answers["text"])
-        starts = _as_list(answers["answer_start"])
-        if len(texts) != len(starts):
-            raise ValueError(
-                f"{location}: 'text' and 'answer_start' must have the same length; received "
-                f"{len(texts)} and {len(starts)}"
-            )
-        answers = [
-            {"text": text, "answer_start": start} for text, start in zip(texts, starts, strict=True)
-        ]
-    answers = _as_list(answers)
-    if not isinstance(answers, list):
+    if row.get("is_impossible"):
+        return []
+    try:
+        if "answers" not in row and "answer" in row:
+            # pandas has floats in a column with missing values.
+            answer = row["answer"]
+            return [] if is_missing(answer) else [(answer, int(row["answer_start"]))]
+        answers = row["answers"]
+        if isinstance(answers, dict):
+            return list(zip(answers["text"], answers["answer_start"], strict=True))
+        return [(answer["text"], answer["answer_start"]) for answer in answers]
+    except (KeyError, TypeError, ValueError):
         raise ValueError(
-            f"{location}: 'answers' must be a list, or an object with the lists text and "
-            f"answer_start; received {answers!r:.80}"
-        )
-    pairs = []
-    for answer in answers:
-        _check_keys(f"{location}, answer", answer)
-        text = _get(f"{location}, answer", answer, "text", str)
-        if not text:
-            raise ValueError(
-                f"{location}: the text of an answer must not be empty; a question without an "
-                "answer has an empty list of answers"
-            )
-        pairs.append((text, _get(f"{location}, answer", answer, "answer_start", int)))
-    return pairs
+            f"{location} needs 'answers', a list of objects with text and answer_start, or an "
+            f"object of such lists; received {row.get('answers')!r:.80}"
+        ) from None
 
 
-def _check_keys(location, answer):
-    for key in ("text", "answer_start"):
-        if not isinstance(answer, dict) or key not in answer:
-            raise ValueError(f"{location} has no key {key!r:.80}")
-
-
-def _as_list(value):
-    return value.tolist() if hasattr(value, "tolist") else value
-
-
-def _get(location, item, key, type_):
-    """Return the value of a required key, checked for its type."""
-    if not isinstance(item, dict):
+def _get(location, item, key, kind):
+    """Return the value of a required key of a JSON object."""
+    value = item.get(key) if isinstance(item, dict) else None
+    if not isinstance(value, kind):
         raise ValueError(
-            f"{location}: must be an object with the key {key!r:.80}; received {_show(item)}"
+            f"{location}: must have the key {key!r} with a {kind.__name__}; received {value!r:.80}"
         )
-    if key not in item:
-        raise ValueError(f"{location} has no key {key!r:.80}")
-    if type(item[key]) is not type_:
-        raise ValueError(
-            f"{location}: {key!r:.80} must be {_TYPES[type_]}; received {_show(item[key])}"
-        )
-    return item[key]
-
-
-def _show(value):
-    return json.dumps(value)[:80]
+    return value

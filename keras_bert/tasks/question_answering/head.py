@@ -36,11 +36,8 @@ def span_selector(encoder, *, no_answer=False, dropout=0.0, name="span_selector"
     inputs = encoder_inputs(encoder, pairs=True)
     x = encoder(inputs)["sequence_output"]  # (batch, seq, hidden)
     x = dropout_and_dense(encoder, x, 2, dropout)  # (batch, seq, 2)
+    names = ("start_logits", "end_logits")
     output = TaskOutput(
-        "question_answering",
-        pairs=True,
-        no_answer=no_answer,
-        names=("start_logits", "end_logits"),
-        name="output",
+        "question_answering", pairs=True, no_answer=no_answer, names=names, name="output"
     )
     return TokenModel(inputs, output(x), name=name)

@@ -17,50 +17,39 @@ class QuestionAnsweringPipeline(Pipeline):
 
     def _rows(self, inputs=None, text_pair=None, question=None, context=None, **others):
         check_not_given(**others)
-        if context is None and question is None and text_pair is not None:
-            context = text_pair
-            text_pair = None
-        check_not_given(text_pair=text_pair)
-        if inputs is not None and context is not None and question is None:
-            question = inputs
-            inputs = None
-        if inputs is not None:  # (question, context), or a list of such pairs
-            is_single = isinstance(inputs, tuple) and all(isinstance(x, str) for x in inputs)
-            rows = [inputs] if is_single else listed(inputs)[0]
-            for number, row in enumerate(rows, 1):
-                if not is_pair(row):
-                    raise ValueError(
-                        f"input {number} must be a question and a context; received {row!r:.80}. "
-                        "Use question= and context="
-                    )
-        elif question is None or context is None:
-            raise ValueError("question answering needs question= and context=")
-        else:
+        question = inputs if question is None else question
+        context = text_pair if context is None else context
+        if context is not None:
             questions, is_single = listed(question, "question")
             contexts, is_shared = listed(context, "context")
             if is_shared:
                 contexts *= len(questions)
             if len(questions) != len(contexts):
                 raise ValueError(
-                    f"context must be one text or one for each of the {len(questions)} questions; "
-                    f"received {len(contexts)}"
+                    f"context must be one text, or one for each question; received {len(contexts)}"
                 )
             rows = list(zip(questions, contexts, strict=True))
+        else:  # (question, context), or a list of such pairs
+            is_single = isinstance(question, tuple) and all(isinstance(x, str) for x in question)
+            rows = [question] if is_single else listed(question, "question")[0]
         for number, row in enumerate(rows, 1):
+            if not is_pair(row):
+                raise ValueError(
+                    f"input {number} must be a question and a context; received {row!r:.80}. Use "
+                    "question= and context="
+                )
             check_texts(row, f"input {number}, text")
         return rows, is_single
 
     def _examples(self, rows):
-        questions = [question for question, _ in rows]
-        contexts = [context for _, context in rows]
+        questions, contexts = map(list, zip(*rows, strict=True))
         return Questions(questions, contexts, source=SOURCE)
 
     def _answers(self, examples, batch_size, on_batch=None, **options):
         if "null_threshold" in options and not self.output.no_answer:
             raise ValueError(
-                f"null_threshold needs a model with no_answer=True; {self._engine.name!r} always "
-                "gives an answer. If it was trained on unanswerable questions, load it with "
-                'keras_bert.load(name, task="question_answering", no_answer=True)'
+                f"{self._engine.name!r} always gives an answer. To use null_threshold, load it "
+                'with keras_bert.load(name, task="question_answering", no_answer=True)'
             )
         return super()._answers(examples, batch_size, on_batch, **options)
 
@@ -70,8 +59,10 @@ class QuestionAnsweringPipeline(Pipeline):
     def _results(self, examples, answers, *, top_k=None, **options):
         pairs = zip(examples.contexts, answers, strict=True)
         if top_k is None:
-            return [results.Answer(_renamed(answer), context) for context, answer in pairs]
-        return [results.Entities(map(_renamed, ranked), context, None) for context, ranked in pairs]
+            return [results.Answer(result_of(answer), context) for context, answer in pairs]
+        return [
+            results.Entities(map(result_of, ranked), context, None) for context, ranked in pairs
+        ]
 
     def _mistakes(self, examples, answers):
         mistakes = []
@@ -81,9 +72,10 @@ class QuestionAnsweringPipeline(Pipeline):
                 continue
             accepted = [text for text, _ in examples.answers[index]]
             question = {"question": examples.questions[index], "context": examples.contexts[index]}
-            mistakes.append(question | {"expected": accepted} | _renamed(answer))
+            mistakes.append(question | {"expected": accepted} | result_of(answer))
         return sorted(mistakes, key=lambda mistake: -mistake["score"])
 
 
-def _renamed(answer):
-    return {"answer": answer["text"]} | {key: answer[key] for key in ("start", "end", "score")}
+def result_of(answer):
+    """Return an answer of the task as a result of the pipeline."""
+    return {"answer": answer["text"]} | {key: answer[key] for key in ("score", "start", "end")}

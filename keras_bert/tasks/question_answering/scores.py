@@ -14,24 +14,16 @@ _KOREAN_PUNCTUATION = str.maketrans(
 )
 
 
-def known_answers(examples):
-    """Return the accepted answers of each question."""
-    if examples.answers is None:
-        raise ValueError(f"found no answers in {examples.source}; give questions with `answers`")
-    return examples.answers
-
-
 def are_right(examples, answers):
     """Return True for each answer that `score` counts as an exact match, bool (questions,)."""
     texts = [answer["text"] for answer in answers]
-    _, exact = scores_of(units_of(examples), texts, known_answers(examples))
+    _, exact = scores_of(units_of(examples), texts, examples.answers)
     return exact == 1
 
 
-def units_of(examples, characters=None):
-    """Return the function that normalizes a text and splits it, see `characters` of `score`."""
-    characters = examples.characters if characters is None else characters
-    return _characters if characters else _words
+def units_of(examples):
+    """Return the function that normalizes a text and splits it into words or characters."""
+    return _characters if examples.characters else _words
 
 
 def scores_of(units, texts, accepted):
@@ -94,38 +86,9 @@ def _characters(text):
     return " ".join(words), list("".join(words))
 
 
-def _f1(given, wanted):
+def _f1(parts, accepted):
     """Return the F1 score of two lists of words or characters, ignoring their order."""
-    if not given or not wanted:
-        return float(given == wanted)
-    common = (collections.Counter(given) & collections.Counter(wanted)).total()
-    return 2 * common / (len(given) + len(wanted))
-
-
-def check_number(examples, answers):
-    """Raise an error unless there is one answer per question."""
-    if len(answers) != len(examples):
-        raise ValueError(
-            f"{examples.source}: give one answer for each of the {len(examples)} "
-            f"questions; received {len(answers)}"
-        )
-
-
-def names_of(examples):
-    """Return the ids of questions, by default numbers from 1."""
-    if examples.ids is not None:
-        return examples.ids
-    return [str(number) for number in range(1, len(examples) + 1)]
-
-
-def predictions(examples, answers):
-    """Return the answers as the official scoring scripts read them: a dict from id to text.
-
-    Questions without ids are numbered from 1.
-    """
-    check_number(examples, answers)
-    names = names_of(examples)
-    repeated = [name for name, count in collections.Counter(names).items() if count > 1]
-    if repeated:
-        raise ValueError(f"{examples.source}: ids must be unique; {repeated[0]!r:.80} occurs twice")
-    return {name: answer["text"] for name, answer in zip(names, answers, strict=True)}
+    if not parts or not accepted:
+        return float(parts == accepted)
+    common = (collections.Counter(parts) & collections.Counter(accepted)).total()
+    return 2 * common / (len(parts) + len(accepted))

@@ -5,44 +5,19 @@ Questions and contexts are cut into windows. The answer is the best span of all 
 Source: sections 4.2 and 4.3 of the BERT paper; google-research/bert `run_squad.py`.
 """
 
-import dataclasses
 import os
 import typing
 
 import numpy as np
 
+from keras_bert.runtime.arguments import check_one_of
 from keras_bert.tasks.question_answering import data as squad
+from keras_bert.tasks.question_answering import scores as squad_scores
 from keras_bert.tasks.question_answering import windows as question_windows
 from keras_bert.tasks.question_answering.data import Questions
-from keras_bert.tasks.question_answering.pipeline import QuestionAnsweringPipeline
-from keras_bert.tasks.question_answering.scores import (
-    best_thresholds,
-    check_number,
-    known_answers,
-    names_of,
-    predictions,
-    scores_of,
-    units_of,
-)
-from keras_bert.tasks.question_answering.windows import MIN_LENGTH, OUTPUTS, EncodedQuestions
-from keras_bert.tasks.task import Options, Task
-
-
-@dataclasses.dataclass(frozen=True)
-class WindowOptions(Options):
-    """Options of training, in tokens; see `EncodedQuestions`."""
-
-    stride: int = question_windows.STRIDE
-    max_question_length: int = question_windows.MAX_QUESTION_LENGTH
-
-
-@dataclasses.dataclass(frozen=True)
-class AnswerOptions(Options):
-    """Options of the answers; see `question_windows.decode`."""
-
-    max_answer_length: int = 30
-    null_threshold: float = 0.0
-    top_k: int | None = None
+from keras_bert.tasks.question_answering.pipeline import QuestionAnsweringPipeline, result_of
+from keras_bert.tasks.question_answering.windows import OUTPUTS, EncodedQuestions
+from keras_bert.tasks.task import Task
 
 
 class QuestionAnswering(Task):
@@ -52,8 +27,8 @@ class QuestionAnswering(Task):
     data = (Questions,)
     reads: typing.ClassVar = {"question_answering": ("limit", "characters")}
     max_length = 384
-    training_options = WindowOptions
-    answer_options = AnswerOptions
+    training_options = question_windows.WindowOptions
+    answer_options = question_windows.AnswerOptions
     pipeline = QuestionAnsweringPipeline
     takes = ("question", "context")
     reads_windows = True
@@ -83,7 +58,11 @@ class QuestionAnswering(Task):
         return True
 
     def check_inputs(self, examples):
-        question_windows.check_questions(examples)
+        for number, question in enumerate(examples.questions, 1):
+            if not question.strip():
+                raise ValueError(
+                    f"{examples.source}: question {number} is empty. Write a question, or remove it"
+                )
 
     def describe(self, output):
         return "Answers a question with a span of the context."
@@ -99,7 +78,7 @@ class QuestionAnswering(Task):
 
         If some questions have no answer, the model can predict that there is no answer.
         """
-        return self.head_function()(encoder, no_answer=not all(known_answers(train)))
+        return self.head_function()(encoder, no_answer=not all(train.answers))
 
     def compile_options(self, output, encoded):
         """Return the losses of start and end, of which the mean is used."""
@@ -107,13 +86,9 @@ class QuestionAnswering(Task):
 
         from keras_bert.data.batching import REDUCTION
 
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction=REDUCTION)
         return {
-            "loss": {
-                name: keras.losses.SparseCategoricalCrossentropy(
-                    from_logits=True, reduction=REDUCTION
-                )
-                for name in OUTPUTS
-            },
+            "loss": dict.fromkeys(OUTPUTS, loss),
             "loss_weights": dict.fromkeys(OUTPUTS, 0.5),
             "weighted_metrics": {},
         }
@@ -124,44 +99,28 @@ class QuestionAnswering(Task):
         Each distinct context is tokenized once.
         Source: `convert_examples_to_features` in google-research/bert `run_squad.py`.
         """
-        sizes = (max_length, options.stride, options.max_question_length)
-        names = ("max_length", "stride", "max_question_length")
-        for name, value, minimum in zip(names, sizes, (MIN_LENGTH, 1, 1), strict=True):
-            if value < minimum:
-                raise ValueError(f"{name} must be at least {minimum}; received {value}")
-        return EncodedQuestions(examples, model.tokenizer, *sizes)
+        return EncodedQuestions(examples, model.tokenizer, max_length, options)
 
     def decode(self, model, examples, encoded, outputs, options):
         """Return a dict per question, see `question_windows.decode`.
 
         `outputs` has a dict of `start_logits` and `end_logits`, (seq,), per window.
         """
-        return question_windows.decode(
-            examples,
-            encoded,
-            outputs,
-            model.output.no_answer,
-            top_k=options.top_k,
-            max_answer_length=options.max_answer_length,
-            null_threshold=options.null_threshold,
-        )
+        return question_windows.decode(examples, encoded, outputs, model.output.no_answer, options)
 
-    def score(self, output, examples, answers, *, characters=None):
+    def score(self, output, examples, answers):
         """Score answers as SQuAD's `evaluate-v2.0.py` does: `f1` and `exact_match`.
 
         If some questions have no answer: also `has_answer_f1` and `no_answer_accuracy`, and
         of models with `no_answer` the best scores of all values of `null_threshold` with
         these values: `best_f1`, `best_f1_threshold`, `best_exact_match` and
-        `best_exact_match_threshold`. `characters` selects KorQuAD's rules, F1 over
-        characters with articles; by default `examples.characters`. `evaluate-v1.1.py` gives
-        the same results for answers that hold a letter or a digit.
+        `best_exact_match_threshold`. `examples.characters` selects KorQuAD's rules, F1 over
+        characters with articles. `evaluate-v1.1.py` gives the same results for answers that
+        hold a letter or a digit.
         """
-        accepted = known_answers(examples)
-        check_number(examples, answers)
-        if not len(examples):
-            raise ValueError(f"found no questions in {examples.source}; give at least one")
-        units = units_of(examples, characters)
-        f1, exact = scores_of(units, [answer["text"] for answer in answers], accepted)
+        accepted = examples.answers
+        units = squad_scores.units_of(examples)
+        f1, exact = squad_scores.scores_of(units, [answer["text"] for answer in answers], accepted)
         metrics = {"f1": f1.mean(), "exact_match": exact.mean()}
         has_answer = np.array([bool(right) for right in accepted])
         if not has_answer.all():
@@ -169,12 +128,12 @@ class QuestionAnswering(Task):
                 metrics["has_answer_f1"] = f1[has_answer].mean()
             metrics["no_answer_accuracy"] = exact[~has_answer].mean()
             if output is not None and output.no_answer:
-                metrics |= best_thresholds(units, answers, accepted)
+                metrics |= squad_scores.best_thresholds(units, answers, accepted)
         return {name: float(value) for name, value in metrics.items()}
 
     def metric_names(self, output, examples):
         """Return the names of the metrics of `score`, the main one first, without thresholds."""
-        has_answer = [bool(right) for right in known_answers(examples)]
+        has_answer = [bool(right) for right in examples.answers]
         names = ["f1", "exact_match"]
         if not all(has_answer):
             if any(has_answer):
@@ -185,21 +144,17 @@ class QuestionAnswering(Task):
         return tuple(names)
 
     def records(self, output, examples, answers, probabilities=False):
-        """Return an iterator of a dict per question: `id`, `answer`, `score`, `start`, `end`."""
-        check_number(examples, answers)
-        return (
-            {
-                "id": name,
-                "answer": answer["text"],
-                "score": float(answer["score"]),
-                "start": int(answer["start"]),
-                "end": int(answer["end"]),
-            }
-            for name, answer in zip(names_of(examples), answers, strict=True)
-        )
+        """Yield a dict per question: `id`, `answer`, `score`, `start`, `end`."""
+        for id, answer in zip(_ids(examples), answers, strict=True):
+            yield {"id": id} | result_of(answer)
 
     def predictions(self, examples, answers):
-        return predictions(examples, answers)
+        """Return the answers as the official scoring scripts read them: a dict from id to text."""
+        ids = _ids(examples)
+        text_of_id = {id: answer["text"] for id, answer in zip(ids, answers, strict=True)}
+        if len(text_of_id) < len(ids):
+            raise ValueError(f"{examples.source}: ids must be unique; some occur twice")
+        return text_of_id
 
     def signatures(self, predict, output, preprocessor, max_sequence_length):
         from keras_bert.tasks.question_answering import serving
@@ -215,11 +170,15 @@ class QuestionAnswering(Task):
     def target(self, explained, target):
         """Explain "start" or "end" of the answer, at its most probable token of the context."""
         target = "start" if target is None else target
-        if target not in ("start", "end"):
-            raise ValueError(f'target must be "start" or "end"; received {target!r:.80}')
+        check_one_of("target", target, ("start", "end"))
         output = f"{target}_logits"
         context = [p for word in explained.words if word.text for p in word.positions]
         if not context:
             raise ValueError("the context has no tokens; give a text_pair with words")
         position = context[int(explained.outputs()[output][context].argmax())]
         return target, lambda logits: logits[output][:, position], position
+
+
+def _ids(examples):
+    """Return the ids of questions, by default numbers from 1."""
+    return examples.ids or [str(number) for number in range(1, len(examples) + 1)]

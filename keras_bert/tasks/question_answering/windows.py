@@ -1,35 +1,42 @@
 """Questions and contexts as overlapping windows of token ids, with the positions of answers."""
 
+import dataclasses
 import functools
-import numbers
 
 import numpy as np
 import scipy.special
 
 from keras_bert.runtime.arguments import as_integer
+from keras_bert.tasks.task import Options
 from keras_bert.text import token_ids
 from keras_bert.text.encoded_texts import Encoded
 from keras_bert.text.text_windows import cut
 from keras_bert.text.token_ids import splits_of
 
 OUTPUTS = ("start_logits", "end_logits")  # of `heads.span_selector`
-MIN_LENGTH = 5  # [CLS] question [SEP] context [SEP], with one token each
-STRIDE, MAX_QUESTION_LENGTH = 128, 64  # in tokens; run_squad.py's defaults
+_MIN_LENGTH = 5  # [CLS] question [SEP] context [SEP], with one token each
 
 
-def distinct_contexts(examples):
-    """Return the contexts of `Questions` without repetitions, a list."""
-    return list(dict.fromkeys(examples.contexts))
+@dataclasses.dataclass(frozen=True)
+class WindowOptions(Options):
+    """Options of training, in tokens, with the defaults of run_squad.py.
+
+    stride: Tokens of the context between the starts of two windows. It is reduced so that windows
+        overlap by at least half of their context.
+    max_question_length: A question takes at most this, and at most half of a window.
+    """
+
+    stride: int = 128
+    max_question_length: int = 64
 
 
-def check_questions(examples):
-    """Raise an error for an empty question, which every model would answer with a random span."""
-    for number, question in enumerate(examples.questions, 1):
-        if not question.strip():
-            raise ValueError(
-                f"{examples.source}: question {number} is empty; received {question!r:.80}. Give a "
-                "question, or remove it"
-            )
+@dataclasses.dataclass(frozen=True)
+class AnswerOptions(Options):
+    """Options of the answers, see `decode`. `max_answer_length` is in tokens."""
+
+    max_answer_length: int = 30
+    null_threshold: float = 0.0
+    top_k: int | None = None
 
 
 class EncodedQuestions(Encoded):
@@ -40,10 +47,8 @@ class EncodedQuestions(Encoded):
     Args:
         examples: `Questions`.
         tokenizer: A `PythonTokenizer`.
-        max_length: Maximum number of tokens of a window.
-        stride: Number of context tokens between the starts of two windows. It is reduced so that
-            windows overlap by at least half of their context.
-        max_question_length: A question takes at most this, and at most half of a window.
+        max_length: Maximum number of tokens of a window, at least 5.
+        options: `WindowOptions`.
 
     Attributes:
         cut_questions: Number of truncated questions.
@@ -63,28 +68,21 @@ class EncodedQuestions(Encoded):
         starts, ends: First character and end of each token in its context, int32 (tokens,).
     """
 
-    def __init__(
-        self,
-        examples,
-        tokenizer,
-        max_length,
-        stride=STRIDE,
-        max_question_length=MAX_QUESTION_LENGTH,
-    ):
-        self.max_length = max_length
+    def __init__(self, examples, tokenizer, max_length, options):
+        self.max_length = as_integer("max_length", max_length, _MIN_LENGTH)
+        stride = as_integer("stride", options.stride, 1)
+        longest = as_integer("max_question_length", options.max_question_length, 1)
         self._cls, self._sep, self._pad = tokenizer.special_ids
-        texts = distinct_contexts(examples)
+        texts = list(dict.fromkeys(examples.contexts))
         index = {text: number for number, text in enumerate(texts)}
         self.context = np.array([index[text] for text in examples.contexts], int)
         contexts = [tokenizer.tokenize_with_offsets(text) for text in texts]
-        self._ids, self.context_splits = token_ids.from_lists([each.ids for each in contexts])
-        self.starts = token_ids.from_lists([each.starts for each in contexts]).ids
-        self.ends = token_ids.from_lists([each.limits for each in contexts]).ids
+        self._ids, self.context_splits = token_ids.from_lists([context.ids for context in contexts])
+        self.starts = token_ids.from_lists([context.starts for context in contexts]).ids
+        self.ends = token_ids.from_lists([context.limits for context in contexts]).ids
         self._question_ids, splits = token_ids.tokenize(tokenizer, examples.questions)
         self._question_start = splits[:-1]
-        self.question_size = np.minimum(
-            np.diff(splits), min(max_question_length, (max_length - 3) // 2)
-        )
+        self.question_size = np.minimum(np.diff(splits), min(longest, (max_length - 3) // 2))
         self.cut_questions = int((np.diff(splits) > self.question_size).sum())
         self.without_tokens = int(
             (np.diff(splits) == 0).sum() + (np.diff(self.context_splits) == 0).sum()
@@ -98,7 +96,6 @@ class EncodedQuestions(Encoded):
         self.part_size = part_end - self.part_start
         self.lengths = 3 + self.question_size[self.question] + self.part_size
 
-        self.cut_answers = self.invisible_answers = 0
         self._targets = None if examples.answers is None else self._find_targets(examples, texts)
 
     def _find_targets(self, examples, texts):
@@ -139,12 +136,12 @@ class EncodedQuestions(Encoded):
         answer_shift = text_starts[self.context]
         first = np.searchsorted(self.ends + token_shift, start + answer_shift, "right")
         last = np.searchsorted(self.starts + token_shift, end + answer_shift, "left") - 1
-        found = (start >= 0) & (first <= last)  # an answer of white space has no tokens
-        self.invisible_answers = int(((start >= 0) & ~found).sum())
-        lost = ~found & np.array([bool(answers) for answers in examples.answers], bool)
+        has_tokens = (start >= 0) & (first <= last)  # an answer of white space has no tokens
+        self.invisible_answers = int(((start >= 0) & ~has_tokens).sum())
+        lost = ~has_tokens & np.array([bool(answers) for answers in examples.answers], bool)
         context_start = self.context_splits[self.context]
         first, last = first - context_start, last - context_start
-        return np.where(found, first, -1), np.where(found, last, -1), lost
+        return np.where(has_tokens, first, -1), np.where(has_tokens, last, -1), lost
 
     def batch(self, rows, length):
         """Return inputs, targets and weights of windows `rows`, padded to `length`: three dicts.
@@ -154,11 +151,6 @@ class EncodedQuestions(Encoded):
         contains the answer. Targets and weights are `None` without answers.
         """
         rows = np.asarray(rows, int)
-        longest = self.lengths[rows].max(initial=0)
-        if length < longest:
-            raise ValueError(
-                f"length must be at least {longest}, the longest window; received {length}"
-            )
         question = self.question[rows]
         question_size, part_size = self.question_size[question], self.part_size[rows]
         position = np.arange(length)
@@ -192,42 +184,33 @@ def _ranges(starts, sizes):
     return np.repeat(starts - splits_of(sizes)[:-1], sizes) + np.arange(sizes.sum())
 
 
-def decode(
-    examples, encoded, outputs, no_answer, *, max_answer_length=30, null_threshold=0.0, top_k=None
-):
+def decode(examples, encoded, outputs, no_answer, options):
     """Return a dict per question: `text`, `start`, `end` (in characters), `score` (a probability).
 
     `outputs` has a dict of `start_logits` and `end_logits`, (seq,), per window. With `no_answer`,
-    `text` is "" if the logit of no answer exceeds that of the best span by more than
+    `text` is "" if the logit of no answer exceeds that of the best span by more than the option
     `null_threshold`; it also has `span_text`, the text of the best span, and `null_difference`,
-    the logit of no answer minus that of the best span. With `top_k`, return a list of that many
-    answers per question, the most probable first.
+    the logit of no answer minus that of the best span. With the option `top_k`, return a list of
+    that many answers per question, the most probable first.
     Source: `write_predictions` in google-research/bert `run_squad.py`.
     """
-    max_answer_length = as_integer("max_answer_length", max_answer_length, 1)
-    max_answer_length = min(max_answer_length, encoded.max_length)
-    is_number = isinstance(null_threshold, numbers.Real) and not isinstance(null_threshold, bool)
-    if not is_number or null_threshold != null_threshold:
-        raise ValueError(f"null_threshold must be a number; received {null_threshold!r:.80}")
-    if len(outputs) != len(encoded):
-        raise ValueError(
-            f"{examples.source}: give one output for each of the {len(encoded)} windows; "
-            f"received {len(outputs)}"
-        )
+    longest = as_integer("max_answer_length", options.max_answer_length, 1)
+    longest = min(longest, encoded.max_length)
     answers = []
     for question, context in enumerate(examples.contexts):
         rows = range(*encoded.window_splits[question : question + 2])
-        spans, total = _best_spans(encoded, outputs, rows, max_answer_length, top_k or 1)
+        spans, total = _best_spans(encoded, outputs, rows, longest, options.top_k or 1)
         best = spans[0] if spans else (-np.inf, None, None)  # a context without tokens
         if no_answer:
-            none = _null_score(outputs, rows)
+            # The logit of no answer is the lowest one of all windows.
+            none = min(float(sum(outputs[row][name][0] for name in OUTPUTS)) for row in rows)
             total = np.logaddexp(total, none)
-            before = sum(none - logit <= null_threshold for logit, _, _ in spans)
+            before = sum(none - logit <= options.null_threshold for logit, _, _ in spans)
             spans.insert(before, (none, None, None))
         spans = spans or [best]
         answer_of = functools.partial(_answer, encoded, question, context, total)
-        if top_k is not None:
-            answers.append([answer_of(span) for span in spans[:top_k]])
+        if options.top_k is not None:
+            answers.append([answer_of(span) for span in spans[: options.top_k]])
             continue
         answer = answer_of(spans[0])
         if no_answer:
@@ -247,11 +230,6 @@ def _answer(encoded, question, context, total, span):
     return {"text": context[start:end], "start": start, "end": end, "score": score}
 
 
-def _null_score(outputs, rows):
-    """Return the logit of no answer: the lowest one of all windows."""
-    return min(float(sum(outputs[row][name][0] for name in OUTPUTS)) for row in rows)
-
-
 def _best_spans(encoded, outputs, rows, max_answer_length, count):
     """Return the best spans of all windows of one question, and the sum of all spans.
 
@@ -259,9 +237,11 @@ def _best_spans(encoded, outputs, rows, max_answer_length, count):
     log-sum-exp of the logits of all spans, minus infinity if there is none.
     """
     windows = _span_windows(encoded, rows, max_answer_length)
-    spans, total = [], -np.inf
+    spans = []
+    total = -np.inf
     for row in rows:
-        first, size = encoded.part_start[row], encoded.part_size[row]
+        first = encoded.part_start[row]
+        size = encoded.part_size[row]
         if not size:
             continue
         begin = 2 + encoded.question_size[encoded.question[row]]
@@ -291,17 +271,17 @@ def _span_windows(encoded, rows, max_answer_length):
     drops the span if that window does not contain its end.
     """
     shape = (encoded.part_start[rows[-1]] + encoded.part_size[rows[-1]], max_answer_length)
-    windows, max_context = np.full(shape, -1), np.full(shape, -1)
+    windows = np.full(shape, -1)
+    max_context = np.full(shape, -1)
     for row in rows:
-        first, size = encoded.part_start[row], encoded.part_size[row]
+        size = encoded.part_size[row]
+        span = slice(encoded.part_start[row], encoded.part_start[row] + size)
         left = np.arange(size)
         right = size - 1 - left
         # 100 times the score of run_squad.py: the shorter side + 0.01 x the size of the window.
         context = (100 * np.minimum(left, right) + size)[:, None]
         contained = np.arange(max_answer_length) <= right[:, None]
-        better = contained & (context > max_context[first : first + size])
-        windows[first : first + size][better] = row
-        max_context[first : first + size] = np.where(
-            better, context, max_context[first : first + size]
-        )
+        better = contained & (context > max_context[span])
+        windows[span][better] = row
+        max_context[span] = np.where(better, context, max_context[span])
     return windows

@@ -1,95 +1,107 @@
-"""The rows of files in CoNLL columns and in CoNLL-U, with errors that name the line.
+"""The rows of files in CoNLL columns and in CoNLL-U, with errors that name the line."""
 
-A row is a pair: the line number; and the columns of a word, or `None` where a sentence ends.
-"""
-
-import itertools
+import dataclasses
 import re
 from collections.abc import Iterator
 
-Row = tuple[int, list[str] | None]
-
-_CONLLU_COLUMNS = 10
-_SAMPLE_LINES = 200  # lines that show whether the first column is an index
 _INDEX = re.compile(r"[0-9]{1,9}")
 _OTHER_INDEX = re.compile(r"[0-9]+[-.][0-9]+")  # a range of words or an empty node in CoNLL-U
 _NUMBER = re.compile(r"[-+]?[0-9.]+")
 _COMMENT = re.compile(r"#+\s|#(begin|end) document\b")
 _METADATA = re.compile(r"#+ +(.*\S +=( |$)|new(doc|par)( |$))")  # such as "# sent_id = 1"
+_OTHER_FORMAT = re.compile(
+    r'(?P<jsonl>\{|\[["{]|\[$)|(?P<conllu>(?:1|1-[0-9]+|0\.1)\t(?:[^\t]*\t){8}[^\t]*$)'
+)
 
 
-def conll_rows(path, lines, columns_read) -> tuple[Iterator[Row], bool]:
-    """Return the rows of CoNLL columns without an index, and True if the file has an index.
+@dataclasses.dataclass(frozen=True)
+class Layout:
+    """Separator and number of columns; `has_index` if the first one numbers the words."""
 
-    The first column can only be an index if there are more columns than `columns_read`. If
-    `columns_read` is `None`, the first column is never taken for an index.
+    has_tabs: bool
+    width: int
+    has_index: bool
+
+
+CONLLU = Layout(has_tabs=True, width=10, has_index=True)
+
+
+def find_layout(path, lines, columns_read) -> Layout | None:
+    """Return the layout that the first lines show, or `None` if they have no words.
+
+    `lines` are pairs of a number and a line. The first column can only be an index if there are
+    more columns than `columns_read`, and never if `columns_read` is `None`.
     """
-    sample, layout_line = _first_lines(lines)
-    if layout_line is None:
-        return iter(()), False
-    line_number, line = layout_line
-    tabs = "\t" in line
-    width = len(_split(line, tabs))
-    has_index = False
-    if columns_read is not None:
-        columns = [_columns(line, tabs, width) for _, line in sample]
-        words = [fields for fields in columns if fields]
-        _check_conll(path, line_number, words)
-        if width > columns_read:
-            has_index = _has_index(columns)
-            if not has_index:
-                _check_words(path, [fields[0] for fields in words])
-    rows = _checked_rows(path, itertools.chain(sample, lines), tabs, width, line_number)
-    if has_index:
-        rows = _without_index(path, rows)
-    return rows, has_index
+    words = [line for line in lines if _is_row(line[1])]
+    if not words:
+        return None
+    # The first word that cannot be a comment shows the separator and the number of columns.
+    number, line = next((word for word in words if word[1][0] != "#"), words[0])
+    has_tabs = "\t" in line
+    layout = Layout(has_tabs, len(_split(line, has_tabs)), has_index=False)
+    if columns_read is None:
+        return layout
+    other = _OTHER_FORMAT.match(line)
+    if other:  # its fields would be read as words
+        raise ValueError(
+            f"{path}, line {number} looks like the format {other.lastgroup!r}. Give that format "
+            f"(--format {other.lastgroup}), or the column of the word (--word)"
+        )
+    if layout.width <= columns_read:
+        return layout
+    columns = [_columns(line, layout) for _, line in lines]
+    if _has_index(columns):
+        return dataclasses.replace(layout, has_index=True)
+    first_column = [fields[0] for fields in columns if fields]
+    if len(first_column) > 4 and len(set(first_column)) == 1:
+        raise ValueError(
+            f"{path}: the first column is {first_column[0]!r:.80} in each row; give the column of "
+            "the word (--word)"
+        )
+    return layout
 
 
-def _first_lines(lines):
-    """Return the first lines, and the one that fixes the separator and the number of columns.
+def rows(path, lines, layout) -> Iterator[tuple[int, list[str] | None]]:
+    """Yield the number of each line, and the columns of a word or `None` where a sentence ends."""
+    last_index = -1
+    for number, line in lines:
+        fields = _columns(line, layout)
+        if fields is None:
+            yield number, None
+            continue
+        if not fields:
+            continue
+        if len(fields) != layout.width:
+            separator = "tabs" if layout.has_tabs else "spaces"
+            raise ValueError(
+                f"{path}, line {number}: must have {layout.width} columns separated by "
+                f"{separator}; received {len(fields)}"
+            )
+        if layout.has_index:
+            if _OTHER_INDEX.fullmatch(fields[0]):
+                continue
+            if not _INDEX.fullmatch(fields[0]):
+                raise ValueError(
+                    f"{path}, line {number}: the first column must be an index such as 3, 3-4 or "
+                    f"5.1; received {fields[0]!r:.80}. Or give the column of the word (--word)"
+                )
+            index = int(fields[0])
+            if index < 2 and index <= last_index:
+                yield number, None
+            last_index = index
+        yield number, fields
 
-    That line is the first word that cannot be a comment, else the first word.
-    """
-    sample = []
-    words = []
-    for line_number, line in lines:
-        sample.append((line_number, line))
-        if _is_row(line):
-            words.append((line_number, line))
-        if len(sample) >= _SAMPLE_LINES and words:
-            break
-    for line_number, line in words:
-        if not line.startswith("#"):
-            return sample, (line_number, line)
-    return sample, words[0] if words else None
 
-
-def _columns(line, tabs, width):
+def _columns(line, layout):
     """Return the columns of a line; `None` where a sentence ends, and [] for a comment."""
     if not _is_row(line):
         return None
-    if _METADATA.match(line):
+    if _METADATA.match(line) or layout.has_index and line.startswith("#"):
         return []
-    fields = _split(line, tabs)
+    fields = _split(line, layout.has_tabs)
     # "# NN", with as many columns as the other rows, is the word "#" and not a comment.
-    looks_like_comment = _COMMENT.match(fields[0]) or len(fields) != width
+    looks_like_comment = _COMMENT.match(fields[0]) or len(fields) != layout.width
     return [] if looks_like_comment and _COMMENT.match(line) else fields
-
-
-def _checked_rows(path, lines, tabs, width, layout_line_number):
-    """Yield the rows. Check that each has `width` columns, as the line `layout_line_number` has."""
-    for line_number, line in lines:
-        fields = _columns(line, tabs, width)
-        if fields is None:
-            yield line_number, None
-        elif fields and len(fields) != width:
-            separator = "tabs" if tabs else "spaces"
-            raise ValueError(
-                f"{path}, line {line_number}: must have {width} columns separated by {separator}, "
-                f"as line {layout_line_number} has; received {len(fields)}"
-            )
-        elif fields:
-            yield line_number, fields
 
 
 def _is_row(line):
@@ -97,103 +109,28 @@ def _is_row(line):
     return bool(line.strip()) and not line.startswith("-DOCSTART-")
 
 
-def _split(line, tabs):
+def _split(line, has_tabs):
     # Words may hold other white space, and between tabs a word may be a space.
-    return line.split("\t") if tabs else [field for field in line.split(" ") if field]
-
-
-def _check_conll(path, line_number, rows):
-    """Raise an error if the first rows, lists of columns, show another format."""
-    if not rows:
-        return
-    first = rows[0]
-    if first[0].startswith(("{", '["', "[{")) or first == ["["]:
-        raise ValueError(
-            f"{path}, line {line_number} is JSON. JSON Lines, one sentence a line, have the format "
-            '"jsonl" (--format jsonl)'
-        )
-    if re.fullmatch(r"1(-[0-9]+)?|0\.1", first[0]) and len(first) == _CONLLU_COLUMNS:
-        raise ValueError(
-            f"{path}, line {line_number} looks like CoNLL-U, whose first column is an index; give "
-            'the format "conllu" (--format conllu), or the column of the word (--word)'
-        )
-
-
-def _check_words(path, words):
-    """Raise an error if the first column is the same in all of the first rows."""
-    if len(words) > 4 and len(set(words)) == 1:
-        raise ValueError(
-            f"{path}: the first column is {words[0]!r:.80} in each row; give the column of the "
-            "word (--word)"
-        )
+    return line.split("\t") if has_tabs else [field for field in line.split(" ") if field]
 
 
 def _has_index(columns):
-    """Return True if the first column numbers the words of each sentence.
+    """Return True if the first column numbers the words of each sentence, from 0 or 1.
 
     `columns` is a list with the result of `_columns` for each of the first lines.
     """
     has_words = False
-    allowed = {0, 1}
-    last = 0
+    expected = {0, 1}
     for fields in columns:
         if fields is None:
-            allowed = {0, 1, last + 1}
-        if not fields or _is_beside_index(fields[0]):
+            expected |= {0, 1}
+        if not fields or fields[0].startswith("#") or _OTHER_INDEX.fullmatch(fields[0]):
             continue
-        if not _INDEX.fullmatch(fields[0]) or int(fields[0]) not in allowed:
+        index = int(fields[0]) if _INDEX.fullmatch(fields[0]) else None
+        if index not in expected:
             return False
-        last = int(fields[0])
         # Without empty lines, a sentence ends where the index is 0 or 1 again.
-        allowed = {last + 1} if last < 2 else {0, 1, last + 1}
+        expected = {index + 1, 0, 1} if index > 1 else {index + 1}
         if not _NUMBER.fullmatch(fields[1]):
             has_words = True
     return has_words
-
-
-def _is_beside_index(first):
-    """Return True if the first column of a row shows no word: a comment, a range, an empty node."""
-    return first.startswith("#") or _OTHER_INDEX.fullmatch(first) is not None
-
-
-def _without_index(path, rows):
-    """Yield rows without their first column, and also `None` where it starts again."""
-    last = -1
-    for line_number, fields in rows:
-        if fields is None:
-            yield line_number, None
-        elif _INDEX.fullmatch(fields[0]):
-            index = int(fields[0])
-            starts_sentence = index < 2 and index <= last
-            if starts_sentence:
-                yield line_number, None
-            last = index
-            yield line_number, fields[1:]
-        elif not _is_beside_index(fields[0]):
-            raise ValueError(
-                f"{path}, line {line_number}: the first column must number the words, as in the "
-                f"first rows; received {fields[0]!r:.80}. Or give the column of the word (--word)"
-            )
-
-
-def conllu_rows(path, lines) -> Iterator[Row]:
-    """Yield the rows of CoNLL-U without ranges of words and empty nodes."""
-    for line_number, line in lines:
-        if not line.strip():
-            yield line_number, None
-            continue
-        if line.startswith("#"):
-            continue
-        fields = line.split("\t")
-        if len(fields) != _CONLLU_COLUMNS:
-            raise ValueError(
-                f"{path}, line {line_number}: must have {_CONLLU_COLUMNS} columns separated by "
-                f"tabs; received {len(fields)}"
-            )
-        if _INDEX.fullmatch(fields[0]):
-            yield line_number, fields
-        elif not _OTHER_INDEX.fullmatch(fields[0]):
-            raise ValueError(
-                f"{path}, line {line_number}: must start with an index such as 3, 3-4 or 5.1; "
-                f"received {fields[0]!r:.80}"
-            )

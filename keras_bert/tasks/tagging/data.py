@@ -1,11 +1,14 @@
 """Tagged sentences from files: CoNLL columns, CoNLL-U, JSON Lines and CSV."""
 
 import collections
+import csv
 import dataclasses
 import itertools
 import pathlib
 import sys
+from collections.abc import Iterator
 
+from keras_bert.data import text_files
 from keras_bert.data.examples import (
     TaskData,
     check_count,
@@ -14,29 +17,24 @@ from keras_bert.data.examples import (
     check_strings,
     summary,
 )
+from keras_bert.data.label_columns import is_missing
 from keras_bert.data.tables import class_names, column_names, named, read_columns
-from keras_bert.data.text_files import check_limit, numbered_lines, open_utf8
+from keras_bert.data.text_files import check_limit, json_rows, numbered_lines, open_utf8
+from keras_bert.runtime.arguments import check_one_of
+from keras_bert.runtime.escaping import printable
 from keras_bert.runtime.label_types import name_of_type, of_one_type, typed_texts
-from keras_bert.tasks.tagging.conll_rows import conll_rows, conllu_rows
+from keras_bert.tasks.tagging import conll_rows
 from keras_bert.tasks.tagging.tag_schemes import OUTSIDE_TAGS
-from keras_bert.tasks.tagging.tagged_rows import (
-    KEYS,
-    csv_sentences,
-    has_a_word_per_row,
-    json_sentences,
-    table_sentences,
-)
 
 FORMATS = ("conll", "conllu", "jsonl", "csv")
-_SUFFIXES = {
-    ".conllu": "conllu",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".json": "jsonl",
-    ".csv": "csv",
-}
+_FORMAT_OF_SUFFIX = {**text_files.FORMATS, ".conllu": "conllu", ".tsv": "conll", ".txt": "conll"}
 
-_FORM, _UPOS = 2, 4  # numbers of columns of CoNLL-U, from 1
+_SAMPLE_LINES = 200  # lines that show the layout of CoNLL columns
+
+# The defaults of `word` and `tag` are numbers of columns. In other formats, they stand for these.
+_CONLLU_COLUMNS = {1: 2, -1: 4}  # FORM and UPOS
+_KEYS = {1: "words", -1: "tags"}  # of JSON, and columns of tables with a sentence per row
+_COLUMNS = {1: "word", -1: "tag"}  # of CSV, and of tables with a word per row
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -52,8 +50,8 @@ class TaggedSentences(TaskData):
         label_type: The type of all tags: `"str"`, `"int"`, `"float"` or `"bool"`.
 
     Raises:
-        ValueError: If words and tags differ in number, a word is not a string, or a sentence with
-            tags has no words. Sentences without tags may be empty.
+        ValueError: If words and tags differ in number, a word is not a string, or a tag is
+            missing.
 
     Example:
 
@@ -80,15 +78,11 @@ class TaggedSentences(TaskData):
         sentences = zip(words, self.tags, strict=True)
         for number, (sentence, sentence_tags) in enumerate(sentences, self.first):
             location = self._location(number)
-            if not sentence:
-                raise ValueError(f"{location} has no words; leave it out")
             check_list(f"{location}: tags", sentence_tags)
-            sentence_tags = list(sentence_tags)
-            for tag in sentence_tags:
-                if tag is None or tag != tag:  # NaN
-                    raise ValueError(f"{location}: tags must not be missing; received {tag!r:.80}")
-            check_count(location, "tags", sentence_tags, "words", len(sentence))
-            tags.append(sentence_tags)
+            tags.append(list(sentence_tags))
+            check_count(location, "tags", tags[-1], "words", len(sentence))
+            if any(tag is None or tag != tag for tag in tags[-1]):  # NaN
+                raise ValueError(f"{location}: tags must not be missing; received {tags[-1]!r:.80}")
         label_type = name_of_type(itertools.chain.from_iterable(tags))
         tags = [of_one_type(row, label_type) for row in tags]
         object.__setattr__(self, "tags", tags)
@@ -173,15 +167,13 @@ def read_table(table, *, word=1, tag=-1, limit=None):
     A row is a sentence with lists of words and tags, or a word as in CSV files.
     """
     columns = column_names(table)
-    if has_a_word_per_row(columns):
-        check_limit(limit)
-        rows = table_sentences("the table", table, columns, word, tag)
-        sentences = list(itertools.islice(rows, limit))
-        words = [words_of_sentence for words_of_sentence, _ in sentences]
-        tags = None if tag is None else [tags_of_sentence for _, tags_of_sentence in sentences]
-        return TaggedSentences(words, tags, source="the table")
-    word = KEYS.get(word, word)
-    tag = KEYS.get(tag, tag)
+    check_limit(limit)
+    if _KEYS[1] not in columns and any(map(_is_sentence_column, columns)):
+        sentences = _joined(_split_at_sentences(_table_rows(table, columns, word, tag)))
+        words, tags = _columns_of(itertools.islice(sentences, limit))
+        return TaggedSentences(words, None if tag is None else tags, source="the table")
+    word = _KEYS.get(word, word)
+    tag = _KEYS.get(tag, tag)
     names = [name for name in (word, tag) if name is not None]
     values = read_columns(table, names, (), limit, "TaggedSentences")
     words = [list(row) for row in values[word]]
@@ -198,22 +190,13 @@ def read_in_parts(path, *, word=1, tag=-1, format=None, limit=None, size=10_000)
     """Yield `TaggedSentences` of at most `size` sentences; options as in `read`."""
     path = pathlib.Path(path)
     check_limit(limit)
-    format = format or _SUFFIXES.get(path.suffix.lower(), "conll")
-    if format not in FORMATS:
-        raise ValueError(
-            f"{path}: the format must be one of {', '.join(FORMATS)}; received {format!r:.80}"
-        )
-    for name, column in (("word", word), ("tag", tag)):
-        if column is not None or name == "word":
-            _check_column(path, name, column, format)
-    if format == "conllu":
-        word = _FORM if word == 1 else word
-        tag = _UPOS if tag == -1 else tag
+    format = format or _FORMAT_OF_SUFFIX.get(path.suffix.lower(), "conll")
+    check_one_of(f"{path}: the format", format, FORMATS)
     first = 1
     with open_utf8(path, newline="" if format == "csv" else "\n") as file:
         sentences = itertools.islice(_sentences(path, file, word, tag, format), limit)
         while part := list(itertools.islice(sentences, size)):
-            words, tags = map(list, zip(*part, strict=True))
+            words, tags = _columns_of(part)
             if format != "jsonl":
                 tags = _typed(tags)
             yield TaggedSentences(words, None if tag is None else tags, str(path), first)
@@ -222,81 +205,150 @@ def read_in_parts(path, *, word=1, tag=-1, format=None, limit=None, size=10_000)
         raise ValueError(f"{path} contains no sentences")
 
 
+def _columns_of(sentences):
+    """Return the words of all sentences, and the tags of all sentences."""
+    sentences = list(sentences)
+    return [words for words, _ in sentences], [tags for _, tags in sentences]
+
+
 def _typed(tags):
     """Return the tags of a file without types in the type that all of them show."""
     typed_tags = iter(typed_texts([tag for row in tags for tag in row]))
     return [list(itertools.islice(typed_tags, len(row))) for row in tags]
 
 
-def _check_column(path, name, column, format):
-    """Raise an error unless a column is a number, or a name in a format with names."""
-    if format in ("jsonl", "csv"):
-        if not isinstance(column, str) and column not in (1, -1):
-            raise ValueError(
-                f"{path}: the column of the {name} must be a name in {format}; received "
-                f"{column!r:.80}"
-            )
-    elif not isinstance(column, int) or isinstance(column, bool) or column == 0:
-        raise ValueError(
-            f"{path}: the column of the {name} must be a number from 1, or from -1 for the "
-            f"last column; received {column!r:.80}"
-        )
+def _json_sentences(path, file, word, tag):
+    """Yield the words and the tags of each row; `word` and `tag` name the keys of its lists."""
+    keys = [_KEYS.get(name, name) for name in (word, tag) if name is not None]
+    for line, row in json_rows(path, file):
+        for key in keys:
+            if not isinstance(row.get(key), list):
+                raise ValueError(
+                    f"{path}, {line}: must have a list as {key!r:.80}; its keys are "
+                    f"{printable(', '.join(row), 200)}. Give word and tag (--word, --tag)"
+                )
+        yield row[keys[0]], [] if tag is None else row[keys[1]]
 
 
 def _sentences(path, file, word, tag, format):
-    """Yield the words and the tags of each sentence; the tags are unused if `tag` is `None`."""
+    """Yield the words and the tags of each sentence; without tags to read, no tags."""
     if format == "jsonl":
-        return json_sentences(path, file, word, tag)
+        return _json_sentences(path, file, word, tag)
     if format == "csv":
-        return csv_sentences(path, file, word, tag)
+        return _joined(_split_at_sentences(_csv_rows(path, file, word, tag)))
     lines = numbered_lines(path, file)
     if format == "conllu":
-        # "_" is a missing value, which is an error only in the column UPOS.
-        empty = {"", "_"} if tag == _UPOS else {""}
-        return _sentences_of_rows(path, conllu_rows(path, lines), word, tag, empty)
+        word = _CONLLU_COLUMNS.get(word, word)
+        tag = _CONLLU_COLUMNS.get(tag, tag)
+        return _joined(_conll_rows(path, lines, conll_rows.CONLLU, word, tag))
+    first_lines = list(itertools.islice(lines, _SAMPLE_LINES))
     columns_read = 1 if tag is None else 2
-    rows, has_index = conll_rows(path, lines, columns_read if word == 1 else None)
-    if has_index and tag is not None and tag > 1:
-        tag -= 1  # the rows are without their index
-    return _sentences_of_rows(path, rows, word, tag, {""})
+    layout = conll_rows.find_layout(path, first_lines, columns_read if word == 1 else None)
+    if layout is None:
+        return iter(())
+    word = 2 if layout.has_index else word
+    return _joined(_conll_rows(path, itertools.chain(first_lines, lines), layout, word, tag))
 
 
-def _sentences_of_rows(path, rows, word, tag, empty):
-    """Yield the words and the tags of each sentence from the rows of `conll_rows`.
+def _joined(rows) -> Iterator[tuple[list, list]]:
+    """Yield the words and the tags of each sentence.
 
-    A tag in `empty` is an error. Without tags to read, all tags are "".
+    A row is the location of a word, and a list with the word and, if tags are read, its tag. In
+    place of the list, `None` ends a sentence.
     """
-    words: list[str] = []
-    tags: list[str] = []
-    indices = None
-    end_of_file = (0, None)  # ends the last sentence, since the last empty line may be missing
-    for line_number, fields in itertools.chain(rows, [end_of_file]):
+    for is_end, sentence in itertools.groupby(rows, lambda row: row[1] is None):
+        if is_end:
+            continue
+        words = []
+        tags = []
+        for location, values in sentence:
+            if "" in values:
+                raise ValueError(f"{location}: the word or the tag is empty")
+            words.append(values[0])
+            tags += values[1:]
+        yield words, tags
+
+
+def _conll_rows(path, lines, layout, word, tag):
+    """Yield the rows of `_joined` from CoNLL columns or CoNLL-U."""
+    indices = _column_indices(path, layout.width, word, tag)
+    # "_" is a missing value, which is an error only in the column UPOS.
+    reads_upos = layout == conll_rows.CONLLU and tag == _CONLLU_COLUMNS[-1]
+    for line_number, fields in conll_rows.rows(path, lines, layout):
+        values = None
         if fields is not None:
-            location = f"{path}, line {line_number}"
-            if indices is None:  # the first row decides, because all rows have the same columns
-                indices = _column_indices(location, len(fields), word, tag)
-            words.append(fields[indices[0]])
-            tags.append("" if tag is None else fields[indices[1]].strip())
-            if not words[-1]:
-                raise ValueError(f"{location}: the word is empty")
-            if tag is not None and tags[-1] in empty:
-                raise ValueError(f"{location}: the tag is empty")
-        elif words:
-            yield words, tags
-            words = []
-            tags = []
+            values = [fields[indices[0]], *(fields[index].strip() for index in indices[1:])]
+            if reads_upos and values[1] == "_":
+                values[1] = ""
+        yield f"{path}, line {line_number}", values
 
 
-def _column_indices(location, width, word, tag):
+def _column_indices(path, width, word, tag):
     """Return the indices of the word and, unless `tag` is `None`, of the tag in a row."""
-    columns = [column for column in (word, tag) if column is not None]
-    indices = [column - 1 if column > 0 else width + column for column in columns]
-    is_outside = min(indices) < 0 or max(indices) >= width
-    is_repeated = len(set(indices)) < len(indices)
-    if is_outside or is_repeated:
-        wanted = f"column {word} for the word"
-        if tag is not None:
-            wanted += f" and a different column, {tag}, for the tag"
-        received = "1 column" if width == 1 else f"{width} columns"
-        raise ValueError(f"{location}: must have {wanted}; received {received}")
-    return indices
+    columns = [word] if tag is None else [word, tag]
+    indices = {number: number - 1 for number in range(1, width + 1)}
+    indices |= {-number: width - number for number in range(1, width + 1)}
+    chosen = [indices.get(column) for column in columns]
+    if None in chosen or len(set(chosen)) < len(chosen):
+        raise ValueError(
+            f"{path}: word and tag (--word, --tag) must be different numbers of columns, from "
+            f"1 to {width}, or from -1 for the last one; received {word!r:.80} and {tag!r:.80}"
+        )
+    return chosen
+
+
+def _csv_rows(path, file, word, tag):
+    """Yield the location of each row, and its sentence, word and, if tags are read, tag."""
+    text_files.allow_long_csv_fields()
+    rows = csv.DictReader(file, strict=True)
+    try:
+        columns = rows.fieldnames or []
+        names = _columns_of_words(path, columns, word, tag)
+        for row in rows:
+            location = f"{path}, line {rows.line_num}"
+            if None in row or None in row.values():
+                raise ValueError(
+                    f"{location}: must have {len(columns)} fields, as the first line has"
+                )
+            yield location, [row[name] for name in names]
+    except csv.Error as error:
+        raise ValueError(f"{path}, after line {rows.line_num}: {error}") from error
+
+
+def _table_rows(table, columns, word, tag):
+    """Yield the same as `_csv_rows` from a table with a word per row."""
+    names = _columns_of_words("the table", columns, word, tag)
+    values = zip(*(list(table[name]) for name in names), strict=True)
+    for number, row in enumerate(values, 1):
+        yield f"the table, row {number}", ["" if is_missing(value) else value for value in row]
+
+
+def _split_at_sentences(rows):
+    """Yield the rows of `_joined` from rows whose first value names the sentence.
+
+    An empty value is the same sentence, since some files name a sentence only in its first row.
+    """
+    last = None
+    for location, (sentence, *values) in rows:
+        if sentence not in ("", last):
+            yield location, None
+            last = sentence
+        yield location, values
+
+
+def _columns_of_words(path, columns, word, tag):
+    """Return the names of the columns of the sentence, the word and, unless `None`, the tag."""
+    names = [_COLUMNS.get(name, name) for name in (word, tag) if name is not None]
+    sentence = next(filter(_is_sentence_column, columns), "sentence")
+    missing = [name for name in (sentence, *names) if name not in columns]
+    if missing:
+        raise ValueError(
+            f"{path} has no column {missing[0]!r:.80}; its columns are "
+            f"{printable(', '.join(map(str, columns)), 200)}. Add it, or give the names of the "
+            "word and the tag (--word, --tag)"
+        )
+    return [sentence, *names]
+
+
+def _is_sentence_column(name):
+    return str(name).lower().startswith("sentence")

@@ -54,31 +54,15 @@ class TaggingPipeline(Pipeline):
     def _mistakes(self, examples, answers):
         mistakes = []
         label_type = self.output.label_type
-        scheme = find_scheme(self.output.labels)
         for words, tags, answer in zip(examples.words, examples.tags, answers, strict=True):
-            # "I-x" after "O" starts an entity like "B-x", so the entities are compared too.
-            expected_entities = _entity_of_each_word(tags, scheme)
-            answered_entities = _entity_of_each_word([tag for tag, _ in answer], scheme)
-            for index, (word, expected, (tag, score)) in enumerate(
-                zip(words, tags, answer, strict=True)
-            ):
-                is_same = scheme and expected_entities[index] == answered_entities[index]
-                if tag != str(expected) and not is_same:
+            for word, expected, (tag, score) in zip(words, tags, answer, strict=True):
+                if tag != str(expected):
                     mistakes.append({
                         "text": " ".join(words), "word": word,
                         "expected": typed(str(expected), label_type),
                         "tag": typed(tag, label_type), "score": float(score),
                     })  # fmt: skip
         return sorted(mistakes, key=lambda mistake: -mistake["score"])
-
-
-def _entity_of_each_word(tags, scheme):
-    """Return the entity (type, first word, end) of each word, or `None` outside of entities."""
-    entity_of_word: list[tuple | None] = [None] * len(tags)
-    for entity in entities(tags, scheme) if scheme else ():
-        _, first, end = entity
-        entity_of_word[first:end] = [entity] * (end - first)
-    return entity_of_word
 
 
 @dataclasses.dataclass(frozen=True)

@@ -30,10 +30,6 @@ from keras_bert.tasks.task import HeadStart, Options, Task
 from keras_bert.text import token_ids
 from keras_bert.text.words import split_words
 
-_SAMPLE = 1000  # sentences
-# Limit for a note about words with punctuation, such as "n't" and links. The English Web Treebank
-# has 2.4%, WNUT-17 11%.
-_MANY_SPLIT = 0.02
 _CHARACTER_SHARE = 0.99  # see `are_characters`
 
 
@@ -98,22 +94,6 @@ class Tagging(Task):
     def stored_options(self, checkpoint):
         return {"labels": labels_of(checkpoint)}
 
-    def note_before_training(self, examples, tokenizer):
-        """Return a note if many words contain punctuation, at which texts are split."""
-        sentences = examples.words[:_SAMPLE]
-        if are_characters(sentences):
-            return None
-        words = [word for sentence in sentences for word in sentence]
-        split, _ = split_words(words, tokenizer)
-        share = np.mean([len(parts) > 1 for parts in split])
-        if share < _MANY_SPLIT:
-            return None
-        return (
-            f"{share:.1%} of the words contain punctuation. Texts on the command line and in a "
-            "SavedModel are split at punctuation; predict --input keeps words as they are in the "
-            "file"
-        )
-
     def describe(self, output):
         return "A BERT model that assigns a tag to each word."
 
@@ -152,17 +132,16 @@ class Tagging(Task):
         }
 
     def encode(self, model, examples, max_length, options):
-        """Encode sentences as `EncodedSentences`, see `tag_windows.encode`."""
-        tokenizer = model.tokenizer
-        words = token_ids.tokenize(tokenizer, itertools.chain.from_iterable(examples.words))
+        """Encode sentences as `EncodedSentences`."""
+        words = token_ids.tokenize(model.tokenizer, itertools.chain.from_iterable(examples.words))
         targets = None
         if examples.tags is not None:
             targets = targets_of(examples, model.output.labels)
-        return tag_windows.encode(
+        return tag_windows.EncodedSentences(
             words.ids,
             words.lengths,
             examples.words,
-            tokenizer.special_ids,
+            model.tokenizer.special_ids,
             max_length,
             stride=options.stride,
             targets=targets,
@@ -182,54 +161,24 @@ class Tagging(Task):
         If `output` is `None`, the tags of the examples decide if entities are scored.
         Source: https://www.clips.uantwerpen.be/conll2003/ner/bin/conlleval and seqeval.
         """
-        if examples.tags is None:
-            raise ValueError(f"found no tags in {examples.source}; give sentences with tags")
-        predicted_tags = [[tag for tag, _ in answer] for answer in answers]
-        pairs = list(zip(examples.tags, predicted_tags, strict=True))
-        metrics = {}
         scheme = _scheme(output, examples)
+        metrics = {}
         if scheme is not None:
-            correct = 0
-            predicted = 0
-            expected = 0
-            for gold, row in pairs:
-                gold_entities = entities(gold, scheme)
-                predicted_entities = entities(row, scheme)
-                correct += len(gold_entities & predicted_entities)
-                predicted += len(predicted_entities)
-                expected += len(gold_entities)
-            metrics = {
-                "f1": 2 * correct / max(predicted + expected, 1),
-                "precision": correct / max(predicted, 1),
-                "recall": correct / max(expected, 1),
-            }
-        same = []
-        for gold, row in pairs:
-            same += [str(expected_tag) == tag for expected_tag, tag in zip(gold, row, strict=True)]
-        return {**metrics, "accuracy": float(np.mean(same)), "majority": examples.majority_share()}
+            counts = _counts(examples, answers, scheme)
+            rates = _rates(*(counter.total() for counter in counts))
+            metrics = {name: rates[name] for name in ("f1", "precision", "recall")}
+        expected, predicted = self.confusion(output, examples, answers)
+        accuracy = np.mean(np.array(expected) == np.array(predicted))
+        return {**metrics, "accuracy": float(accuracy), "majority": examples.majority_share()}
 
     def report(self, output, examples, answers):
         """Return `precision`, `recall`, `f1` and `support` per entity type, or else per tag."""
-        correct_of: collections.Counter[str] = collections.Counter()
-        predicted_of: collections.Counter[str] = collections.Counter()
-        expected_of: collections.Counter[str] = collections.Counter()
-        scheme = _scheme(output, examples)
-        for gold, answer in zip(examples.tags, answers, strict=True):
-            expected = _scored_units(gold, scheme)
-            predicted = _scored_units([tag for tag, _ in answer], scheme)
-            correct_of.update(name for name, *_ in expected & predicted)
-            predicted_of.update(name for name, *_ in predicted)
-            expected_of.update(name for name, *_ in expected)
-        rows = {}
-        for name in sorted({*predicted_of, *expected_of}):
-            correct = correct_of[name]
-            rows[name] = {
-                "precision": correct / max(predicted_of[name], 1),
-                "recall": correct / max(expected_of[name], 1),
-                "f1": 2 * correct / max(predicted_of[name] + expected_of[name], 1),
-                "support": expected_of[name],
-            }
-        return rows
+        counts = _counts(examples, answers, _scheme(output, examples))
+        _, predicted, expected = counts
+        return {
+            name: _rates(*(counter[name] for counter in counts)) | {"support": expected[name]}
+            for name in sorted({*predicted, *expected})
+        }
 
     def metric_names(self, output, examples):
         """Return the names of the metrics of `score`, the main one first, without `majority`."""
@@ -301,12 +250,39 @@ def targets_of(examples, labels):
     An unknown tag is an `UnknownLabel`, which is a `ValueError`.
     """
     index = {label: number for number, label in enumerate(labels)}
+    targets = []
     for number, row in enumerate(examples.tags, examples.first):
-        unknown = next((str(tag) for tag in row if str(tag) not in index), None)
-        if unknown is not None:
-            location = f"{examples.source}, sentence {number}"
-            raise unknown_label(location, unknown, labels, what="tag")
-    return np.array([index[str(tag)] for row in examples.tags for tag in row], np.int32)
+        for tag in map(str, row):
+            if tag not in index:
+                location = f"{examples.source}, sentence {number}"
+                raise unknown_label(location, tag, labels, what="tag")
+            targets.append(index[tag])
+    return np.array(targets, np.int32)
+
+
+def _counts(examples, answers, scheme):
+    """Return the numbers of correct, predicted and expected entities, three Counters by type.
+
+    Without a scheme, count words by tag.
+    """
+    correct: collections.Counter[str] = collections.Counter()
+    predicted: collections.Counter[str] = collections.Counter()
+    expected: collections.Counter[str] = collections.Counter()
+    for tags, answer in zip(examples.tags, answers, strict=True):
+        expected_units = _scored_units(tags, scheme)
+        predicted_units = _scored_units([tag for tag, _ in answer], scheme)
+        correct.update(name for name, *_ in expected_units & predicted_units)
+        predicted.update(name for name, *_ in predicted_units)
+        expected.update(name for name, *_ in expected_units)
+    return correct, predicted, expected
+
+
+def _rates(correct, predicted, expected):
+    return {
+        "precision": correct / max(predicted, 1),
+        "recall": correct / max(expected, 1),
+        "f1": 2 * correct / max(predicted + expected, 1),
+    }
 
 
 def _scored_units(tags, scheme):

@@ -1,47 +1,74 @@
 """Sentences as windows of token ids, and the tags of their words."""
 
 import itertools
+import typing
 
 import numpy as np
 
 from keras_bert.data.packed_layout import within
+from keras_bert.runtime.arguments import as_integer
 from keras_bert.tasks.tagging.tag_schemes import OUTSIDE_TAGS, find_scheme
+from keras_bert.text import token_ids
 from keras_bert.text.encoded_texts import Encoded
 from keras_bert.text.text_windows import Windows, cut_between_words, window_step
 
 
 class EncodedSentences(Encoded):
-    """Tokenized sentences in windows that fit the model. A sentence without tokens has no window.
+    """Tokenized sentences in windows of at most `max_length` tokens.
+
+    Windows end between words. Longer words are truncated. A sentence without tokens has no window.
 
     Args:
-        ids: Tokens of all sentences, int32 (tokens,).
-        targets: Label of each token's word, int32 (tokens,); `None` without tags.
+        ids: Tokens of all words, int32 (tokens,).
         counts: Number of tokens of each word, int (words,).
-        windows: `Windows` of arrays.
+        sentences: Words of each sentence, lists.
         special_ids: Ids of [CLS], [SEP] and [PAD].
-        cut_words: Number of words that are longer than a window and were truncated.
+        max_length: Maximum number of tokens, at least 3.
+        stride: Number of tokens between the starts of two windows, by default three quarters of a
+            window.
+        targets: Label of each word, int32 (words,), or `None`.
 
     Attributes:
         lengths: Length of each window with its special tokens, int (windows,).
         has_tokens: If each word has tokens, bool (words,).
         words_without_tokens: Number of words without tokens, such as white space. They are not
             used in training.
+        cut_words: Number of words that are longer than a window and were truncated.
     """
 
-    def __init__(self, ids, targets, counts, windows, special_ids, max_length, cut_words=0):
-        self._ids, self._targets, self._windows = ids, targets, windows
+    def __init__(
+        self, ids, counts, sentences, special_ids, max_length, *, stride=None, targets=None
+    ):
+        self.max_length = as_integer("max_length", max_length, 3)
+        capacity = max_length - 2
+        stride = window_step(capacity) if stride is None else stride
+        if not 1 <= stride <= capacity:
+            raise ValueError(
+                f"stride must be from 1 to max_length - 2, {capacity}; received {stride}"
+            )
         self._special_ids = special_ids
         self.pad_id = special_ids[-1]
-        self._is_first = np.zeros(len(ids), bool)
-        self._is_first[(np.cumsum(counts) - counts)[counts > 0]] = True
-        self.lengths = windows.end - windows.start + 2
-        self.max_length = max_length
-        words_before = np.concatenate([[0], np.cumsum(self._is_first)])  # of each token
-        labeled_words = words_before[windows.label_end] - words_before[windows.label_start]
-        self._words_per_window = labeled_words.sum() / max(len(self), 1)
         self.has_tokens = counts > 0
         self.words_without_tokens = int((counts == 0).sum())
-        self.cut_words = cut_words
+        self.cut_words = int((counts > capacity).sum())
+        self._ids = ids[within(counts) < capacity]
+        counts = np.minimum(counts, capacity)
+        self._targets = None if targets is None else np.repeat(targets, counts)  # per token
+        edges = token_ids.splits_of(counts)  # number of tokens before each word
+        self._is_first = np.zeros(len(self._ids), bool)
+        self._is_first[edges[:-1][self.has_tokens]] = True
+        windows: list[Windows] = []
+        end = 0
+        for sentence in sentences:
+            begin = end
+            end += len(sentence)
+            windows += cut_between_words(edges[begin : end + 1], capacity, stride)
+        columns: typing.Any = Windows(*np.array(windows, np.int64).reshape(-1, 4).T)
+        self._windows = columns
+        self.lengths = columns.end - columns.start + 2
+        words_before = token_ids.splits_of(self._is_first)  # of each token
+        labeled_words = words_before[columns.label_end] - words_before[columns.label_start]
+        self._words_per_window = labeled_words.sum() / max(len(self), 1)
 
     def batch(self, rows, length):
         """Return inputs, targets and weights of windows `rows`, padded to `length`.
@@ -52,10 +79,6 @@ class EncodedSentences(Encoded):
         """
         rows = np.asarray(rows, np.int64)
         lengths = self.lengths[rows][:, None]
-        if (lengths > length).any():
-            raise ValueError(
-                f"length must be at least {lengths.max()}, the longest window; received {length}"
-            )
         windows = Windows(*(column[rows][:, None] for column in self._windows))  # (batch, 1)
         position = np.arange(length)
         token = windows.start + position - 1  # the window follows [CLS]
@@ -87,41 +110,6 @@ class EncodedSentences(Encoded):
         return words + window.label_start - window.start + 1
 
 
-def encode(ids, counts, sentences, special_ids, max_length, *, stride=None, targets=None):
-    """Cut sentences into windows of at most `max_length` tokens: `EncodedSentences`.
-
-    Windows end between words. Longer words are truncated.
-
-    Args:
-        ids: Tokens of all words, int32 (tokens,).
-        counts: Number of tokens of each word, int (words,).
-        sentences: Words of each sentence, lists.
-        special_ids: Ids of [CLS], [SEP] and [PAD].
-        max_length: Maximum number of tokens, at least 3.
-        stride: Number of tokens between the starts of two windows, by default three quarters of a
-            window.
-        targets: Label of each word, int32 (words,), or `None`.
-    """
-    if max_length < 3:
-        raise ValueError(f"max_length must be at least 3; received {max_length}")
-    capacity = max_length - 2
-    stride = window_step(capacity) if stride is None else stride
-    if not 1 <= stride <= capacity:
-        raise ValueError(f"stride must be from 1 to max_length - 2, {capacity}; received {stride}")
-    cut_words = int((counts > capacity).sum())
-    ids, counts = ids[within(counts) < capacity], np.minimum(counts, capacity)
-    if targets is not None:
-        targets = np.repeat(targets, counts)
-    edges = np.concatenate([[0], np.cumsum(counts)])  # number of tokens before each word
-    windows: list[Windows] = []
-    end = 0
-    for sentence in sentences:
-        begin, end = end, end + len(sentence)
-        windows += cut_between_words(edges[begin : end + 1], capacity, stride)
-    columns = Windows(*np.array(windows, np.int64).reshape(-1, 4).T)
-    return EncodedSentences(ids, targets, counts, columns, special_ids, max_length, cut_words)
-
-
 def decode(labels, sentences, encoded, probabilities):
     """Return a list of (tag, probability) per sentence, one pair per word.
 
@@ -135,40 +123,37 @@ def decode(labels, sentences, encoded, probabilities):
     of_words = np.concatenate(rows)
     scores = np.zeros(len(encoded.has_tokens))
     scores[encoded.has_tokens] = of_words.max(axis=-1)
-    found = iter(of_words.argmax(axis=-1).tolist())
-    tags = (labels[next(found)] if has else None for has in encoded.has_tokens)
-    scored = iter(scores.tolist())
+    tags = np.full(len(encoded.has_tokens), None, object)
+    tags[encoded.has_tokens] = np.array(labels, object)[of_words.argmax(axis=-1)]
     answers = []
+    end = 0
     for sentence in sentences:
-        row = _fill_gaps(list(itertools.islice(tags, len(sentence))), labels)
-        answers.append(list(zip(row, itertools.islice(scored, len(row)), strict=True)))
+        begin = end
+        end += len(sentence)
+        filled = _fill_gaps(tags[begin:end].tolist(), labels)
+        answers.append(list(zip(filled, scores[begin:end].tolist(), strict=True)))
     return answers
 
 
 def _fill_gaps(tags, labels):
     """Replace each `None`, the tag of a word without tokens, by a tag as in `decode`."""
     default = next((tag for tag in OUTSIDE_TAGS if tag in labels), labels[0])
+    filled = [default, *tags, default]
+    known = [index for index, tag in enumerate(filled) if tag is not None]
+    for before, after in itertools.pairwise(known):
+        if after - before > 1:
+            gap = _inside_tag(filled[before], filled[after], labels) or default
+            filled[before + 1 : after] = [gap] * (after - before - 1)
+    return filled[1:-1]
+
+
+def _inside_tag(before, after, labels):
+    """Return the label between two tags of one entity; `None` if they are of two."""
     scheme = find_scheme(labels)
     if scheme is None:
-        return [default if tag is None else tag for tag in tags]
-    inside_tags = {}
-    for label in labels:
-        position, type = scheme.split(label)
-        if position == "I":
-            inside_tags[type] = label
-    following = default
-    for index in reversed(range(len(tags))):
-        if tags[index] is None:
-            before = next((tag for tag in reversed(tags[:index]) if tag is not None), default)
-            tags[index] = default
-            if _are_of_one_entity(scheme, before, following):
-                tags[index] = inside_tags.get(scheme.split(following)[1], default)
-        following = tags[index]
-    return tags
-
-
-def _are_of_one_entity(scheme, before, following):
-    """Return True if the entity of one tag continues in the following tag."""
+        return None
     position, type = scheme.split(before)
-    following_position, following_type = scheme.split(following)
-    return position in "BI" and following_position in "IE" and type == following_type
+    position_after, type_after = scheme.split(after)
+    if position not in "BI" or position_after not in "IE" or type != type_after:
+        return None
+    return next((label for label in labels if scheme.split(label) == ("I", type)), None)

@@ -89,7 +89,7 @@ def test_scores_of_equal_texts_are_at_most_1(teacher):
 
 
 def test_wrong_targets(teacher):
-    with pytest.raises(ValueError, match='"vectors" or "scores"; received \'logits\''):
+    with pytest.raises(ValueError, match="one of vectors, scores; received 'logits'"):
         teacher.as_teacher(TEXTS, target="logits")
     for texts in (TEXTS, [("a", "a")], EmbeddingExamples([("a", "b", "c")])):
         with pytest.raises(ValueError, match="scores need pairs of different texts"):

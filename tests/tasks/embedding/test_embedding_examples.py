@@ -11,10 +11,6 @@ from keras_bert.training.batch_plan import BatchPlan
 from tests.tasks.embedding.test_embedding import encoder, rows
 
 
-def test_texts_are_pairs_of_themselves():
-    assert EmbeddingExamples.of_texts(["a", "b"]).texts == [("a", "a"), ("b", "b")]
-
-
 @pytest.mark.filterwarnings("ignore:.*texts were left out")
 def test_classes_give_pairs_of_one_class():
     texts, labels = list("abcdefg"), ["x", "y", "x", "y", "x", "z", "y"]
@@ -26,10 +22,6 @@ def test_classes_give_pairs_of_one_class():
         assert first != second and label_of[first] == label_of[second] == label
     again = EmbeddingExamples.of_classes(Examples(texts, labels=labels))
     assert again.texts == examples.texts
-    others = [
-        EmbeddingExamples.of_classes(Examples(texts, labels=labels), seed=s) for s in range(9)
-    ]
-    assert any(each.texts != examples.texts for each in others)
 
 
 def set_plan(sampling, batch_size=8):
@@ -78,26 +70,16 @@ def test_a_query_of_classes_does_not_find_itself():
     ("call", "message"),
     [
         (lambda: EmbeddingExamples.of_sets([]), "the sets must all have"),
-        (
-            lambda: EmbeddingExamples.of_classes(Examples(["a"])),
-            "must have single texts with labels",
-        ),
-        (lambda: EmbeddingExamples.of_pairs(Examples(["a"])), "has no pairs; use of_texts"),
+        (lambda: EmbeddingExamples.of_classes(Examples(["a"])), "must have single texts with lab"),
         (
             lambda: EmbeddingExamples.of_sets(
                 [EmbeddingExamples([("a", "b")]), EmbeddingExamples([("a", "b")], [1.0])]
             ),
             "all have scores or none",
         ),
-        (lambda: EmbeddingExamples([("a", "b")], vectors=[[1.0]]), "vectors need rows of one text"),
-        (lambda: EmbeddingExamples([("a",)], vectors=[1.0]), "vectors need rows of one text"),
-        (
-            lambda: EmbeddingExamples([("a", "b"), ("c", None)]),
-            "row 2: texts must be strings; received None",
-        ),
-        (lambda: EmbeddingExamples([("a",)], vectors=[[np.nan]]), "hold NaN or infinity"),
+        (lambda: EmbeddingExamples([("a", "b")], vectors=[[1.0]]), "vectors need rows of 1 text"),
+        (lambda: EmbeddingExamples([("a",)], vectors=[[np.nan]]), "vectors must be finite numbers"),
         (lambda: EmbeddingExamples([("a",)], vectors=[[1.0]] * 2), "same length"),
-        (lambda: EmbeddingExamples([("a", "b", "c")], classes=["x"]), "classes need rows of two"),
         (lambda: EmbeddingExamples([("a", "b")], classes=["x", "y"]), "same length"),
     ],
 )
@@ -112,17 +94,11 @@ def test_scores_of_a_range_are_scaled(tmp_path):
     found = keras_bert.read(table, "embedding", **options, score_range=(0, 5))
     assert found.scores == [0.0, 1.0, 0.5]
     assert keras_bert.read(table, "embedding", **options).scores == [0.0, 5.0, 2.5]
-    for score_range, message in (
-        ((0, 4), "the score 5 is not from 0 to 4, the score_range"),
-        ((5, 0), "score_range must start with the lowest score"),
-        (5, "must be the lowest and the highest score"),
-        ((0, "x"), "score_range must be numbers"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            keras_bert.read(table, "embedding", **options, score_range=score_range)
+    with pytest.raises(ValueError, match="the score 5 is not from 0 to 4, the score_range"):
+        keras_bert.read(table, "embedding", **options, score_range=(0, 4))
     with pytest.raises(ValueError, match="score_range needs scores; name their column with label"):
         keras_bert.read(table, "embedding", text_pair="other", score_range=(0, 5))
-    with pytest.raises(ValueError, match="score_range applies only to pairs; give text_pair"):
+    with pytest.raises(ValueError, match="apply only to pairs; give text_pair"):
         keras_bert.read(table, "embedding", score_range=(0, 5))
     with pytest.raises(ValueError, match="score_range does not apply to the task 'regression'"):
         keras_bert.read(table, "regression", score_range=(0, 5))

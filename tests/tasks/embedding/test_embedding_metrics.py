@@ -73,21 +73,6 @@ def test_a_perfect_and_a_missing_result():
     assert set(found.values()) == {0.5}
 
 
-def test_metrics_of_scores():
-    vectors = np.random.default_rng(1).normal(size=(9, 2, 4)).astype("float32")
-    unit = vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
-    cosine = (unit[:, 0] * unit[:, 1]).sum(-1)
-    scores = np.arange(9.0)
-    found = embedding_metrics.of_scores(vectors, scores)
-    assert found["spearman"] == pytest.approx(scipy.stats.spearmanr(cosine, scores).statistic)
-    assert found["pearson"] == pytest.approx(scipy.stats.pearsonr(cosine, scores).statistic)
-    assert "average_precision" not in found
-    labels = [0.0, 1.0] * 4 + [1.0]
-    found = embedding_metrics.of_scores(vectors, labels)
-    expected = sklearn_metrics.average_precision_score(labels, cosine)
-    assert found["average_precision"] == pytest.approx(expected)
-
-
 def test_constant_scores_have_no_correlation():
     assert embedding_metrics.of_scores(np.ones((3, 2, 4)), [1.0, 1.0, 1.0])["spearman"] == 0.0
 
@@ -164,11 +149,6 @@ def test_best_thresholds_of_labels(decimals):
     assert of_f1[found["f1_threshold"]] == pytest.approx(found["f1"])
     assert found["precision"] == pytest.approx(sklearn_metrics.precision_score(labels, accepted))
     assert found["recall"] == pytest.approx(sklearn_metrics.recall_score(labels, accepted))
-
-
-def test_thresholds_of_equal_similarities():
-    found = embedding_metrics.of_labels(np.full(4, 0.5), [1, 1, 1, 0])
-    assert found["accuracy"] == 0.75 and found["accuracy_threshold"] == 0.5
 
 
 @pytest.mark.parametrize("kind", fast(KINDS, "euclidean"))

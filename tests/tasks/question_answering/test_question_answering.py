@@ -1,6 +1,5 @@
 """Tests of question answering: windows, targets, spans, and the official scores."""
 
-import keras
 import numpy as np
 import pytest
 
@@ -69,8 +68,6 @@ def test_build_allows_no_answer_if_a_training_question_has_none():
     some = Questions(["is"] * 2, ["good"] * 2, [[("good", 0)], []])
     for examples, expected in ((answered, False), (some, True), (one("good"), True)):
         assert heads.find_output(question_answering.build(encoder, examples)).no_answer is expected
-    with pytest.raises(ValueError, match="found no answers in the file"):
-        question_answering.build(encoder, Questions(["is"], ["good"], source="the file"))
 
 
 @pytest.mark.slow
@@ -130,50 +127,6 @@ def test_windows_match_run_squad(model):
             assert {encoded.question[row] for row in rows} == {index}
 
 
-def test_windows_overlap_and_cover_the_context(model):
-    rng = np.random.default_rng(1)
-    tokens = {"good": GOOD, "bad": BAD, "film": FILM}
-    texts = [list(rng.choice(list(tokens), n)) for n in (0, 1, 5, 40, 200)]
-    examples = Questions(["is this"] * len(texts), [" ".join(words) for words in texts])
-    for length in (5, 6, 12, 32):
-        encoded = tiny.encode(model, examples, length)
-        assert encoded.lengths.max() <= length
-        seen = [{} for _ in texts]
-        for row in rng.permutation(len(encoded)):
-            inputs, _, _ = encoded.batch([row], length)
-            ids, types = inputs["input_word_ids"][0], inputs["input_type_ids"][0]
-            assert inputs["input_mask"].sum() == encoded.lengths[row]
-            context = ids[types == 1]
-            assert context[-1] == SEP
-            for index, token in enumerate(context[:-1].tolist(), encoded.part_start[row]):
-                assert seen[encoded.question[row]].setdefault(index, token) == token
-        for words, found in zip(texts, seen, strict=True):
-            assert [found[index] for index in range(len(found))] == [tokens[w] for w in words]
-        if length > 6:  # shorter windows have one or two tokens of the context
-            moves = np.diff(encoded.part_start[encoded.question == 4])
-            assert (moves > 0).all()
-            assert (moves <= (length - 3) // 2).all()
-
-
-def test_stride_counts_tokens_of_the_context(model):
-    encoded = tiny.encode(model, one("good " * 40), 32, stride=4)
-    assert encoded.part_start.tolist() == [0, 4, 8, 12, 16]
-
-
-def test_windows_do_not_depend_on_their_batch(model):
-    examples = Questions(
-        ["is this good", "is", ""], ["good " * 50, "bad film", "this"], [[("good", 200)], [], []]
-    )
-    encoded = tiny.encode(model, examples, 16)
-    rows = np.random.default_rng(0).permutation(len(encoded))
-    inputs, target, weights = encoded.batch(rows, 20)
-    for index, row in enumerate(rows):
-        single_batch = encoded.batch([row], 20)
-        for together, single in zip((inputs, target, weights), single_batch, strict=True):
-            for name in together:
-                np.testing.assert_array_equal(together[name][index], single[name][0])
-
-
 def test_question_is_truncated_to_its_maximum_and_to_half_of_a_window(model):
     examples = one("bad " * 20, question="is " * 100)
     for length, most, kept in ((200, 64, 64), (200, 7, 7), (32, 64, 14), (5, 64, 1)):
@@ -195,13 +148,6 @@ def test_empty_questions_and_contexts_have_a_window(model):
     assert (target, weights) == (None, None)
 
 
-def test_no_questions(model):
-    examples = Questions([], [], [])
-    encoded = tiny.encode(model, examples, 16)
-    assert len(encoded) == 0
-    assert inference.decode(model, examples, encoded, []) == []
-
-
 def test_each_distinct_context_is_tokenized_once(model, monkeypatch):
     tokenizer = heads.find_encoder(model).preprocessor.python_tokenizer
     calls = []
@@ -216,19 +162,7 @@ def test_each_distinct_context_is_tokenized_once(model, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "before",
-    [
-        "",
-        "é ",
-        "😀 ",
-        "e\u0301 ",
-        "한국어 ",
-        "\u200b",
-        "<b>한</b> ",
-        "a\x00b ",
-        "\ud83d x ",
-        "ﬁ\u2028",
-    ],
+    "before", ["", "😀 ", "e\u0301 ", "\u200b", "a\x00b ", "\ud83d x ", "ﬁ\u2028"]
 )
 def test_answer_positions_count_characters(model, before):
     context = f"{before}good film 😀 bad"
@@ -278,15 +212,6 @@ def test_tokens_that_overlap_the_answer_are_its_span(model):
         assert weight == (0 if expected is None else 1)
 
 
-def test_answers_at_both_ends_of_a_context(model):
-    examples = Questions(
-        ["is"] * 3,
-        ["good film", "good film", "bad"],
-        [[("good", 0)], [("film", 5)], [("bad", 0)]],
-    )
-    assert targets(tiny.encode(model, examples, 16)) == [(3, 3), (4, 4), (3, 3)]
-
-
 def test_target_is_cls_in_windows_that_do_not_contain_the_answer(model):
     words = ["good"] * 10 + ["bad", "film"] + ["good"] * 8
     context = " ".join(words)
@@ -302,9 +227,7 @@ def test_target_is_cls_in_windows_that_do_not_contain_the_answer(model):
 
 def test_first_answer_in_the_context_is_the_target(model):
     examples = Questions(
-        ["is"] * 3,
-        ["good film"] * 3,
-        [[("bad", 0), ("film", 5), ("good", 0)], [("bad", 0)], []],
+        ["is"] * 3, ["good film"] * 3, [[("bad", 0), ("film", 5), ("good", 0)], [("bad", 0)], []]
     )
     encoded = tiny.encode(model, examples, 16)
     assert targets(encoded) == [(4, 4), (0, 0), (0, 0)]
@@ -315,19 +238,10 @@ def test_first_answer_in_the_context_is_the_target(model):
     }
 
 
-def test_encode_rejects_small_numbers_and_a_missing_preprocessor(model):
-    examples = one("good film")
-    for option, least in (("max_length", 5), ("stride", 1), ("max_question_length", 1)):
-        options = {"max_length": 16, option: least - 1}
-        message = f"{option} must be at least {least}; received {least - 1}"
-        with pytest.raises(ValueError, match=message):
-            tiny.encode(model, examples, **options)
-    with pytest.raises(ValueError, match="length must be at least 7, .*; received 6"):
-        tiny.encode(model, examples, 7).batch([0], 6)
-    encoder = tiny.encoder()
-    encoder.preprocessor = None
-    with pytest.raises(ValueError, match="has no preprocessor"):
-        tiny.encode(heads.span_selector(encoder), examples, 16)
+@pytest.mark.parametrize("option", ["max_length", "stride", "max_question_length"])
+def test_windows_need_tokens(model, option):
+    with pytest.raises(ValueError, match=f"{option} must be an integer of at least"):
+        tiny.encode(model, one("good film"), **{"max_length": 16, option: 0})
 
 
 def test_decode_inverts_encode(model):
@@ -354,42 +268,6 @@ def test_decode_inverts_encode(model):
             assert (answer["text"], answer["start"]) == (text, start)
             assert answer["text"] == row[1][answer["start"] : answer["end"]]
             assert answer["score"] > 0.9
-
-
-def test_answers_are_spans_of_the_context(model):
-    # [CLS] is [SEP] good film bad [SEP]: positions outside of the context have higher logits
-    examples = one("good film bad", question="is")
-    encoded = tiny.encode(model, examples, 16)
-    outputs = logits(encoded)
-    for name, inside in (("start_logits", 3), ("end_logits", 4)):
-        outputs[0][name] = np.full(16, 9, np.float32)
-        outputs[0][name][3:6] = 0
-        outputs[0][name][inside] = 1
-    assert inference.decode(model, examples, encoded, outputs)[0]["text"] == "good film"
-
-
-def test_answers_end_after_their_start_and_have_a_maximum_length(model):
-    examples = one("this good film bad", question="is")
-    encoded = tiny.encode(model, examples, 16)
-    outputs = logits(encoded, (0, "start", 5, 8), (0, "end", 3, 8), (0, "end", 5, 1))
-    assert inference.decode(model, examples, encoded, outputs)[0]["text"] == "film"
-    outputs = logits(encoded, (0, "start", 3, 8), (0, "end", 6, 8), (0, "end", 4, 2))
-    for most, text in ((4, "this good film bad"), (3, "this good"), (2, "this good"), (1, "this")):
-        [answer] = inference.decode(model, examples, encoded, outputs, max_answer_length=most)
-        assert answer["text"] == text
-
-
-def test_best_span_of_all_windows_is_the_answer(model):
-    context = "good " * 15 + "bad film"
-    examples = one(context, question="is")
-    encoded = tiny.encode(model, examples, 14)
-    assert len(encoded) == 3
-    last = int(encoded.lengths[2]) - 2  # before [SEP]
-    outputs = logits(
-        encoded, (0, "start", 3, 5), (0, "end", 3, 5), (2, "start", last, 6), (2, "end", last, 6)
-    )
-    [answer] = inference.decode(model, examples, encoded, outputs)
-    assert (answer["text"], answer["start"], answer["end"]) == ("film", 79, 83)
 
 
 def test_span_counts_in_the_window_with_the_most_context(model):
@@ -487,21 +365,6 @@ def test_score_is_a_probability_over_all_spans(model, model_with_no_answer):
     assert answer["score"] == pytest.approx(np.exp(-1) / (spans.sum() + np.exp(-1)))
 
 
-def test_score_normalizes_over_all_windows(model):
-    words = ["good"] * 12
-    words[0], words[11] = "bad", "film"
-    examples = one(" ".join(words), question="is")
-    encoded = tiny.encode(model, examples, 14)
-    assert encoded.part_start.tolist() == [0, 5]
-    outputs = logits(
-        encoded, (0, "start", 3, 3), (0, "end", 3, 3), (1, "start", 9, 2), (1, "end", 9, 2)
-    )
-    [answer] = inference.decode(model, examples, encoded, outputs, max_answer_length=1)
-    assert answer["text"] == "bad"
-    # The spans are bad, film, and ten others with logit 0.
-    assert answer["score"] == pytest.approx(np.exp(6) / (np.exp(6) + np.exp(4) + 10))
-
-
 @pytest.mark.parametrize("no_answer", [False, True])
 def test_score_does_not_depend_on_the_number_of_windows(model, model_with_no_answer, no_answer):
     """If the logits depend only on the token, the score is the same for all window lengths."""
@@ -551,28 +414,24 @@ def test_best_span_matches_exhaustive_search(model):
         assert answer["start"] == len(" ".join([*words[:first], ""]))
 
 
-def test_decode_rejects_a_wrong_number_of_outputs(model):
-    examples = one("good " * 40)
+def test_answers_need_tokens(model):
+    examples = one("good")
     encoded = tiny.encode(model, examples, 16)
-    count = len(encoded)
-    with pytest.raises(ValueError, match=f"each of the {count} windows; received {count - 1}"):
-        inference.decode(model, examples, encoded, logits(encoded)[1:])
     with pytest.raises(ValueError, match="max_answer_length must be an integer of at least 1"):
         inference.decode(model, examples, encoded, logits(encoded), max_answer_length=0)
 
 
-def scored(given, *accepted, **options):
+def scored(given, *accepted, characters=False):
     context = " ".join(accepted)
-    examples = one(context, *((text, context.index(text)) for text in accepted))
-    metrics = question_answering.score(None, examples, [{"text": given}], **options)
+    answers = [(text, context.index(text)) for text in accepted]
+    examples = Questions(["is"], [context], [answers], characters=characters)
+    metrics = question_answering.score(None, examples, [{"text": given}])
     return tuple(metrics.values())
 
 
 @pytest.mark.parametrize(
     ("given", "accepted", "f1", "exact"),
     [
-        ("Denver Broncos", ["Denver Broncos"], 1, 1),
-        ("the denver  broncos!", ["Denver Broncos"], 1, 1),
         ("U.S.A.", ["usa"], 1, 1),
         ("well-known", ["wellknown"], 1, 1),  # punctuation is deleted
         ("an apple a day", ["apple day"], 1, 1),
@@ -581,8 +440,6 @@ def scored(given, *accepted, **options):
         ("in 1990 or 1991", ["1990"], 0.4, 0),  # precision 1/4, recall 1
         ("gold gold", ["gold"], 2 / 3, 0),  # repeated words count repeatedly
         ("gold", ["silver", "gold medal", "golden"], 2 / 3, 0),  # the best of the accepted
-        ("silver", ["gold", "silver"], 1, 1),
-        ("", ["gold"], 0, 0),
         ("the", ["gold"], 0, 0),
         ("", ["the"], 1, 1),  # "the" becomes empty
         ("", ["the", "gold"], 0, 0),  # an answer that becomes empty is ignored
@@ -592,14 +449,6 @@ def scored(given, *accepted, **options):
 )
 def test_score_matches_squad(given, accepted, f1, exact):
     assert scored(given, *accepted) == pytest.approx((f1, exact))
-
-
-def test_scores_are_means_with_f1_first():
-    examples = Questions(["is"] * 4, ["gold medal"] * 4, [[("gold medal", 0)]] * 4)
-    answers = [{"text": text} for text in ("gold", "Gold medal", "silver", "gold medal")]
-    metrics = question_answering.score(None, examples, answers)
-    assert list(metrics.items()) == [("f1", pytest.approx(8 / 12)), ("exact_match", 0.5)]
-    assert {type(value) for value in metrics.values()} == {float}
 
 
 def test_score_of_questions_without_an_answer():
@@ -643,14 +492,12 @@ def test_lost_answers_are_scored():
 @pytest.mark.parametrize(
     ("given", "accepted", "f1", "exact"),
     [
-        ("서울", ["서울"], 1, 1),
         ("서울에서", ["서울"], 2 / 3, 0),  # 2 of 4 characters, all 2 found
         ("서울 시", ["서울시"], 1, 0),  # the same characters, other words
         ("《토지》", ["토지"], 1, 1),
         ("1945년(광복)", ["1945년 광복"], 1, 1),  # a bracket becomes a space
         ("3.1운동", ["31운동"], 1, 1),  # a period is deleted
         ("the BERT", ["bert"], 8 / 11, 0),  # articles count: 4 of 7, 4 of 4
-        ("부산", ["서울"], 0, 0),
         ("산부", ["부산"], 1, 0),  # characters in any order
     ],
 )
@@ -663,17 +510,6 @@ def test_metric_names_without_an_answer():
     assert names == ("f1", "exact_match", "no_answer_accuracy")
 
 
-def test_score_rejects_missing_answers():
-    with pytest.raises(ValueError, match="found no answers in the file"):
-        question_answering.score(
-            None, Questions(["is"], ["good"], source="the file"), [{"text": ""}]
-        )
-    with pytest.raises(ValueError, match="each of the 1 questions; received 0"):
-        question_answering.score(None, one("good"), [])
-    with pytest.raises(ValueError, match="found no questions in"):
-        question_answering.score(None, Questions([], [], []), [])
-
-
 def test_default_ids_are_numbers():
     examples = Questions(["is"] * 2, ["a"] * 2)
     answers = [{"text": text, "start": 0, "end": 1, "score": 1.0} for text in "ab"]
@@ -684,20 +520,5 @@ def test_default_ids_are_numbers():
 
 def test_predictions_need_unique_ids():
     examples = Questions(["is"] * 2, ["a"] * 2, ids=["x", "x"], source="the file")
-    with pytest.raises(ValueError, match="the file: ids must be unique; 'x' occurs twice"):
+    with pytest.raises(ValueError, match="the file: ids must be unique"):
         question_answering.predictions(examples, [{"text": ""}] * 2)
-    for function in (
-        lambda *columns: question_answering.records(None, *columns),
-        question_answering.predictions,
-    ):
-        with pytest.raises(ValueError, match="each of the 2 questions; received 1"):
-            function(examples, [{"text": ""}])
-
-
-def test_reloaded_model_can_give_no_answer(model_with_no_answer, tmp_path):
-    model_with_no_answer.save(tmp_path / "model.keras")
-    again = keras.saving.load_model(tmp_path / "model.keras")
-    examples = one("good film", question="is")
-    encoded = tiny.encode(again, examples, 16)
-    outputs = logits(encoded, (0, "start", 0, 9))
-    assert inference.decode(again, examples, encoded, outputs)[0]["text"] == ""

@@ -21,10 +21,6 @@ def test_tags_become_strings_and_may_be_of_any_scheme():
     assert sentences.tags == [["VERB", "NOUN"], ["3"]]
 
 
-def test_majority_share_counts_words():
-    assert TaggedSentences([["a"], ["b", "c", "d"]], [["X"], ["Y"] * 3]).majority_share() == 0.75
-
-
 @pytest.mark.parametrize(
     ("words", "tags", "message"),
     [
@@ -34,14 +30,9 @@ def test_majority_share_counts_words():
             [["O"], ["O"]],
             "here, sentence 2: tags must have the same length as words, 2; received 1",
         ),
-        ([["a"], []], [["O"], []], "here, sentence 2 has no words"),
         ([["a"], ["b", 3]], None, "here, sentence 2: words must be strings; received 3"),
         (["ab"], None, "here, sentence 1: words must be a list of strings; received one str"),
-        (
-            [["a", "b"]],
-            ["OO"],
-            "here, sentence 1: tags must be a list of strings; received one",
-        ),
+        ([["a", "b"]], ["OO"], "here, sentence 1: tags must be a list of strings; received one"),
     ],
 )
 def test_malformed_sentences_are_rejected(words, tags, message):
@@ -70,28 +61,28 @@ def test_columns_are_counted_from_either_end(tmp_path):
     assert conll.read(file, word=2, tag=None).tags is None
 
 
-def test_file_with_words_only(tmp_path):
-    file = write_file(tmp_path / "a", "# Ann left.\nAnn\nleft\n\n#\ntag\n")
-    assert conll.read(file, tag=None).words == [["Ann", "left"], ["#", "tag"]]
-
-
 def test_conllu_without_its_extension_is_detected(tmp_path):
     rows = "# sent_id = a\n1\tAnn\tAnn\tPROPN\t_\t_\t2\tnsubj\t_\t_\n"
-    variants = rows, rows.replace("\n1\t", "\n1-2\t"), rows.replace("\n1\t", "\n0.1\t")
-    for name, content in zip(("a.txt", "b.txt", "c.txt"), variants, strict=True):
-        file = write_file(tmp_path / name, content)
-        with pytest.raises(ValueError, match=r"line 2 looks like CoNLL-U, .*--format conllu"):
+    for first in ("1-2", "0.1", "1"):
+        file = write_file(tmp_path / "a.txt", rows.replace("\n1\t", f"\n{first}\t"))
+        with pytest.raises(ValueError, match=r"line 2 looks like .*--format conllu"):
             conll.read(file)
-    file = tmp_path / "a.txt"
     assert conll.read(file, format="conllu").tags == [["PROPN"]]
     assert conll.read(file, word=2, tag=4).tags == [["PROPN"]]  # explicit columns are read as given
     with pytest.raises(ValueError, match="limit .* at least 1; received 0"):
         conll.read(file, limit=0)
 
 
+def test_files_of_words_and_limits(tmp_path):
+    file = write_file(tmp_path / "a", "# Ann left.\nAnn\nleft\n\n#\ntag\n")
+    assert conll.read(file, tag=None).words == [["Ann", "left"], ["#", "tag"]]
+    file = write_file(tmp_path / "a", "a O\n\nb O\n\nc\n")  # rows after the limit are not checked
+    assert conll.read(file, limit=2).words == [["a"], ["b"]]
+
+
 def test_json_is_rejected(tmp_path):
     for text in ('{"a": "b c"}\n{"d": "e f"}\n', '{\n  "a": 1\n}\n', "[\n{}\n]\n"):
-        with pytest.raises(ValueError, match="line 1 is JSON.*--format jsonl"):
+        with pytest.raises(ValueError, match="line 1 looks like .*--format jsonl"):
             conll.read(write_file(tmp_path / "a", text))
 
 
@@ -159,57 +150,26 @@ def test_conllu(tmp_path):
     assert conll.read(other, format="conllu").words == sentences.words
 
 
-def test_limit(tmp_path):
-    file = write_file(tmp_path / "a", "a O\n\nb O\n\nc\n")  # rows after the limit are not checked
-    assert conll.read(file, limit=2).words == [["a"], ["b"]]
-
-
 @pytest.mark.parametrize(
     ("name", "content", "options", "message"),
     [
-        ("a", "a\tO\n\nb\n", {}, "a, line 3: must have 2 columns separated by tabs, as line 1 has"),
-        (
-            "a",
-            "# x y\na O\nb c O\n",
-            {},
-            "line 3: must have 2 columns separated by spaces, as line 2",
-        ),
-        ("a", "a\tO\nb O\n", {}, "a, line 2: must have 2 columns separated by tabs"),
+        ("a", "a\tO\n\nb\n", {}, "a, line 3: must have 2 columns separated by tabs"),
+        ("a", "# x y\na O\nb c O\n", {}, "line 3: must have 2 columns separated by spaces"),
         ("a", "a\tO\n#b\n", {}, "a, line 2: must have 2 columns"),
-        ("a", "\na\n", {}, "line 2: must have column 1 for the word and a different column, -1,"),
-        ("a", "a O\n", {"tag": 3}, "different column, 3, for the tag; received 2 columns"),
-        ("a", "a O\n", {"word": -3}, "column -3 for the word"),
-        ("a", "a O\n", {"word": 3, "tag": None}, "must have column 3 for the word; received 2"),
-        ("a", "a\tO\nb\t\n", {}, "a, line 2: the tag is empty"),
-        ("a", "a\tO\nb\t \n", {}, "a, line 2: the tag is empty"),
-        ("a", "a\tO\n\tO\n", {}, "a, line 2: the word is empty"),
-        ("a", "", {}, "a contains no sentences"),
+        ("a", "\na\n", {}, "a: word and tag .* 1 to 1, .*; received 1 and -1"),
+        ("a", "a O\n", {"tag": 3}, "different numbers of columns, from 1 to 2.*; received 1 and 3"),
+        ("a", "a O\n", {"word": -3}, "received -3 and -1"),
+        ("a", "a O\n", {"word": 0, "tag": None}, "received 0 and None"),
+        ("a", "a O\n", {"tag": "2"}, "received 1 and '2'"),
+        ("a", "a\tO\nb\t \n", {}, "a, line 2: the word or the tag is empty"),
+        ("a", "a\tO\n\tO\n", {}, "a, line 2: the word or the tag is empty"),
         ("a", "-DOCSTART- O\n\n", {}, "a contains no sentences"),
         ("a", b"a\tO\n\n\xe9t\xe9\tO\n", {}, "a, line 3: must be UTF-8; received the byte 0xe9"),
         ("a", b"a\tO\r\nb\tO\rc\tO\r\n", {}, r"a, line 2: lines must end in \\n or \\r\\n"),
-        ("a", b"\xef\xbb\xbf\xffa\tO\n", {}, "a, line 1: must be UTF-8; received the byte 0xff"),
-        (
-            "a",
-            "a O\n",
-            {"format": "xml"},
-            "the format must be one of conll, conllu, jsonl, csv; received 'xml'",
-        ),
-        ("a", "a O\n", {"word": 0}, "column of the word must be a number from 1, .* received 0"),
-        ("a", "a O\n", {"word": None}, "column of the word must be a number .* received None"),
-        ("a", "a O\n", {"tag": "2"}, "column of the tag must be a number .* received '2'"),
-        (
-            "a.conllu",
-            "1\ta\n",
-            {},
-            r"a\.conllu, line 1: must have 10 columns separated by tabs; rec",
-        ),
-        ("a.conllu", CONLLU.replace("AUX", "_"), {}, r"a\.conllu, line 3: the tag is empty"),
-        (
-            "a.conllu",
-            CONLLU.replace("3\t#", "x\t#"),
-            {},
-            "line 5: must start with an index such as",
-        ),
+        ("a", "a O\n", {"format": "xml"}, "format must be one of conll, .*; received 'xml'"),
+        ("a.conllu", "1\ta\n", {}, "line 1: must have 10 columns separated by tabs"),
+        ("a.conllu", CONLLU.replace("AUX", "_"), {}, "line 3: the word or the tag is empty"),
+        ("a.conllu", CONLLU.replace("3\t#", "x\t#"), {}, "line 5: .* must be an index"),
     ],
 )
 def test_errors_name_file_and_line(tmp_path, name, content, options, message):
@@ -249,12 +209,6 @@ def words_of(folder, text, **options):
 )
 def test_index_column_is_not_read_as_the_words(tmp_path, text):
     assert words_of(tmp_path, text) == ([["Ann", "left"], ["12"]], [["B-PER", "O"], ["O"]])
-
-
-def test_columns_are_numbered_with_the_index(tmp_path):
-    text = "1\tAnn\tB-PER\tx\n2\tleft\tO\ty\n"
-    assert words_of(tmp_path, text, tag=3)[1] == [["B-PER", "O"]]
-    assert words_of(tmp_path, text, word=2, tag=3) == words_of(tmp_path, text, tag=3)
     unlabeled = write_file(tmp_path / "b", "1\tAnn\n2\tleft\n")
     assert conll.read(unlabeled, tag=None).words == [["Ann", "left"]]
 
@@ -299,12 +253,10 @@ def test_json_lines_hold_a_sentence_each(tmp_path):
     sentences = conll.read(write_file(tmp_path / "b.jsonl", other), word="tokens", tag="ner_tags")
     assert (sentences.words, sentences.tags) == expected
     assert conll.read(tmp_path / "b.jsonl", word="tokens", tag=None).tags is None
-    with pytest.raises(ValueError, match=r"line 1 has no key 'words'; .* tokens, ner_tags.*--word"):
+    with pytest.raises(ValueError, match=r"line 1: .* 'words'; .* tokens, ner_tags.*--word"):
         conll.read(tmp_path / "b.jsonl")
-    with pytest.raises(ValueError, match="'tags' must be a list; received 'O'"):
+    with pytest.raises(ValueError, match="must have a list as 'tags'"):
         conll.read(write_file(tmp_path / "c.jsonl", '{"words": ["a"], "tags": "O"}'))
-    with pytest.raises(ValueError, match="word must be a name in jsonl; received 2"):
-        conll.read(tmp_path / "b.jsonl", word=2)
 
 
 def test_csv_holds_a_word_per_row(tmp_path):
@@ -317,7 +269,7 @@ def test_csv_holds_a_word_per_row(tmp_path):
     assert conll.read(file, word="Word", tag=None).words == sentences.words
     with pytest.raises(ValueError, match=r"no column 'word'; .*Word, POS, Tag.*--word"):
         conll.read(file)
-    with pytest.raises(ValueError, match="needs a column sentence"):
+    with pytest.raises(ValueError, match="no column 'sentence'"):
         conll.read(write_file(tmp_path / "b.csv", "word,tag\na,O\n"))
     with pytest.raises(ValueError, match="line 2: the word or the tag is empty"):
         conll.read(write_file(tmp_path / "c.csv", "sentence,word,tag\n1,a,\n"))
