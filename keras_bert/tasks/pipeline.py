@@ -29,8 +29,7 @@ class Pipeline:
     """
 
     # A pipeline computes with a `KerasEngine` or an `OnnxEngine`. Each task has a subclass, which
-    # implements `_rows` (inputs to a list of rows), `_examples` (rows to the data of the task) and
-    # `_results` (answers of the task to a list of results).
+    # implements `_rows` (inputs to a list of rows) and `_examples` (rows to the data of the task).
     columns: tuple[str, ...] = ("text",)  # of a DataFrame
     options: tuple[str, ...] = ()  # keyword options of `__call__`
     data: tuple[type, ...] = (Examples,)  # the data of the task
@@ -232,10 +231,6 @@ class Pipeline:
         """Return the data of the task for some rows."""
         raise NotImplementedError
 
-    def _results(self, examples, answers, **options):
-        """Return a list with the result of each answer."""
-        raise NotImplementedError
-
     def _encode(self, examples):
         return self._engine.encode(examples)
 
@@ -266,7 +261,8 @@ class Pipeline:
         answers = self._answers(
             examples, settings["batch_size"], on_batch, **self._decoding(options)
         )
-        return results.Results(self._results(examples, answers, **options))
+        task = self._engine.task
+        return results.Results(task.results(self.output, examples, answers, **options))
 
     def _zip_iterators(self, inputs, given):
         """Return the two columns of the task as an iterator of rows, if the first is an iterator.

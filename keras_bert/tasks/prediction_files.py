@@ -48,13 +48,13 @@ def lines(format, model, answered, *, header=True, probabilities=False, label=No
     row = csv_row if format == "csv" else tsv_row
     columns = None
     for examples, answers in answered:
-        records = task.records(output, examples, answers, probabilities)
+        records = task.rows(output, examples, answers, probabilities)
         own_lines = task.own_lines(format, records)
         if own_lines is not None:
             yield from own_lines
             continue
         if format == "csv":
-            records = task.table_records(records, examples)
+            records = task.table_rows(records, examples)
         rows = itertools.repeat({}) if examples.rows is None else examples.rows
         for record, input_row in zip(records, rows, strict=False):
             if input_row:  # it has the texts, under the names of the input

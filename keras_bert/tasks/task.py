@@ -238,17 +238,24 @@ class Task:
         """Return one answer per example, from the outputs of each sequence after `activate`."""
         raise NotImplementedError
 
-    def records(self, output, examples, answers, probabilities=False):
-        """Yield the answers as dicts, the rows of a file."""
+    def results(self, output, examples, answers, **options):
+        """Return one plain result per answer: dicts, lists of dicts, or arrays.
+
+        `options` are the keyword options of a call of the pipeline.
+        """
         raise NotImplementedError
 
-    def own_lines(self, format: str, records) -> Iterator[str] | None:
-        """Return the lines of a file in the task's own form; `None` for a table of `records`."""
+    def rows(self, output, examples, answers, probabilities=False):
+        """Yield the results as dicts, the rows of a file."""
+        yield from self.results(output, examples, answers)
+
+    def own_lines(self, format: str, rows) -> Iterator[str] | None:
+        """Return the lines of a file in the task's own form; `None` for a table of `rows`."""
         return None
 
-    def table_records(self, records, examples):
-        """Yield the rows of a CSV file for the records of some examples."""
-        return records
+    def table_rows(self, rows, examples):
+        """Yield the rows of a CSV file."""
+        return rows
 
     def predictions(self, examples, answers) -> dict:
         """Return the JSON object that scoring scripts read, see `has_predictions_file`."""

@@ -6,6 +6,7 @@ from keras_bert.data import tables, tabular
 from keras_bert.data.examples import Examples, with_columns
 from keras_bert.runtime.arguments import LONG_TEXTS
 from keras_bert.tasks.task import Task
+from keras_bert.tasks.text_pipeline import TextPipeline, texts_of
 from keras_bert.text.encoded_texts import EncodedTexts
 
 # Options of `keras_bert.read` for texts.
@@ -30,6 +31,7 @@ class TextTask(Task):
     """A task that gives each text, or each pair of texts, one answer."""
 
     answers_texts = True
+    pipeline = TextPipeline
     label_kind = "label"
 
     def read(self, name, data, options):
@@ -77,6 +79,11 @@ class TextTask(Task):
     def is_labeled(self, examples):
         columns = (examples.labels, examples.label_sets, examples.scores)
         return any(column is not None for column in columns)
+
+    def rows(self, output, examples, answers, probabilities=False):
+        """Yield the result of each text, and the text."""
+        for index, result in enumerate(self.results(output, examples, answers)):
+            yield result | texts_of(examples, index)
 
     def encode_columns(
         self, model, columns, max_length, source, *, long_texts=None, targets=None, weights=None

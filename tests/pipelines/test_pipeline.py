@@ -309,7 +309,7 @@ def test_dataframes_without_rows(classify):
     assert not len(classify(frame))
     ask = keras_bert.pipeline(heads.multiple_choice(encoder()))
     answered = ask(pandas.DataFrame({"text": [], "choices": []}))
-    assert list(answered.columns) == ["text", "choices", "choice", "predicted_text", "score"]
+    assert list(answered.columns) == ["text", "choices", "choice", "score", "predicted_text"]
 
 
 def test_labels_of_a_dataframe_keep_their_type():

@@ -221,10 +221,9 @@ def test_probabilities_of_every_class(models, name, scores, names, values):
 
     [line] = lines("jsonl")
     assert json.loads(line)["scores"] == scores
-    (_, _, *others, _), (_, _, *numbers, _) = csv.reader(lines("csv"))
-    assert (others, numbers) == (names, values)
-    (_, _, *others, _), (_, _, *numbers, _) = (line.split("\t") for line in lines("tsv"))
-    assert (others, numbers) == (names, values)
+    for header, row in (csv.reader(lines("csv")), (each.split("\t") for each in lines("tsv"))):
+        columns = dict(zip(header, row, strict=True))
+        assert [columns[name] for name in names] == values
 
 
 def test_squad_predictions(models):

@@ -4,7 +4,6 @@ import numpy as np
 
 from keras_bert.runtime.arguments import LONG_TEXTS
 from keras_bert.runtime.label_types import typed
-from keras_bert.tasks import results
 from keras_bert.tasks.text_pipeline import TextPipeline, texts_of
 
 
@@ -17,29 +16,9 @@ class ClassificationPipeline(TextPipeline):
     def _encode(self, examples):
         return self._engine.encode(examples, long_texts=self.long_texts)
 
-    def _results(self, examples, answers, **options):
-        labels = self._typed_labels()
-        result_per_text: list[results.Label | results.Labels] = []
-        for text, row in zip(examples.texts, answers, strict=True):
-            order = np.argsort(-row, kind="stable")
-            ranked = [{"label": labels[index], "score": float(row[index])} for index in order]
-            if "top_k" in options:
-                ranked = ranked[: options["top_k"]]
-            elif self.output.multi_label:
-                ranked = [scored for scored in ranked if scored["score"] >= 0.5]
-            else:
-                result_per_text.append(results.Label(ranked[0], text))
-                continue
-            result_per_text.append(results.Labels(ranked, text))
-        return result_per_text
-
-    def _typed_labels(self):
-        """Return the labels in the type that results have."""
-        return [typed(label, self.output.label_type) for label in self.output.labels]
-
     def _mistakes(self, examples, answers):
         mistakes = []
-        labels = self._typed_labels()
+        labels = [typed(label, self.output.label_type) for label in self.output.labels]
         label_of_text = dict(zip(self.output.labels, labels, strict=True))
         for index, row in enumerate(answers):
             if self.output.multi_label:
@@ -67,9 +46,6 @@ class RegressionPipeline(ClassificationPipeline):
     """Pipeline of `heads.regressor`."""
 
     options: tuple[str, ...] = ()
-
-    def _results(self, examples, answers, **options):
-        return [{"score": float(score)} for score in answers]
 
     def _mistakes(self, examples, answers):
         order = np.argsort(-np.abs(np.array(examples.scores) - answers), kind="stable")

@@ -10,7 +10,7 @@ from keras_bert.checkpoints.huggingface_heads import TORCH_ACTIVATIONS
 from keras_bert.data.examples import Examples
 from keras_bert.runtime.label_types import typed
 from keras_bert.runtime.warn import level_of_caller
-from keras_bert.tasks import head_start
+from keras_bert.tasks import head_start, results
 from keras_bert.tasks.activations import sigmoid, softmax
 from keras_bert.tasks.classification.pipeline import ClassificationPipeline, RegressionPipeline
 from keras_bert.tasks.classification.targets import targets_of
@@ -213,22 +213,35 @@ class Classification(TextTask):
         expected = [str(label) for label in examples.labels]
         return expected, [output.labels[row.argmax()] for row in answers]
 
-    def records(self, output, examples, answers, probabilities=False):
-        """Yield a dict per text: `label` and `score`, or `labels` and `scores`; and the text.
-
-        For label sets, `labels` is a list and `scores` has the probability of every label. With
-        `probabilities`, single labels have `scores` too. `text` and `text_pair` come last.
-        """
+    def results(self, output, examples, answers, **options):
+        """Return the best label of each text; with `top_k` or label sets, a list of labels."""
         labels = [typed(label, output.label_type) for label in output.labels]
-        for index, row in enumerate(answers):
-            record: dict[str, object] = {}
-            if output.multi_label:
-                record["labels"] = [labels[label] for label in np.flatnonzero(row >= 0.5)]
+        result_per_text: list[results.Label | results.Labels] = []
+        for text, row in zip(examples.texts, answers, strict=True):
+            order = np.argsort(-row, kind="stable")
+            ranked = [{"label": labels[index], "score": float(row[index])} for index in order]
+            if "top_k" in options:
+                ranked = ranked[: options["top_k"]]
+            elif output.multi_label:
+                ranked = [scored for scored in ranked if scored["score"] >= 0.5]
             else:
-                record |= {"label": labels[row.argmax()], "score": float(row.max())}
+                result_per_text.append(results.Label(ranked[0], text))
+                continue
+            result_per_text.append(results.Labels(ranked, text))
+        return result_per_text
+
+    def rows(self, output, examples, answers, probabilities=False):
+        """Yield a dict per text: `label` and `score`, or `labels`; `scores`; and the text.
+
+        `scores` has the probability of every label, for label sets or with `probabilities`.
+        """
+        result_per_text = self.results(output, examples, answers)
+        for index, (result, row) in enumerate(zip(result_per_text, answers, strict=True)):
+            if output.multi_label:
+                result = {"labels": [scored["label"] for scored in result]}
             if output.multi_label or probabilities:
-                record["scores"] = dict(zip(output.labels, row.tolist(), strict=True))
-            yield record | texts_of(examples, index)
+                result |= {"scores": dict(zip(output.labels, row.tolist(), strict=True))}
+            yield result | texts_of(examples, index)
 
     def signatures(self, predict, output, preprocessor, max_sequence_length):
         from keras_bert.tasks.classification import serving
@@ -370,10 +383,8 @@ class Regression(TextTask):
         rmse = float(np.sqrt(np.mean((answers - expected) ** 2)))
         return {"pearson": pearson, "spearman": spearman, "rmse": rmse}
 
-    def records(self, output, examples, answers, probabilities=False):
-        """Yield a dict per text: `score`, and the text."""
-        for index, number in enumerate(answers):
-            yield {"score": float(number)} | texts_of(examples, index)
+    def results(self, output, examples, answers, **options):
+        return [{"score": float(number)} for number in answers]
 
     def signatures(self, predict, output, preprocessor, max_sequence_length):
         from keras_bert.tasks.classification import serving

@@ -215,9 +215,6 @@ class EmbeddingPipeline(TextPipeline):
         vectors = self._engine.outputs(encoded, batch_size=batch_size, on_batch=on_batch)
         return np.reshape(np.array(vectors, np.float32), (-1, model.width))
 
-    def _results(self, examples, answers, **options):
-        return answers
-
     def _joined(self, answers):
         return np.array(answers, np.float32)
 

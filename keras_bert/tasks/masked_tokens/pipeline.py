@@ -1,6 +1,5 @@
 """The pipeline of masked tokens."""
 
-from keras_bert.tasks import results
 from keras_bert.tasks.text_pipeline import TextPipeline
 
 
@@ -25,17 +24,3 @@ class MaskedTokensPipeline(TextPipeline):
 
     def _decoding(self, options):
         return options
-
-    def _results(self, examples, answers, **options):
-        result_per_text = []
-        for masks in answers:
-            ranked_per_mask = [_ranked_tokens(mask) for mask in masks]
-            has_one_mask = len(ranked_per_mask) == 1
-            result_per_text.append(
-                results.Results(ranked_per_mask[0] if has_one_mask else ranked_per_mask)
-            )
-        return result_per_text
-
-
-def _ranked_tokens(mask):
-    return [{"token": token, "score": score} for token, score in mask]

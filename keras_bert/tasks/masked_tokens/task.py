@@ -8,6 +8,7 @@ import typing
 
 import numpy as np
 
+from keras_bert.tasks import results
 from keras_bert.tasks.activations import softmax
 from keras_bert.tasks.masked_tokens.masks import MASK, EncodedMasks
 from keras_bert.tasks.masked_tokens.pipeline import MaskedTokensPipeline
@@ -76,19 +77,27 @@ class MaskedTokens(Task):
         `heads.pretraining`.
         """
         vocabulary = model.tokenizer.vocabulary
-        results = []
+        answer_per_text = []
         for logits, count in zip(outputs, encoded.masks, strict=True):
             if isinstance(logits, dict):
                 logits = logits["masked_lm"]
             probabilities = softmax(logits[:count, : len(vocabulary)])
             order = np.argsort(-probabilities, axis=-1, kind="stable")[:, : options.top_k]
-            results.append(
+            answer_per_text.append(
                 [
                     [(vocabulary[token], float(row[token])) for token in tokens]
                     for row, tokens in zip(probabilities, order, strict=True)
                 ]
             )
-        return results
+        return answer_per_text
+
+    def results(self, output, examples, answers, **options):
+        """Return a list of tokens for each text; for several [MASK], a list of such lists."""
+        result_per_text = []
+        for masks in answers:
+            ranked = [[{"token": token, "score": score} for token, score in mask] for mask in masks]
+            result_per_text.append(results.Results(ranked[0] if len(ranked) == 1 else ranked))
+        return result_per_text
 
     def signatures(self, predict, output, preprocessor, max_sequence_length):
         from keras_bert.tasks.masked_tokens import serving

@@ -71,12 +71,6 @@ class MultipleChoicePipeline(Pipeline):
         texts, choices = map(list, zip(*rows, strict=True))
         return Choices(texts, choices, source=SOURCE)
 
-    def _results(self, examples, answers, **options):
-        return [
-            {"choice": int(row.argmax()), "text": choices[row.argmax()], "score": float(row.max())}
-            for choices, row in zip(examples.choices, answers, strict=True)
-        ]
-
     def _mistakes(self, examples, answers):
         mistakes = []
         for index, row in enumerate(answers):

@@ -100,17 +100,16 @@ class MultipleChoice(Task):
         """Return the names of the metrics of `score`, without `majority`."""
         return ("accuracy",)
 
-    def records(self, output, examples, answers, probabilities=False):
-        """Yield dicts: `choice`, the index of the best choice, its `score` and `text`.
+    def results(self, output, examples, answers, **options):
+        return [
+            {"choice": int(row.argmax()), "score": float(row.max()), "text": choices[row.argmax()]}
+            for choices, row in zip(examples.choices, answers, strict=True)
+        ]
 
-        With `probabilities`, `scores` is a list with the probability of every choice.
-        """
-        for row, choices in zip(answers, examples.choices, strict=True):
-            best = int(row.argmax())
-            record = {"choice": best, "score": float(row[best])}
-            if probabilities:
-                record["scores"] = row.tolist()
-            yield {**record, "text": choices[best]}
+    def rows(self, output, examples, answers, probabilities=False):
+        """Yield the results; with `probabilities`, `scores` has the one of every choice."""
+        for result, row in zip(self.results(output, examples, answers), answers, strict=True):
+            yield result | ({"scores": row.tolist()} if probabilities else {})
 
     def activate(self, output, outputs):
         return [softmax(logits) for logits in outputs]

@@ -1,6 +1,5 @@
 """The pipeline of question answering."""
 
-from keras_bert.tasks import results
 from keras_bert.tasks.inputs import SOURCE, check_not_given, check_texts, is_pair, listed
 from keras_bert.tasks.pipeline import Pipeline
 from keras_bert.tasks.question_answering.data import Questions
@@ -67,12 +66,6 @@ class QuestionAnsweringPipeline(Pipeline):
     def _decoding(self, options):
         return options
 
-    def _results(self, examples, answers, *, top_k=None, **options):
-        pairs = zip(examples.contexts, answers, strict=True)
-        if top_k is None:
-            return [results.Answer(_renamed(answer), context) for context, answer in pairs]
-        return [results.Entities(map(_renamed, ranked), context, None) for context, ranked in pairs]
-
     def _mistakes(self, examples, answers):
         mistakes = []
         is_right = are_right(examples, answers)
@@ -81,9 +74,15 @@ class QuestionAnsweringPipeline(Pipeline):
                 continue
             accepted = [text for text, _ in examples.answers[index]]
             question = {"question": examples.questions[index], "context": examples.contexts[index]}
-            mistakes.append(question | {"expected": accepted} | _renamed(answer))
+            mistakes.append(question | {"expected": accepted} | result_of(answer))
         return sorted(mistakes, key=lambda mistake: -mistake["score"])
 
 
-def _renamed(answer):
-    return {"answer": answer["text"]} | {key: answer[key] for key in ("start", "end", "score")}
+def result_of(answer):
+    """Return an answer as a plain dict."""
+    return {
+        "answer": answer["text"],
+        "score": float(answer["score"]),
+        "start": int(answer["start"]),
+        "end": int(answer["end"]),
+    }

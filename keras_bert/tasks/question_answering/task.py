@@ -11,10 +11,11 @@ import typing
 
 import numpy as np
 
+from keras_bert.tasks import results
 from keras_bert.tasks.question_answering import data as squad
 from keras_bert.tasks.question_answering import windows as question_windows
 from keras_bert.tasks.question_answering.data import Questions
-from keras_bert.tasks.question_answering.pipeline import QuestionAnsweringPipeline
+from keras_bert.tasks.question_answering.pipeline import QuestionAnsweringPipeline, result_of
 from keras_bert.tasks.question_answering.scores import (
     best_thresholds,
     check_number,
@@ -184,19 +185,20 @@ class QuestionAnswering(Task):
                 names += ["best_f1", "best_exact_match"]
         return tuple(names)
 
-    def records(self, output, examples, answers, probabilities=False):
-        """Return an iterator of a dict per question: `id`, `answer`, `score`, `start`, `end`."""
+    def results(self, output, examples, answers, *, top_k=None, **options):
         check_number(examples, answers)
-        return (
-            {
-                "id": name,
-                "answer": answer["text"],
-                "score": float(answer["score"]),
-                "start": int(answer["start"]),
-                "end": int(answer["end"]),
-            }
-            for name, answer in zip(names_of(examples), answers, strict=True)
-        )
+        pairs = zip(examples.contexts, answers, strict=True)
+        if top_k is None:
+            return [results.Answer(result_of(answer), context) for context, answer in pairs]
+        return [
+            results.Entities(map(result_of, ranked), context, None) for context, ranked in pairs
+        ]
+
+    def rows(self, output, examples, answers, probabilities=False):
+        """Yield a dict per question: `id`, `answer`, `score`, `start`, `end`."""
+        result_per_question = self.results(output, examples, answers)
+        for name, result in zip(names_of(examples), result_per_question, strict=True):
+            yield {"id": name} | result
 
     def predictions(self, examples, answers):
         return predictions(examples, answers)

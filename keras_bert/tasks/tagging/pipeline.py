@@ -30,27 +30,6 @@ class TaggingPipeline(Pipeline):
         words, spans = split_words(rows, tokenizer, self.output.characters)
         return _TaggedTexts(words, source=SOURCE, texts=tuple(rows), spans=tuple(spans))
 
-    def _results(self, examples, answers, *, grouped=True, **options):
-        scheme = find_scheme(self.output.labels) if grouped else None
-        if isinstance(examples, _TaggedTexts):
-            texts = examples.texts
-            spans_per_text = examples.spans
-        else:  # the user gave words
-            texts = [" ".join(words) for words in examples.words]
-            spans_per_text = [_spans_of_words(words) for words in examples.words]
-        result_per_text = []
-        for text, spans, answer in zip(texts, spans_per_text, answers, strict=True):
-            parts = [(tag, score, *span) for (tag, score), span in zip(answer, spans, strict=True)]
-            if scheme is not None:
-                parts = _group(entities([tag for tag, _ in answer], scheme), parts)
-            result_per_text.append(results.Entities(
-                ({"text": text[start:end], "tag": typed(tag, self.output.label_type),
-                  "score": float(score), "start": start, "end": end}
-                 for tag, score, start, end in parts),
-                text,
-            ))  # fmt: skip
-        return result_per_text
-
     def _mistakes(self, examples, answers):
         mistakes = []
         label_type = self.output.label_type
@@ -70,6 +49,29 @@ class TaggingPipeline(Pipeline):
                         "tag": typed(tag, label_type), "score": float(score),
                     })  # fmt: skip
         return sorted(mistakes, key=lambda mistake: -mistake["score"])
+
+
+def results_of(output, examples, answers, grouped):
+    """Return the entities of each sentence; the words, unless `grouped`."""
+    scheme = find_scheme(output.labels) if grouped else None
+    if isinstance(examples, _TaggedTexts):
+        texts = examples.texts
+        spans_per_text = examples.spans
+    else:  # the user gave words
+        texts = [" ".join(words) for words in examples.words]
+        spans_per_text = [_spans_of_words(words) for words in examples.words]
+    result_per_text = []
+    for text, spans, answer in zip(texts, spans_per_text, answers, strict=True):
+        parts = [(tag, score, *span) for (tag, score), span in zip(answer, spans, strict=True)]
+        if scheme is not None:
+            parts = _group(entities([tag for tag, _ in answer], scheme), parts)
+        result_per_text.append(results.Entities(
+            ({"text": text[start:end], "tag": typed(tag, output.label_type),
+              "score": float(score), "start": start, "end": end}
+             for tag, score, start, end in parts),
+            text,
+        ))  # fmt: skip
+    return result_per_text
 
 
 def _entity_of_each_word(tags, scheme):

@@ -203,38 +203,36 @@ def rows_of(model, examples, answers):
     task = registry.for_model(model)
     return [
         [round(value, 4) if isinstance(value, float) else value for value in record.values()]
-        for record in task.records(heads.find_output(model), examples, answers)
+        for record in task.rows(heads.find_output(model), examples, answers)
     ]
 
 
 WHOLE = types.SimpleNamespace(text_of=None)  # texts that are not split into windows
 
 
-def test_decode_and_records():
+def test_decode_and_rows():
     examples = Examples(["a", "b"])
     logits = [np.array([0.0, 2.0, 1.0]), np.array([3.0, -3.0, -3.0])]
     model = model_of(labels=LABELS)
     answers = inference.decode(model, examples, WHOLE, logits)
     np.testing.assert_allclose(answers.sum(1), 1, atol=1e-6)
     assert rows_of(model, examples, answers) == [["y", 0.6652, "a"], ["x", 0.9951, "b"]]
-    record, _ = classification.records(
-        heads.find_output(model), examples, answers, probabilities=True
-    )
+    record, _ = classification.rows(heads.find_output(model), examples, answers, probabilities=True)
     assert list(record) == ["label", "score", "scores", "text"]
     assert record["scores"] == pytest.approx({"x": 0.09, "y": 0.6652, "z": 0.2447}, abs=1e-4)
     model = model_of(labels=LABELS, multi_label=True)
     answers = inference.decode(model, examples, WHOLE, logits)
-    first, second = classification.records(heads.find_output(model), examples, answers)
+    first, second = classification.rows(heads.find_output(model), examples, answers)
     assert list(first) == ["labels", "scores", "text"]
-    assert (first["labels"], second["labels"]) == (["x", "y", "z"], ["x"])
+    assert (first["labels"], second["labels"]) == (["y", "z", "x"], ["x"])
     assert first["scores"] == pytest.approx({"x": 0.5, "y": 0.8808, "z": 0.7311}, abs=1e-4)
     model = heads.regressor(tiny.encoder(num_hidden_layers=1))
     answers = inference.decode(model, examples, WHOLE, [np.array([0.5]), np.array([-2.0])])
     assert rows_of(model, examples, answers) == [[0.5, "a"], [-2.0, "b"]]
     pairs = Examples(["a", "b"], text_pairs=["c", "d"])
-    assert [
-        list(row) for row in Regression().records(heads.find_output(model), pairs, answers)
-    ] == [["score", "text", "text_pair"]] * 2
+    assert [list(row) for row in Regression().rows(heads.find_output(model), pairs, answers)] == [
+        ["score", "text", "text_pair"]
+    ] * 2
 
 
 def test_large_logits_do_not_overflow():

@@ -677,7 +677,7 @@ def test_score_rejects_missing_answers():
 def test_default_ids_are_numbers():
     examples = Questions(["is"] * 2, ["a"] * 2)
     answers = [{"text": text, "start": 0, "end": 1, "score": 1.0} for text in "ab"]
-    rows = question_answering.records(None, examples, answers)
+    rows = question_answering.rows(None, examples, answers)
     assert [row["id"] for row in rows] == ["1", "2"]
     assert question_answering.predictions(examples, answers) == {"1": "a", "2": "b"}
 
@@ -687,7 +687,7 @@ def test_predictions_need_unique_ids():
     with pytest.raises(ValueError, match="the file: ids must be unique; 'x' occurs twice"):
         question_answering.predictions(examples, [{"text": ""}] * 2)
     for function in (
-        lambda *columns: question_answering.records(None, *columns),
+        lambda *columns: question_answering.results(None, *columns),
         question_answering.predictions,
     ):
         with pytest.raises(ValueError, match="each of the 2 questions; received 1"):
