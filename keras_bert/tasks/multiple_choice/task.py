@@ -109,7 +109,9 @@ class MultipleChoice(Task):
     def rows(self, output, examples, answers, probabilities=False):
         """Yield the results; with `probabilities`, `scores` has the one of every choice."""
         for result, row in zip(self.results(output, examples, answers), answers, strict=True):
-            yield result | ({"scores": row.tolist()} if probabilities else {})
+            scores = {"scores": row.tolist()} if probabilities else {}
+            yield {"choice": result["choice"], "score": result["score"], **scores,
+                   "text": result["text"]}  # fmt: skip
 
     def activate(self, output, outputs):
         return [softmax(logits) for logits in outputs]

@@ -44,6 +44,6 @@ def test_decode_score_and_rows():
         assert [(row["choice"], row["text"]) for row in rows] == [(1, "e"), (1, "e"), (0, "d")]
         assert [row["score"] for row in rows] == pytest.approx([0.8808] * 3, abs=1e-4)
         assert [list(row) for row in rows] == [
-            ["choice", "score", "text", *["scores"] * probabilities]
+            ["choice", "score", *["scores"] * probabilities, "text"]
         ] * 3
     assert rows[2]["scores"] == pytest.approx([0.8808, 0.1192], abs=1e-4)
