@@ -16,7 +16,6 @@ from keras_bert.runtime import reading
 from keras_bert.runtime.escaping import check_name
 from keras_bert.runtime.reading import one_line
 from keras_bert.tasks import registry
-from keras_bert.tasks.engine import Engine
 from keras_bert.tasks.task import TaskModel
 from keras_bert.text.python_tokenizer import PythonTokenizer
 from keras_bert.untrusted import links, onnx_graph_check
@@ -47,7 +46,7 @@ def is_onnx_folder(path):
         return False
 
 
-class OnnxEngine(Engine):
+class OnnxEngine:
     """The model and the tokenizer of an ONNX folder.
 
     Args:
@@ -78,12 +77,11 @@ class OnnxEngine(Engine):
         width = outputs[0].shape[-1]
         if task.has_labels:
             output.labels = _read_labels(path / LABELS_FILE, width)
-        self._described = TaskModel(str(path), output, tokenizer, max_length, width)
-        super().__init__(task, max_length, {})
-
-    @property
-    def described(self):
-        return self._described
+        self.name = str(path)
+        self.task = task
+        self.longest = max_length
+        self.columns: dict[str, str] = {}
+        self.described = TaskModel(self.name, output, tokenizer, max_length, width)
 
     @property
     def model(self):

@@ -4,9 +4,9 @@ import os
 
 from keras_bert.data import tables, tabular
 from keras_bert.data.examples import Examples, with_columns
-from keras_bert.runtime.arguments import LONG_TEXTS
+from keras_bert.runtime.arguments import LONG_TEXTS, check_one_of
 from keras_bert.tasks.task import Task
-from keras_bert.tasks.text_pipeline import TextPipeline, texts_of
+from keras_bert.tasks.text_pipeline import TextPipeline, check_pairs, texts_of
 from keras_bert.text.encoded_texts import EncodedTexts
 
 # Options of `keras_bert.read` for texts.
@@ -55,7 +55,7 @@ class TextTask(Task):
         if len(texts) != 2:
             raise ValueError(
                 f"this model needs the two texts of a pair; received {len(texts)}. For several "
-                "pairs, give --input with --text and --text-pair"
+                "pairs, give --input"
             )
         return Examples(texts[:1], text_pairs=texts[1:], source=source)
 
@@ -63,22 +63,12 @@ class TextTask(Task):
         return ("text", "text_pair") if output.pairs else ("text",)
 
     def columns_of(self, examples, output):
-        if output.pairs and examples.text_pairs is None:
-            raise ValueError(
-                f"{examples.source} has no column for the input 'text_pair' of the model. Give "
-                "pairs of texts"
-            )
-        if not output.pairs and examples.text_pairs is not None:
-            raise ValueError(
-                f"the model reads single texts; {examples.source} has pairs of texts. Give single "
-                "texts"
-            )
-        columns = [list(examples.texts)]
-        return [*columns, list(examples.text_pairs)] if output.pairs else columns
+        check_pairs(output.pairs, examples)
+        return examples.text_columns()
 
     def is_labeled(self, examples):
         columns = (examples.labels, examples.label_sets, examples.scores)
-        return any(column is not None for column in columns)
+        return columns != (None, None, None)
 
     def rows(self, output, examples, answers, probabilities=False):
         """Yield the result of each text, and the text."""
@@ -93,14 +83,9 @@ class TextTask(Task):
         `long_texts` is "truncate", "window" or "error"; `None` takes that of the model.
         """
         long_texts = model.output.long_texts if long_texts is None else long_texts
-        if long_texts not in LONG_TEXTS:
-            raise ValueError(
-                f"long_texts must be one of {', '.join(LONG_TEXTS)}; received {long_texts!r}"
-            )
+        check_one_of("long_texts", long_texts, LONG_TEXTS)
         if long_texts == "window" and len(columns) > 1:
-            raise ValueError(
-                'long_texts="window" is only for single texts; use "truncate" for pairs'
-            )
+            raise ValueError('long_texts="window" is only for single texts; use "truncate"')
         encoded = EncodedTexts(
             model.tokenizer,
             columns,
@@ -115,21 +100,6 @@ class TextTask(Task):
                 f'{max_length} tokens; shorten them, or use long_texts="truncate" or "window"'
             )
         return encoded
-
-
-def check_pairs(model, examples: Examples):
-    """Raise an error if the model reads pairs and the examples are single texts, or the reverse."""
-    if model.output.pairs == (examples.text_pairs is not None):
-        return
-    if model.output.pairs:
-        raise ValueError(
-            f"{model.name!r} reads pairs of texts; {examples.source} has single texts; give "
-            "the column of the second text (--text-pair)"
-        )
-    raise ValueError(
-        f"{model.name!r} reads single texts; {examples.source} has pairs of texts. Give single "
-        "texts, or train on pairs"
-    )
 
 
 def pooling_of(model) -> str:

@@ -50,12 +50,8 @@ def test_targets_of_each_kind_of_labels():
     assert batches(given)[0][1].tolist() == [1, 2, 1]
     with pytest.raises(ValueError, match="'bad' is not one of the labels: good, x"):
         examples.to_dataset(encoder.preprocessor, labels=["good", "x"])
-    for wrong, message in (
-        ({"good": 1, "bad": 0}, "a list of names"), ({"good", "bad"}, "a list of names"),
-        ("xy", "a list of names"), (["good", "bad", "good"], "must not repeat"), (3, "a list of"),
-    ):  # fmt: skip
-        with pytest.raises(ValueError, match=message):
-            examples.to_dataset(encoder.preprocessor, labels=wrong)
+    with pytest.raises(ValueError, match="must not repeat"):
+        examples.to_dataset(encoder.preprocessor, labels=["good", "bad", "good"])
     with pytest.raises(ValueError, match="the labels of the model are used"):
         examples.to_dataset(model, labels=["good", "bad"])
     sets = keras_bert.Examples(TEXTS, label_sets=[["a"], [], ["b", "a"]])

@@ -13,9 +13,6 @@ class ClassificationPipeline(TextPipeline):
     options: tuple[str, ...] = ("top_k",)
     long_texts_options = LONG_TEXTS
 
-    def _encode(self, examples):
-        return self._engine.encode(examples, long_texts=self.long_texts)
-
     def _mistakes(self, examples, answers):
         mistakes = []
         labels = [typed(label, self.output.label_type) for label in self.output.labels]

@@ -16,8 +16,8 @@ from keras_bert.tasks.classification.pipeline import ClassificationPipeline, Reg
 from keras_bert.tasks.classification.targets import targets_of
 from keras_bert.tasks.stored_labels import check_activation, labels_of
 from keras_bert.tasks.task import HeadStart, Options
-from keras_bert.tasks.text import READ_OPTIONS, TextTask, check_pairs, pooling_of
-from keras_bert.tasks.text_pipeline import texts_of
+from keras_bert.tasks.text import READ_OPTIONS, TextTask, pooling_of
+from keras_bert.tasks.text_pipeline import check_pairs, texts_of
 from keras_bert.text.text_windows import mean_per_text
 
 _FEW_LABELS = 20  # up to this many, there is no warning
@@ -129,7 +129,7 @@ class Classification(TextTask):
         }
 
     def encode(self, model, examples, max_length, options):
-        check_pairs(model, examples)
+        check_pairs(model.output.pairs, examples)
         targets = targets_of(examples, model.output)
         weights = None
         if options.class_weight is not None:
@@ -349,7 +349,7 @@ class Regression(TextTask):
         return {"loss": keras.losses.MeanSquaredError(reduction=REDUCTION)}
 
     def encode(self, model, examples, max_length, options):
-        check_pairs(model, examples)
+        check_pairs(model.output.pairs, examples)
         return self.encode_columns(
             model,
             examples.text_columns(),

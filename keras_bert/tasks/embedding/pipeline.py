@@ -166,9 +166,9 @@ class EmbeddingPipeline(TextPipeline):
             raise ValueError(f"give a list of texts; {kind} are for `evaluate`")
         return super().__call__(inputs, *args, **options)
 
-    def _run_rows(self, rows, settings, options, warn=True):
+    def _run_rows(self, rows, settings, options):
         width = self._kept(options.get("truncate_dim"))
-        return np.reshape(super()._run_rows(rows, settings, options, warn), (-1, width))
+        return np.reshape(super()._run_rows(rows, settings, options), (-1, width))
 
     def _kept(self, truncate_dim):
         """Return the width of the vectors of a call."""
@@ -190,9 +190,6 @@ class EmbeddingPipeline(TextPipeline):
                 "EmbeddingExamples.of_classes or RetrievalData.of_questions"
             )
         return None
-
-    def _decoding(self, options):
-        return options
 
     def _answers(self, examples, batch_size, on_batch=None, **options):
         if isinstance(examples, (EmbeddingExamples, RetrievalData)):

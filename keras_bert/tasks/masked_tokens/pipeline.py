@@ -21,6 +21,3 @@ class MaskedTokensPipeline(TextPipeline):
                 "--held-out, which scores a model while it is trained"
             )
         super()._check_data(examples)
-
-    def _decoding(self, options):
-        return options

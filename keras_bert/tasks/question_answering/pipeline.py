@@ -63,9 +63,6 @@ class QuestionAnsweringPipeline(Pipeline):
             )
         return super()._answers(examples, batch_size, on_batch, **options)
 
-    def _decoding(self, options):
-        return options
-
     def _mistakes(self, examples, answers):
         mistakes = []
         is_right = are_right(examples, answers)
