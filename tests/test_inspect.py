@@ -324,7 +324,7 @@ def test_tags(encoder):
     assert abs(found.error) < 1e-4
     found = inspect.attributions(model, "films so good", target=0)
     assert found.target == ["O", "B-work", "I-work"][logits[1].argmax()]
-    for target in (None, 3, "good", True):
+    for target in (None, 3, "good"):
         with pytest.raises(ValueError, match="index of a word.* The words are 0 films, 1 so, 2 g"):
             inspect.attributions(model, "films so good", target=target)
     with pytest.raises(ValueError, match="The labels are O, B-work, I-work"):
@@ -381,17 +381,17 @@ def test_masked_tokens(encoder, head):
 def test_wrong_masked_tokens(encoder):
     model = heads.masked_lm(encoder)
     for text, target, message in (
-        ("this film", None, r"the text must contain \[MASK\] in its first 4 tokens; received"),
+        ("this film", None, r"The text has 0 \[MASK\] in its first 4 tokens"),
         ("so [MASK]", "goodness", "a token of the vocabulary, .*; received 'goodness'"),
         ("so [MASK]", 3, "a token of the vocabulary, .*; received 3"),
-        ("so [MASK]", (1, "good"), r"index of a \[MASK\] from 0 to 0 and a token; received"),
-        ("so [MASK]", ("good", 0), r"index of a \[MASK\] from 0 to 0 and a token; received"),
+        ("so [MASK]", (1, "good"), r"index of a \[MASK\] and a token; received"),
+        ("so [MASK]", ("good", 0), r"index of a \[MASK\] and a token; received"),
     ):
         with pytest.raises(ValueError, match=message):
             inspect.attributions(model, text, target=target)
 
 
-@pytest.mark.parametrize("target", ["nonsense", 3, -1, True, 1.0])
+@pytest.mark.parametrize("target", ["nonsense", 3, -1, 1.0])
 def test_unknown_labels(classifier, target):
     with pytest.raises(ValueError, match="received .*. The labels are bad, good, unclear"):
         inspect.attributions(classifier, TEXT, target=target)
@@ -496,7 +496,7 @@ def test_colors_follow_the_scores(classifier):
 
 def test_grid_of_heads(encoder):
     seen = inspect.attention(encoder, TEXT)
-    assert Tags(seen._repr_html_()).tags.count("img") == 4
+    assert Tags(seen._repr_html_()).tags.count("img") == 1
     large = inspect.Attention(["a"] * 512, np.full((2, 2, 512, 512), 1 / 512, np.float32))
     assert len(large._repr_html_()) < 40_000
 
@@ -556,7 +556,7 @@ def test_explain_writes_one_page(saved, tmp_path, capsys):
     assert text.startswith("<!doctype html>")
     assert "script" not in shown.tags and "link" not in shown.tags
     assert all(url.startswith("data:") for url in shown.urls)
-    assert shown.tags.count("img") == 4
+    assert shown.tags.count("img") == 1
     assert ATTACK in shown.text
     assert [path.name for path in tmp_path.iterdir()] == ["explain.html"]
 

@@ -1,11 +1,13 @@
 """One text or pair of texts as the input of a model, with its tokens and words."""
 
 import dataclasses
+import itertools
 import warnings
 
 import numpy as np
 
 from keras_bert import heads
+from keras_bert.model_structure import preprocessor_of
 from keras_bert.runtime.warn import level_of_caller
 from keras_bert.tasks import inference, registry
 from keras_bert.tasks.masked_tokens.masks import MASK
@@ -62,20 +64,19 @@ def encode_text(model, text, text_pair=None):
     """
     _check(model, text, text_pair)
     texts = (text,) if text_pair is None else (text, text_pair)
-    limit = inference.length_limit(model)
-    preprocessor = heads.find_encoder(model).preprocessor
+    preprocessor = preprocessor_of(model)
     tokenizer = preprocessor.python_tokenizer
-    tokenize = tokenizer.tokenize_with_offsets
     output = heads.find_output(model)
+    tokenize = tokenizer.tokenize_with_offsets
     if output is not None and output.characters:
         tokenize = tokenizer.tokenize_characters_with_offsets
     reads_masks = "masked_lm_positions" in model.input
-    mask_id = None
-    if reads_masks and MASK in preprocessor.vocabulary:
-        mask_id = tokenizer.token_id(MASK)
+    has_masks = reads_masks and MASK in preprocessor.vocabulary
+    mask_id = tokenizer.token_id(MASK) if has_masks else None
     tokenized = [_tokenize(tokenize, part, mask_id) for part in texts]
     total = sum(len(tokens.ids) for tokens in tokenized) + 1 + len(texts)
     ids = [np.array(tokens.ids, np.int32) for tokens in tokenized]
+    limit = inference.length_limit(model)
     inputs = token_ids.pack([ids], min(total, limit), tokenizer.special_ids)
     if reads_masks:
         _, positions = np.nonzero(inputs["input_word_ids"] == mask_id)
@@ -87,10 +88,7 @@ def encode_text(model, text, text_pair=None):
             "model. Shorten it, or look at its parts one by one",
             stacklevel=level_of_caller(),
         )
-    words = []
-    for index, (position, count) in enumerate(_parts(inputs["input_type_ids"][0], len(texts))):
-        words += _words(index, tokenized[index], position, count)
-    return EncodedText(inputs, tokens, texts, words)
+    return EncodedText(inputs, tokens, texts, _words(tokenized, inputs["input_type_ids"][0]))
 
 
 def _check(model, text, text_pair):
@@ -130,20 +128,22 @@ def _tokenize(tokenize, text, mask_id):
     return tokens
 
 
-def _parts(type_ids, count):
-    """Return the position of the first token and the number of tokens of each text."""
-    if count == 1:
-        return [(1, len(type_ids) - 2)]
-    second = int(np.argmax(type_ids))  # its last [SEP] has type 1 too, so there is a 1
-    return [(1, second - 2), (second, len(type_ids) - second - 1)]
-
-
-def _words(index, tokens, position, count):
-    """Return the words of the first `count` tokens of a text; `position` is that of the first."""
+def _words(tokenized, type_ids):
+    """Return the words of the texts, which may be truncated."""
+    first_per_text = [1]
+    end_per_text = [len(type_ids) - 1]
+    if len(tokenized) == 2:
+        second = int(np.argmax(type_ids))  # its last [SEP] has type 1 too, so there is a 1
+        first_per_text = [1, second]
+        end_per_text = [second - 1, len(type_ids) - 1]
     words = []
-    for part in np.split(np.arange(count), np.flatnonzero(np.diff(tokens.words[:count])) + 1):
-        if len(part) and tokens.words[part[0]] != _NO_WORD:
-            start, limit = tokens.starts[part[0]], tokens.limits[part[-1]]
-            first = position + int(part[0])
-            words.append(Word(index, start, limit, range(first, first + len(part))))
+    for text, (tokens, first, end) in enumerate(
+        zip(tokenized, first_per_text, end_per_text, strict=True)
+    ):
+        for word, group in itertools.groupby(range(end - first), key=tokens.words.__getitem__):
+            if word != _NO_WORD:
+                indices = list(group)
+                positions = range(first + indices[0], first + indices[-1] + 1)
+                start = tokens.starts[indices[0]]
+                words.append(Word(text, start, tokens.limits[indices[-1]], positions))
     return words

@@ -155,8 +155,12 @@ def attributions(
     scores = ((end - start) * gradient).sum(axis=1)
     words = []
     for word in encoded.words:
-        shown = {"text": encoded.texts[word.text][word.start : word.end], "start": word.start}
-        shown |= {"end": word.end, "score": float(scores[word.positions].sum())}
+        shown = {
+            "text": encoded.texts[word.text][word.start : word.end],
+            "start": word.start,
+            "end": word.end,
+            "score": float(scores[word.positions].sum()),
+        }
         words.append(shown | ({"pair": True} if word.text else {}))
     return Attributions(
         target=name, tokens=encoded.tokens, scores=scores.astype(np.float32), words=words,
@@ -242,11 +246,6 @@ class Explained:
         """Return the outputs for the text, NumPy arrays without the batch dimension."""
         return _first_output(self._model, self._encoded)
 
-    def numpy(self, select):
-        """Return what a function selects from the outputs, without the batch dimension."""
-        outputs = _outputs(self._model, self._encoded.inputs)
-        return keras.ops.convert_to_numpy(select(outputs))[0]
-
     def number(self, target):
         """Return name, function and position for a model with one number per text."""
         if target is not None:
@@ -257,9 +256,7 @@ class Explained:
 
     def word(self, index):
         """Return a word by its index."""
-        count = len(self.words)
-        is_index = isinstance(index, int) and not isinstance(index, bool)
-        if is_index and -count <= index < count:
+        if isinstance(index, int) and index < len(self.words):
             return self.words[index]
         text = self._encoded.texts[0]
         shown = ", ".join(
@@ -273,10 +270,9 @@ class Explained:
     def index_of_label(self, target):
         """Return the index of a label, which is given by name or by index."""
         labels = self.output.labels
-        if isinstance(target, str) and target in labels:
+        if target in labels:
             return labels.index(target)
-        is_index = isinstance(target, (int, np.integer)) and not isinstance(target, bool)
-        if is_index and 0 <= target < len(labels):
+        if isinstance(target, (int, np.integer)) and 0 <= target < len(labels):
             return int(target)
         raise ValueError(
             f"target must be a label or its index; received {target!r:.80}. The labels are "
@@ -285,22 +281,12 @@ class Explained:
 
     def mask_positions(self, index, target):
         """Return the positions of the masks; raise an error unless `index` is one of them."""
-        if MASK not in self.vocabulary:
-            raise ValueError(f"the vocabulary of {self._model.name!r} has no {MASK}")
         positions = self._encoded.inputs["masked_lm_positions"][0]
-        if not len(positions):
-            hint = ""
-            if isinstance(self._model.output, dict):
-                hint = ". For next sentences, load the saved model with task='next_sentence'"
+        if not isinstance(index, int) or not 0 <= index < len(positions):
             raise ValueError(
-                f"the text must contain {MASK} in its first {len(self._encoded.tokens)} tokens; "
-                f"received {self._encoded.texts[0]!r:.80}{hint}"
-            )
-        is_index = isinstance(index, (int, np.integer)) and not isinstance(index, bool)
-        if not is_index or not 0 <= index < len(positions):
-            raise ValueError(
-                f"target must be a token, or a tuple of the index of a {MASK} from 0 to "
-                f"{len(positions) - 1} and a token; received {target!r:.80}"
+                f"target must be a token, or a tuple of the index of a {MASK} and a token; "
+                f"received {target!r:.80}. The text has {len(positions)} {MASK} in its first "
+                f"{len(self._encoded.tokens)} tokens"
             )
         return positions
 

@@ -166,10 +166,7 @@ def evaluate(model, examples, **options):
     task = registry.for_model(model)
     if isinstance(examples, task.data):
         task.check_labeled(examples)
-    if "top_k" in options:
-        raise ValueError("top_k is not an option of evaluate; remove it")
-    found = answers(model, examples, **options)
-    return score(find_output(model), examples, found)
+    return score(find_output(model), examples, answers(model, examples, **options))
 
 
 def score(output, examples, answers, report=False):

@@ -209,7 +209,7 @@ def test_multiple_choice():
     for wrong in ("this film is", np.array(["so good", "a"])):
         with pytest.raises(ValueError, match="needs choices="):
             ask(wrong)
-    with pytest.raises(ValueError, match="choices of text 3 must be at least two; received 1"):
+    with pytest.raises(ValueError, match="input 3: must have at least two choices.* received 1"):
         ask(["a", "b", "c"], choices=[["x", "y"], ["x", "y"], ["z"]])
 
 
@@ -310,7 +310,7 @@ def test_truncated_texts_of_an_iterator_are_counted_to_its_end(classify):
 def test_results_without_rows_are_shown(classify):
     assert classify([])._repr_html_() == "<p>no results</p>"
     assert classify(["good"], top_k=1)[0].__class__([], "so")._repr_html_() == (
-        "<p>so</p><p>no label</p>"
+        "<p>so</p><p>no results</p>"
     )
     ask = keras_bert.pipeline(heads.masked_lm(encoder()))
     assert ask("so [MASK] [MASK]")._repr_html_().count("<table>") == 2
@@ -631,7 +631,7 @@ def test_dicts_and_strings_in_place_of_lists_are_refused():
         pairs([{"text": "good", "text_pair": "bad"}])
     choose = keras_bert.pipeline(heads.multiple_choice(encoder()))
     for inputs, choices in (("a", "good"), (["a", "b"], ["good", "bad"])):
-        with pytest.raises(ValueError, match="choices of text 1 must be a list of strings"):
+        with pytest.raises(ValueError, match="input 1: the choices must be a list"):
             choose(inputs, choices=choices)
     examples = tiny.examples(tiny.ROWS[:4])
     classify = keras_bert.pipeline(heads.classifier(encoder(), labels=["good", "bad"]))

@@ -34,16 +34,14 @@ class RegressionOptions(Options):
 
 
 @dataclasses.dataclass(frozen=True)
-class ClassificationOptions(Options):
+class ClassificationOptions(RegressionOptions):
     """Options of training.
 
     class_weight: A dict with the weight of each label in the loss (other labels: 1), or
         `"balanced"`, inversely proportional to the frequency of each label.
-    long_texts: As in `RegressionOptions`.
     """
 
     class_weight: dict | str | None = None
-    long_texts: str | None = None
 
 
 def _fit_head(output, vectors, targets, weights):
@@ -63,6 +61,7 @@ class Classification(TextTask):
     has_probabilities = True
     packs = True
     weights_group = "classifier"
+    logits_layer = "logits"
     hub_tag = "text-classification"
     head_start: HeadStart | None = HeadStart(max_sequences=2000, fit=_fit_head)
 
@@ -99,13 +98,12 @@ class Classification(TextTask):
         pairs = train.text_pairs is not None
         labels = train.label_names()
         multi_label = train.label_sets is not None
-        if train.labels is None and not multi_label:
-            raise ValueError(f"found no labels in {train.source}; give examples with labels")
-        if multi_label and not labels:
-            raise ValueError(f"{train.source}: needs at least one label; all label sets are empty")
-        if not multi_label and len(labels) < 2:
-            received = f"only {labels[0]!r:.80}" if labels else "none"
-            raise ValueError(f"{train.source}: needs at least two labels; received {received}")
+        least = 1 if multi_label else 2
+        if len(labels) < least:
+            raise ValueError(
+                f"{train.source}: a classifier needs {least} or more labels; received {labels}. "
+                "Give examples with labels"
+            )
         if not multi_label and len(labels) > max(_FEW_LABELS, len(train) / 2):
             warnings.warn(
                 f"{train.source}: {len(train)} texts have {len(labels)} different labels, such as "
@@ -172,24 +170,20 @@ class Classification(TextTask):
         from sklearn import metrics
 
         targets = targets_of(examples, output)
+        chosen = _chosen(output, answers)
+
+        def f1(average):
+            return float(metrics.f1_score(targets, chosen, average=average, zero_division=0))
+
         if output.multi_label:
-            chosen = answers >= 0.5
-            micro = metrics.f1_score(targets, chosen, average="micro", zero_division=0)
-            macro = metrics.f1_score(targets, chosen, average="macro", zero_division=0)
-            return {
-                "micro_f1": float(micro),
-                "macro_f1": float(macro),
-                "exact_match": float(np.mean((targets == chosen).all(axis=1))),
-            }
-        chosen = answers.argmax(axis=1)
-        average, name = ("binary", "f1") if len(output.labels) == 2 else ("macro", "macro_f1")
-        f1 = metrics.f1_score(targets, chosen, average=average, zero_division=0)
+            exact_match = float(np.mean((targets == chosen).all(axis=1)))
+            return {"micro_f1": f1("micro"), "macro_f1": f1("macro"), "exact_match": exact_match}
         mcc = 0.0
         if len({*chosen, *targets}) > 1:  # else scikit-learn warns
             mcc = float(metrics.matthews_corrcoef(targets, chosen))
         return {
             "accuracy": float(np.mean(chosen == targets)),
-            name: float(f1),
+            **({"f1": f1("binary")} if len(output.labels) == 2 else {"macro_f1": f1("macro")}),
             "mcc": mcc,
             "majority": examples.majority_share(),
         }
@@ -198,25 +192,27 @@ class Classification(TextTask):
         """Return `precision`, `recall`, `f1` and `support` per label."""
         from sklearn import metrics
 
-        targets = targets_of(examples, output)
-        chosen = answers >= 0.5 if output.multi_label else answers.argmax(axis=1)
         columns = metrics.precision_recall_fscore_support(
-            targets, chosen, labels=range(len(output.labels)), zero_division=0
+            targets_of(examples, output),
+            _chosen(output, answers),
+            labels=range(len(output.labels)),
+            zero_division=0,
         )
+        rows = zip(*(column.tolist() for column in columns), strict=True)
         names = ("precision", "recall", "f1", "support")
         return {
-            label: {name: column[index].item() for name, column in zip(names, columns, strict=True)}
-            for index, label in enumerate(output.labels)
+            label: dict(zip(names, row, strict=True))
+            for label, row in zip(output.labels, rows, strict=True)
         }
 
     def confusion(self, output, examples, answers):
-        expected = [str(label) for label in examples.labels]
-        return expected, [output.labels[row.argmax()] for row in answers]
+        predicted = [output.labels[index] for index in _chosen(output, answers)]
+        return [str(label) for label in examples.labels], predicted
 
     def results(self, output, examples, answers, **options):
         """Return the best label of each text; with `top_k` or label sets, a list of labels."""
         labels = [typed(label, output.label_type) for label in output.labels]
-        result_per_text: list[results.Label | results.Labels] = []
+        result_per_text: list[results.Result | results.Labels] = []
         for text, row in zip(examples.texts, answers, strict=True):
             order = np.argsort(-row, kind="stable")
             ranked = [{"label": labels[index], "score": float(row[index])} for index in order]
@@ -225,7 +221,7 @@ class Classification(TextTask):
             elif output.multi_label:
                 ranked = [scored for scored in ranked if scored["score"] >= 0.5]
             else:
-                result_per_text.append(results.Label(ranked[0], text))
+                result_per_text.append(results.Result(ranked[0], text))
                 continue
             result_per_text.append(results.Labels(ranked, text))
         return result_per_text
@@ -265,8 +261,6 @@ class Classification(TextTask):
             graph.node("Softmax", x, axis=-1, output="probabilities")
         return {"probabilities": ("batch", len(output.labels))}
 
-    logits_layer = "logits"
-
     def target(self, explained, target):
         """Explain a label or its index, by default the most probable one."""
         if target is None:
@@ -285,7 +279,6 @@ class NextSentence(Classification):
     is_pretraining = True
     packs = False
     head_start: HeadStart | None = None
-
     weights_group = "next_sentence"
 
     def head_function(self):
@@ -407,29 +400,27 @@ class Regression(TextTask):
         return explained.number(target)
 
 
+def _chosen(output, answers):
+    """Return the answered targets: label indices (n,), or label sets (n, labels)."""
+    return answers >= 0.5 if output.multi_label else answers.argmax(axis=1)
+
+
 def _weights(output, examples, targets, class_weight):
     """Return the weight of each text, float32 (n,)."""
     if targets is None or targets.ndim > 1:
         raise ValueError("class_weight is only for training a classifier with one label per text")
     if class_weight == "balanced":
         counts = np.bincount(targets, minlength=len(output.labels))
-        by_class = len(targets) / (len(counts) * np.maximum(counts, 1))
-    else:
-        if not isinstance(class_weight, dict):
+        weight_of_label = len(targets) / (len(counts) * np.maximum(counts, 1))
+        return weight_of_label[targets].astype(np.float32)
+    if not isinstance(class_weight, dict):
+        raise ValueError(f'class_weight must be "balanced" or a dict; received {class_weight!r}')
+    weights = dict.fromkeys(output.labels, 1.0)
+    for label, weight in class_weight.items():
+        if str(label) not in weights or not (np.isfinite(weight) and weight >= 0):
             raise ValueError(
-                f'class_weight must be "balanced" or a dict; received {class_weight!r}'
+                f"class_weight must be at least 0 for each label; received {label!r:.80}: {weight}."
+                f" The labels are {', '.join(output.labels[:20])}"
             )
-        given = {str(label): weight for label, weight in class_weight.items()}
-        unknown = sorted(set(given) - set(output.labels))
-        if unknown:
-            raise ValueError(
-                f"class_weight has {unknown[0]!r:.80}, which is not a label; the labels are "
-                f"{', '.join(output.labels[:20])}"
-            )
-        by_class = np.array([given.get(label, 1.0) for label in output.labels], np.float32)
-        if not (np.isfinite(by_class).all() and by_class.min() >= 0 and by_class[targets].any()):
-            raise ValueError(
-                "class_weight must be at least 0 for each label, and above 0 for a label in the "
-                f"data; received {class_weight!r:.80}"
-            )
-    return by_class[targets].astype(np.float32)
+        weights[str(label)] = weight
+    return np.array(list(weights.values()), np.float32)[targets]

@@ -8,7 +8,7 @@ from keras_bert.encoder import BertEncoder
 from keras_bert.layers import MergeChoices, SentencePooling, SplitChoices, TaskOutput, UnitLength
 from keras_bert.model_structure import find_encoder, find_output, find_task
 from keras_bert.runtime.warn import level_of_caller
-from keras_bert.tasks.head_parts import check_pair_encoder, encoder_inputs
+from keras_bert.tasks.head_parts import check_encoder, encoder_inputs
 from keras_bert.token_model import TokenModel
 
 
@@ -103,7 +103,7 @@ def siamese(model, *, name="siamese"):
         received = model.name if is_model else model
         raise ValueError(f"siamese needs a model of heads.embedder; received {received!r:.80}")
     encoder, pooling = find_encoder(model), model.get_layer("pooling")
-    check_pair_encoder(encoder)
+    check_encoder(encoder, pairs=True)
     inputs = {
         key: keras.Input(shape=(None, None), dtype="int32", name=key) for key in encoder.input
     }

@@ -121,10 +121,10 @@ class MaskedTokens(Task):
         positions = explained.mask_positions(index, target)
 
         def logits_of(outputs):
-            return (outputs["masked_lm"] if isinstance(outputs, dict) else outputs)[:, index]
+            return outputs["masked_lm"] if isinstance(outputs, dict) else outputs
 
         if token is None:
-            logits = explained.numpy(logits_of)[: len(vocabulary)]
+            logits = logits_of(explained.outputs())[index, : len(vocabulary)]
             token = vocabulary[int(logits.argmax())]
         if token not in vocabulary:
             raise ValueError(
@@ -132,7 +132,11 @@ class MaskedTokens(Task):
                 f"{token!r:.80}"
             )
         id_of_token = vocabulary.index(token)
-        return token, lambda outputs: logits_of(outputs)[:, id_of_token], int(positions[index])
+        return (
+            token,
+            lambda outputs: logits_of(outputs)[:, index, id_of_token],
+            int(positions[index]),
+        )
 
 
 class Pretraining(MaskedTokens):

@@ -1,6 +1,5 @@
 """Multiple-choice data from SWAG's CSV files and from JSON Lines files."""
 
-import collections
 import csv
 import dataclasses
 import itertools
@@ -51,23 +50,20 @@ class Choices(TaskData):
     first: int = 1
 
     def __post_init__(self):
-        for name in ("texts", "choices", "labels"):
+        count = len(self.texts)
+        for name in ("texts", "choices") if self.labels is None else ("texts", "choices", "labels"):
             column = getattr(self, name)
-            if column is None and name == "labels":
-                continue
             check_list(f"{self.source}: {name}", column)
-            column = list(column)
-            if name == "choices":
-                column = [row if isinstance(row, str) else list(row) for row in column]
-            object.__setattr__(self, name, column)
-            check_count(self.source, name, getattr(self, name), "texts", len(self.texts))
-        count = len(self.choices[0]) if self.choices else 2
-        rows = zip(self.texts, self.choices, strict=True)
-        for index, (text, choices) in enumerate(rows):
-            label = 0 if self.labels is None else self.labels[index]
-            _check(f"{self.source}, item {self.first + index}", text, choices, label, count)
+            check_count(self.source, name, column, "texts", count)
+        object.__setattr__(self, "texts", list(self.texts))
+        object.__setattr__(self, "choices", [_listed(row) for row in self.choices])
+        labels = [0] * count if self.labels is None else list(self.labels)
+        rows = zip(self.texts, self.choices, labels, strict=True)
+        for index, (text, choices, label) in enumerate(rows):
+            location = f"{self.source}, item {self.first + index}"
+            check_item(location, text, choices, label, len(self.choices[0]))
         if self.labels is not None:
-            object.__setattr__(self, "labels", [int(label) for label in self.labels])
+            object.__setattr__(self, "labels", [int(label) for label in labels])
 
     def sample_of_texts(self, count):
         return list(self.texts[:count])
@@ -79,25 +75,23 @@ class Choices(TaskData):
         return summary(self, len(self), [] if self.labels is None else ["labels"])
 
 
-def _check(location, text, choices, label, count):
+def _listed(row):
+    return row if isinstance(row, str) else list(row)
+
+
+def check_item(location, text, choices, label, count):
     """Raise an error for an item that is malformed or does not have `count` choices."""
     if isinstance(choices, str):
         raise ValueError(f"{location}: the choices must be a list; received {choices!r:.80}")
     for item in (text, *choices):
         if not isinstance(item, str):
             raise ValueError(f"{location}: texts must be strings; received {item!r:.80}")
-    if len(choices) < 2:
-        raise ValueError(f"{location}: must have at least two choices; received {len(choices)}")
-    if len(choices) != count:
+    if len(choices) < 2 or len(choices) != count:
         raise ValueError(
-            f"{location}: must have as many choices as the first item, {count}; received "
-            f"{len(choices)}"
+            f"{location}: must have at least two choices, and as many as the first item, {count}; "
+            f"received {len(choices)}"
         )
-    if (
-        not isinstance(label, (int, np.integer))
-        or isinstance(label, bool)
-        or not 0 <= label < count
-    ):
+    if not isinstance(label, (int, np.integer)) or not 0 <= label < count:
         raise ValueError(
             f"{location}: the label must be a number from 0 to {count - 1}; received {label!r:.80}"
         )
@@ -158,24 +152,21 @@ def read_in_parts(path, *, format=None, limit=None, labeled=True, size=10_000):
         wanted = itertools.islice(rows(path, file), limit)
         while part := list(itertools.islice(wanted, size)):
             locations, texts, choices, labels = map(list, zip(*part, strict=True))
-            labels = _numbers(locations, labels) if labeled else None
             count = count or len(choices[0])
+            labels = [_number(label) for label in labels] if labeled else None
             # `Choices` checks the rows too, but does not know their line numbers.
             for row in zip(locations, texts, choices, labels or [0] * len(part), strict=True):
-                _check(*row, count)
+                check_item(*row, count)
             yield Choices(texts, choices, labels, str(path), first)
             first += len(part)
     if first == 1:
         raise ValueError(f"{path} contains no rows")
 
 
-def _numbers(locations, labels):
-    for location, label in zip(locations, labels, strict=True):
-        if not str(label).isdecimal() or len(str(label)) > _MAX_DIGITS:
-            raise ValueError(
-                f"{location}: the label must be a number from 0; received {label!r:.80}"
-            )
-    return [int(label) for label in labels]
+def _number(label):
+    """Return the number that a label is written as, or the label itself."""
+    is_number = str(label).isdecimal() and len(str(label)) <= _MAX_DIGITS
+    return int(label) if is_number else label
 
 
 def _json_rows(path, file):
@@ -193,8 +184,17 @@ def _swag_rows(path, file):
     rows = csv.DictReader(file, strict=True)
     try:
         names = rows.fieldnames or []
-        _check_swag_columns(path, names)
-        endings = sorted((name for name in names if _is_ending(name)), key=_ending_number)
+        endings = [f"ending{number}" for number in range(len(names))]
+        endings = list(itertools.takewhile(set(names).__contains__, endings))
+        others = {name for name in names if name.startswith("ending")} - {*endings}
+        if names and (not endings or others or not {"sent1", "sent2"} <= set(names)):
+            found = ", ".join(printable(name, 40) for name in names[:20])
+            raise ValueError(
+                f"{path}: must have the columns sent1, sent2, ending0, ending1, ... without a gap; "
+                f"received {found}"
+            )
+        if len(set(names)) < len(names):
+            raise ValueError(f"{path} has several columns of one name; rename them")
         for row in rows:
             # `line_num` is the last line of the row: fields may span lines.
             location = f"{path}, line {rows.line_num}"
@@ -204,28 +204,3 @@ def _swag_rows(path, file):
             yield location, row["sent1"], choices, row.get("label")
     except csv.Error as error:
         raise ValueError(f"{path}, after line {rows.line_num}: {error}") from error
-
-
-def _is_ending(name):
-    return name.startswith("ending") and name[6:].isdecimal()
-
-
-def _ending_number(name):
-    return int(name[6:][:_MAX_DIGITS])  # a longer number leaves a gap after the other endings
-
-
-def _check_swag_columns(path, names):
-    """Raise an error if a column of SWAG is missing or occurs twice."""
-    if not names:  # an empty file; the caller raises the error
-        return
-    numbers = sorted(map(_ending_number, filter(_is_ending, names)))
-    counts = collections.Counter(filter(None, names))
-    twice = sorted(name for name, count in counts.items() if count > 1)
-    if twice:
-        raise ValueError(f"{path} has two columns {twice[0]!r:.80}; remove one")
-    if not {"sent1", "sent2"} <= set(names) or not numbers or numbers != list(range(len(numbers))):
-        found = ", ".join(printable(name, 40) for name in names[:20])
-        raise ValueError(
-            f"{path}: must have the columns sent1, sent2, ending0, ending1, ... without a gap; "
-            f"received {found}"
-        )

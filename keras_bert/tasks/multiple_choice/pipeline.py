@@ -1,10 +1,11 @@
 """The pipeline of multiple choice."""
 
 import collections
+from collections.abc import Sized
 
 from keras_bert.tasks import results
-from keras_bert.tasks.inputs import SOURCE, check_not_given, check_texts, is_pair, listed
-from keras_bert.tasks.multiple_choice.data import Choices
+from keras_bert.tasks.inputs import SOURCE, check_not_given, is_pair, listed
+from keras_bert.tasks.multiple_choice.data import Choices, check_item
 from keras_bert.tasks.pipeline import Pipeline
 
 
@@ -18,36 +19,25 @@ class MultipleChoicePipeline(Pipeline):
     def _rows(self, inputs, choices=None, **others):
         check_not_given(**others)
         if choices is None:  # (text, choices), or a list of such pairs
-            is_single = (
-                isinstance(inputs, (list, tuple))
-                and is_pair(inputs)
-                and isinstance(inputs[0], str)
-                and not isinstance(inputs[1], str)
-            )
-            pairs = [inputs] if is_single else listed(inputs)[0]
-            if not all(map(is_pair, pairs)):
+            is_single = is_pair(inputs) and isinstance(inputs[0], str)
+            is_single = is_single and not isinstance(inputs[1], str)
+            rows = [inputs] if is_single else listed(inputs)[0]
+            if not all(map(is_pair, rows)):
                 raise ValueError("multiple choice needs choices=, a list of strings per text")
-            texts = [pair[0] for pair in pairs]
-            choices = [pair[1] for pair in pairs]
         else:
             texts, is_single = listed(inputs)
             choices = [choices] if is_single else listed(choices, "choices")[0]
-        for number, row in enumerate(choices, 1):
-            if isinstance(row, (str, bytes, dict)) or not hasattr(row, "__len__"):
+            if len(texts) != len(choices):
                 raise ValueError(
-                    f"choices of text {number} must be a list of strings; received {row!r:.80}"
+                    f"choices must have a list for each of the {len(texts)} texts; received "
+                    f"{len(choices)}"
                 )
-            if len(row) < 2:
-                raise ValueError(
-                    f"choices of text {number} must be at least two; received {len(row)}"
-                )
-        choices = [list(row) for row in choices]
-        if len(texts) != len(choices):
-            raise ValueError(
-                f"choices must have a list for each of the {len(texts)} texts; received "
-                f"{len(choices)}"
-            )
-        return list(zip(check_texts(texts), choices, strict=True)), is_single
+            rows = list(zip(texts, choices, strict=True))
+        for number, (text, row) in enumerate(rows, 1):
+            if not isinstance(row, Sized):
+                raise ValueError(f"input {number}: the choices must be a list; received {row!r}")
+            check_item(f"input {number}", text, row, 0, len(row))
+        return [(text, list(row)) for text, row in rows], is_single
 
     def _sequences(self, examples):
         return sum(map(len, examples.choices))
@@ -71,13 +61,12 @@ class MultipleChoicePipeline(Pipeline):
 
     def _mistakes(self, examples, answers):
         mistakes = []
-        for index, row in enumerate(answers):
-            choices = examples.choices[index]
+        rows = zip(examples.texts, examples.choices, examples.labels, answers, strict=True)
+        for text, choices, expected, row in rows:
             chosen = row.argmax()
-            expected = examples.labels[index]
             if chosen != expected:
                 mistakes.append({
-                    "text": examples.texts[index], "expected": choices[expected],
-                    "choice": choices[chosen], "score": float(row.max()),
+                    "text": text, "expected": choices[expected], "choice": choices[chosen],
+                    "score": float(row.max()),
                 })  # fmt: skip
         return sorted(mistakes, key=lambda mistake: -mistake["score"])

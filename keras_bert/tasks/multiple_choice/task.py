@@ -48,8 +48,6 @@ class MultipleChoice(Task):
 
     def of_texts(self, model, texts, source):
         text, *choices = texts
-        if len(choices) < 2:
-            raise ValueError("multiple choice needs a text and at least two choices")
         return Choices([text], [choices], source=source)
 
     def describe(self, output):
@@ -73,12 +71,9 @@ class MultipleChoice(Task):
 
         from keras_bert.data.batching import REDUCTION
 
-        return {
-            "loss": keras.losses.SparseCategoricalCrossentropy(
-                from_logits=True, reduction=REDUCTION
-            ),
-            "weighted_metrics": [keras.metrics.SparseCategoricalAccuracy("accuracy")],
-        }
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction=REDUCTION)
+        accuracy = keras.metrics.SparseCategoricalAccuracy("accuracy")
+        return {"loss": loss, "weighted_metrics": [accuracy]}
 
     def encode(self, model, examples, max_length, options):
         """Encode `Choices`, truncated to `max_length`, as `EncodedChoices`."""

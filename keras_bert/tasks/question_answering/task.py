@@ -189,7 +189,7 @@ class QuestionAnswering(Task):
         check_number(examples, answers)
         pairs = zip(examples.contexts, answers, strict=True)
         if top_k is None:
-            return [results.Answer(result_of(answer), context) for context, answer in pairs]
+            return [results.Result(result_of(answer), context) for context, answer in pairs]
         return [
             results.Entities(map(result_of, ranked), context, None) for context, ranked in pairs
         ]

@@ -36,6 +36,11 @@ def test_formats_agree(tmp_path):
 
 
 GOOD = {"text": "a", "choices": ["b", "c"], "label": 0}
+HEADER = "sent1,sent2,ending0,ending1,label\n"
+
+
+def changed(**values):
+    return json.dumps(GOOD | values)
 
 
 @pytest.mark.parametrize(
@@ -44,48 +49,21 @@ GOOD = {"text": "a", "choices": ["b", "c"], "label": 0}
         ("a.jsonl", "{", r"a\.jsonl, line 1 is not JSON"),
         ("a.jsonl", '{"text": "a"}', "line 1: must be a JSON object with a list `choices`"),
         ("a.jsonl", "", "contains no rows"),
-        ("a.jsonl", b'{"text": "\xff"}', "line 1: must be UTF-8; received the byte 0xff"),
-        (
-            "a.jsonl",
-            json.dumps(GOOD | {"label": 2}),
-            "line 1: the label must be a number from 0 to 1",
-        ),
-        ("a.jsonl", "\n\n" + json.dumps(GOOD | {"label": 2}), "line 3: the label must be a number"),
-        (
-            "a.jsonl",
-            json.dumps(GOOD) + "\n" + json.dumps(GOOD | {"choices": ["b", "c", "d"]}),
-            "line 2: must have as many choices as the first item, 2; received 3",
-        ),
-        ("a.jsonl", json.dumps(GOOD | {"label": "x"}), "line 1: the label .* received 'x'"),
-        ("a.jsonl", json.dumps(GOOD | {"label": None}), "line 1: the label .* received None"),
-        (
-            "a.jsonl",
-            json.dumps(GOOD | {"choices": ["b"]}),
-            "must have at least two choices; received 1",
-        ),
-        ("a.jsonl", json.dumps(GOOD | {"choices": ["b", 3]}), "must be strings; received 3"),
-        ("a.jsonl", json.dumps(GOOD | {"text": None}), "must be strings; received None"),
-        (
-            "a.csv",
-            "sent1,sent2,label\na,b,0\n",
-            r"a\.csv: must have the columns sent1, sent2,",
-        ),
-        ("a.csv", "sent1,sent2,ending0,ending1,label\na,b,c\n", r"line 2: must have 5 fields, as"),
-        ("a.csv", "sent1,sent2,ending0,ending1,label\na,b,c,d,\n", r"line 2: the label .* ''"),
-        ("a.csv", "sent1,sent2,ending0,ending1,label\n", "contains no rows"),
-        ("a.csv", 'sent1,sent2,ending0\n"a,b', r"a\.csv, after line 1: unexpected end"),
-        ("a.csv", "sent1,sent2,ending0,ending2,label\na,b,c,d,0\n", "ending1, ... without a gap"),
-        ("a.csv", "sent1,sent2,ending0,ending0,label\na,b,c,d,0\n", "has two columns 'ending0'"),
-        (
-            "a.csv",
-            'sent1,sent2,ending0,ending1,label\n\n"a\nb",b,c,d,0\na,b,c,d,e,0\n',
-            "line 5: must have 5 fields, as the first row has",
-        ),
-        (
-            "a.tsv",
-            "text\tchoices\n",
-            r"a\.tsv: the format must be csv or jsonl .* 'tsv'",
-        ),
+        ("a.jsonl", "\n\n" + changed(label=2), "line 3: the label must be a number from 0 to 1"),
+        ("a.jsonl", changed() + "\n" + changed(choices=["b", "c", "d"]), "line 2: .* received 3"),
+        ("a.jsonl", changed(label="x"), "line 1: the label .* received 'x'"),
+        ("a.jsonl", changed(label=None), "line 1: the label .* received None"),
+        ("a.jsonl", changed(choices=["b"]), "must have at least two choices.* received 1"),
+        ("a.jsonl", changed(choices=["b", 3]), "must be strings; received 3"),
+        ("a.csv", "sent1,sent2,label\na,b,0\n", r"a\.csv: must have the columns sent1, sent2,"),
+        ("a.csv", HEADER + "a,b,c\n", r"line 2: must have 5 fields, as"),
+        ("a.csv", HEADER + "a,b,c,d,\n", r"line 2: the label .* ''"),
+        ("a.csv", HEADER, "contains no rows"),
+        ("a.csv", HEADER + '"a,b', r"a\.csv, after line 1: unexpected end"),
+        ("a.csv", HEADER.replace("1,l", "2,l") + "a,b,c,d,0\n", "ending1, ... without a gap"),
+        ("a.csv", HEADER.replace("1,l", "0,l") + "a,b,c,d,0\n", "several columns of one name"),
+        ("a.csv", HEADER + '\n"a\nb",b,c,d,0\na,b,c,d,e,0\n', "line 5: must have 5 fields"),
+        ("a.tsv", "text\tchoices\n", r"a\.tsv: the format must be csv or jsonl .* 'tsv'"),
     ],
 )
 def test_errors_name_file_and_line(tmp_path, name, content, message):
@@ -127,7 +105,7 @@ def test_long_csv_fields(tmp_path):
     [
         ((["a"], []), "choices must have the same length as texts, 1; received 0"),
         ((["a"], [["b", "c"]], [0, 1]), "labels must have the same length as texts, 1; received 2"),
-        ((["a", "b"], [["c", "d"], ["e"]]), "item 2: must have at least two choices; received 1"),
+        ((["a", "b"], [["c", "d"], ["e"]]), "item 2: must have at least two choices.* received 1"),
         ((["a"], [["b", "c"]], [-1]), "the label must be a number from 0 to 1; received -1"),
         ((["a"], [["b", "c"]], ["0"]), "the label must be a number from 0 to 1; received '0'"),
         ((["a"], ["bc"]), "item 1: the choices must be a list; received 'bc'"),
