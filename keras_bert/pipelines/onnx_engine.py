@@ -3,6 +3,8 @@
 Keras is imported only to score labeled data.
 """
 
+import contextlib
+import os
 import pathlib
 
 import numpy as np
@@ -36,14 +38,12 @@ def is_onnx_folder(path):
     >>> is_onnx_folder("no such folder")
     False
     """
-    try:
-        folder = pathlib.Path(path).expanduser()
-        others = ("config.json", "model.keras", "saved_model.pb")
-        return (folder / MODEL_FILE).is_file() and not any(
-            (folder / name).is_file() for name in others
-        )
-    except (TypeError, ValueError, OSError):
+    if not isinstance(path, (str, os.PathLike)):
         return False
+    folder = pathlib.Path(path).expanduser()
+    others = ("config.json", "model.keras", "saved_model.pb")
+    has_others = any((folder / name).is_file() for name in others)
+    return (folder / MODEL_FILE).is_file() and not has_others
 
 
 class OnnxEngine:
@@ -60,28 +60,19 @@ class OnnxEngine:
     def __init__(self, path):
         path = pathlib.Path(path).expanduser()
         links.check(path)
-        files = (MODEL_FILE, tokenizer_json.FILE, VOCABULARY_FILE)
-        missing = [name for name in files if not (path / name).is_file()]
-        if missing:
-            raise ValueError(
-                f"{path} has no {missing[0]}. Export the model again, with its preprocessor"
-            )
-        _check_installed(path)
         self._session = _open_session(path / MODEL_FILE)
         metadata = self._session.get_modelmeta().custom_metadata_map
         output = onnx_folder.read_output(metadata, path / MODEL_FILE)
-        task = _find_task(metadata["task"], path)
-        tokenizer, max_length = _read_tokenizer(path)
+        self.task = _find_task(metadata["task"], path)
+        tokenizer, self.longest = _read_tokenizer(path)
         outputs = self._session.get_outputs()
         self._outputs = [node.name for node in outputs]
         width = outputs[0].shape[-1]
-        if task.has_labels:
+        if self.task.has_labels:
             output.labels = _read_labels(path / LABELS_FILE, width)
         self.name = str(path)
-        self.task = task
-        self.longest = max_length
         self.columns: dict[str, str] = {}
-        self.described = TaskModel(self.name, output, tokenizer, max_length, width)
+        self.described = TaskModel(self.name, output, tokenizer, self.longest, width)
 
     @property
     def model(self):
@@ -109,20 +100,26 @@ class OnnxEngine:
             outputs = self._run(inputs)
             for index, row in enumerate(rows):
                 of_row = [output[index] for output in outputs]
-                results[row] = of_row[0]
-                if len(of_row) > 1:
-                    results[row] = dict(zip(self._outputs, of_row, strict=True))
+                is_dict = len(of_row) > 1
+                results[row] = (
+                    dict(zip(self._outputs, of_row, strict=True)) if is_dict else of_row[0]
+                )
             if on_batch is not None:
                 on_batch(len(rows) / len(encoded))
         return results
 
     def _run(self, inputs):
-        try:
+        with _refuse(f"{self.name}: {MODEL_FILE} failed"):
             return self._session.run(None, inputs)
-        except Exception as error:  # the errors of ONNX Runtime have no other common base
-            raise ValueError(
-                f"{self.name}: {MODEL_FILE} failed: {one_line(error)}. Export the model again"
-            ) from error
+
+
+@contextlib.contextmanager
+def _refuse(subject):
+    """Raise a `ValueError` that begins with `subject` for any error of ONNX Runtime or of files."""
+    try:
+        yield
+    except Exception as error:  # the errors of ONNX Runtime have no other common base
+        raise ValueError(f"{subject}: {one_line(error)}. Export the model again") from error
 
 
 def _find_task(name, path):
@@ -135,41 +132,26 @@ def _find_task(name, path):
         ) from None
 
 
-def _check_installed(path):
-    """Raise an ImportError if ONNX Runtime is not installed."""
-    try:
-        import onnxruntime  # noqa: F401
-    except ImportError as error:
-        raise ImportError(
-            f"{path} needs {error.name}; run: pip install 'keras3-bert[onnx]'"
-        ) from error
-
-
 def _open_session(file):
     """Open a model, and check that it has the inputs and outputs of an exported one."""
-    import onnxruntime
-
-    reading.check_not_lfs_pointer(file)
     try:
-        onnx_graph_check.check(file)
-    except ValueError as error:
-        raise ValueError(
-            f"{file} must be a graph as keras_bert.export writes it, received "
-            f"{one_line(error)}. Export the model again"
+        import onnxruntime
+    except ImportError as error:
+        raise ImportError(
+            f"{file} needs {error.name}; run: pip install 'keras3-bert[onnx]'"
         ) from error
+    reading.check_not_lfs_pointer(file)
+    with _refuse(f"{file} must be a graph as keras_bert.export writes it, received"):
+        onnx_graph_check.check(file)
     options = onnxruntime.SessionOptions()
     options.log_severity_level = _FATAL
-    try:
+    with _refuse(f"{file} cannot be read"):
         session = onnxruntime.InferenceSession(
             str(file),
             options,
             providers=["CPUExecutionProvider"],
             disabled_optimizers=["ConstantFolding"],  # it would compute what the file chooses
         )
-    except Exception as error:  # the errors of ONNX Runtime have no other common base
-        raise ValueError(
-            f"{file} cannot be read: {one_line(error)}. Export the model again"
-        ) from error
     inputs = {node.name for node in session.get_inputs()}
     outputs = session.get_outputs()
     if not inputs >= {*_INPUTS} or not outputs or not all(output.shape for output in outputs):
@@ -200,10 +182,8 @@ def _read_tokenizer(path):
 
 
 def _read_lines(file):
-    try:
+    with _refuse(f"{file} is missing or broken"):
         text = reading.read_text(file, _MAX_TEXT)
-    except (OSError, ValueError) as error:
-        raise ValueError(f"{file} is missing or broken. Export the model again") from error
     # Not `splitlines`, because a label can contain other line separators.
     return text.removesuffix("\n").split("\n")
 

@@ -132,11 +132,11 @@ class MaskedTokens(Task):
                 f"{token!r:.80}"
             )
         id_of_token = vocabulary.index(token)
-        return (
-            token,
-            lambda outputs: logits_of(outputs)[:, index, id_of_token],
-            int(positions[index]),
-        )
+
+        def select(outputs):
+            return logits_of(outputs)[:, index, id_of_token]
+
+        return token, select, int(positions[index])
 
 
 class Pretraining(MaskedTokens):
