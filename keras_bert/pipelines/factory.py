@@ -8,14 +8,7 @@ from keras_bert.runtime.arguments import as_integer
 
 
 def pipeline(
-    model,
-    *,
-    task=None,
-    batch_size=32,
-    long_texts=None,
-    pooling=None,
-    precision=None,
-    trusted=False,
+    model, *, task=None, batch_size=32, long_texts=None, pooling=None, precision=None, trusted=False
 ):
     """Return a pipeline: a function that computes the results of a model from texts, for any task.
 

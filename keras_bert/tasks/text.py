@@ -1,12 +1,18 @@
-"""The base class of tasks that give each text, or each pair of texts, one answer."""
+"""Tasks that give each text, or each pair of texts, one answer: their base classes and checks."""
 
+import dataclasses
 import os
+import warnings
+
+import numpy as np
 
 from keras_bert.data import tables, tabular
-from keras_bert.data.examples import Examples, with_columns
+from keras_bert.data.examples import Examples, unknown_label, with_columns
 from keras_bert.runtime.arguments import LONG_TEXTS, check_one_of
-from keras_bert.tasks.task import Task
-from keras_bert.tasks.text_pipeline import TextPipeline, check_pairs, texts_of
+from keras_bert.runtime.warn import level_of_caller
+from keras_bert.tasks.inputs import SOURCE, check_not_given, check_texts, is_pair, listed
+from keras_bert.tasks.pipeline import Pipeline
+from keras_bert.tasks.task import Options, Task
 from keras_bert.text.encoded_texts import EncodedTexts
 
 # Options of `keras_bert.read` for texts.
@@ -27,11 +33,94 @@ def read_texts(data, kind: str, options: dict) -> Examples:
     return with_columns(examples, {name: options[name] for name in _REMEMBERED})
 
 
+class TextPipeline(Pipeline):
+    """Pipeline of a task that reads texts or pairs of texts."""
+
+    def __init__(self, engine, **options):
+        super().__init__(engine, **options)
+        self._pairs = self.output.pairs
+        if self._pairs:
+            self.columns = ("text", "text_pair")
+
+    def _check_data(self, examples, scored=False):
+        super()._check_data(examples, scored)
+        if isinstance(examples, Examples):
+            check_pairs(self._pairs, examples)
+
+    def _rows(self, inputs, text_pair=None, **others):
+        check_not_given(**others)
+        if self._pairs:
+            return _rows_of_pairs(inputs, text_pair)
+        if text_pair is not None:
+            raise ValueError(
+                f"{self._engine.name!r} reads single texts; remove text_pair, or, if it was "
+                f"trained on pairs, use keras_bert.load(name, task={self.task!r}, pairs=True)"
+            )
+        if _is_pair_of_strings(inputs):
+            warnings.warn(
+                f"{self._engine.name!r} reads single texts, so the tuple is two texts with an "
+                "answer each. For a pair, use keras_bert.load(name, task=..., pairs=True)",
+                stacklevel=level_of_caller(),
+            )
+        rows, is_single = listed(inputs)
+        return check_texts(rows), is_single
+
+    def _examples(self, rows):
+        if self._pairs:
+            texts, text_pairs = map(list, zip(*rows, strict=True))
+            return Examples(texts, text_pairs=text_pairs, source=SOURCE)
+        return Examples(rows, source=SOURCE)
+
+
+def _rows_of_pairs(inputs, text_pair):
+    """Return pairs of texts, and True if the inputs are a single pair."""
+    is_single = _is_pair_of_strings(inputs)
+    if text_pair is not None:
+        first, is_single = listed(inputs)
+        second, _ = listed(text_pair, "text_pair")
+        if len(first) != len(second):
+            raise ValueError(
+                f"text_pair must have as many texts as the inputs, {len(first)}; received "
+                f"{len(second)}"
+            )
+        pairs = list(zip(first, second, strict=True))
+    elif is_single:
+        pairs = [inputs]
+    else:
+        if isinstance(inputs, tuple) and len(inputs) == 2:  # the columns of two pairs, perhaps
+            raise ValueError("give two lists of texts as inputs and text_pair, or a list of pairs")
+        pairs, _ = listed(inputs)
+    for number, pair in enumerate(pairs, 1):
+        if not is_pair(pair):
+            raise ValueError(
+                f"input {number} must be a pair of texts, such as ('a', 'b'), or give text_pair; "
+                f"received {pair!r:.80}"
+            )
+        check_texts(pair, f"input {number}, text")
+    return [tuple(pair) for pair in pairs], is_single
+
+
+def _is_pair_of_strings(inputs):
+    is_tuple = isinstance(inputs, tuple) and len(inputs) == 2
+    return is_tuple and all(isinstance(text, str) for text in inputs)
+
+
+@dataclasses.dataclass(frozen=True)
+class TextOptions(Options):
+    """Options of training.
+
+    long_texts: `"truncate"`, `"window"` or `"error"`; `None` takes that of the model.
+    """
+
+    long_texts: str | None = None
+
+
 class TextTask(Task):
     """A task that gives each text, or each pair of texts, one answer."""
 
     answers_texts = True
-    pipeline = TextPipeline
+    pipeline: type[Pipeline] = TextPipeline
+    training_options: type[Options] = TextOptions
     label_kind = "label"
 
     def read(self, name, data, options):
@@ -75,31 +164,93 @@ class TextTask(Task):
         for index, result in enumerate(self.results(output, examples, answers)):
             yield result | texts_of(examples, index)
 
-    def encode_columns(
-        self, model, columns, max_length, source, *, long_texts=None, targets=None, weights=None
-    ) -> EncodedTexts:
-        """Return texts or pairs as `EncodedTexts`.
+    def targets(self, output, examples):
+        """Return the targets of training, an array; `None` without labels."""
+        return targets_of(examples, output)
 
-        `long_texts` is "truncate", "window" or "error"; `None` takes that of the model.
-        """
-        long_texts = model.output.long_texts if long_texts is None else long_texts
+    def check_targets(self, output, examples):
+        self.targets(output, examples)
+
+    def weights(self, output, examples, targets, options):
+        """Return the weight of each text in the loss, float32 (n,), or `None`."""
+        return None
+
+    def encode(self, model, examples, max_length, options):
+        """Return texts or pairs as `EncodedTexts`."""
+        check_pairs(model.output.pairs, examples)
+        long_texts = options.long_texts or model.output.long_texts
         check_one_of("long_texts", long_texts, LONG_TEXTS)
-        if long_texts == "window" and len(columns) > 1:
+        if long_texts == "window" and model.output.pairs:
             raise ValueError('long_texts="window" is only for single texts; use "truncate"')
+        targets = self.targets(model.output, examples)
         encoded = EncodedTexts(
             model.tokenizer,
-            columns,
+            examples.text_columns(),
             max_length,
             targets=targets,
-            weights=weights,
+            weights=self.weights(model.output, examples, targets, options),
             in_windows=long_texts == "window",
         )
         if long_texts == "error" and encoded.truncated:
             raise ValueError(
-                f"{source}: {encoded.truncated} of {len(columns[0])} texts have more than "
+                f"{examples.source}: {encoded.truncated} of {len(examples)} texts have more than "
                 f'{max_length} tokens; shorten them, or use long_texts="truncate" or "window"'
             )
         return encoded
+
+
+def check_pairs(pairs: bool, examples: Examples):
+    """Raise an error if a model reads pairs and the examples are single texts, or the reverse."""
+    if pairs == (examples.text_pairs is not None):
+        return
+    reads, has = ("pairs of texts", "single texts") if pairs else ("single texts", "pairs of texts")
+    raise ValueError(
+        f"the model reads {reads}; {examples.source} has {has}. Give {reads}, or train a model on "
+        f"{has}"
+    )
+
+
+def texts_of(examples, index):
+    """Return the text or the pair of texts of an example."""
+    names = ("text", "text_pair")
+    return {
+        name: column[index] for name, column in zip(names, examples.text_columns(), strict=False)
+    }
+
+
+def targets_of(examples, output=None, labels=None):
+    """Return the targets of examples: (n,), (n, 1) or (n, labels); `None` without labels.
+
+    `output` is the `TaskOutput` of a model; without one, the labels are `labels`, by default those
+    of the examples.
+    """
+    columns = {
+        "labels": examples.labels,
+        "scores": examples.scores,
+        "label sets": examples.label_sets,
+    }
+    kind = next((kind for kind, column in columns.items() if column is not None), None)
+    if kind is None:
+        return None
+    if output is not None:
+        labels = output.labels
+        wanted = "label sets" if output.multi_label else "labels"
+        wanted = "scores" if labels is None else wanted
+        if kind != wanted:
+            raise ValueError(f"the model takes {wanted}; received {kind} in {examples.source}")
+    if kind == "scores":
+        return np.array(examples.scores, np.float32)[:, None]
+    if labels is None:
+        labels = [str(label) for label in examples.label_names()]
+    index_of_label = {label: index for index, label in enumerate(labels)}
+    targets = np.zeros((len(examples), len(labels)), np.float32)
+    for row, label_set in enumerate(examples.label_sets or zip(examples.labels, strict=True)):
+        for label in map(str, label_set):
+            if label not in index_of_label:
+                whose = "" if output is None else "model's "
+                raise unknown_label(examples.location(row), label, labels, whose=whose)
+            targets[row, index_of_label[label]] = 1
+    return targets if kind == "label sets" else targets.argmax(axis=1).astype(np.int32)
 
 
 def pooling_of(model) -> str:

@@ -12,8 +12,7 @@ from keras_bert.runtime.arguments import as_integer
 from keras_bert.runtime.packages import import_tensorflow
 from keras_bert.runtime.warn import level_of_caller
 from keras_bert.tasks import inference, registry
-from keras_bert.tasks.classification.targets import targets_of
-from keras_bert.tasks.text_pipeline import check_pairs
+from keras_bert.tasks.text import check_pairs, targets_of
 from keras_bert.text.encoded_texts import EncodedTexts
 from keras_bert.text.preprocessor import Preprocessor
 

@@ -4,7 +4,7 @@ import numpy as np
 
 from keras_bert.runtime.arguments import LONG_TEXTS
 from keras_bert.runtime.label_types import typed
-from keras_bert.tasks.text_pipeline import TextPipeline, texts_of
+from keras_bert.tasks.text import TextPipeline, texts_of
 
 
 class ClassificationPipeline(TextPipeline):

@@ -13,28 +13,23 @@ from keras_bert.runtime.warn import level_of_caller
 from keras_bert.tasks import head_start, results
 from keras_bert.tasks.activations import sigmoid, softmax
 from keras_bert.tasks.classification.pipeline import ClassificationPipeline, RegressionPipeline
-from keras_bert.tasks.classification.targets import targets_of
 from keras_bert.tasks.stored_labels import check_activation, labels_of
-from keras_bert.tasks.task import HeadStart, Options
-from keras_bert.tasks.text import READ_OPTIONS, TextTask, pooling_of
-from keras_bert.tasks.text_pipeline import check_pairs, texts_of
+from keras_bert.tasks.task import HeadStart
+from keras_bert.tasks.text import (
+    READ_OPTIONS,
+    TextOptions,
+    TextTask,
+    pooling_of,
+    targets_of,
+    texts_of,
+)
 from keras_bert.text.text_windows import mean_per_text
 
 _FEW_LABELS = 20  # up to this many, there is no warning
 
 
 @dataclasses.dataclass(frozen=True)
-class RegressionOptions(Options):
-    """Options of training.
-
-    long_texts: `"truncate"`, `"window"` or `"error"`; `None` takes that of the model.
-    """
-
-    long_texts: str | None = None
-
-
-@dataclasses.dataclass(frozen=True)
-class ClassificationOptions(RegressionOptions):
+class ClassificationOptions(TextOptions):
     """Options of training.
 
     class_weight: A dict with the weight of each label in the loss (other labels: 1), or
@@ -121,26 +116,13 @@ class Classification(TextTask):
             return {"loss": keras.losses.BinaryCrossentropy(from_logits=True, reduction=REDUCTION)}
         loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction=REDUCTION)
         # Keras creates a metric given by name in the first step, and traces the step twice.
-        return {
-            "loss": loss,
-            "weighted_metrics": [keras.metrics.SparseCategoricalAccuracy("accuracy")],
-        }
+        accuracy = keras.metrics.SparseCategoricalAccuracy("accuracy")
+        return {"loss": loss, "weighted_metrics": [accuracy]}
 
-    def encode(self, model, examples, max_length, options):
-        check_pairs(model.output.pairs, examples)
-        targets = targets_of(examples, model.output)
-        weights = None
-        if options.class_weight is not None:
-            weights = _weights(model.output, examples, targets, options.class_weight)
-        return self.encode_columns(
-            model,
-            examples.text_columns(),
-            max_length,
-            examples.source,
-            long_texts=options.long_texts,
-            targets=targets,
-            weights=weights,
-        )
+    def weights(self, output, examples, targets, options):
+        if options.class_weight is None:
+            return None
+        return _weights(output, targets, options.class_weight)
 
     def activate(self, output, outputs):
         logits = np.stack(outputs)
@@ -149,9 +131,6 @@ class Classification(TextTask):
     def decode(self, model, examples, encoded, outputs, options):
         """Return the probabilities of the labels, float32 (n, classes)."""
         return mean_per_text(encoded.text_of, np.stack(outputs))
-
-    def check_targets(self, output, examples):
-        targets_of(examples, output)
 
     def right_labels(self, examples):
         return examples.labels
@@ -303,7 +282,6 @@ class Regression(TextTask):
     reads: typing.ClassVar = {"regression": READ_OPTIONS}
     label_kind = "score"
     lower_is_better = ("rmse",)
-    training_options = RegressionOptions
     pipeline = RegressionPipeline
     packs = True
     weights_group = "classifier"
@@ -318,11 +296,7 @@ class Regression(TextTask):
 
     def stored_options(self, checkpoint):
         check_activation(checkpoint, TORCH_ACTIVATIONS.values(), ", ".join(TORCH_ACTIVATIONS))
-        return {
-            "pairs": checkpoint.pairs,
-            "activation": checkpoint.activation,
-            "pooling": "pooler",
-        }
+        return {"pairs": checkpoint.pairs, "activation": checkpoint.activation, "pooling": "pooler"}
 
     def describe(self, output):
         return "A BERT model that predicts a number for each text."
@@ -341,24 +315,10 @@ class Regression(TextTask):
 
         return {"loss": keras.losses.MeanSquaredError(reduction=REDUCTION)}
 
-    def encode(self, model, examples, max_length, options):
-        check_pairs(model.output.pairs, examples)
-        return self.encode_columns(
-            model,
-            examples.text_columns(),
-            max_length,
-            examples.source,
-            long_texts=options.long_texts,
-            targets=targets_of(examples, model.output),
-        )
-
     def decode(self, model, examples, encoded, outputs, options):
         """Return the numbers, float32 (n,)."""
         numbers = np.reshape(outputs, -1).astype(np.float32)
         return mean_per_text(encoded.text_of, numbers)
-
-    def check_targets(self, output, examples):
-        targets_of(examples, output)
 
     def metric_names(self, output, examples):
         return "pearson", "spearman", "rmse"
@@ -405,7 +365,7 @@ def _chosen(output, answers):
     return answers >= 0.5 if output.multi_label else answers.argmax(axis=1)
 
 
-def _weights(output, examples, targets, class_weight):
+def _weights(output, targets, class_weight):
     """Return the weight of each text, float32 (n,)."""
     if targets is None or targets.ndim > 1:
         raise ValueError("class_weight is only for training a classifier with one label per text")

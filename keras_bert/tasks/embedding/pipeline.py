@@ -14,7 +14,7 @@ from keras_bert.tasks.embedding.data import EmbeddingExamples
 from keras_bert.tasks.embedding.prompts import rows_with_prompts
 from keras_bert.tasks.embedding.retrieval import RetrievalData
 from keras_bert.tasks.inputs import SOURCE, check_texts, is_pair, listed, prompt_of
-from keras_bert.tasks.text_pipeline import TextPipeline
+from keras_bert.tasks.text import TextPipeline
 from keras_bert.text.encoded_texts import EncodedTexts
 
 _MINED = 20  # texts that are looked at for each negative

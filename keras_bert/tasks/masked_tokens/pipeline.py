@@ -1,6 +1,6 @@
 """The pipeline of masked tokens."""
 
-from keras_bert.tasks.text_pipeline import TextPipeline
+from keras_bert.tasks.text import TextPipeline
 
 
 class MaskedTokensPipeline(TextPipeline):
