@@ -29,6 +29,8 @@ def test_a_classifier_is_a_functional_model_with_labels(encoder):
     model = heads.classifier(encoder, labels=["no", "yes", 3])
     assert heads.find_output(model).labels == ["no", "yes", "3"]
     assert model.output_shape == (None, 3)
+    model = heads.classifier(encoder, labels=["toxic"], multi_label=True)
+    assert model.output_shape == (None, 1) and heads.find_output(model).multi_label
 
 
 def test_a_head_shares_the_encoder_and_its_weights(encoder):
@@ -144,19 +146,6 @@ def test_default_dropout_is_that_of_the_encoder(encoder, given, expected):
     assert heads.classifier(encoder, 2, dropout=given).get_layer("dropout").rate == expected
 
 
-@pytest.mark.parametrize("head", ["classifier", "tagger"])
-def test_heads_use_our_dropout(encoder, head):
-    # Keras' dropout on all tokens took a quarter of a tagger's training step.
-    assert type(getattr(heads, head)(encoder, 2).get_layer("dropout")) is layers.Dropout
-
-
-def test_dropout_only_in_training(encoder):
-    model = heads.classifier(encoder, 2, dropout=0.9)
-    inputs = contract.batch()
-    np.testing.assert_array_equal(model(inputs), model(inputs, training=False))
-    assert (model(inputs, training=True).numpy() != model(inputs, training=True).numpy()).any()
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -195,8 +184,7 @@ def test_a_head_needs_an_encoder(encoder, head):
     options = {"num_classes": 2} if head is heads.classifier else {}
     options = {"num_tags": 2} if head is heads.tagger else options
     for model in (heads.classifier(encoder, 2), keras.Sequential([keras.layers.Dense(2)])):
-        match = f"must be a BertEncoder; received the model {model.name!r}; give .*find_encoder"
-        with pytest.raises(ValueError, match=match):
+        with pytest.raises(ValueError, match="must be a BertEncoder; received .*find_encoder"):
             head(model, **options)
     with pytest.raises(ValueError, match="must be a BertEncoder; received 'base'. Load one with"):
         head("base", **options)
@@ -208,12 +196,6 @@ def test_a_head_needs_an_encoder(encoder, head):
 def test_functions_of_models_need_a_model(function):
     with pytest.raises(ValueError, match="must be a keras.Model; received 'base'. Load a name"):
         function("base")
-
-
-def test_multi_label_allows_one_class(encoder):
-    model = heads.classifier(encoder, labels=["toxic"], multi_label=True)
-    assert model.output_shape == (None, 1)
-    assert heads.find_output(model).multi_label
 
 
 def test_an_output_needs_as_many_labels_as_logits():
@@ -231,29 +213,6 @@ def test_find_encoder_errors(encoder):
     both = keras.Model(encoder.input, [a["pooled_output"], b["pooled_output"]])
     with pytest.raises(ValueError, match="has 2"):
         heads.find_encoder(both)
-
-
-def test_find_output_of_a_model_without_one(encoder):
-    assert heads.find_output(encoder) is None
-    assert heads.find_output(heads.classifier(encoder, 2)) is not None
-
-
-@pytest.mark.slow
-def test_a_head_fits_and_learns(encoder):
-    model = heads.classifier(encoder, 2, dropout=0.0)
-    rng = np.random.default_rng(0)
-    ids = rng.integers(5, 40, (32, 6))
-    label = rng.integers(0, 2, 32)
-    ids[:, 2] = 3 + label  # one token determines the label
-    inputs = {"input_word_ids": ids, "input_mask": ids * 0 + 1, "input_type_ids": ids * 0}
-    model.compile(
-        keras.optimizers.Adam(3e-3),
-        keras.losses.SparseCategoricalCrossentropy(from_logits=True),
-        metrics=["accuracy"],
-        jit_compile=False,
-    )
-    model.fit(inputs, label, batch_size=16, epochs=30, verbose=0)
-    assert model.evaluate(inputs, label, verbose=0, return_dict=True)["accuracy"] > 0.95
 
 
 # --- Tied weights of the masked LM
@@ -277,13 +236,12 @@ def assert_tied(model):
     assert sum(tuple(variable.shape) == tuple(table.shape) for variable in model.variables) == 1
 
 
-def test_masked_lm_weights_are_tied(encoder):
-    assert_tied(heads.masked_lm(encoder))
-
-
-@pytest.mark.parametrize("again", ["file", "from_config", "clone"])
-def test_weights_are_tied_in_copies(encoder, tmp_path, again):
+@pytest.mark.parametrize("again", ["same", "file", "from_config", "clone"])
+def test_masked_lm_weights_are_tied_also_in_copies(encoder, tmp_path, again):
     model = heads.masked_lm(encoder)
+    if again == "same":
+        assert_tied(model)
+        return
     if again == "file":
         model.save(tmp_path / "model.keras")
         other = keras.saving.load_model(tmp_path / "model.keras")
@@ -388,22 +346,6 @@ def test_two_towers_with_shared_weights(learner):
     assert fit(model, [a, b], target, "mse") < 0.1
     same = model.predict([a, a], verbose=0)
     np.testing.assert_allclose(same, 1.0, atol=1e-5)
-
-
-@pytest.mark.slow
-def test_freeze_and_unfreeze(learner):
-    model = heads.classifier(learner, 2)
-    inputs, target = contract.batch(), np.array([0, 1, 1])
-    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    before = learner.get_weights()
-    learner.trainable = False
-    fit(model, inputs, target, loss, steps=2)
-    for a, b in zip(before, learner.get_weights(), strict=True):
-        np.testing.assert_array_equal(a, b)
-    learner.trainable = True
-    fit(model, inputs, target, loss, steps=2)
-    changed = [(a != b).any() for a, b in zip(before, learner.get_weights(), strict=True)]
-    assert all(changed)
 
 
 @pytest.mark.slow

@@ -93,7 +93,7 @@ CALLS = {
     "save nowhere": (lambda m, p: keras_bert.save(m, ""), "a folder or a .keras file"),
     "export a name": (lambda m, p: keras_bert.export("minilm", "x"), "export takes a keras.Model"),
     "head of a name": (lambda m, p: heads.classifier("minilm", 2), "Load one with keras_bert.load"),
-    "no classes": (lambda m, p: heads.classifier(heads.find_encoder(m)), "Give labels, the names"),
+    "no classes": (lambda m, p: heads.classifier(heads.find_encoder(m)), "Give labels"),
     "one string of labels": (
         lambda m, p: heads.classifier(heads.find_encoder(m), labels="ab"), "a list of strings"
     ),

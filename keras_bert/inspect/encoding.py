@@ -10,6 +10,7 @@ from keras_bert import heads
 from keras_bert.model_structure import preprocessor_of
 from keras_bert.runtime.warn import level_of_caller
 from keras_bert.tasks import inference, registry
+from keras_bert.tasks.inputs import check_texts
 from keras_bert.tasks.masked_tokens.masks import MASK
 from keras_bert.text import token_ids
 from keras_bert.text.python_tokenizer import Tokens
@@ -62,8 +63,9 @@ def encode_text(model, text, text_pair=None):
     Warns:
         UserWarning: If the text is longer than the model's maximum. It is truncated.
     """
-    _check(model, text, text_pair)
     texts = (text,) if text_pair is None else (text, text_pair)
+    check_texts(texts)
+    _check_count(model, texts)
     preprocessor = preprocessor_of(model)
     tokenizer = preprocessor.python_tokenizer
     output = heads.find_output(model)
@@ -74,37 +76,34 @@ def encode_text(model, text, text_pair=None):
     has_masks = reads_masks and MASK in preprocessor.vocabulary
     mask_id = tokenizer.token_id(MASK) if has_masks else None
     tokenized = [_tokenize(tokenize, part, mask_id) for part in texts]
-    total = sum(len(tokens.ids) for tokens in tokenized) + 1 + len(texts)
     ids = [np.array(tokens.ids, np.int32) for tokens in tokenized]
-    limit = inference.length_limit(model)
-    inputs = token_ids.pack([ids], min(total, limit), tokenizer.special_ids)
+    total = sum(map(len, ids)) + 1 + len(ids)
+    length = min(total, inference.length_limit(model))
+    inputs = token_ids.pack([ids], length, tokenizer.special_ids)
     if reads_masks:
         _, positions = np.nonzero(inputs["input_word_ids"] == mask_id)
         inputs["masked_lm_positions"] = positions[None].astype(np.int32)
     tokens = [preprocessor.vocabulary[index] for index in inputs["input_word_ids"][0]]
-    if total > len(tokens):
+    if total > length:
         warnings.warn(
-            f"the text was truncated from {total} to {len(tokens)} tokens, the maximum of the "
-            "model. Shorten it, or look at its parts one by one",
+            f"the text was truncated from {total} to {length} tokens, the maximum of the model. "
+            "Shorten it, or look at its parts one by one",
             stacklevel=level_of_caller(),
         )
     return EncodedText(inputs, tokens, texts, _words(tokenized, inputs["input_type_ids"][0]))
 
 
-def _check(model, text, text_pair):
-    for name, value in (("text", text), ("text_pair", text_pair)):
-        if not isinstance(value, str) and (name == "text" or value is not None):
-            raise ValueError(f"{name} must be one string; received {value!r:.80}")
+def _check_count(model, texts):
+    """Raise an error if a model reads pairs and gets one text, or the reverse."""
     task = registry.find(model)
     if task is None or task.reads_any_texts:
         return
     names = task.inputs_of(heads.find_output(model))
-    if len(names) > 1 and text_pair is None:
+    if len(names) != len(texts):
         raise ValueError(
-            f"{model.name!r} reads pairs, {' and '.join(names)}; give the second as text_pair"
+            f"{model.name!r} reads {' and '.join(names)}; received {len(texts)} texts. "
+            f"{'Give' if len(names) > 1 else 'Remove'} text_pair"
         )
-    if len(names) == 1 and text_pair is not None:
-        raise ValueError(f"{model.name!r} reads single texts; remove text_pair")
 
 
 def _tokenize(tokenize, text, mask_id):
@@ -112,10 +111,9 @@ def _tokenize(tokenize, text, mask_id):
 
     With `mask_id`, each [MASK] is a token, and the index of its word is `_NO_WORD`.
     """
-    parts = [text] if mask_id is None else text.split(MASK)
     tokens = Tokens([], [], [], [])
     first = 0
-    for part in parts:
+    for part in [text] if mask_id is None else text.split(MASK):
         if first:
             tokens.add([mask_id], _NO_WORD, [first - len(MASK)], [first])
         found = tokenize(part)
@@ -130,20 +128,19 @@ def _tokenize(tokenize, text, mask_id):
 
 def _words(tokenized, type_ids):
     """Return the words of the texts, which may be truncated."""
-    first_per_text = [1]
-    end_per_text = [len(type_ids) - 1]
+    counts = [len(type_ids) - 2]  # tokens of each text
     if len(tokenized) == 2:
-        second = int(np.argmax(type_ids))  # its last [SEP] has type 1 too, so there is a 1
-        first_per_text = [1, second]
-        end_per_text = [second - 1, len(type_ids) - 1]
+        second = int(type_ids.sum()) - 1  # the last [SEP] has type 1 too
+        counts = [len(type_ids) - 3 - second, second]
     words = []
-    for text, (tokens, first, end) in enumerate(
-        zip(tokenized, first_per_text, end_per_text, strict=True)
-    ):
-        for word, group in itertools.groupby(range(end - first), key=tokens.words.__getitem__):
-            if word != _NO_WORD:
-                indices = list(group)
-                positions = range(first + indices[0], first + indices[-1] + 1)
-                start = tokens.starts[indices[0]]
-                words.append(Word(text, start, tokens.limits[indices[-1]], positions))
+    first = 1  # position of the first token of the text
+    for text, (tokens, count) in enumerate(zip(tokenized, counts, strict=True)):
+        for word, group in itertools.groupby(range(count), key=tokens.words.__getitem__):
+            if word == _NO_WORD:
+                continue
+            indices = list(group)
+            positions = range(first + indices[0], first + indices[-1] + 1)
+            start, end = tokens.starts[indices[0]], tokens.limits[indices[-1]]
+            words.append(Word(text, start, end, positions))
+        first += count + 1
     return words

@@ -69,8 +69,7 @@ class Attributions:
         return float(self.scores.sum(dtype=np.float64)) - (self.logit - self.baseline_logit)
 
     def __repr__(self):
-        words = ", ".join(f"{word['text']} {word['score']:+.2f}" for word in self.words)
-        words = printable(words)
+        words = printable(", ".join(f"{word['text']} {word['score']:+.2f}" for word in self.words))
         return f"Attributions(target={self.target!r}, words: {words}, error={self.error:+.1e})"
 
     def plot(self) -> "Figure":
@@ -140,10 +139,7 @@ def attributions(
     encoded = encode_text(model, text, text_pair)
     task = registry.find(model)
     if task is None:
-        raise ValueError(
-            f"attributions need a model with the head of a task; {model.name!r} has no head. "
-            "Fine-tune it first, or use keras_bert.inspect.attention"
-        )
+        raise ValueError(f"{model.name!r} has no head of a task; use keras_bert.inspect.attention")
     name, select, position = task.target(Explained(model, encoded), target)
     end = _word_embeddings(model, encoded.inputs["input_word_ids"])  # (seq, hidden)
     start = _baseline(model, encoded, end)
@@ -153,20 +149,23 @@ def attributions(
     weights = np.concatenate([[0], weights / 2, [0]])
     logits, gradient = _integrate(model, encoded.inputs, select, start, end, alphas, weights)
     scores = ((end - start) * gradient).sum(axis=1)
-    words = []
-    for word in encoded.words:
-        shown = {
-            "text": encoded.texts[word.text][word.start : word.end],
-            "start": word.start,
-            "end": word.end,
-            "score": float(scores[word.positions].sum()),
-        }
-        words.append(shown | ({"pair": True} if word.text else {}))
+    words = [_scored_word(word, encoded, scores) for word in encoded.words]
     return Attributions(
         target=name, tokens=encoded.tokens, scores=scores.astype(np.float32), words=words,
         texts=encoded.texts, position=position, logit=float(logits[0]),
         baseline_logit=float(logits[1]),
     )  # fmt: skip
+
+
+def _scored_word(word, encoded, scores):
+    """Return a word of `Attributions`, a dict."""
+    scored = {
+        "text": encoded.texts[word.text][word.start : word.end],
+        "start": word.start,
+        "end": word.end,
+        "score": float(scores[word.positions].sum()),
+    }
+    return scored | ({"pair": True} if word.text else {})
 
 
 def _word_embeddings(model, ids):
@@ -242,16 +241,15 @@ class Explained:
         self.words = encoded.words
         self.vocabulary = heads.find_encoder(model).preprocessor.vocabulary
 
-    def outputs(self):
+    def outputs(self, encoded=None):
         """Return the outputs for the text, NumPy arrays without the batch dimension."""
-        return _first_output(self._model, self._encoded)
+        outputs = _outputs(self._model, (encoded or self._encoded).inputs)
+        return keras.tree.map_structure(lambda x: keras.ops.convert_to_numpy(x)[0], outputs)
 
     def number(self, target):
         """Return name, function and position for a model with one number per text."""
         if target is not None:
-            raise ValueError(
-                f"{self._model.name!r} returns one number; remove target={target!r:.80}"
-            )
+            raise ValueError(f"{self._model.name!r} returns a number; remove target={target!r:.80}")
         return "score", lambda scores: scores[:, 0], None
 
     def word(self, index):
@@ -259,12 +257,10 @@ class Explained:
         if isinstance(index, int) and index < len(self.words):
             return self.words[index]
         text = self._encoded.texts[0]
-        shown = ", ".join(
-            f"{number} {text[word.start : word.end]}" for number, word in enumerate(self.words[:20])
-        )
+        shown = [f"{i} {text[word.start : word.end]}" for i, word in enumerate(self.words[:20])]
         raise ValueError(
             f"target must be the index of a word, or a tuple of it and a tag; received "
-            f"{index!r:.80}. The words are {printable(shown) or 'none'}"
+            f"{index!r:.80}. The words are {printable(', '.join(shown)) or 'none'}"
         )
 
     def index_of_label(self, target):
@@ -292,11 +288,5 @@ class Explained:
 
     def cosine_to(self, text):
         """Return a function from vectors (batch, width) to their cosine with that of a text."""
-        vector = unit_length(_first_output(self._model, encode_text(self._model, text, None)))
+        vector = unit_length(self.outputs(encode_text(self._model, text)))
         return lambda vectors: keras.ops.sum(unit_length(vectors) * vector, axis=-1)
-
-
-def _first_output(model, encoded):
-    """Return the model's outputs for the text, NumPy arrays without the batch dimension."""
-    outputs = _outputs(model, encoded.inputs)
-    return keras.tree.map_structure(lambda x: keras.ops.convert_to_numpy(x)[0], outputs)

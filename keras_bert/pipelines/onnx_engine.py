@@ -63,7 +63,12 @@ class OnnxEngine:
         self._session = _open_session(path / MODEL_FILE)
         metadata = self._session.get_modelmeta().custom_metadata_map
         output = onnx_folder.read_output(metadata, path / MODEL_FILE)
-        self.task = _find_task(metadata["task"], path)
+        if output.task not in registry.names():
+            raise ValueError(
+                f"a pipeline needs a model with a head; {path} has the task {output.task!r:.80}. "
+                "Run it with ONNX Runtime, as its README shows"
+            )
+        self.task = registry.by_name(output.task)
         tokenizer, self.longest = _read_tokenizer(path)
         outputs = self._session.get_outputs()
         self._outputs = [node.name for node in outputs]
@@ -74,22 +79,15 @@ class OnnxEngine:
         self.columns: dict[str, str] = {}
         self.described = TaskModel(self.name, output, tokenizer, self.longest, width)
 
-    @property
-    def model(self):
-        """Raise an error: an ONNX folder has no Keras model."""
-        raise self._no_model()
-
-    def export(self, path, **options):
-        raise self._no_model()
-
-    def save(self, path, **options):
-        raise self._no_model()
-
-    def _no_model(self):
-        return ValueError(
+    def _no_model(self, *args, **options):
+        raise ValueError(
             f"{self.name} is an ONNX folder, which has no Keras model. Give the model that was "
             "exported to keras_bert.pipeline"
         )
+
+    model = property(_no_model)
+    export = _no_model
+    save = _no_model
 
     def outputs(self, encoded, *, batch_size, on_batch=None):
         results = [None] * len(encoded)
@@ -97,20 +95,16 @@ class OnnxEngine:
         for start in range(0, len(order), batch_size):
             rows = order[start : start + batch_size]
             inputs, _, _ = encoded.batch(rows, int(encoded.lengths[rows].max()))
-            outputs = self._run(inputs)
-            for index, row in enumerate(rows):
-                of_row = [output[index] for output in outputs]
-                is_dict = len(of_row) > 1
+            with _refuse(f"{self.name}: {MODEL_FILE} failed"):
+                outputs = self._session.run(None, inputs)
+            for row, *values in zip(rows, *outputs, strict=True):
+                is_dict = len(values) > 1
                 results[row] = (
-                    dict(zip(self._outputs, of_row, strict=True)) if is_dict else of_row[0]
+                    dict(zip(self._outputs, values, strict=True)) if is_dict else values[0]
                 )
             if on_batch is not None:
                 on_batch(len(rows) / len(encoded))
         return results
-
-    def _run(self, inputs):
-        with _refuse(f"{self.name}: {MODEL_FILE} failed"):
-            return self._session.run(None, inputs)
 
 
 @contextlib.contextmanager
@@ -122,24 +116,12 @@ def _refuse(subject):
         raise ValueError(f"{subject}: {one_line(error)}. Export the model again") from error
 
 
-def _find_task(name, path):
-    try:
-        return registry.by_name(name)
-    except ValueError:
-        raise ValueError(
-            f"a pipeline needs a model with a head; {path} has the task {name!r:.80}. Run it with "
-            "ONNX Runtime, as its README shows"
-        ) from None
-
-
 def _open_session(file):
     """Open a model, and check that it has the inputs and outputs of an exported one."""
     try:
         import onnxruntime
     except ImportError as error:
-        raise ImportError(
-            f"{file} needs {error.name}; run: pip install 'keras3-bert[onnx]'"
-        ) from error
+        raise ImportError("ONNX folders need: pip install 'keras3-bert[onnx]'") from error
     reading.check_not_lfs_pointer(file)
     with _refuse(f"{file} must be a graph as keras_bert.export writes it, received"):
         onnx_graph_check.check(file)
@@ -164,20 +146,17 @@ def _open_session(file):
 
 def _read_tokenizer(path):
     """Return the `PythonTokenizer` of a folder, and the maximum number of tokens of a text."""
-    file = path / tokenizer_json.FILE
     exported = tokenizer_json.read_exported(path)
     length = exported.max_length
     if type(length) is not int or not 3 <= length <= _MAX_LENGTH:
         raise ValueError(
-            f"{file} cannot be read: the max_length of its truncation must be 3 to {_MAX_LENGTH}; "
-            f"received {length!r:.80}. Export the model again"
+            f"{path / tokenizer_json.FILE}: the max_length of its truncation must be 3 to "
+            f"{_MAX_LENGTH}; received {length!r:.80}. Export the model again"
         )
     vocabulary = _read_lines(path / VOCABULARY_FILE)
     check_tokens(path / VOCABULARY_FILE, vocabulary)
     if any(vocabulary[id_ : id_ + 1] != [token] for token, id_ in exported.ids.items()):
-        raise ValueError(
-            f"{path}: tokenizer.json and vocab.txt have different tokens. Export the model again"
-        )
+        raise ValueError(f"{path}: vocab.txt has other tokens than tokenizer.json. Export again")
     return PythonTokenizer(vocabulary, **exported.options), length
 
 
@@ -191,9 +170,7 @@ def _read_lines(file):
 def _read_labels(file, count):
     labels = _read_lines(file)
     if len(labels) != count:
-        raise ValueError(
-            f"{file} must have {count} lines; it has {len(labels)}. Export the model again"
-        )
+        raise ValueError(f"{file} must have {count} lines; it has {len(labels)}. Export again")
     for label in labels:
         check_name(label, f"{file}: a label")
     return labels

@@ -30,10 +30,7 @@ def check_encoder(encoder, pairs=False):
         )
     segments = encoder.bert_config["type_vocab_size"]
     if pairs and segments < 2:
-        raise ValueError(
-            "a model of pairs of texts needs an encoder with a type_vocab_size of at least 2; "
-            f"received {segments}. Use a model of single texts, or another encoder"
-        )
+        raise ValueError(f"pairs need a type_vocab_size of at least 2; received {segments}")
 
 
 def pooled_output(encoder, outputs):
@@ -99,10 +96,7 @@ def check_labels(head, count, labels, least):
     labels = [str(label) for label in labels]
     if len(labels) < least or len(labels) != (count or len(labels)):
         wanted = f"at least {least}" if len(labels) < least else count
-        raise ValueError(
-            f"{head} needs {wanted} classes; received {len(labels)}. Give labels, the names of the "
-            "classes, or num_classes"
-        )
+        raise ValueError(f"{head} needs {wanted} classes; received {len(labels)}. Give labels")
     if len(set(labels)) < len(labels):
         raise ValueError(f"labels must be unique; received {labels!r:.80}")
     for label in labels:

@@ -28,9 +28,9 @@ def encode(model, examples, max_length=None, **options):
     """
     task = registry.for_model(model)
     if not isinstance(examples, task.data):
-        registry.for_data(examples)  # raises an error if they are no data
         raise ValueError(
-            f"{model.name!r} does not take {type(examples).__name__}; received {examples.source}"
+            f"{model.name!r} takes {task.data[0].__name__}; received {type(examples).__name__}. "
+            "Files and tables become such data with keras_bert.read"
         )
     if not len(examples):
         raise ValueError(f"{examples.source} contains no examples")

@@ -8,11 +8,10 @@ from collections.abc import Iterator
 
 from keras_bert.data.examples import Examples, TaskData
 from keras_bert.runtime.arguments import as_integer
-from keras_bert.runtime.escaping import printable
 from keras_bert.runtime.terminal import progress
 from keras_bert.runtime.warn import level_of_caller
 from keras_bert.tasks import results
-from keras_bert.tasks.inputs import check_not_given
+from keras_bert.tasks.inputs import check_not_given, check_texts, is_pair, listed
 
 _LONG_INPUT = 200  # texts for which a progress bar is shown
 
@@ -56,8 +55,7 @@ class Pipeline:
         batch_size: Sequences per batch.
     """
 
-    # Each task has a subclass, which implements `_rows` (inputs to a list of rows) and
-    # `_examples` (rows to the data of the task).
+    # Each task has a subclass, which implements `_examples` (rows to the data of the task).
     columns: tuple[str, ...] = ("text",)  # of a DataFrame
     options: tuple[str, ...] = ()  # keyword options of `__call__`
     data: tuple[type, ...] = (Examples,)  # the data of the task
@@ -136,7 +134,8 @@ class Pipeline:
             "choices": choices,
         }  # fmt: skip
         given = {name: value for name, value in given.items() if value is not None}
-        settings = {"batch_size": self._size(batch_size), "show_progress": show_progress}
+        batch_size = as_integer("batch_size", batch_size or self.batch_size, 1)
+        settings = {"batch_size": batch_size, "show_progress": show_progress}
         if results.is_dataframe(inputs):
             return self._run_dataframe(inputs, given, settings, options)
         if text is not None:
@@ -144,10 +143,7 @@ class Pipeline:
         inputs, given = self._zip_iterators(inputs, given)
         if isinstance(inputs, (Iterator, TaskData)):
             if given:
-                raise ValueError(
-                    f"{next(iter(given))} cannot be combined with a {type(inputs).__name__}, which "
-                    "holds all inputs itself"
-                )
+                raise ValueError(f"{min(given)} cannot be combined with a {type(inputs).__name__}")
             run = self._run_iterator if isinstance(inputs, Iterator) else self._run
             return run(inputs, settings, options)
         rows, is_single = self._rows(inputs, **given)
@@ -173,7 +169,8 @@ class Pipeline:
         self._check_data(examples, scored=True)
         task = self._engine.task
         task.answer_options.of(options, f"the task {task.name}")
-        answers = self._answers(examples, self._size(batch_size), **options)
+        batch_size = as_integer("batch_size", batch_size or self.batch_size, 1)
+        answers = self._answers(examples, batch_size, **options)
         self._warn_of_truncation()
         return results.Metrics(task.metrics(self.output, examples, answers, report=True))
 
@@ -192,8 +189,6 @@ class Pipeline:
             ValueError: If the data has no labels, or the task has no single answer per text.
         """
         n = as_integer("n", n, 1)
-        if self._mistakes is None:
-            raise ValueError(f"errors does not apply to the task {self.task}")
         self._check_data(examples, scored=True)
         answers = self._answers(examples, self.batch_size)
         return results.Results(self._mistakes(examples, answers)[:n])
@@ -217,12 +212,6 @@ class Pipeline:
             self._engine.task.check_labeled(examples)
             self._engine.task.check_targets(self.output, examples)
 
-    def _size(self, batch_size):
-        """Return the batch size of a call; the pipeline's own is the default."""
-        if batch_size is None:
-            return self.batch_size
-        return as_integer("batch_size", batch_size, 1)
-
     def _encode(self, examples):
         task = self._engine.task
         model = self._engine.described
@@ -245,8 +234,36 @@ class Pipeline:
         return task.decode(self._engine.described, examples, encoded, outputs, made)
 
     def _rows(self, inputs, **given):
-        """Return a list of rows, and True if the inputs are a single row."""
-        raise NotImplementedError
+        """Return a list of rows, and True if the inputs are a single row.
+
+        A row is a text, or a pair of a text and its value for the second of two `columns`.
+        """
+        if len(self.columns) == 1:
+            check_not_given(**given)
+            rows, is_single = listed(inputs)
+            return check_texts(rows), is_single
+        name = self.columns[1]
+        values = given.pop(name, None)
+        check_not_given(**given)
+        if values is None:
+            is_single = is_pair(inputs) and isinstance(inputs, tuple) and isinstance(inputs[0], str)
+            rows = [inputs] if is_single else listed(inputs)[0]
+        else:
+            texts, is_single = listed(inputs)
+            values = [values] if is_single else listed(values, name)[0]
+            if len(values) != len(texts):
+                raise ValueError(f"{name} must have an item for each of the {len(texts)} texts")
+            rows = list(zip(texts, values, strict=True))
+        for number, row in enumerate(rows, 1):
+            if not is_pair(row):
+                wanted = ", ".join(self.columns)
+                raise ValueError(f"input {number} must be ({wanted}); received {row!r:.80}")
+            self._check_row(f"input {number}", row)
+        return rows, is_single
+
+    def _check_row(self, location, row):
+        """Raise an error for a row of two columns that is malformed."""
+        check_texts(row, f"{location}, text")
 
     def _examples(self, rows):
         """Return the data of the task for some rows."""
@@ -325,8 +342,7 @@ class Pipeline:
         for role in self.columns:
             if column_of[role] not in frame.columns:
                 raise ValueError(
-                    f"the DataFrame has no column {column_of[role]!r}; it has "
-                    f"{printable(', '.join(map(str, frame.columns)))}. Give the name of yours: "
+                    f"the DataFrame has no column {column_of[role]!r}. Give the name of yours: "
                     f"pipe(frame, {role}=...)"
                 )
         return [column_of[role] for role in self.columns]
@@ -337,13 +353,13 @@ class Pipeline:
         rows, _ = self._rows(first, **dict(zip(self.columns[1:], others, strict=True)))
         answers = results.Results(self._run_rows(rows, settings, options))
         self._warn_of_truncation()
-        columns = {}
-        for name, column in answers.to_dataframe(frame.index).items():
-            name = f"predicted_{name}" if name in frame.columns else name
-            columns[name] = column.tolist()
-        return frame.assign(**columns)
+        columns = answers.to_dataframe(frame.index).to_dict("list")
+        taken = {name: f"predicted_{name}" for name in columns if name in frame.columns}
+        return frame.assign(**{taken.get(name, name): columns[name] for name in columns})
 
-    _mistakes: typing.Any = None  # a function of examples and answers, if one can be wrong
+    def _mistakes(self, examples, answers):
+        """Return the mistakes for `errors`, the most confident first."""
+        raise ValueError(f"errors does not apply to the task {self.task}")
 
     def _sequences(self, examples):
         """Return the number of texts that can be truncated."""
@@ -371,8 +387,7 @@ class Pipeline:
                 remedy = 'keras_bert.pipeline(model, long_texts="window") reads them in parts'
             elif self._engine.longest > self._max_length:
                 remedy += (
-                    ", or raise preprocessor.max_sequence_length of the encoder to at most "
-                    f"{self._engine.longest}"
+                    f", or raise preprocessor.max_sequence_length, at most {self._engine.longest}"
                 )
             warnings.warn(
                 f"{self._truncated} of {self._read} texts were truncated to {self._max_length} "

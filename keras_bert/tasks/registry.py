@@ -102,23 +102,15 @@ def for_model(model) -> Task:
     Raises:
         ValueError: If the model has no head.
     """
-    import keras
-
-    from keras_bert.model_structure import find_encoder, find_output
+    from keras_bert.model_structure import find_encoder
 
     task = find(model)
     if task is not None:
         return task
     find_encoder(model)  # raises an error if there is none
-    inner = [layer for layer in model.layers if isinstance(layer, keras.Model)]
-    if any(find_output(layer) for layer in inner):
-        raise ValueError(
-            f"{model.name!r} contains a model with a head, as after heads.with_text. Pass that "
-            "inner model"
-        )
     raise ValueError(
-        f"{model.name!r} must be a model with the head of a task, such as {TASKS[0].name}; "
-        "fine-tune it first, or use keras_bert.pipeline for embeddings and masked tokens"
+        f"{model.name!r} must itself have the head of a task, such as {TASKS[0].name}; fine-tune "
+        "it first, or use keras_bert.pipeline for embeddings and masked tokens"
     )
 
 

@@ -15,10 +15,8 @@ class Results(list):
 
     def to_dataframe(self, index=None):
         """Return a `pandas.DataFrame` with a row per result and a column per key."""
-        try:
-            import pandas
-        except ImportError as error:
-            raise ImportError("to_dataframe needs pandas; run: pip install pandas") from error
+        import pandas
+
         rows = [
             row if isinstance(row, dict) else {getattr(row, "column", "embedding"): row}
             for row in self
@@ -26,27 +24,15 @@ class Results(list):
         return pandas.DataFrame(rows, index=index)
 
     def _repr_html_(self):
-        if not self:
-            return "<p>no results</p>"
         if all(isinstance(row, dict) for row in self):
-            return _table(list(self))
-        rows = [Results(row) if type(row) is list else row for row in self]
-        return "<hr>".join(
-            row._repr_html_() if isinstance(row, Results) else _escape(row) for row in rows
-        )
+            return _table(self)
+        return "<hr>".join(row._repr_html_() for row in self)
 
 
 class Labels(Results):
     """The labels of a text, the most probable first."""
 
     column = "labels"
-
-    def __init__(self, values, text):
-        super().__init__(values)
-        self.text = text
-
-    def _repr_html_(self):
-        return f"<p>{_escape(self.text)}</p>{super()._repr_html_()}"
 
 
 class Entities(Results):

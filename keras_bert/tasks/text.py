@@ -10,7 +10,7 @@ from keras_bert.data import tables, tabular
 from keras_bert.data.examples import Examples, unknown_label, with_columns
 from keras_bert.runtime.arguments import LONG_TEXTS, check_one_of
 from keras_bert.runtime.warn import level_of_caller
-from keras_bert.tasks.inputs import SOURCE, check_not_given, check_texts, is_pair, listed
+from keras_bert.tasks.inputs import SOURCE
 from keras_bert.tasks.pipeline import Pipeline
 from keras_bert.tasks.task import Options, Task
 from keras_bert.text.encoded_texts import EncodedTexts
@@ -38,71 +38,40 @@ class TextPipeline(Pipeline):
 
     def __init__(self, engine, **options):
         super().__init__(engine, **options)
-        self._pairs = self.output.pairs
-        if self._pairs:
+        if self.output.pairs and not engine.task.reads_any_texts:
             self.columns = ("text", "text_pair")
 
     def _check_data(self, examples, scored=False):
         super()._check_data(examples, scored)
         if isinstance(examples, Examples):
-            check_pairs(self._pairs, examples)
+            check_pairs(len(self.columns) == 2, examples)
 
     def _rows(self, inputs, text_pair=None, **others):
-        check_not_given(**others)
-        if self._pairs:
-            return _rows_of_pairs(inputs, text_pair)
-        if text_pair is not None:
+        pairs = len(self.columns) == 2
+        if not pairs and text_pair is not None:
             raise ValueError(
                 f"{self._engine.name!r} reads single texts; remove text_pair, or, if it was "
                 f"trained on pairs, use keras_bert.load(name, task={self.task!r}, pairs=True)"
             )
-        if _is_pair_of_strings(inputs):
-            warnings.warn(
-                f"{self._engine.name!r} reads single texts, so the tuple is two texts with an "
-                "answer each. For a pair, use keras_bert.load(name, task=..., pairs=True)",
-                stacklevel=level_of_caller(),
-            )
-        rows, is_single = listed(inputs)
-        return check_texts(rows), is_single
+        if isinstance(inputs, tuple) and len(inputs) == 2:
+            if not pairs and all(isinstance(text, str) for text in inputs):
+                warnings.warn(
+                    f"{self._engine.name!r} reads single texts, so the tuple is two texts with an "
+                    "answer each. For a pair, use keras_bert.load(name, task=..., pairs=True)",
+                    stacklevel=level_of_caller(),
+                )
+            # The tuple may be the columns of two pairs, or two pairs.
+            if pairs and text_pair is None and not isinstance(inputs[0], str):
+                raise ValueError(
+                    "give two lists of texts as inputs and text_pair, or a list of pairs"
+                )
+        return super()._rows(inputs, text_pair=text_pair, **others)
 
     def _examples(self, rows):
-        if self._pairs:
-            texts, text_pairs = map(list, zip(*rows, strict=True))
-            return Examples(texts, text_pairs=text_pairs, source=SOURCE)
-        return Examples(rows, source=SOURCE)
-
-
-def _rows_of_pairs(inputs, text_pair):
-    """Return pairs of texts, and True if the inputs are a single pair."""
-    is_single = _is_pair_of_strings(inputs)
-    if text_pair is not None:
-        first, is_single = listed(inputs)
-        second, _ = listed(text_pair, "text_pair")
-        if len(first) != len(second):
-            raise ValueError(
-                f"text_pair must have as many texts as the inputs, {len(first)}; received "
-                f"{len(second)}"
-            )
-        pairs = list(zip(first, second, strict=True))
-    elif is_single:
-        pairs = [inputs]
-    else:
-        if isinstance(inputs, tuple) and len(inputs) == 2:  # the columns of two pairs, perhaps
-            raise ValueError("give two lists of texts as inputs and text_pair, or a list of pairs")
-        pairs, _ = listed(inputs)
-    for number, pair in enumerate(pairs, 1):
-        if not is_pair(pair):
-            raise ValueError(
-                f"input {number} must be a pair of texts, such as ('a', 'b'), or give text_pair; "
-                f"received {pair!r:.80}"
-            )
-        check_texts(pair, f"input {number}, text")
-    return [tuple(pair) for pair in pairs], is_single
-
-
-def _is_pair_of_strings(inputs):
-    is_tuple = isinstance(inputs, tuple) and len(inputs) == 2
-    return is_tuple and all(isinstance(text, str) for text in inputs)
+        if len(self.columns) == 1:
+            return Examples(rows, source=SOURCE)
+        texts, text_pairs = map(list, zip(*rows, strict=True))
+        return Examples(texts, text_pairs=text_pairs, source=SOURCE)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -142,10 +111,7 @@ class TextTask(Task):
         if not model.output.pairs:
             return Examples(texts, source=source)
         if len(texts) != 2:
-            raise ValueError(
-                f"this model needs the two texts of a pair; received {len(texts)}. For several "
-                "pairs, give --input"
-            )
+            raise ValueError(f"give the two texts of a pair, or --input; received {len(texts)}")
         return Examples(texts[:1], text_pairs=texts[1:], source=source)
 
     def inputs_of(self, output):
@@ -204,10 +170,7 @@ def check_pairs(pairs: bool, examples: Examples):
     if pairs == (examples.text_pairs is not None):
         return
     reads, has = ("pairs of texts", "single texts") if pairs else ("single texts", "pairs of texts")
-    raise ValueError(
-        f"the model reads {reads}; {examples.source} has {has}. Give {reads}, or train a model on "
-        f"{has}"
-    )
+    raise ValueError(f"the model reads {reads}; {examples.source} has {has}")
 
 
 def texts_of(examples, index):

@@ -24,10 +24,7 @@ def of_examples(examples, model, batch_size, shuffle, seed, pad, labels):
     if isinstance(model, keras.Model):
         preprocessor, output = find_encoder(model).preprocessor, find_output(model)
     if not isinstance(preprocessor, Preprocessor):
-        raise ValueError(
-            "to_dataset needs a Preprocessor, or a model whose encoder has one; received "
-            f"{model!r:.80}"
-        )
+        raise ValueError(f"to_dataset needs a model with a Preprocessor; received {model!r:.80}")
     if output is not None:
         if not registry.by_name(output.task).answers_texts:
             raise ValueError(f"to_dataset of Examples does not apply to the task {output.task}")
@@ -36,8 +33,6 @@ def of_examples(examples, model, batch_size, shuffle, seed, pad, labels):
         check_pairs(output.pairs, examples)
     if labels is not None:
         labels = [str(label) for label in labels]
-        if len(set(labels)) < len(labels):
-            raise ValueError(f"labels must not repeat a name; received {labels!r:.80}")
     length = _length(pad)
     encoded = EncodedTexts(
         preprocessor.python_tokenizer,

@@ -30,7 +30,7 @@ from keras_bert.runtime import terminal
 from keras_bert.tasks import prediction_files
 from keras_bert.tasks.embedding import retrieval
 from keras_bert.tasks.multiple_choice import data as swag
-from keras_bert.tasks.results import Answer, Entities, Label, Labels, Metrics, Results
+from keras_bert.tasks.results import Entities, Labels, Metrics, Result, Results
 from keras_bert.tasks.tagging import data as conll
 from keras_bert.training import report, state_file
 from tests import tiny
@@ -84,13 +84,12 @@ def test_html(text):
     for content in (
         drawing.page(text),
         tokens._repr_html_(),
-        Label({"label": text, text: 1.0}, text)._repr_html_(),
-        Labels([{"label": text}], text)._repr_html_(),
-        Labels([], text)._repr_html_(),
+        Result({"label": text, text: 1.0}, text)._repr_html_(),
+        Labels([{"label": text}])._repr_html_(),
         Entities([span], text)._repr_html_(),
-        Answer({**span, "answer": text}, text)._repr_html_(),
+        Result({**span, "answer": text}, text)._repr_html_(),
         Metrics({"report": {text: {"f1": 1.0}}})._repr_html_(),
-        Results([text, [text]])._repr_html_(),
+        Results([Labels([{"label": text}])])._repr_html_(),
     ):
         read = Reader(content)
         assert shown_html(text) in read.text

@@ -129,7 +129,7 @@ def test_heads_without_a_vector_become_embedders():
         ),
         (
             lambda: inference.answers(heads.tagger(encoder(), 2), tabular.Examples(["a"])),
-            "'tagger' does not take Examples",
+            "'tagger' takes TaggedSentences; received Examples",
         ),
         (
             lambda: inference.answers(heads.classifier(encoder(), 2), tabular.Examples([])),

@@ -190,15 +190,6 @@ def test_columns_without_a_header_are_numbered(models, tmp_path):
     assert list(lines) == ["score\t1\t2\t3", "-1.5000\t7\tso\tx"]
 
 
-def test_integer_labels_are_numbers_in_json_lines(tmp_path):
-    model = heads.classifier(tiny.encoder(num_hidden_layers=1), labels=[0, 1])
-    answers = np.array([[0.25, 0.75]], np.float32)
-    [line] = prediction_files.lines("jsonl", model, [(tabular.Examples(["a"]), answers)])
-    assert json.loads(line)["label"] == 1
-    [_, line] = prediction_files.lines("tsv", model, [(tabular.Examples(["a"]), answers)])
-    assert line == "1\t0.7500\ta"
-
-
 def test_tabs_and_line_ends_become_spaces_in_tsv(models):
     texts = tabular.Examples(["so\tgood\r\nfilm"], text_pairs=["a\x85b\u2028c"])
     answered = [(texts, ANSWERED["regression"][1])]

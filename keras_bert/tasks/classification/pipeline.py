@@ -4,7 +4,12 @@ import numpy as np
 
 from keras_bert.runtime.arguments import LONG_TEXTS
 from keras_bert.runtime.label_types import typed
-from keras_bert.tasks.text import TextPipeline, texts_of
+from keras_bert.tasks.text import TextPipeline, targets_of, texts_of
+
+
+def chosen_labels(output, answers):
+    """Return the answered targets: label indices (n,), or label sets (n, labels)."""
+    return answers >= 0.5 if output.multi_label else answers.argmax(axis=1)
 
 
 class ClassificationPipeline(TextPipeline):
@@ -14,29 +19,29 @@ class ClassificationPipeline(TextPipeline):
     long_texts_options = LONG_TEXTS
 
     def _mistakes(self, examples, answers):
-        mistakes = []
         labels = [typed(label, self.output.label_type) for label in self.output.labels]
-        label_of_text = dict(zip(self.output.labels, labels, strict=True))
-        for index, row in enumerate(answers):
+        targets = targets_of(examples, self.output)
+        chosen = chosen_labels(self.output, answers)
+        scores = answers.max(axis=1)
+        if self.output.multi_label:
+            # The score of a wrong label is the probability of its wrong value, at least 0.5.
+            scores = np.where(chosen != targets, np.abs(answers - 0.5) + 0.5, 0).max(axis=1)
+
+        def name(target):
             if self.output.multi_label:
-                expected_set = {label_of_text[str(label)] for label in examples.label_sets[index]}
-                answered_set = {labels[column] for column in np.flatnonzero(row >= 0.5)}
-                wrong = expected_set ^ answered_set
-                if not wrong:
-                    continue
-                # The score of a wrong label is the probability of its wrong value, at least 0.5.
-                score = max(abs(row[labels.index(label)] - 0.5) + 0.5 for label in wrong)
-                answered = sorted(answered_set)
-                expected = sorted(expected_set)
-            else:
-                answered = labels[row.argmax()]
-                expected = label_of_text[str(examples.labels[index])]
-                if answered == expected:
-                    continue
-                score = row.max()
-            answer = {"expected": expected, "label": answered, "score": float(score)}
-            mistakes.append(texts_of(examples, index) | answer)
-        return sorted(mistakes, key=lambda mistake: -mistake["score"])
+                return sorted(labels[index] for index in np.flatnonzero(target))
+            return labels[target]
+
+        mistakes = []
+        for index in np.argsort(-scores, kind="stable"):
+            if np.any(chosen[index] != targets[index]):
+                answer = {
+                    "expected": name(targets[index]),
+                    "label": name(chosen[index]),
+                    "score": float(scores[index]),
+                }
+                mistakes.append(texts_of(examples, index) | answer)
+        return mistakes
 
 
 class RegressionPipeline(ClassificationPipeline):

@@ -12,7 +12,11 @@ from keras_bert.runtime.label_types import typed
 from keras_bert.runtime.warn import level_of_caller
 from keras_bert.tasks import head_start, results
 from keras_bert.tasks.activations import sigmoid, softmax
-from keras_bert.tasks.classification.pipeline import ClassificationPipeline, RegressionPipeline
+from keras_bert.tasks.classification.pipeline import (
+    ClassificationPipeline,
+    RegressionPipeline,
+    chosen_labels,
+)
 from keras_bert.tasks.stored_labels import check_activation, labels_of
 from keras_bert.tasks.task import HeadStart
 from keras_bert.tasks.text import (
@@ -96,8 +100,7 @@ class Classification(TextTask):
         least = 1 if multi_label else 2
         if len(labels) < least:
             raise ValueError(
-                f"{train.source}: a classifier needs {least} or more labels; received {labels}. "
-                "Give examples with labels"
+                f"{train.source}: a classifier needs {least} or more labels, not {labels}"
             )
         if not multi_label and len(labels) > max(_FEW_LABELS, len(train) / 2):
             warnings.warn(
@@ -108,21 +111,35 @@ class Classification(TextTask):
         return self.head_function()(encoder, labels=labels, pairs=pairs, multi_label=multi_label)
 
     def compile_options(self, output, encoded):
+        if not output.multi_label:
+            return super().compile_options(output, encoded)
         import keras
 
         from keras_bert.data.batching import REDUCTION
 
-        if output.multi_label:
-            return {"loss": keras.losses.BinaryCrossentropy(from_logits=True, reduction=REDUCTION)}
-        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction=REDUCTION)
-        # Keras creates a metric given by name in the first step, and traces the step twice.
-        accuracy = keras.metrics.SparseCategoricalAccuracy("accuracy")
-        return {"loss": loss, "weighted_metrics": [accuracy]}
+        return {"loss": keras.losses.BinaryCrossentropy(from_logits=True, reduction=REDUCTION)}
 
     def weights(self, output, examples, targets, options):
-        if options.class_weight is None:
+        class_weight = options.class_weight
+        if class_weight is None:
             return None
-        return _weights(output, targets, options.class_weight)
+        if targets is None or targets.ndim > 1:
+            raise ValueError("class_weight is only for training with one label per text")
+        if class_weight == "balanced":
+            counts = np.bincount(targets, minlength=len(output.labels))
+            weight_of_label = len(targets) / (len(counts) * np.maximum(counts, 1))
+            return weight_of_label[targets].astype(np.float32)
+        if not isinstance(class_weight, dict):
+            raise ValueError(f'class_weight must be "balanced" or a dict, not {class_weight!r:.80}')
+        class_weight = {str(label): weight for label, weight in class_weight.items()}
+        for label, weight in class_weight.items():
+            if label not in output.labels or not 0 <= weight < np.inf:
+                raise ValueError(
+                    f"class_weight must be at least 0 for each label; received {label!r:.80}: "
+                    f"{weight}. The labels are {', '.join(output.labels[:20])}"
+                )
+        weights = [class_weight.get(label, 1.0) for label in output.labels]
+        return np.array(weights, np.float32)[targets]
 
     def activate(self, output, outputs):
         logits = np.stack(outputs)
@@ -149,7 +166,7 @@ class Classification(TextTask):
         from sklearn import metrics
 
         targets = targets_of(examples, output)
-        chosen = _chosen(output, answers)
+        chosen = chosen_labels(output, answers)
 
         def f1(average):
             return float(metrics.f1_score(targets, chosen, average=average, zero_division=0))
@@ -173,7 +190,7 @@ class Classification(TextTask):
 
         columns = metrics.precision_recall_fscore_support(
             targets_of(examples, output),
-            _chosen(output, answers),
+            chosen_labels(output, answers),
             labels=range(len(output.labels)),
             zero_division=0,
         )
@@ -185,7 +202,7 @@ class Classification(TextTask):
         }
 
     def confusion(self, output, examples, answers):
-        predicted = [output.labels[index] for index in _chosen(output, answers)]
+        predicted = [output.labels[index] for index in chosen_labels(output, answers)]
         return [str(label) for label in examples.labels], predicted
 
     def results(self, output, examples, answers, **options):
@@ -202,7 +219,7 @@ class Classification(TextTask):
             else:
                 result_per_text.append(results.Result(ranked[0], text))
                 continue
-            result_per_text.append(results.Labels(ranked, text))
+            result_per_text.append(results.Labels(ranked))
         return result_per_text
 
     def rows(self, output, examples, answers, probabilities=False):
@@ -358,29 +375,3 @@ class Regression(TextTask):
     def target(self, explained, target):
         """Explain the number."""
         return explained.number(target)
-
-
-def _chosen(output, answers):
-    """Return the answered targets: label indices (n,), or label sets (n, labels)."""
-    return answers >= 0.5 if output.multi_label else answers.argmax(axis=1)
-
-
-def _weights(output, targets, class_weight):
-    """Return the weight of each text, float32 (n,)."""
-    if targets is None or targets.ndim > 1:
-        raise ValueError("class_weight is only for training a classifier with one label per text")
-    if class_weight == "balanced":
-        counts = np.bincount(targets, minlength=len(output.labels))
-        weight_of_label = len(targets) / (len(counts) * np.maximum(counts, 1))
-        return weight_of_label[targets].astype(np.float32)
-    if not isinstance(class_weight, dict):
-        raise ValueError(f'class_weight must be "balanced" or a dict; received {class_weight!r}')
-    weights = dict.fromkeys(output.labels, 1.0)
-    for label, weight in class_weight.items():
-        if str(label) not in weights or not (np.isfinite(weight) and weight >= 0):
-            raise ValueError(
-                f"class_weight must be at least 0 for each label; received {label!r:.80}: {weight}."
-                f" The labels are {', '.join(output.labels[:20])}"
-            )
-        weights[str(label)] = weight
-    return np.array(list(weights.values()), np.float32)[targets]

@@ -58,16 +58,11 @@ class MaskedTokens(Task):
         return False
 
     def check_labeled(self, examples):
-        raise ValueError(
-            "evaluate and errors do not apply to masked tokens. Use keras-bert pretrain "
-            "--held-out, which scores a model while it is trained"
-        )
+        raise ValueError(f"{self.name} is not evaluated; pretrain --held-out scores such a model")
 
     def encode(self, model, examples, max_length, options):
         if MASK not in model.tokenizer.vocabulary:
-            raise ValueError(
-                f"the vocabulary of {model.name!r} has no {MASK}, which this task needs"
-            )
+            raise ValueError(f"the vocabulary of {model.name!r} has no {MASK}")
         return EncodedMasks(examples.texts, model.tokenizer, max_length)
 
     def decode(self, model, examples, encoded, outputs, options):
@@ -95,8 +90,11 @@ class MaskedTokens(Task):
         """Return a list of tokens for each text; for several [MASK], a list of such lists."""
         result_per_text = []
         for masks in answers:
-            ranked = [[{"token": token, "score": score} for token, score in mask] for mask in masks]
-            result_per_text.append(results.Results(ranked[0] if len(ranked) == 1 else ranked))
+            ranked = [
+                results.Results({"token": token, "score": score} for token, score in mask)
+                for mask in masks
+            ]
+            result_per_text.append(ranked[0] if len(ranked) == 1 else results.Results(ranked))
         return result_per_text
 
     def signatures(self, predict, output, preprocessor, max_sequence_length):
@@ -127,10 +125,7 @@ class MaskedTokens(Task):
             logits = logits_of(explained.outputs())[index, : len(vocabulary)]
             token = vocabulary[int(logits.argmax())]
         if token not in vocabulary:
-            raise ValueError(
-                f"target must be a token of the vocabulary, such as 'good' or '##ly'; received "
-                f"{token!r:.80}"
-            )
+            raise ValueError(f"target must be a token of the vocabulary; received {token!r:.80}")
         id_of_token = vocabulary.index(token)
 
         def select(outputs):
@@ -153,9 +148,7 @@ class Pretraining(MaskedTokens):
         return pretraining
 
     def signatures(self, predict, output, preprocessor, max_sequence_length):
-        raise ValueError(
-            "models of heads.pretraining are exported as an encoder and a preprocessor"
-        )
+        raise ValueError("models of heads.pretraining are exported as an encoder and preprocessor")
 
     def add_onnx_head(self, graph, model, encoded):
         logits = graph.masked_lm(model, encoded)

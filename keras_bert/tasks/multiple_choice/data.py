@@ -19,8 +19,6 @@ from keras_bert.data.text_files import (
 )
 from keras_bert.runtime.escaping import printable
 
-_MAX_DIGITS = 9  # of a number in a file; Python reads at most 4300
-
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class Choices(TaskData):
@@ -31,7 +29,7 @@ class Choices(TaskData):
         choices: For each text its continuations, at least two.
         labels: For each text the index of the right continuation, from 0; or `None`.
         source: Where the texts come from, for messages.
-        first: Number of the first text, from 1, if these texts are a part of a file.
+        locations: For each text its place in the source, for messages; or `None`.
 
     Raises:
         ValueError: If the columns differ in length, a text is not a string, the texts differ in
@@ -47,7 +45,7 @@ class Choices(TaskData):
     choices: list[list[str]]
     labels: list[int] | None = None
     source: str = "the choices"
-    first: int = 1
+    locations: list[str] | None = dataclasses.field(default=None, compare=False)
 
     def __post_init__(self):
         count = len(self.texts)
@@ -60,8 +58,8 @@ class Choices(TaskData):
         labels = [0] * count if self.labels is None else list(self.labels)
         rows = zip(self.texts, self.choices, labels, strict=True)
         for index, (text, choices, label) in enumerate(rows):
-            location = f"{self.source}, item {self.first + index}"
-            check_item(location, text, choices, label, len(self.choices[0]))
+            location = self.locations[index] if self.locations else f"item {index + 1}"
+            check_item(f"{self.source}, {location}", text, choices, label, self.choices[0])
         if self.labels is not None:
             object.__setattr__(self, "labels", [int(label) for label in labels])
 
@@ -76,24 +74,23 @@ class Choices(TaskData):
 
 
 def _listed(row):
-    return row if isinstance(row, str) else list(row)
+    is_listed = hasattr(row, "__len__") and not isinstance(row, str)
+    return list(row) if is_listed else row
 
 
-def check_item(location, text, choices, label, count):
-    """Raise an error for an item that is malformed or does not have `count` choices."""
-    if isinstance(choices, str):
-        raise ValueError(f"{location}: the choices must be a list; received {choices!r:.80}")
+def check_item(location, text, choices, label, first):
+    """Raise an error for an item that is malformed, or has fewer or more choices than `first`."""
+    if not isinstance(choices, list) or len(choices) < 2 or len(choices) != len(first):
+        raise ValueError(
+            f"{location}: the choices must be a list of at least two texts, with the length of the "
+            f"first list; received {choices!r:.80}"
+        )
     for item in (text, *choices):
         if not isinstance(item, str):
             raise ValueError(f"{location}: texts must be strings; received {item!r:.80}")
-    if len(choices) < 2 or len(choices) != count:
+    if not isinstance(label, (int, np.integer)) or not 0 <= label < len(choices):
         raise ValueError(
-            f"{location}: must have at least two choices, and as many as the first item, {count}; "
-            f"received {len(choices)}"
-        )
-    if not isinstance(label, (int, np.integer)) or not 0 <= label < count:
-        raise ValueError(
-            f"{location}: the label must be a number from 0 to {count - 1}; received {label!r:.80}"
+            f"{location}: the label must be 0 to {len(choices) - 1}; received {label!r:.80}"
         )
 
 
@@ -141,66 +138,47 @@ def read_in_parts(path, *, format=None, limit=None, labeled=True, size=10_000):
     path = pathlib.Path(path)
     format = format or FORMATS.get(path.suffix.lower(), "jsonl")
     if format not in ("csv", "jsonl"):
-        raise ValueError(
-            f"{path}: the format must be csv or jsonl (--format); received {format!r:.80}"
-        )
-    rows = _swag_rows if format == "csv" else _json_rows
+        raise ValueError(f"{path}: format (--format) must be csv or jsonl; received {format!r:.80}")
     check_limit(limit)
-    first = 1
-    count = None  # choices of a row
+    read_rows = _swag_rows if format == "csv" else json_rows
+    is_empty = True
     with open_utf8(path, newline="" if format == "csv" else "\n") as file:
-        wanted = itertools.islice(rows(path, file), limit)
-        while part := list(itertools.islice(wanted, size)):
-            locations, texts, choices, labels = map(list, zip(*part, strict=True))
-            count = count or len(choices[0])
-            labels = [_number(label) for label in labels] if labeled else None
-            # `Choices` checks the rows too, but does not know their line numbers.
-            for row in zip(locations, texts, choices, labels or [0] * len(part), strict=True):
-                check_item(*row, count)
-            yield Choices(texts, choices, labels, str(path), first)
-            first += len(part)
-    if first == 1:
+        rows = itertools.islice(read_rows(path, file), limit)
+        while part := list(itertools.islice(rows, size)):
+            is_empty = False
+            locations = [location for location, _ in part]
+            texts = [row.get("text") for _, row in part]
+            choices = [row.get("choices") for _, row in part]
+            labels = [_number(row.get("label")) for _, row in part] if labeled else None
+            yield Choices(texts, choices, labels, str(path), locations)
+    if is_empty:
         raise ValueError(f"{path} contains no rows")
 
 
 def _number(label):
     """Return the number that a label is written as, or the label itself."""
-    is_number = str(label).isdecimal() and len(str(label)) <= _MAX_DIGITS
-    return int(label) if is_number else label
-
-
-def _json_rows(path, file):
-    """Yield location, text, choices and label of each row."""
-    for where, row in json_rows(path, file):
-        location = f"{path}, {where}"
-        if not isinstance(row.get("choices"), list):
-            raise ValueError(f"{location}: must be a JSON object with a list `choices`")
-        yield location, row.get("text"), row["choices"], row.get("label")
+    return int(label) if str(label).isdecimal() else label
 
 
 def _swag_rows(path, file):
-    """Yield location, text, choices and label of each row."""
+    """Yield the location and a dict of text, choices and label for each row."""
     allow_long_csv_fields()
     rows = csv.DictReader(file, strict=True)
     try:
         names = rows.fieldnames or []
-        endings = [f"ending{number}" for number in range(len(names))]
-        endings = list(itertools.takewhile(set(names).__contains__, endings))
-        others = {name for name in names if name.startswith("ending")} - {*endings}
-        if names and (not endings or others or not {"sent1", "sent2"} <= set(names)):
-            found = ", ".join(printable(name, 40) for name in names[:20])
+        count = sum(name.startswith("ending") for name in names)
+        endings = [f"ending{number}" for number in range(count)]
+        if names and (not endings or not {"sent1", "sent2", *endings} <= set(names)):
+            shown = ", ".join(printable(name, 40) for name in names[:20])
             raise ValueError(
                 f"{path}: must have the columns sent1, sent2, ending0, ending1, ... without a gap; "
-                f"received {found}"
+                f"received {shown}"
             )
-        if len(set(names)) < len(names):
-            raise ValueError(f"{path} has several columns of one name; rename them")
         for row in rows:
-            # `line_num` is the last line of the row: fields may span lines.
-            location = f"{path}, line {rows.line_num}"
+            location = f"line {rows.line_num}"  # the last line of the row: fields may span lines
             if None in row or None in row.values():
-                raise ValueError(f"{location}: must have {len(names)} fields, as the first row has")
-            choices = [f"{row['sent2']} {row[name]}" for name in endings]
-            yield location, row["sent1"], choices, row.get("label")
+                raise ValueError(f"{path}, {location}: must have {len(names)} fields")
+            choices = [f"{row['sent2']} {row[ending]}" for ending in endings]
+            yield location, {"text": row["sent1"], "choices": choices, "label": row.get("label")}
     except csv.Error as error:
         raise ValueError(f"{path}, after line {rows.line_num}: {error}") from error

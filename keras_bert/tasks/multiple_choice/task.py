@@ -65,16 +65,6 @@ class MultipleChoice(Task):
             raise ValueError(f"found no labels in {train.source}; give choices with labels")
         return self.head_function()(encoder)
 
-    def compile_options(self, output, encoded):
-        """Return loss and metrics of a model as arguments of `keras.Model.compile`."""
-        import keras
-
-        from keras_bert.data.batching import REDUCTION
-
-        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction=REDUCTION)
-        accuracy = keras.metrics.SparseCategoricalAccuracy("accuracy")
-        return {"loss": loss, "weighted_metrics": [accuracy]}
-
     def encode(self, model, examples, max_length, options):
         """Encode `Choices`, truncated to `max_length`, as `EncodedChoices`."""
         return EncodedChoices(model.tokenizer, examples, max_length)

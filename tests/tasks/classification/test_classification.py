@@ -9,7 +9,7 @@ from sklearn import metrics
 
 from keras_bert import heads
 from keras_bert.data.examples import Examples
-from keras_bert.tasks import inference, registry
+from keras_bert.tasks import inference
 from keras_bert.tasks.classification.task import Classification, Regression
 from tests import tiny
 
@@ -106,7 +106,7 @@ LABELED = Examples(["a"], labels=["x"])
         ({}, LABELED, "balancd", "class_weight must be"),
         ({}, LABELED, {"x": -1}, "class_weight must be at least 0"),
         ({}, LABELED, {"x": float("nan")}, "class_weight must be at least 0"),
-        ({"multi_label": True}, SETS, "balanced", "classifier with one label per text"),
+        ({"multi_label": True}, SETS, "balanced", "with one label per text"),
     ],
 )
 def test_encode_rejects_other_data(options, examples, class_weight, message):
@@ -171,15 +171,6 @@ def test_scores_of_numbers():
     assert (found["pearson"], found["spearman"]) == (0.0, 0.0)
 
 
-def rows_of(model, examples, answers):
-    """Return the values of each record, with numbers of four decimals."""
-    task = registry.for_model(model)
-    return [
-        [round(value, 4) if isinstance(value, float) else value for value in record.values()]
-        for record in task.rows(heads.find_output(model), examples, answers)
-    ]
-
-
 WHOLE = types.SimpleNamespace(text_of=None)  # texts that are not split into windows
 
 
@@ -189,23 +180,17 @@ def test_decode_and_rows():
     model = model_of(labels=LABELS)
     answers = inference.decode(model, examples, WHOLE, logits)
     np.testing.assert_allclose(answers.sum(1), 1, atol=1e-6)
-    assert rows_of(model, examples, answers) == [["y", 0.6652, "a"], ["x", 0.9951, "b"]]
-    record, _ = classification.rows(heads.find_output(model), examples, answers, probabilities=True)
-    assert list(record) == ["label", "score", "scores", "text"]
-    assert record["scores"] == pytest.approx({"x": 0.09, "y": 0.6652, "z": 0.2447}, abs=1e-4)
+    rows = list(classification.rows(heads.find_output(model), examples, answers, True))
+    assert [(row["label"], row["text"]) for row in rows] == [("y", "a"), ("x", "b")]
+    assert rows[0]["scores"] == pytest.approx({"x": 0.09, "y": 0.6652, "z": 0.2447}, abs=1e-4)
     model = model_of(labels=LABELS, multi_label=True)
     answers = inference.decode(model, examples, WHOLE, logits)
     first, second = classification.rows(heads.find_output(model), examples, answers)
-    assert list(first) == ["labels", "scores", "text"]
     assert (first["labels"], second["labels"]) == (["y", "z", "x"], ["x"])
     assert first["scores"] == pytest.approx({"x": 0.5, "y": 0.8808, "z": 0.7311}, abs=1e-4)
-    model = heads.regressor(tiny.encoder(num_hidden_layers=1))
-    answers = inference.decode(model, examples, WHOLE, [np.array([0.5]), np.array([-2.0])])
-    assert rows_of(model, examples, answers) == [[0.5, "a"], [-2.0, "b"]]
     pairs = Examples(["a", "b"], text_pairs=["c", "d"])
-    assert [list(row) for row in Regression().rows(heads.find_output(model), pairs, answers)] == [
-        ["score", "text", "text_pair"]
-    ] * 2
+    rows = Regression().rows(heads.TaskOutput("regression", pairs=True), pairs, [0.5, -2.0])
+    assert list(rows)[1] == {"score": -2.0, "text": "b", "text_pair": "d"}
 
 
 def test_large_logits_do_not_overflow():
