@@ -386,50 +386,6 @@ assert max(abs(a - b).max() for a, b in zip(before, found)) > 0.01
 # --- Packed sequences
 
 
-def test_strings_are_refused_with_the_next_step():
-    encoder = tiny.encoder()
-    model = heads.classifier(encoder, 2)
-    strings = ["so good", "bad"]
-    for given in (
-        strings, "so good", np.array(strings), np.array(strings, object), [strings],
-        {"text": strings}, (strings, strings),
-    ):  # fmt: skip
-        for call in (model, model.predict, model.evaluate, model.fit):
-            with pytest.raises(ValueError, match=r"not strings. Call keras_bert.pipeline\(model"):
-                call(given)
-        with pytest.raises(ValueError, match=r"Call encoder\(encoder.preprocessor\(texts\)\)"):
-            encoder(given)
-
-
-def check_failed_fit():
-    """Check that encoder and head give the same answers after a `fit` that failed."""
-    encoder = tiny.encoder()
-    model = heads.classifier(encoder, 2)
-    model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-    inputs = encoder.preprocessor(["so good"] * 8)
-    before = np.array(encoder(inputs)["pooled_output"])
-
-    class Fail(keras.callbacks.Callback):
-        def on_train_batch_end(self, batch, logs=None):
-            raise RuntimeError("it fails")
-
-    for labels, callbacks in (
-        (np.zeros((8, 3, 2)), []),
-        (np.full(8, "good"), []),
-        (np.zeros(8), [Fail()]),
-    ):
-        with pytest.raises((ValueError, TypeError, RuntimeError)):
-            model.fit(inputs, labels, batch_size=2, callbacks=callbacks, verbose=0)
-        after = np.array(encoder(inputs)["pooled_output"])
-        assert after.shape == before.shape and np.isfinite(after).all()
-    model.fit(inputs, np.zeros(8), batch_size=2, verbose=0)
-
-
-@pytest.mark.slow
-def test_a_failed_fit_leaves_the_encoder_usable_on_jax(python):
-    python("-c", "from tests.test_heads import check_failed_fit; check_failed_fit()", backend="jax")
-
-
 def test_pooling_of_a_classifier():
     """The pooling of the encoder is the default, and is saved with it."""
     encoder = tiny.encoder(pooling="mean")
@@ -457,9 +413,7 @@ def test_pooling_of_a_classifier():
             kernel, bias = model.get_layer("logits").get_weights()
             expected = vectors[pooling or "mean"] @ kernel + bias
             np.testing.assert_allclose(np.array(model(inputs)), expected, atol=1e-5)
-    with pytest.raises(
-        ValueError, match="must be one of pooler, mean, cls, max, .*; received 'men'"
-    ):
+    with pytest.raises(ValueError, match="must be one of mean, cls, max, .*; received 'men'"):
         heads.classifier(encoder, 3, pooling="men")
     with pytest.raises(ValueError, match="pooling must be one of mean, cls, max"):
         tiny.encoder(pooling="men")

@@ -1,6 +1,6 @@
 """`keras_bert.inspect`: attention weights, attributions, and `keras-bert explain`."""
 
-import html.parser
+import html
 import re
 import warnings
 
@@ -12,7 +12,6 @@ import scipy.special
 import keras_bert
 from keras_bert import heads, inspect
 from keras_bert.__main__ import main
-from keras_bert.encoder import BertEncoder
 from tests import tiny
 
 TEXT = "this film is so good!"
@@ -404,55 +403,11 @@ def test_word_embeddings_are_an_input_of_the_encoder(encoder):
 # --- HTML and figures ----------------------------------------------------------------------
 
 
-class Tags(html.parser.HTMLParser):
-    """Names of the tags of an HTML text, its text, and what it would load."""
-
-    def __init__(self, text):
-        super().__init__()
-        self.tags, self.text, self.urls = [], "", []
-        self.feed(text)
-
-    def handle_starttag(self, tag, attributes):
-        self.tags.append(tag)
-        self.urls += [value for name, value in attributes if name in ("src", "href")]
-
-    def handle_data(self, data):
-        self.text += data
-
-
 ATTACK = '<script>alert("1")</script> & good'
 
 
-def hostile():
-    """Return a classifier whose vocabulary and label are HTML."""
-    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "<", "script", ">", "good", "<b>", "&"]
-    preprocessor = keras_bert.Preprocessor(vocabulary)
-    encoder = BertEncoder(
-        vocab_size=10, hidden_size=4, num_hidden_layers=1, num_attention_heads=2,
-        intermediate_size=8, preprocessor=preprocessor,
-    )  # fmt: skip
-    return heads.classifier(encoder, labels=["<img src=x>", "<b>"])
-
-
-def test_html_is_escaped():
-    model = hostile()
-    for result in (inspect.attributions(model, ATTACK), inspect.attention(model, ATTACK)):
-        shown = Tags(result._repr_html_())
-        assert not {"script", "b"} & set(shown.tags)
-        assert all(url.startswith("data:image/png;base64,") for url in shown.urls)
-    found = inspect.attributions(model, ATTACK)
-    assert ">&lt;</span>" in found._repr_html_()
-    shown = Tags(found._repr_html_())
-    assert shown.text.startswith(ATTACK)
-    assert "<img src=x>" in shown.text or "<b>" in shown.text
-    assert "img" not in shown.tags
-    tokens = inspect.Attention(["<script>"], np.ones((1, 1, 1, 1), np.float32))
-    assert "<span>&lt;script&gt;<sub>" in tokens._repr_html_()
-
-
 def test_grid_of_heads(encoder):
-    seen = inspect.attention(encoder, TEXT)
-    assert Tags(seen._repr_html_()).tags.count("img") == 1
+    assert inspect.attention(encoder, TEXT)._repr_html_().count("<img") == 1
     large = inspect.Attention(["a"] * 512, np.full((2, 2, 512, 512), 1 / 512, np.float32))
     assert len(large._repr_html_()) < 40_000
 
@@ -493,12 +448,10 @@ def test_explain_writes_one_page(saved, tmp_path, capsys):
     expected = rf"{page}: attributions to {label} and attention of 2 layers with 2 heads\n"
     assert re.fullmatch(expected, printed)
     text = page.read_text(encoding="utf-8")
-    shown = Tags(text)
     assert text.startswith("<!doctype html>")
-    assert "script" not in shown.tags and "link" not in shown.tags
-    assert all(url.startswith("data:") for url in shown.urls)
-    assert shown.tags.count("img") == 1
-    assert ATTACK in shown.text
+    assert text.count("<img") == text.count('src="data:') == 1
+    assert "<script" not in text and "<link" not in text
+    assert ATTACK in html.unescape(re.sub("<[^>]*>", "", text))
     assert [path.name for path in tmp_path.iterdir()] == ["explain.html"]
 
 

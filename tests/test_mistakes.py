@@ -129,13 +129,6 @@ def test_calls(name, model, pairs):
         call(model, pairs)
 
 
-def test_tensors_and_arrays_of_strings(model):
-    classify = keras_bert.pipeline(model)
-    expected = classify(["so good", "한국"])
-    assert classify(tf.constant(["so good", "한국"])) == expected
-    assert classify(np.array("so good")) == classify(tf.constant("so good")) == expected[0]
-
-
 def test_model_inside_of_another(model):
     with pytest.raises(ValueError, match="Pass that inner model"):
         keras_bert.finetune(heads.with_text(model), Examples(TWO, labels=["no", "yes"]))

@@ -27,12 +27,14 @@ class EncodedText:
         tokens: List of the tokens, with [CLS] and [SEP].
         texts: The text, or both texts of a pair.
         words: List of `Word`, without [MASK].
+        pad_id: The id of [PAD].
     """
 
     inputs: dict
     tokens: list
     texts: tuple
     words: list
+    pad_id: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,7 +92,8 @@ def encode_text(model, text, text_pair=None):
             "Shorten it, or look at its parts one by one",
             stacklevel=level_of_caller(),
         )
-    return EncodedText(inputs, tokens, texts, _words(tokenized, inputs["input_type_ids"][0]))
+    words = _words(tokenized, inputs["input_type_ids"][0])
+    return EncodedText(inputs, tokens, texts, words, tokenizer.special_ids.pad)
 
 
 def _check_count(model, texts):

@@ -141,8 +141,12 @@ def attributions(
     if task is None:
         raise ValueError(f"{model.name!r} has no head of a task; use keras_bert.inspect.attention")
     name, select, position = task.target(Explained(model, encoded), target)
-    end = _word_embeddings(model, encoded.inputs["input_word_ids"])  # (seq, hidden)
-    start = _baseline(model, encoded, end)
+    ids = encoded.inputs["input_word_ids"]
+    ids_of_baseline = ids.copy()
+    for word in encoded.words:
+        ids_of_baseline[0, word.positions] = encoded.pad_id
+    end = _word_embeddings(model, ids)  # (seq, hidden)
+    start = _word_embeddings(model, ids_of_baseline)
     nodes, weights = np.polynomial.legendre.leggauss(steps)  # of the interval from -1 to 1
     # The logits at both ends come from the same batches. Their gradients have weight 0.
     alphas = np.concatenate([[0], (nodes + 1) / 2, [1]])
@@ -173,16 +177,6 @@ def _word_embeddings(model, ids):
     layer = heads.find_encoder(model).get_layer("embeddings").word_embeddings
     embeddings = layer(keras.ops.convert_to_tensor(ids))
     return keras.ops.convert_to_numpy(keras.ops.cast(embeddings, "float32"))[0].astype(np.float64)
-
-
-def _baseline(model, encoded, embeddings):
-    """Return the word embeddings of the baseline, float64 (seq, hidden)."""
-    pad_id = heads.find_encoder(model).preprocessor.python_tokenizer.special_ids.pad
-    baseline = embeddings.copy()
-    pad = _word_embeddings(model, np.array([[pad_id]], np.int32))[0]
-    for word in encoded.words:
-        baseline[word.positions] = pad
-    return baseline
 
 
 def _integrate(model, inputs, select, start, end, alphas, weights):

@@ -64,9 +64,6 @@ def text_vector(encoder, inputs, pooling):
     outputs = encoder(inputs)
     if pooling == "pooler":
         return pooled_output(encoder, outputs)
-    if pooling not in SentencePooling.MODES:
-        modes = ", ".join(SentencePooling.MODES)
-        raise ValueError(f"pooling must be one of pooler, {modes}; received {pooling!r:.80}")
     layer = SentencePooling(pooling, normalize=False, name="pooling")
     return layer(outputs["sequence_output"], inputs["input_mask"])
 

@@ -1,14 +1,10 @@
 """Checks of the inputs and options of a pipeline."""
 
-import numpy as np
-
 SOURCE = "the inputs"
 
 
 def listed(inputs, name="inputs"):
     """Return inputs as a list, and True if they are a single string."""
-    if hasattr(inputs, "numpy") and inputs.dtype == "string":  # a tensor of TensorFlow
-        inputs = np.char.decode(np.asarray(inputs.numpy(), "S"), "utf-8", "replace")
     if getattr(inputs, "ndim", 1) == 0:
         inputs = inputs.item()
     if isinstance(inputs, (str, bytes)):

@@ -56,7 +56,6 @@ class Pipeline:
     """
 
     # Each task has a subclass, which implements `_examples` (rows to the data of the task).
-    columns: tuple[str, ...] = ("text",)  # of a DataFrame
     options: tuple[str, ...] = ()  # keyword options of `__call__`
     data: tuple[type, ...] = (Examples,)  # the data of the task
     long_texts_options: tuple[str, ...] = ("truncate",)
@@ -66,6 +65,7 @@ class Pipeline:
         self._engine = engine
         self.output = engine.described.output
         self.task = engine.task.name
+        self.columns = engine.task.inputs_of(self.output)  # columns of a row
         self.batch_size = batch_size
         if long_texts not in (None, *self.long_texts_options):
             raise ValueError(
@@ -212,26 +212,21 @@ class Pipeline:
             self._engine.task.check_labeled(examples)
             self._engine.task.check_targets(self.output, examples)
 
-    def _encode(self, examples):
+    def _answers(self, examples, batch_size, on_batch=None, **options):
+        """Return one answer per example; `options` are those of a call or of `evaluate`."""
         task = self._engine.task
         model = self._engine.described
         if not len(examples):
             raise ValueError(f"{examples.source} contains no examples")
-        options = task.training_options()
-        if "long_texts" in options.names():
-            options = task.training_options(long_texts=self.long_texts)
-        return task.encode(model, examples, model.max_length, options)
-
-    def _answers(self, examples, batch_size, on_batch=None, **options):
-        """Return one answer per example; `options` are those of a call or of `evaluate`."""
-        task = self._engine.task
-        names = task.answer_options.names()
-        decoding = {name: value for name, value in options.items() if name in names}
-        encoded = self._encode(examples)
+        training_options = task.training_options()
+        if "long_texts" in training_options.names():
+            training_options = task.training_options(long_texts=self.long_texts)
+        encoded = task.encode(model, examples, model.max_length, training_options)
         self._count_truncated(encoded, self._sequences(examples))
         outputs = self._engine.outputs(encoded, batch_size=batch_size, on_batch=on_batch)
-        made = task.answer_options(**decoding)
-        return task.decode(self._engine.described, examples, encoded, outputs, made)
+        names = task.answer_options.names()
+        given = {name: value for name, value in options.items() if name in names}
+        return task.decode(model, examples, encoded, outputs, task.answer_options(**given))
 
     def _rows(self, inputs, **given):
         """Return a list of rows, and True if the inputs are a single row.
@@ -329,28 +324,23 @@ class Pipeline:
         finally:
             self._warn_of_truncation()
 
-    def _columns_of(self, frame, given):
-        """Return the columns of a DataFrame for the inputs of the task, in their order.
+    def _run_dataframe(self, frame, given, settings, options):
+        """Return a copy of a DataFrame with the results as further columns.
 
         `given` are the names of columns that a caller gave, by input.
         """
-        check_not_given(**{role: name for role, name in given.items() if role not in self.columns})
-        remembered = {
-            role: name for role, name in self._engine.columns.items() if name in frame.columns
-        }
-        column_of = dict(zip(self.columns, self.columns, strict=True)) | remembered | given
-        for role in self.columns:
-            if column_of[role] not in frame.columns:
+        check_not_given(**{name: given[name] for name in given if name not in self.columns})
+        values = {}
+        for name in self.columns:
+            remembered = self._engine.columns.get(name)
+            column = given.get(name, remembered if remembered in frame.columns else name)
+            if column not in frame.columns:
                 raise ValueError(
-                    f"the DataFrame has no column {column_of[role]!r}. Give the name of yours: "
-                    f"pipe(frame, {role}=...)"
+                    f"the DataFrame has no column {column!r}. Give the name of yours: "
+                    f"pipe(frame, {name}=...)"
                 )
-        return [column_of[role] for role in self.columns]
-
-    def _run_dataframe(self, frame, given, settings, options):
-        """Return a copy of a DataFrame with the results as further columns."""
-        first, *others = (frame[name].tolist() for name in self._columns_of(frame, given))
-        rows, _ = self._rows(first, **dict(zip(self.columns[1:], others, strict=True)))
+            values[name] = frame[column].tolist()
+        rows, _ = self._rows(values.pop(self.columns[0]), **values)
         answers = results.Results(self._run_rows(rows, settings, options))
         self._warn_of_truncation()
         columns = answers.to_dataframe(frame.index).to_dict("list")

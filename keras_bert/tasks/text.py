@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import typing
 import warnings
 
 import numpy as np
@@ -36,35 +37,24 @@ def read_texts(data, kind: str, options: dict) -> Examples:
 class TextPipeline(Pipeline):
     """Pipeline of a task that reads texts or pairs of texts."""
 
-    def __init__(self, engine, **options):
-        super().__init__(engine, **options)
-        if self.output.pairs and not engine.task.reads_any_texts:
-            self.columns = ("text", "text_pair")
-
     def _check_data(self, examples, scored=False):
         super()._check_data(examples, scored)
         if isinstance(examples, Examples):
             check_pairs(len(self.columns) == 2, examples)
 
     def _rows(self, inputs, text_pair=None, **others):
-        pairs = len(self.columns) == 2
-        if not pairs and text_pair is not None:
-            raise ValueError(
-                f"{self._engine.name!r} reads single texts; remove text_pair, or, if it was "
-                f"trained on pairs, use keras_bert.load(name, task={self.task!r}, pairs=True)"
-            )
-        if isinstance(inputs, tuple) and len(inputs) == 2:
-            if not pairs and all(isinstance(text, str) for text in inputs):
-                warnings.warn(
-                    f"{self._engine.name!r} reads single texts, so the tuple is two texts with an "
-                    "answer each. For a pair, use keras_bert.load(name, task=..., pairs=True)",
-                    stacklevel=level_of_caller(),
-                )
+        is_tuple = isinstance(inputs, tuple) and len(inputs) == 2
+        if len(self.columns) == 1:
+            reads = f"{self._engine.name!r} reads single texts"
+            advice = f"For pairs, use keras_bert.load(name, task={self.task!r}, pairs=True)"
+            if text_pair is not None:
+                raise ValueError(f"{reads}; remove text_pair. {advice}")
+            if is_tuple and all(isinstance(text, str) for text in inputs):
+                note = f"{reads}, so the tuple is two texts with an answer each. {advice}"
+                warnings.warn(note, stacklevel=level_of_caller())
+        elif is_tuple and text_pair is None and not isinstance(inputs[0], str):
             # The tuple may be the columns of two pairs, or two pairs.
-            if pairs and text_pair is None and not isinstance(inputs[0], str):
-                raise ValueError(
-                    "give two lists of texts as inputs and text_pair, or a list of pairs"
-                )
+            raise ValueError("give two lists of texts, inputs and text_pair, or a list of pairs")
         return super()._rows(inputs, text_pair=text_pair, **others)
 
     def _examples(self, rows):
@@ -90,19 +80,15 @@ class TextTask(Task):
     answers_texts = True
     pipeline: type[Pipeline] = TextPipeline
     training_options: type[Options] = TextOptions
-    label_kind = "label"
+    label_kinds: typing.ClassVar[dict[str, str]] = {}  # for names of `reads`, else "label"
 
     def read(self, name, data, options):
         if name == "pair" and options["text_pair"] is None:
             raise ValueError("the task 'pair' needs text_pair, the column of the second text")
-        return read_texts(data, self.kind_of_label(name), options)
-
-    def kind_of_label(self, name: str) -> str:
-        """Return how `tabular.read` reads the labels for a name of the task."""
-        return self.label_kind
+        return read_texts(data, self.label_kinds.get(name, "label"), options)
 
     def read_in_parts(self, name, path, options):
-        kind = self.kind_of_label(name)
+        kind = self.label_kinds.get(name, "label")
         # Each row gets an answer, so a row with another number of columns is an error.
         options = options | {"label": None, "skip_ragged": False}
         return tabular.read_in_parts(path, kind=kind, keep_rows=True, **options)

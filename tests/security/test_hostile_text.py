@@ -25,6 +25,7 @@ from keras_bert.data import tabular
 from keras_bert.exporting import model_card, tf_serving
 from keras_bert.inspect import drawing
 from keras_bert.inspect.attention_weights import Attention
+from keras_bert.inspect.integrated_gradients import Attributions
 from keras_bert.pretraining import corpus
 from keras_bert.runtime import terminal
 from keras_bert.tasks import prediction_files
@@ -81,7 +82,12 @@ def shown_html(text):
 def test_html(text):
     tokens = Attention([text], np.ones((1, 1, 1, 1)))
     span = {"start": 0, "end": len(text), "score": 1.0, "tag": text}
+    attributions = Attributions(
+        target=text, tokens=[text], scores=np.ones(1), words=[{**span, "text": text}],
+        texts=(text,), position=0, logit=1.0, baseline_logit=0.0,
+    )  # fmt: skip
     for content in (
+        attributions._repr_html_(),
         drawing.page(text),
         tokens._repr_html_(),
         Result({"label": text, text: 1.0}, text)._repr_html_(),

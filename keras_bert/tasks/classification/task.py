@@ -8,20 +8,17 @@ import numpy as np
 
 from keras_bert.checkpoints.huggingface_heads import TORCH_ACTIVATIONS
 from keras_bert.data.examples import Examples
+from keras_bert.runtime.arguments import LONG_TEXTS
 from keras_bert.runtime.label_types import typed
 from keras_bert.runtime.warn import level_of_caller
 from keras_bert.tasks import head_start, results
 from keras_bert.tasks.activations import sigmoid, softmax
-from keras_bert.tasks.classification.pipeline import (
-    ClassificationPipeline,
-    RegressionPipeline,
-    chosen_labels,
-)
 from keras_bert.tasks.stored_labels import check_activation, labels_of
 from keras_bert.tasks.task import HeadStart
 from keras_bert.tasks.text import (
     READ_OPTIONS,
     TextOptions,
+    TextPipeline,
     TextTask,
     pooling_of,
     targets_of,
@@ -30,6 +27,57 @@ from keras_bert.tasks.text import (
 from keras_bert.text.text_windows import mean_per_text
 
 _FEW_LABELS = 20  # up to this many, there is no warning
+
+
+def chosen_labels(output, answers):
+    """Return the answered targets: label indices (n,), or label sets (n, labels)."""
+    return answers >= 0.5 if output.multi_label else answers.argmax(axis=1)
+
+
+class ClassificationPipeline(TextPipeline):
+    """Pipeline of `heads.classifier` and `heads.next_sentence`."""
+
+    options: tuple[str, ...] = ("top_k",)
+    long_texts_options = LONG_TEXTS
+
+    def _mistakes(self, examples, answers):
+        labels = [typed(label, self.output.label_type) for label in self.output.labels]
+        targets = targets_of(examples, self.output)
+        chosen = chosen_labels(self.output, answers)
+        scores = answers.max(axis=1)
+        if self.output.multi_label:
+            # The score of a wrong label is the probability of its wrong value, at least 0.5.
+            scores = np.where(chosen != targets, np.abs(answers - 0.5) + 0.5, 0).max(axis=1)
+
+        def name(target):
+            if self.output.multi_label:
+                return sorted(labels[index] for index in np.flatnonzero(target))
+            return labels[target]
+
+        mistakes = []
+        for index in np.argsort(-scores, kind="stable"):
+            if np.any(chosen[index] != targets[index]):
+                answer = {
+                    "expected": name(targets[index]),
+                    "label": name(chosen[index]),
+                    "score": float(scores[index]),
+                }
+                mistakes.append(texts_of(examples, index) | answer)
+        return mistakes
+
+
+class RegressionPipeline(ClassificationPipeline):
+    """Pipeline of `heads.regressor`."""
+
+    options: tuple[str, ...] = ()
+
+    def _mistakes(self, examples, answers):
+        order = np.argsort(-np.abs(np.array(examples.scores) - answers), kind="stable")
+        mistakes = []
+        for index in order:
+            scores = {"expected": examples.scores[index], "score": float(answers[index])}
+            mistakes.append(texts_of(examples, index) | scores)
+        return mistakes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,6 +102,7 @@ class Classification(TextTask):
     name = "classification"
     variants: typing.ClassVar = {"multi_label": {"multi_label": True}, "pair": {"pairs": True}}
     reads: typing.ClassVar = dict.fromkeys(("classification", "pair", "multi_label"), READ_OPTIONS)
+    label_kinds: typing.ClassVar = {"multi_label": "label_set"}
     training_options = ClassificationOptions
     pipeline = ClassificationPipeline
     has_labels = True
@@ -68,9 +117,6 @@ class Classification(TextTask):
         from keras_bert.tasks.classification.head import classifier
 
         return classifier
-
-    def kind_of_label(self, name):
-        return "label_set" if name == "multi_label" else "label"
 
     def stored_options(self, checkpoint):
         check_activation(checkpoint, ("linear",), "Identity, Softmax or Sigmoid")
@@ -97,11 +143,6 @@ class Classification(TextTask):
         pairs = train.text_pairs is not None
         labels = train.label_names()
         multi_label = train.label_sets is not None
-        least = 1 if multi_label else 2
-        if len(labels) < least:
-            raise ValueError(
-                f"{train.source}: a classifier needs {least} or more labels, not {labels}"
-            )
         if not multi_label and len(labels) > max(_FEW_LABELS, len(train) / 2):
             warnings.warn(
                 f"{train.source}: {len(train)} texts have {len(labels)} different labels, such as "
@@ -297,7 +338,7 @@ class Regression(TextTask):
 
     name = "regression"
     reads: typing.ClassVar = {"regression": READ_OPTIONS}
-    label_kind = "score"
+    label_kinds: typing.ClassVar = {"regression": "score"}
     lower_is_better = ("rmse",)
     pipeline = RegressionPipeline
     packs = True

@@ -11,8 +11,15 @@ import numpy as np
 from keras_bert.tasks import results
 from keras_bert.tasks.activations import softmax
 from keras_bert.tasks.masked_tokens.masks import MASK, EncodedMasks
-from keras_bert.tasks.masked_tokens.pipeline import MaskedTokensPipeline
 from keras_bert.tasks.task import Options, Task
+from keras_bert.tasks.text import TextPipeline
+
+
+class MaskedTokensPipeline(TextPipeline):
+    """Pipeline of `heads.masked_lm` and `heads.pretraining`."""
+
+    options = ("top_k",)
+    chunk = 256  # the logits of a masked token take 4 bytes per token of the vocabulary
 
 
 @dataclasses.dataclass(frozen=True)

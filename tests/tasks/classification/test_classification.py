@@ -29,13 +29,11 @@ def test_build_chooses_the_head():
     model = classification.build(encoder, Examples(["a"] * 3, labels=["10", "9", "10"]))
     output = heads.find_output(model)
     assert (output.labels, output.pairs, output.multi_label) == (["9", "10"], False, False)
-    output = heads.find_output(
-        classification.build(encoder, Examples(["a"], text_pairs=["b"], label_sets=[["x"]]))
-    )
+    model = classification.build(encoder, Examples(["a"], text_pairs=["b"], label_sets=[["x"]]))
+    output = heads.find_output(model)
     assert (output.labels, output.pairs, output.multi_label) == (["x"], True, True)
-    output = heads.find_output(
-        Regression().build(encoder, Examples(["a"], text_pairs=["b"], scores=[1]))
-    )
+    model = Regression().build(encoder, Examples(["a"], text_pairs=["b"], scores=[1]))
+    output = heads.find_output(model)
     assert (output.task, output.pairs) == ("regression", True)
 
 
@@ -43,7 +41,7 @@ def test_build_chooses_the_head():
     ("options", "least"), [({}, 2), ({"labels": ["x"]}, 2), ({"label_sets": [[]]}, 1)]
 )
 def test_build_rejects_data_without_labels(options, least):
-    with pytest.raises(ValueError, match=f"the examples: a classifier needs {least} or more"):
+    with pytest.raises(ValueError, match=f"a classifier needs at least {least} classes"):
         classification.build(tiny.encoder(num_hidden_layers=1), Examples(["a"], **options))
 
 
@@ -69,26 +67,12 @@ def test_targets_and_weights():
     ):
         encoded = inference.encode(model, examples, 8, class_weight=given)
         assert encoded.batch(np.arange(3), 4)[2].tolist() == expected
-    targets = inference.encode(model_of(labels=LABELS, multi_label=True), SETS, 8).batch(
-        [0, 1, 2], 3
-    )[1]
-    assert targets.tolist() == [[1, 0, 1], [0, 0, 0], [0, 1, 0]]
+    encoded = inference.encode(model_of(labels=LABELS, multi_label=True), SETS, 8)
+    assert encoded.batch([0, 1, 2], 3)[1].tolist() == [[1, 0, 1], [0, 0, 0], [0, 1, 0]]
     regressor = heads.regressor(tiny.encoder(num_hidden_layers=1))
-    targets = inference.encode(regressor, Examples(["a", "b"], scores=[2, 3]), 8).batch([1, 0], 3)[
-        1
-    ]
-    assert targets.tolist() == [[3], [2]]
+    encoded = inference.encode(regressor, Examples(["a", "b"], scores=[2, 3]), 8)
+    assert encoded.batch([1, 0], 3)[1].tolist() == [[3], [2]]
     assert inference.encode(regressor, Examples(["a"]), 8).batch([0], 3)[1:] == (None, None)
-
-
-def test_pairs_and_truncation():
-    examples = Examples(["good", "a a a a"], text_pairs=["bad", "so so so"])
-    encoded = inference.encode(model_of(labels=LABELS, pairs=True), examples, 8)
-    assert encoded.lengths.tolist() == [5, 8]
-    assert encoded.truncated == 1
-    inputs, _, _ = encoded.batch([0], 6)
-    assert inputs["input_word_ids"].tolist() == [[2, 5, 3, 6, 3, 0]]
-    assert inputs["input_type_ids"].tolist() == [[0, 0, 0, 1, 1, 0]]
 
 
 LABELED = Examples(["a"], labels=["x"])
@@ -116,10 +100,8 @@ def test_encode_rejects_other_data(options, examples, class_weight, message):
 
 def test_class_weight_of_numeric_labels():
     examples = Examples(["a", "b"], labels=[0, 1])
-    weights = inference.encode(model_of(labels=[0, 1]), examples, 8, class_weight={1: 3}).batch(
-        [0, 1], 8
-    )
-    assert weights[2].tolist() == [1, 3]
+    encoded = inference.encode(model_of(labels=[0, 1]), examples, 8, class_weight={1: 3})
+    assert encoded.batch([0, 1], 8)[2].tolist() == [1, 3]
 
 
 RNG = np.random.default_rng(0)
@@ -191,9 +173,3 @@ def test_decode_and_rows():
     pairs = Examples(["a", "b"], text_pairs=["c", "d"])
     rows = Regression().rows(heads.TaskOutput("regression", pairs=True), pairs, [0.5, -2.0])
     assert list(rows)[1] == {"score": -2.0, "text": "b", "text_pair": "d"}
-
-
-def test_large_logits_do_not_overflow():
-    model = model_of(labels=LABELS, multi_label=True)
-    answers = inference.decode(model, Examples(["a"]), WHOLE, [np.array([-200.0, 0.0, 200.0])])
-    np.testing.assert_allclose(answers, [[0, 0.5, 1]], atol=1e-6)
