@@ -147,22 +147,11 @@ def test_default_dropout_is_that_of_the_encoder(encoder, given, expected):
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({}, "at least 2 classes; received 0"),
-        ({"num_classes": 1}, "at least 2 classes; received 1"),
-        ({"num_classes": 3, "labels": ["a", "b"]}, "a classifier needs 3 classes; received 2"),
-        ({"labels": [1, "1"]}, "must be unique"),
-    ],
-)
-def test_classifier_errors(encoder, options, message):
-    with pytest.raises(ValueError, match=message):
-        heads.classifier(encoder, **options)
-
-
-@pytest.mark.parametrize(
     ("build", "message"),
     [
+        (lambda e: heads.classifier(e), "at least 2 classes; received 0"),
+        (lambda e: heads.classifier(e, 3, labels=["a", "b"]), "needs 3 classes; received 2"),
+        (lambda e: heads.classifier(e, labels=[1, "1"]), "must be unique"),
         (lambda e: heads.tagger(e, 1), "a tagger needs at least 2 classes; received 1"),
         (lambda e: heads.tagger(e, labels=["O", ""]), "not empty; received ''"),
         (lambda e: heads.classifier(e, labels=["a\tb", "c"]), r"received 'a\\tb'"),
@@ -346,41 +335,6 @@ def test_two_towers_with_shared_weights(learner):
     assert fit(model, [a, b], target, "mse") < 0.1
     same = model.predict([a, a], verbose=0)
     np.testing.assert_allclose(same, 1.0, atol=1e-5)
-
-
-@pytest.mark.slow
-def test_mirrored_strategy(python):
-    """Two logical devices train to the same weights as one."""
-    program = """
-import keras, numpy as np, tensorflow as tf
-cpu = tf.config.list_physical_devices("CPU")[0]
-tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
-from keras_bert import heads, optimizers
-from tests import contract
-inputs, target = contract.batch(rows=8), np.arange(8)[:, None] % np.full((1, 7), 3)
-
-def train(strategy):
-    with strategy.scope():
-        options = dict.fromkeys(("hidden_dropout_prob", "attention_probs_dropout_prob"), 0.0)
-        encoder = contract.build("encoder", num_hidden_layers=1, **options)
-        model = heads.tagger(encoder, labels=contract.LABELS)
-        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-        # A large epsilon: Adam would amplify rounding errors of gradients close to 0.
-        optimizer = optimizers.adamw(1.0, total_steps=9, epsilon=1.0, global_clipnorm=None)
-        model.compile(optimizer, loss, jit_compile=False)
-    data = tf.data.Dataset.from_tensors((inputs, target)).unbatch().batch(8).repeat(3)
-    model.fit(data, shuffle=False, verbose=0)
-    return model.get_weights()
-
-before = contract.build("encoder", num_hidden_layers=1).get_weights()
-two = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
-assert two.num_replicas_in_sync == 2
-found, expected = train(two), train(tf.distribute.get_strategy())
-for a, b in zip(found, expected, strict=True):
-    np.testing.assert_allclose(a, b, atol=2e-4)
-assert max(abs(a - b).max() for a, b in zip(before, found)) > 0.01
-"""
-    python("-c", program)
 
 
 # --- Packed sequences

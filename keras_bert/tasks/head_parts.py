@@ -6,7 +6,6 @@ import keras
 
 from keras_bert.encoder import BertEncoder
 from keras_bert.layers import Dropout, SentencePooling
-from keras_bert.runtime.escaping import check_name
 from keras_bert.runtime.warn import level_of_caller
 
 
@@ -96,6 +95,4 @@ def check_labels(head, count, labels, least):
         raise ValueError(f"{head} needs {wanted} classes; received {len(labels)}. Give labels")
     if len(set(labels)) < len(labels):
         raise ValueError(f"labels must be unique; received {labels!r:.80}")
-    for label in labels:
-        check_name(label, "a label")
     return labels
