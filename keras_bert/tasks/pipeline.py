@@ -136,7 +136,7 @@ class Pipeline:
         given = {name: value for name, value in given.items() if value is not None}
         batch_size = as_integer("batch_size", batch_size or self.batch_size, 1)
         settings = {"batch_size": batch_size, "show_progress": show_progress}
-        if results.is_dataframe(inputs):
+        if hasattr(inputs, "columns") and hasattr(inputs, "assign"):  # a DataFrame
             return self._run_dataframe(inputs, given, settings, options)
         if text is not None:
             raise ValueError("text names a column of a DataFrame; give texts as the first argument")

@@ -69,11 +69,6 @@ class Metrics(dict):
         return _table([numbers]) + (_table(report) if report else "")
 
 
-def is_dataframe(inputs):
-    """Return True for a DataFrame; a Series has no columns."""
-    return hasattr(inputs, "columns") and hasattr(inputs, "assign")
-
-
 def _escape(value):
     if isinstance(value, float):
         return f"{value:.3f}"

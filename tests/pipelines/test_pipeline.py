@@ -556,6 +556,8 @@ READER = lambda: heads.span_selector(encoder())  # noqa: E731
         (PAIRS, [("a", None)], {}, "input 1, text 2 must be a string; received None"),
         (CHOICE, "this film is", {}, r"input 1 must be \(text, choices\)"),
         (CHOICE, ["a", "b"], {"choices": [["x", "y"], ["z"]]}, "input 2: the choices must be a li"),
+        (CHOICE, ["a", "b"], {"choices": ["xy", "z"]}, "input 1: the choices must be a list"),
+        (CHOICE, "a", {"choices": iter(["x", "y"])}, "input 1: the choices must be a list"),
         (READER, "who", {}, "needs question= and context=|must be a question and a context"),
         (READER, None, {"question": "who"}, "needs question= and context="),
         (READER, None, {"question": ["a", "b"], "context": ["c"]}, "for each of the 2 questions"),

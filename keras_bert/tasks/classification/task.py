@@ -91,11 +91,6 @@ class ClassificationOptions(TextOptions):
     class_weight: dict | str | None = None
 
 
-def _fit_head(output, vectors, targets, weights):
-    fit = head_start.fit_label_sets if output.multi_label else head_start.fit_labels
-    return fit(output, vectors, targets, weights)
-
-
 class Classification(TextTask):
     """Classification of texts or pairs: one label, or a set of labels."""
 
@@ -111,7 +106,7 @@ class Classification(TextTask):
     weights_group = "classifier"
     logits_layer = "logits"
     hub_tag = "text-classification"
-    head_start: HeadStart | None = HeadStart(max_sequences=2000, fit=_fit_head)
+    head_start: HeadStart | None = HeadStart(max_sequences=2000, fit=head_start.fit_labels)
 
     def head_function(self):
         from keras_bert.tasks.classification.head import classifier
@@ -249,18 +244,19 @@ class Classification(TextTask):
     def results(self, output, examples, answers, **options):
         """Return the best label of each text; with `top_k` or label sets, a list of labels."""
         labels = [typed(label, output.label_type) for label in output.labels]
+        has_list = output.multi_label or "top_k" in options
         result_per_text: list[results.Result | results.Labels] = []
         for text, row in zip(examples.texts, answers, strict=True):
             order = np.argsort(-row, kind="stable")
-            ranked = [{"label": labels[index], "score": float(row[index])} for index in order]
             if "top_k" in options:
-                ranked = ranked[: options["top_k"]]
+                order = order[: options["top_k"]]
             elif output.multi_label:
-                ranked = [scored for scored in ranked if scored["score"] >= 0.5]
+                order = order[row[order] >= 0.5]
             else:
-                result_per_text.append(results.Result(ranked[0], text))
-                continue
-            result_per_text.append(results.Labels(ranked))
+                order = order[:1]
+            ranked = [{"label": labels[index], "score": float(row[index])} for index in order]
+            result = results.Labels(ranked) if has_list else results.Result(ranked[0], text)
+            result_per_text.append(result)
         return result_per_text
 
     def rows(self, output, examples, answers, probabilities=False):

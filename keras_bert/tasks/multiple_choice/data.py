@@ -53,13 +53,14 @@ class Choices(TaskData):
             column = getattr(self, name)
             check_list(f"{self.source}: {name}", column)
             check_count(self.source, name, column, "texts", count)
-        object.__setattr__(self, "texts", list(self.texts))
-        object.__setattr__(self, "choices", [_listed(row) for row in self.choices])
+        choices_of_texts = list(self.choices)
         labels = [0] * count if self.labels is None else list(self.labels)
-        rows = zip(self.texts, self.choices, labels, strict=True)
+        rows = zip(self.texts, choices_of_texts, labels, strict=True)
         for index, (text, choices, label) in enumerate(rows):
             location = self.locations[index] if self.locations else f"item {index + 1}"
-            check_item(f"{self.source}, {location}", text, choices, label, self.choices[0])
+            check_item(f"{self.source}, {location}", text, choices, label, choices_of_texts[0])
+        object.__setattr__(self, "texts", list(self.texts))
+        object.__setattr__(self, "choices", [list(choices) for choices in choices_of_texts])
         if self.labels is not None:
             object.__setattr__(self, "labels", [int(label) for label in labels])
 
@@ -73,14 +74,10 @@ class Choices(TaskData):
         return summary(self, len(self), [] if self.labels is None else ["labels"])
 
 
-def _listed(row):
-    is_listed = hasattr(row, "__len__") and not isinstance(row, str)
-    return list(row) if is_listed else row
-
-
 def check_item(location, text, choices, label, first):
     """Raise an error for an item that is malformed, or has fewer or more choices than `first`."""
-    if not isinstance(choices, list) or len(choices) < 2 or len(choices) != len(first):
+    is_list = hasattr(choices, "__len__") and not isinstance(choices, (str, dict))
+    if not is_list or len(choices) < 2 or len(choices) != len(first):
         raise ValueError(
             f"{location}: the choices must be a list of at least two texts, with the length of the "
             f"first list; received {choices!r:.80}"

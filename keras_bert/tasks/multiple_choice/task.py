@@ -28,7 +28,7 @@ class MultipleChoicePipeline(Pipeline):
 
     def _check_row(self, location, row):
         text, choices = row
-        check_item(location, text, list(choices), 0, choices)
+        check_item(location, text, choices, 0, choices)
 
     def _sequences(self, examples):
         return sum(map(len, examples.choices))
