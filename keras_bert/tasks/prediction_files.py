@@ -103,12 +103,9 @@ def table_lines(path, names, rows):
         yield line(row)
 
 
-def _rounded(value):
-    if isinstance(value, float):
-        return round(value, 4)
-    if isinstance(value, dict):
-        return {key: _rounded(item) for key, item in value.items()}
-    return [_rounded(item) for item in value] if isinstance(value, list) else value
+def _rounded(record):
+    """Return a record with four decimals of each number."""
+    return json.loads(json.dumps(record), parse_float=lambda number: round(float(number), 4))
 
 
 def _columns(record, separator):
