@@ -8,7 +8,8 @@ import pytest
 
 import keras_bert
 from keras_bert import heads
-from tests import tiny
+from tests import contract, tiny
+from tests.parameters import fast
 
 TEXTS = ["this film is good!", "so bad", "", "한국어 film", "good " * 50]
 
@@ -39,43 +40,35 @@ KOREAN = "so \ud800good 한국어 film\u0301, this!  is 🙂 bad cafe\u0301"
 TAGGED = [*TEXTS, KOREAN, " \t", "a film so bad " * 30]
 QUESTIONS = [("this film?", KOREAN), ("so " * 60, "a film so bad ! " * 30), ("bad", "")]
 HEADS = {
-    "classes": lambda encoder: heads.classifier(encoder, labels=["a", "b", "c"]),
+    **contract.HEADS,
     "pairs": lambda encoder: heads.classifier(encoder, labels=["a", "b"], pairs=True),
     "label sets": lambda encoder: heads.classifier(encoder, labels=["a", "b"], multi_label=True),
-    "number": lambda encoder: heads.regressor(encoder, pairs=True),
-    "embedding": heads.embedder,
     "prompts": lambda encoder: heads.embedder(encoder, prompts={"q": "a "}, default_prompt="q"),
-    "entities": lambda encoder: heads.tagger(encoder, labels=["O", "B-x", "I-x", "B-y"]),
     "characters": lambda encoder: heads.tagger(encoder, labels=["A", "B"], characters=True),
     "answers": heads.span_selector,
-    "no answers": lambda encoder: heads.span_selector(encoder, no_answer=True),
-    "choices": heads.multiple_choice,
-    "masks": heads.masked_lm,
-    "pretraining": heads.pretraining,
+    "entities": lambda encoder: heads.tagger(encoder, labels=["O", "B-x", "I-x", "B-y"]),
 }
 CHOICES = [("so", ["good", "bad film !"]), ("this film", ["is", "a", "good " * 9])]
 # For each head, inputs and the options of several calls.
 CALLS = {
-    "classes": (TEXTS, [{}, {"top_k": 2}]),
+    "classification": (TEXTS, [{}, {"top_k": 2}]),
     "pairs": ([("so good", "film"), ("bad", "a film !")], [{}]),
     "label sets": (TEXTS, [{}]),
-    "number": ([("so good", "film"), ("bad", "a film !")], [{}]),
+    "regression": (TEXTS, [{}]),
     "embedding": (TEXTS, [{}, {"normalize": True, "truncate_dim": 3}]),
     "entities": (TAGGED, [{}, {"grouped": False}]),
     "characters": (TAGGED, [{}]),
     "answers": (QUESTIONS, [{}, {"top_k": 3}, {"max_answer_length": 2}]),
-    "no answers": (QUESTIONS, [{}, {"top_k": 3}, {"null_threshold": 9.0}]),
-    "choices": (CHOICES, [{}]),
-    "masks": (["so [MASK]", "[MASK] film [MASK]!", KOREAN + "[MASK]"], [{}]),
+    "question_answering": (QUESTIONS, [{}, {"top_k": 3}, {"null_threshold": 9.0}]),
+    "multiple_choice": (CHOICES, [{}]),
+    "masked_tokens": (["so [MASK]", "[MASK] film [MASK]!", KOREAN + "[MASK]"], [{}]),
     "pretraining": (["so [MASK]", "[MASK] film [MASK]!"], [{}]),
 }
-SLOW = ("label sets", "characters", "answers", "pretraining")
+FAST = {*CALLS} - {"label sets", "characters", "answers", "pretraining"}
 
 
 @pytest.mark.filterwarnings("ignore:.* were truncated")
-@pytest.mark.parametrize(
-    "head", [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in CALLS]
-)
+@pytest.mark.parametrize("head", fast(CALLS, *FAST))
 def test_results_equal_those_of_the_keras_model(head, tmp_path):
     inputs, calls = CALLS[head]
     model = HEADS[head](tiny.encoder(initializer_range=0.5))
@@ -260,22 +253,23 @@ def test_what_needs_the_keras_model(tmp_path):
 
 
 WORDS = [["so", "good"], ["a", "bad", "film"]]
+TAGS = [contract.LABELS[:2], contract.LABELS]
 PAIRS = keras_bert.EmbeddingExamples([("good", "so good"), ("bad", "so bad"), ("film", "this")])
 # Heads, and labeled data.
 SCORED = [
-    ("classes", keras_bert.Examples(TEXTS[:3], labels=["a", "b", "a"])),
+    ("classification", keras_bert.Examples(TEXTS[:3], labels=contract.LABELS)),
     ("label sets", keras_bert.Examples(TEXTS[:3], label_sets=[("a",), (), ("a", "b")])),
     (
-        "number",
-        keras_bert.Examples(TEXTS[:3], text_pairs=TEXTS[1:4], scores=[0.0, 1.0, 3.0]),
+        "regression",
+        keras_bert.Examples(TEXTS[:3], scores=[0.0, 1.0, 3.0]),
     ),
-    ("entities", keras_bert.TaggedSentences(WORDS, [["O", "B-x"], ["O", "O", "B-x"]])),
+    ("tagging", keras_bert.TaggedSentences(WORDS, TAGS)),
     (
-        "no answers",
+        "question_answering",
         keras_bert.Questions(["who?", "what?"], ["so good", "a film"], answers=[[("good", 3)], []]),
     ),
     (
-        "choices",
+        "multiple_choice",
         keras_bert.Choices(["so", "a"], [["good", "bad"], ["film", "this"]], labels=[0, 1]),
     ),
     ("prompts", PAIRS),
