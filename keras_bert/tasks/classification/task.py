@@ -138,6 +138,8 @@ class Classification(TextTask):
         pairs = train.text_pairs is not None
         labels = train.label_names()
         multi_label = train.label_sets is not None
+        if len(labels) < 2 and not multi_label:
+            raise ValueError(f"{train.source}: a classifier needs two labels; received {labels}")
         if not multi_label and len(labels) > max(_FEW_LABELS, len(train) / 2):
             warnings.warn(
                 f"{train.source}: {len(train)} texts have {len(labels)} different labels, such as "

@@ -38,10 +38,11 @@ def test_build_chooses_the_head():
 
 
 @pytest.mark.parametrize(
-    ("options", "least"), [({}, 2), ({"labels": ["x"]}, 2), ({"label_sets": [[]]}, 1)]
+    ("options", "message"),
+    [({"labels": ["x"]}, "the examples: a .* two labels"), ({"label_sets": [[]]}, "at least 1")],
 )
-def test_build_rejects_data_without_labels(options, least):
-    with pytest.raises(ValueError, match=f"a classifier needs at least {least} classes"):
+def test_build_rejects_data_without_labels(options, message):
+    with pytest.raises(ValueError, match=message):
         classification.build(tiny.encoder(num_hidden_layers=1), Examples(["a"], **options))
 
 
