@@ -29,6 +29,8 @@ def test_a_classifier_is_a_functional_model_with_labels(encoder):
     model = heads.classifier(encoder, labels=["no", "yes", 3])
     assert heads.find_output(model).labels == ["no", "yes", "3"]
     assert model.output_shape == (None, 3)
+    model = heads.classifier(encoder, labels=["toxic"], multi_label=True)
+    assert model.output_shape == (None, 1) and heads.find_output(model).multi_label
 
 
 def test_a_head_shares_the_encoder_and_its_weights(encoder):
@@ -144,42 +146,13 @@ def test_default_dropout_is_that_of_the_encoder(encoder, given, expected):
     assert heads.classifier(encoder, 2, dropout=given).get_layer("dropout").rate == expected
 
 
-@pytest.mark.parametrize("head", ["classifier", "tagger"])
-def test_heads_use_our_dropout(encoder, head):
-    # Keras' dropout on all tokens took a quarter of a tagger's training step.
-    assert type(getattr(heads, head)(encoder, 2).get_layer("dropout")) is layers.Dropout
-
-
-def test_dropout_only_in_training(encoder):
-    model = heads.classifier(encoder, 2, dropout=0.9)
-    inputs = contract.batch()
-    np.testing.assert_array_equal(model(inputs), model(inputs, training=False))
-    assert (model(inputs, training=True).numpy() != model(inputs, training=True).numpy()).any()
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({}, "at least 2 classes; received 0"),
-        ({"num_classes": 1}, "at least 2 classes; received 1"),
-        (
-            {"num_classes": 3, "labels": ["a", "b"]},
-            "a classifier with 3 classes needs 3 labels; received 2",
-        ),
-        ({"labels": ["a", "b", "a"]}, "must be unique; received 'a'"),
-        ({"labels": [1, "1"]}, "must be unique; received '1'"),
-    ],
-)
-def test_classifier_errors(encoder, options, message):
-    with pytest.raises(ValueError, match=message):
-        heads.classifier(encoder, **options)
-
-
 @pytest.mark.parametrize(
     ("build", "message"),
     [
+        (lambda e: heads.classifier(e), "at least 2 classes; received 0"),
+        (lambda e: heads.classifier(e, 3, labels=["a", "b"]), "needs 3 classes; received 2"),
+        (lambda e: heads.classifier(e, labels=[1, "1"]), "must be unique"),
         (lambda e: heads.tagger(e, 1), "a tagger needs at least 2 classes; received 1"),
-        (lambda e: heads.tagger(e, labels=["O", "O"]), "must be unique; received 'O'"),
         (lambda e: heads.tagger(e, labels=["O", ""]), "not empty; received ''"),
         (lambda e: heads.classifier(e, labels=["a\tb", "c"]), r"received 'a\\tb'"),
         (lambda e: heads.classifier(e, multi_label=True), "at least 1 classes; received 0"),
@@ -200,8 +173,7 @@ def test_a_head_needs_an_encoder(encoder, head):
     options = {"num_classes": 2} if head is heads.classifier else {}
     options = {"num_tags": 2} if head is heads.tagger else options
     for model in (heads.classifier(encoder, 2), keras.Sequential([keras.layers.Dense(2)])):
-        match = f"must be a BertEncoder; received the model {model.name!r}; give .*find_encoder"
-        with pytest.raises(ValueError, match=match):
+        with pytest.raises(ValueError, match="must be a BertEncoder; received .*find_encoder"):
             head(model, **options)
     with pytest.raises(ValueError, match="must be a BertEncoder; received 'base'. Load one with"):
         head("base", **options)
@@ -213,12 +185,6 @@ def test_a_head_needs_an_encoder(encoder, head):
 def test_functions_of_models_need_a_model(function):
     with pytest.raises(ValueError, match="must be a keras.Model; received 'base'. Load a name"):
         function("base")
-
-
-def test_multi_label_allows_one_class(encoder):
-    model = heads.classifier(encoder, labels=["toxic"], multi_label=True)
-    assert model.output_shape == (None, 1)
-    assert heads.find_output(model).multi_label
 
 
 def test_an_output_needs_as_many_labels_as_logits():
@@ -236,29 +202,6 @@ def test_find_encoder_errors(encoder):
     both = keras.Model(encoder.input, [a["pooled_output"], b["pooled_output"]])
     with pytest.raises(ValueError, match="has 2"):
         heads.find_encoder(both)
-
-
-def test_find_output_of_a_model_without_one(encoder):
-    assert heads.find_output(encoder) is None
-    assert heads.find_output(heads.classifier(encoder, 2)) is not None
-
-
-@pytest.mark.slow
-def test_a_head_fits_and_learns(encoder):
-    model = heads.classifier(encoder, 2, dropout=0.0)
-    rng = np.random.default_rng(0)
-    ids = rng.integers(5, 40, (32, 6))
-    label = rng.integers(0, 2, 32)
-    ids[:, 2] = 3 + label  # one token determines the label
-    inputs = {"input_word_ids": ids, "input_mask": ids * 0 + 1, "input_type_ids": ids * 0}
-    model.compile(
-        keras.optimizers.Adam(3e-3),
-        keras.losses.SparseCategoricalCrossentropy(from_logits=True),
-        metrics=["accuracy"],
-        jit_compile=False,
-    )
-    model.fit(inputs, label, batch_size=16, epochs=30, verbose=0)
-    assert model.evaluate(inputs, label, verbose=0, return_dict=True)["accuracy"] > 0.95
 
 
 # --- Tied weights of the masked LM
@@ -282,13 +225,12 @@ def assert_tied(model):
     assert sum(tuple(variable.shape) == tuple(table.shape) for variable in model.variables) == 1
 
 
-def test_masked_lm_weights_are_tied(encoder):
-    assert_tied(heads.masked_lm(encoder))
-
-
-@pytest.mark.parametrize("again", ["file", "from_config", "clone"])
-def test_weights_are_tied_in_copies(encoder, tmp_path, again):
+@pytest.mark.parametrize("again", ["same", "file", "from_config", "clone"])
+def test_masked_lm_weights_are_tied_also_in_copies(encoder, tmp_path, again):
     model = heads.masked_lm(encoder)
+    if again == "same":
+        assert_tied(model)
+        return
     if again == "file":
         model.save(tmp_path / "model.keras")
         other = keras.saving.load_model(tmp_path / "model.keras")
@@ -395,102 +337,7 @@ def test_two_towers_with_shared_weights(learner):
     np.testing.assert_allclose(same, 1.0, atol=1e-5)
 
 
-@pytest.mark.slow
-def test_freeze_and_unfreeze(learner):
-    model = heads.classifier(learner, 2)
-    inputs, target = contract.batch(), np.array([0, 1, 1])
-    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    before = learner.get_weights()
-    learner.trainable = False
-    fit(model, inputs, target, loss, steps=2)
-    for a, b in zip(before, learner.get_weights(), strict=True):
-        np.testing.assert_array_equal(a, b)
-    learner.trainable = True
-    fit(model, inputs, target, loss, steps=2)
-    changed = [(a != b).any() for a, b in zip(before, learner.get_weights(), strict=True)]
-    assert all(changed)
-
-
-@pytest.mark.slow
-def test_mirrored_strategy(python):
-    """Two logical devices train to the same weights as one."""
-    program = """
-import keras, numpy as np, tensorflow as tf
-cpu = tf.config.list_physical_devices("CPU")[0]
-tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
-from keras_bert import heads, optimizers
-from tests import contract
-inputs, target = contract.batch(rows=8), np.arange(8)[:, None] % np.full((1, 7), 3)
-
-def train(strategy):
-    with strategy.scope():
-        options = dict.fromkeys(("hidden_dropout_prob", "attention_probs_dropout_prob"), 0.0)
-        encoder = contract.build("encoder", num_hidden_layers=1, **options)
-        model = heads.tagger(encoder, labels=contract.LABELS)
-        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-        # A large epsilon: Adam would amplify rounding errors of gradients close to 0.
-        optimizer = optimizers.adamw(1.0, total_steps=9, epsilon=1.0, global_clipnorm=None)
-        model.compile(optimizer, loss, jit_compile=False)
-    data = tf.data.Dataset.from_tensors((inputs, target)).unbatch().batch(8).repeat(3)
-    model.fit(data, shuffle=False, verbose=0)
-    return model.get_weights()
-
-before = contract.build("encoder", num_hidden_layers=1).get_weights()
-two = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
-assert two.num_replicas_in_sync == 2
-found, expected = train(two), train(tf.distribute.get_strategy())
-for a, b in zip(found, expected, strict=True):
-    np.testing.assert_allclose(a, b, atol=2e-4)
-assert max(abs(a - b).max() for a, b in zip(before, found)) > 0.01
-"""
-    python("-c", program)
-
-
 # --- Packed sequences
-
-
-def test_strings_are_refused_with_the_next_step():
-    encoder = tiny.encoder()
-    model = heads.classifier(encoder, 2)
-    strings = ["so good", "bad"]
-    for given in (
-        strings, "so good", np.array(strings), np.array(strings, object), [strings],
-        {"text": strings}, (strings, strings),
-    ):  # fmt: skip
-        for call in (model, model.predict, model.evaluate, model.fit):
-            with pytest.raises(ValueError, match=r"not strings. Call keras_bert.pipeline\(model"):
-                call(given)
-        with pytest.raises(ValueError, match=r"Call encoder\(encoder.preprocessor\(texts\)\)"):
-            encoder(given)
-
-
-def check_failed_fit():
-    """Check that encoder and head give the same answers after a `fit` that failed."""
-    encoder = tiny.encoder()
-    model = heads.classifier(encoder, 2)
-    model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-    inputs = encoder.preprocessor(["so good"] * 8)
-    before = np.array(encoder(inputs)["pooled_output"])
-
-    class Fail(keras.callbacks.Callback):
-        def on_train_batch_end(self, batch, logs=None):
-            raise RuntimeError("it fails")
-
-    for labels, callbacks in (
-        (np.zeros((8, 3, 2)), []),
-        (np.full(8, "good"), []),
-        (np.zeros(8), [Fail()]),
-    ):
-        with pytest.raises((ValueError, TypeError, RuntimeError)):
-            model.fit(inputs, labels, batch_size=2, callbacks=callbacks, verbose=0)
-        after = np.array(encoder(inputs)["pooled_output"])
-        assert after.shape == before.shape and np.isfinite(after).all()
-    model.fit(inputs, np.zeros(8), batch_size=2, verbose=0)
-
-
-@pytest.mark.slow
-def test_a_failed_fit_leaves_the_encoder_usable_on_jax(python):
-    python("-c", "from tests.test_heads import check_failed_fit; check_failed_fit()", backend="jax")
 
 
 def test_pooling_of_a_classifier():
@@ -520,9 +367,7 @@ def test_pooling_of_a_classifier():
             kernel, bias = model.get_layer("logits").get_weights()
             expected = vectors[pooling or "mean"] @ kernel + bias
             np.testing.assert_allclose(np.array(model(inputs)), expected, atol=1e-5)
-    with pytest.raises(
-        ValueError, match="must be one of pooler, mean, cls, max, .*; received 'men'"
-    ):
+    with pytest.raises(ValueError, match="must be one of mean, cls, max, .*; received 'men'"):
         heads.classifier(encoder, 3, pooling="men")
     with pytest.raises(ValueError, match="pooling must be one of mean, cls, max"):
         tiny.encoder(pooling="men")

@@ -1,6 +1,6 @@
 """`keras_bert.inspect`: attention weights, attributions, and `keras-bert explain`."""
 
-import html.parser
+import html
 import re
 import warnings
 
@@ -12,8 +12,6 @@ import scipy.special
 import keras_bert
 from keras_bert import heads, inspect
 from keras_bert.__main__ import main
-from keras_bert.encoder import BertEncoder
-from keras_bert.runtime import figures
 from tests import tiny
 
 TEXT = "this film is so good!"
@@ -122,15 +120,14 @@ def test_attention_of_changed_encoders(change):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((["good"],), "text must be one string; received .* "),
-        (("good", 3), "text_pair must be one string; received 3"),
-        (("good", "bad"), "'classifier' reads single texts; remove text_pair"),
-        ((None,), "text must be one string; received None"),
+        ((["good"],), "text 1 must be a string"),
+        (("good", 3), "text 2 must be a string; received 3"),
+        (("good", "bad"), "'classifier' reads text; received 2 texts. Remove text_pair"),
     ],
 )
 def test_wrong_texts(classifier, arguments, message):
     for function in (inspect.attention, inspect.attributions):
-        with pytest.raises(ValueError, match=message.strip()):
+        with pytest.raises(ValueError, match=message):
             function(classifier, *arguments)
 
 
@@ -144,13 +141,10 @@ def test_wrong_models(encoder):
         (heads.span_selector(encoder), "question and context"),
         (heads.multiple_choice(encoder), "text and choices"),
     ):
-        with pytest.raises(ValueError, match=f"reads pairs, {second}; give the second"):
+        with pytest.raises(ValueError, match=f"reads {second}; .* Give text_pair"):
             inspect.attention(head, TEXT)
-    for model, reason in (
-        (encoder, "has no head"),
-        (heads.features(encoder), "has no head"),
-    ):
-        with pytest.raises(ValueError, match=f"{reason}. Fine-tune it first, or use .*attention"):
+    for model in (encoder, heads.features(encoder)):
+        with pytest.raises(ValueError, match="has no head of a task; use .*attention"):
             inspect.attributions(model, TEXT)
 
 
@@ -266,16 +260,6 @@ def test_words_join_subwords_and_have_character_offsets(classifier):
     assert found.word_scores.dtype == np.float32
 
 
-def test_korean_words():
-    text = "국어 한국 good"
-    found = inspect.attributions(heads.regressor(korean()), text)
-    assert found.tokens == ["[CLS]", "국어", "한", "##국", "good", "[SEP]"]
-    words = [(word["text"], word["start"], word["end"]) for word in found.words]
-    assert words == [("국어", 0, 2), ("한국", 3, 5), ("good", 6, 10)]
-    assert found.words[1]["score"] == pytest.approx(found.scores[2:4].sum(), abs=1e-5)
-    assert "한국</span>" in found._repr_html_()
-
-
 def test_an_empty_text_has_no_words(classifier):
     found = inspect.attributions(classifier, "")
     assert (found.words, found.scores.tolist()) == ([], [0, 0])
@@ -283,12 +267,6 @@ def test_an_empty_text_has_no_words(classifier):
     assert found.word_scores.shape == (0,)
     assert found._repr_html_()
     assert found.plot().axes
-
-
-def test_a_long_text_is_truncated_with_a_warning(classifier):
-    with pytest.warns(UserWarning, match="truncated from 42 to 32 tokens"):
-        found = inspect.attributions(classifier, "good " * 40, steps=4)
-    assert len(found.words) == 30
 
 
 def test_pairs(encoder):
@@ -311,7 +289,7 @@ def test_numbers_and_choices(encoder):
         found = inspect.attributions(model, *texts)
         assert found.target == "score"
         assert abs(found.error) < 1e-4 < abs(found.logit - found.baseline_logit)
-        with pytest.raises(ValueError, match="returns one number; remove target='x'"):
+        with pytest.raises(ValueError, match="returns a number; remove target='x'"):
             inspect.attributions(model, *texts, target="x")
 
 
@@ -324,18 +302,11 @@ def test_tags(encoder):
     assert abs(found.error) < 1e-4
     found = inspect.attributions(model, "films so good", target=0)
     assert found.target == ["O", "B-work", "I-work"][logits[1].argmax()]
-    for target in (None, 3, "good", True):
+    for target in (None, 3, "good"):
         with pytest.raises(ValueError, match="index of a word.* The words are 0 films, 1 so, 2 g"):
             inspect.attributions(model, "films so good", target=target)
     with pytest.raises(ValueError, match="The labels are O, B-work, I-work"):
         inspect.attributions(model, "films so good", target=(0, "chess"))
-
-
-def test_tags_of_characters(encoder):
-    model = heads.tagger(encoder, labels=["O", "B"], characters=True)
-    found = inspect.attributions(model, "a!한", target=1)
-    assert [word["text"] for word in found.words] == ["a", "!", "한"]
-    assert found.position == 2
 
 
 def test_answers(encoder):
@@ -381,26 +352,20 @@ def test_masked_tokens(encoder, head):
 def test_wrong_masked_tokens(encoder):
     model = heads.masked_lm(encoder)
     for text, target, message in (
-        ("this film", None, r"the text must contain \[MASK\] in its first 4 tokens; received"),
-        ("so [MASK]", "goodness", "a token of the vocabulary, .*; received 'goodness'"),
-        ("so [MASK]", 3, "a token of the vocabulary, .*; received 3"),
-        ("so [MASK]", (1, "good"), r"index of a \[MASK\] from 0 to 0 and a token; received"),
-        ("so [MASK]", ("good", 0), r"index of a \[MASK\] from 0 to 0 and a token; received"),
+        ("this film", None, r"The text has 0 \[MASK\] in its first 4 tokens"),
+        ("so [MASK]", "goodness", "a token of the vocabulary; received 'goodness'"),
+        ("so [MASK]", 3, "a token of the vocabulary; received 3"),
+        ("so [MASK]", (1, "good"), r"index of a \[MASK\] and a token; received"),
+        ("so [MASK]", ("good", 0), r"index of a \[MASK\] and a token; received"),
     ):
         with pytest.raises(ValueError, match=message):
             inspect.attributions(model, text, target=target)
 
 
-@pytest.mark.parametrize("target", ["nonsense", 3, -1, True, 1.0])
+@pytest.mark.parametrize("target", ["nonsense", 3, -1, 1.0])
 def test_unknown_labels(classifier, target):
     with pytest.raises(ValueError, match="received .*. The labels are bad, good, unclear"):
         inspect.attributions(classifier, TEXT, target=target)
-
-
-@pytest.mark.parametrize("steps", [0, -1, 2.5, True, None])
-def test_wrong_steps(classifier, steps):
-    with pytest.raises(ValueError, match="steps must be an integer of at least 1; received"):
-        inspect.attributions(classifier, TEXT, steps=steps)
 
 
 @pytest.mark.parametrize("change", ["mixed_bfloat16", "lora", "rematerialize", "frozen"])
@@ -438,65 +403,11 @@ def test_word_embeddings_are_an_input_of_the_encoder(encoder):
 # --- HTML and figures ----------------------------------------------------------------------
 
 
-class Tags(html.parser.HTMLParser):
-    """Names of the tags of an HTML text, its text, and what it would load."""
-
-    def __init__(self, text):
-        super().__init__()
-        self.tags, self.text, self.urls = [], "", []
-        self.feed(text)
-
-    def handle_starttag(self, tag, attributes):
-        self.tags.append(tag)
-        self.urls += [value for name, value in attributes if name in ("src", "href")]
-
-    def handle_data(self, data):
-        self.text += data
-
-
 ATTACK = '<script>alert("1")</script> & good'
 
 
-def hostile():
-    """Return a classifier whose vocabulary and label are HTML."""
-    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "<", "script", ">", "good", "<b>", "&"]
-    preprocessor = keras_bert.Preprocessor(vocabulary)
-    encoder = BertEncoder(
-        vocab_size=10, hidden_size=4, num_hidden_layers=1, num_attention_heads=2,
-        intermediate_size=8, preprocessor=preprocessor,
-    )  # fmt: skip
-    return heads.classifier(encoder, labels=["<img src=x>", "<b>"])
-
-
-def test_html_is_escaped():
-    model = hostile()
-    for result in (inspect.attributions(model, ATTACK), inspect.attention(model, ATTACK)):
-        shown = Tags(result._repr_html_())
-        assert not {"script", "b"} & set(shown.tags)
-        assert all(url.startswith("data:image/png;base64,") for url in shown.urls)
-    found = inspect.attributions(model, ATTACK)
-    assert ">&lt;</span>" in found._repr_html_()
-    shown = Tags(found._repr_html_())
-    assert shown.text.startswith(ATTACK)
-    assert "<img src=x>" in shown.text or "<b>" in shown.text
-    assert "img" not in shown.tags
-    tokens = inspect.Attention(["<script>"], np.ones((1, 1, 1, 1), np.float32))
-    assert "<span>&lt;script&gt;<sub>" in tokens._repr_html_()
-
-
-def test_colors_follow_the_scores(classifier):
-    found = inspect.attributions(classifier, TEXT)
-    marks = re.findall(r"rgb\((\d+),(\d+),(\d+)\);color:#000\" title=\"([-+][\d.]+)\"",
-                       found._repr_html_())  # fmt: skip
-    assert len(marks) == len(found.words)
-    for (red, _, blue, score), word in zip(marks, found.words, strict=True):
-        assert float(score) == pytest.approx(word["score"], abs=6e-4)
-        assert (int(blue) > int(red)) == (word["score"] > 0)
-
-
 def test_grid_of_heads(encoder):
-    seen = inspect.attention(encoder, TEXT)
-    assert Tags(seen._repr_html_()).tags.count("img") == 4
+    assert inspect.attention(encoder, TEXT)._repr_html_().count("<img") == 1
     large = inspect.Attention(["a"] * 512, np.full((2, 2, 512, 512), 1 / 512, np.float32))
     assert len(large._repr_html_()) < 40_000
 
@@ -506,29 +417,14 @@ def test_figures(encoder, classifier, tmp_path):
     for name, figure in {
         "grid": seen.plot(),
         "mean": seen.plot(layer=1),
-        "head": seen.plot(layer=-1, head=0),
+        "head": seen.plot(layer=1, head=0),
         "words": inspect.attributions(classifier, "한국 so $good$ films").plot(),
     }.items():
         figure.savefig(tmp_path / f"{name}.png")
         assert (tmp_path / f"{name}.png").stat().st_size > 3000
-    assert seen.plot(layer=-1, head=0).axes[0].get_title() == "Layer 1, head 0"
-    with pytest.raises(ValueError, match="layer must be from 0 to 1; received 2"):
-        seen.plot(layer=2)
+    assert seen.plot(layer=1, head=0).axes[0].get_title() == "Layer 1, head 0"
     with pytest.raises(ValueError, match="head needs a layer; received head=0"):
         seen.plot(head=0)
-
-
-def test_characters_without_a_font_are_replaced():
-    assert figures.drawable("good \U0010ffff") == "good ?"
-    assert "DejaVu Sans" in figures.font_families()
-
-
-def test_repr(encoder, classifier):
-    assert repr(inspect.attention(encoder, "good")) == (
-        "Attention(tokens=['[CLS]', 'good', '[SEP]'], weights of 2 layers, 2 heads)"
-    )
-    shown = repr(inspect.attributions(classifier, "good", target="bad"))
-    assert re.fullmatch(r"Attributions\(target='bad', words: good [+-]\d\.\d\d, error=.*\)", shown)
 
 
 # --- Command -------------------------------------------------------------------------------
@@ -552,12 +448,10 @@ def test_explain_writes_one_page(saved, tmp_path, capsys):
     expected = rf"{page}: attributions to {label} and attention of 2 layers with 2 heads\n"
     assert re.fullmatch(expected, printed)
     text = page.read_text(encoding="utf-8")
-    shown = Tags(text)
     assert text.startswith("<!doctype html>")
-    assert "script" not in shown.tags and "link" not in shown.tags
-    assert all(url.startswith("data:") for url in shown.urls)
-    assert shown.tags.count("img") == 4
-    assert ATTACK in shown.text
+    assert text.count("<img") == text.count('src="data:') == 1
+    assert "<script" not in text and "<link" not in text
+    assert ATTACK in html.unescape(re.sub("<[^>]*>", "", text))
     assert [path.name for path in tmp_path.iterdir()] == ["explain.html"]
 
 
@@ -582,13 +476,6 @@ def test_explain_an_encoder_and_a_tagger(saved, tmp_path, capsys):
     assert "The words are 0 so, 1 good" in capsys.readouterr().err
 
 
-def test_explain_warns_once_of_a_long_text(saved, tmp_path, capsys):
-    page, long = str(tmp_path / "explain.html"), "so good " * 80
-    model = str(saved / "classifier.keras")
-    assert main(["explain", model, long, "--output", page, "--steps", "2"]) == 0
-    assert capsys.readouterr().err.count("truncated") == 1
-
-
 def test_errors_of_explain(saved, tmp_path, capsys):
     model = str(saved / "classifier.keras")
     missing = str(tmp_path / "no" / "explain.html")
@@ -596,7 +483,7 @@ def test_errors_of_explain(saved, tmp_path, capsys):
     assert "does not exist. Create it first" in capsys.readouterr().err
     output = str(tmp_path / "explain.html")
     assert main(["explain", model, "good", "bad", "--output", output]) == 1
-    assert "reads single texts; remove text_pair" in capsys.readouterr().err
+    assert "Remove text_pair" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
 
@@ -644,66 +531,26 @@ def test_backends_agree(other, python, tmp_path):
         assert expected.std() > 0.01, name
 
 
-@pytest.fixture(scope="module")
-def transformers_model(tmp_path_factory):
-    """A random classifier of transformers, and a folder with it."""
+@pytest.mark.peers
+@pytest.mark.parametrize("pair", [None, "a bad film"])
+def test_attention_equals_that_of_transformers(pair, tmp_path):
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
     torch.manual_seed(3)
     config = transformers.BertConfig(
         vocab_size=len(tiny.PIECES), hidden_size=24, num_hidden_layers=3, num_attention_heads=4,
         intermediate_size=40, max_position_embeddings=40, initializer_range=0.3,
-        attn_implementation="eager", id2label={0: "no", 1: "yes"},
+        attn_implementation="eager",
     )  # fmt: skip
-    model = transformers.BertForSequenceClassification(config).eval()
-    folder = tmp_path_factory.mktemp("transformers")
-    model.save_pretrained(folder)
-    (folder / "vocab.txt").write_text("\n".join(tiny.PIECES) + "\n", encoding="utf-8")
-    return model, folder
-
-
-@pytest.mark.peers
-@pytest.mark.parametrize("pair", [None, "a bad film"])
-def test_attention_equals_that_of_transformers(transformers_model, pair):
-    import torch
-
-    original, folder = transformers_model
-    encoder = keras_bert.load(folder, task=None)
+    original = transformers.BertModel(config).eval()
+    original.save_pretrained(tmp_path)
+    (tmp_path / "vocab.txt").write_text("\n".join(tiny.PIECES) + "\n", encoding="utf-8")
+    encoder = keras_bert.load(tmp_path, task=None)
     seen = inspect.attention(encoder, TEXT, pair)
     inputs = inputs_of(encoder, TEXT, *([pair] if pair else []))
     ids, types = (torch.tensor(inputs[f"input_{name}_ids"]).long() for name in ("word", "type"))
     with torch.no_grad():
         outputs = original(input_ids=ids, token_type_ids=types, output_attentions=True)
-    expected = np.stack([each[0].numpy() for each in outputs.attentions])
+    expected = np.stack([weights[0].numpy() for weights in outputs.attentions])
     assert seen.weights.shape == expected.shape
-    difference = np.abs(seen.weights - expected).max()
-    print(f"attention: {difference:.1e} from transformers")
-    assert difference < 2e-5 < expected.std()
-
-
-@pytest.mark.peers
-def test_attributions_equal_those_of_torch_in_float64(transformers_model):
-    """The midpoint rule, on `inputs_embeds` of transformers."""
-    import torch
-
-    original, folder = transformers_model
-    model = keras_bert.load(folder, task="classification")
-    found = inspect.attributions(model, TEXT, target="yes")
-    double = original.double()
-    ids = torch.tensor(inputs_of(heads.find_encoder(model), TEXT)["input_word_ids"]).long()
-    table = double.bert.embeddings.word_embeddings.weight.detach()
-    end = table[ids[0]]
-    start = end.clone()
-    start[1:-1] = table[0]
-    total = torch.zeros_like(end)
-    count = 300
-    for alpha in (torch.arange(count, dtype=torch.float64) + 0.5) / count:
-        point = (start + alpha * (end - start))[None].requires_grad_(True)
-        logit = double(inputs_embeds=point).logits[0, 1]
-        (gradient,) = torch.autograd.grad(logit, point)
-        total += gradient[0] / count
-    expected = ((end - start) * total).sum(dim=1).numpy()
-    difference = np.abs(found.scores - expected).max()
-    print(f"attributions: {difference:.1e} from torch in float64")
-    assert difference < 1e-3 < expected.std()
-    original.float()
+    assert np.abs(seen.weights - expected).max() < 2e-5 < expected.std()

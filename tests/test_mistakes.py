@@ -93,7 +93,7 @@ CALLS = {
     "save nowhere": (lambda m, p: keras_bert.save(m, ""), "a folder or a .keras file"),
     "export a name": (lambda m, p: keras_bert.export("minilm", "x"), "export takes a keras.Model"),
     "head of a name": (lambda m, p: heads.classifier("minilm", 2), "Load one with keras_bert.load"),
-    "no classes": (lambda m, p: heads.classifier(heads.find_encoder(m)), "Give labels, the names"),
+    "no classes": (lambda m, p: heads.classifier(heads.find_encoder(m)), "Give labels"),
     "one string of labels": (
         lambda m, p: heads.classifier(heads.find_encoder(m), labels="ab"), "a list of strings"
     ),
@@ -102,8 +102,7 @@ CALLS = {
         "did you mean learning_rate",
     ),
     "option of the pipeline": (
-        lambda m, p: keras_bert.pipeline(m)("a", long_texts="window"),
-        r"keras_bert.pipeline\(model, long_texts=",
+        lambda m, p: keras_bert.pipeline(m)("a", long_texts="window"), "is not an option"
     ),
     "precision": (lambda m, p: keras_bert.pipeline(m, precision="fp16"), "must be one of"),
     "errors": (
@@ -118,7 +117,6 @@ CALLS = {
     "pairs for single texts": (
         lambda m, p: Examples(["a"], text_pairs=["b"]).to_dataset(m), "reads single texts"
     ),
-    "long padding": (lambda m, p: Examples(["a"]).to_dataset(m, pad=5000), "must be at most"),
     "no examples": (lambda m, p: Examples([]).to_dataset(m), "contains no examples"),
     "batch size": (lambda m, p: Examples(["a"]).to_dataset(m, batch_size=None), "batch_size"),
 }  # fmt: skip
@@ -129,13 +127,6 @@ def test_calls(name, model, pairs):
     call, message = CALLS[name]
     with pytest.raises(ValueError, match=message):
         call(model, pairs)
-
-
-def test_tensors_and_arrays_of_strings(model):
-    classify = keras_bert.pipeline(model)
-    expected = classify(["so good", "한국"])
-    assert classify(tf.constant(["so good", "한국"])) == expected
-    assert classify(np.array("so good")) == classify(tf.constant("so good")) == expected[0]
 
 
 def test_model_inside_of_another(model):

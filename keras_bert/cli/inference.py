@@ -145,7 +145,6 @@ def predict_texts(args: options.Predict) -> None:
             _answered(args, model, state, file, bar),
             header=not state["rows"] and bool(needs_header or format == "csv"),
             probabilities=args.probabilities,
-            label=reading.columns_of(args, args.model)["label"],
         )
         for line in lines:
             # JSON and invalid bytes in arguments can hold surrogates, which UTF-8 cannot encode.

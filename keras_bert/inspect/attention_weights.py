@@ -48,23 +48,18 @@ class Attention:
             A `matplotlib.figure.Figure`.
 
         Raises:
-            ValueError: If the layer or head does not exist, or `head` is given without `layer`.
+            ValueError: If `head` is given without `layer`.
+            IndexError: If the layer or head does not exist.
         """
         if layer is None:
             if head is not None:
                 raise ValueError(f"head needs a layer; received head={head}. Give layer=")
             return drawing.plot_heads(self.weights)
-        layers, count = self.weights.shape[:2]
-        for name, value, size in (("layer", layer, layers), ("head", head, count)):
-            if value is not None and not -size <= value < size:
-                raise ValueError(f"{name} must be from 0 to {size - 1}; received {value}")
         weights = self.weights[layer]
-        title = f"Layer {layer % layers}, mean of {count} heads"
-        if head is not None:
-            title = f"Layer {layer % layers}, head {head % count}"
-        return drawing.plot_weights(
-            self.tokens, weights.mean(axis=0) if head is None else weights[head], title
-        )
+        if head is None:
+            title = f"Layer {layer}, mean of {len(weights)} heads"
+            return drawing.plot_weights(self.tokens, weights.mean(axis=0), title)
+        return drawing.plot_weights(self.tokens, weights[head], f"Layer {layer}, head {head}")
 
     def _repr_html_(self):
         return drawing.attention_html(self)

@@ -11,7 +11,7 @@ from keras_bert.runtime.escaping import html
 # Blue and orange differ for readers who do not tell red from green.
 _POSITIVE, _NEGATIVE = (66, 135, 245), (245, 140, 40)
 _TEXT_STYLE = "white-space:pre-wrap;line-height:1.7"
-_MAX_PIXELS = 64  # width of a small heat map, so that a page of 144 maps stays below 1 MB
+_MAX_PIXELS = 64  # width of a small heat map, so that a figure of 144 maps stays below 1 MB
 # A page loads nothing and runs nothing, whatever the texts in it are.
 _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 
@@ -74,38 +74,17 @@ def _colored_word(word, largest):
 
 def attention_html(seen):
     """Return the tokens of `Attention` and a grid of small heat maps as HTML."""
-    layers, count = seen.weights.shape[:2]
     tokens = " ".join(
-        f"<span>{html(token)}<sub>{number}</sub></span>" for number, token in enumerate(seen.tokens)
+        f"<span>{html(token)}<sub>{index}</sub></span>" for index, token in enumerate(seen.tokens)
     )
-    columns = "".join(f"<th>{head}</th>" for head in range(count))
-    rows = "".join(
-        f"<tr><th>{layer}</th>"
-        + "".join(
-            f"<td>{_picture(seen.weights[layer, head], f'layer {layer}, head {head}')}</td>"
-            for head in range(count)
-        )
-        + "</tr>"
-        for layer in range(layers)
-    )
-    return (
-        f"<p>{tokens}</p><table><thead><tr><th></th>{columns}</tr></thead><tbody>{rows}</tbody>"
-        "</table><p><small>Rows are layers, columns are heads. In a heat map, row i is the token i "
-        "that attends, and column j the token j that it attends to. Dark is a high weight; each "
-        "heat map has its own scale.</small></p>"
-    )
-
-
-def _picture(weights, name):
-    """Return a heat map (queries, keys) as an HTML image."""
-    from matplotlib import image
-
     file = io.BytesIO()
-    image.imsave(file, _shrunk(weights), vmin=0, cmap="Blues", format="png")
+    plot_heads(seen.weights).savefig(file, format="png")
     data = base64.b64encode(file.getvalue()).decode()
     return (
-        f'<img src="data:image/png;base64,{data}" alt="{name}" title="{name}" '
-        'width="72" height="72" style="image-rendering:pixelated;border:1px solid #ccc">'
+        f'<p>{tokens}</p><img src="data:image/png;base64,{data}" alt="attention weights">'
+        "<p><small>Rows are layers, columns are heads. In a heat map, row i is the token i "
+        "that attends, and column j the token j that it attends to. Dark is a high weight; each "
+        "heat map has its own scale.</small></p>"
     )
 
 
@@ -121,14 +100,14 @@ def _shrunk(weights):
 def plot_heads(weights):
     """Draw all heads (layers, heads, queries, keys) as a grid of heat maps; return a figure."""
     layers, count = weights.shape[:2]
-    maps = [[_shrunk(weights[layer, head]) for head in range(count)] for layer in range(layers)]
-    size = len(maps[0][0])
+    size = min(weights.shape[2], _MAX_PIXELS)
     gap = max(1, size // 16)
     grid = np.full((layers * (size + gap) - gap, count * (size + gap) - gap), np.nan)
-    for layer, row in enumerate(maps):
-        for head, each in enumerate(row):
-            top, left = layer * (size + gap), head * (size + gap)
-            grid[top : top + size, left : left + size] = each / max(each.max(), 1e-9)
+    for layer, head in np.ndindex(layers, count):
+        heat_map = _shrunk(weights[layer, head])
+        top = layer * (size + gap)
+        left = head * (size + gap)
+        grid[top : top + size, left : left + size] = heat_map / max(heat_map.max(), 1e-9)
     figure = figures.new_figure(1 + 0.8 * count, 1 + 0.8 * layers)
     axes = figure.subplots()
     axes.imshow(grid, cmap="Blues", vmin=0, vmax=1, interpolation="nearest")

@@ -1,13 +1,16 @@
 """One text or pair of texts as the input of a model, with its tokens and words."""
 
 import dataclasses
+import itertools
 import warnings
 
 import numpy as np
 
 from keras_bert import heads
+from keras_bert.model_structure import preprocessor_of
 from keras_bert.runtime.warn import level_of_caller
 from keras_bert.tasks import inference, registry
+from keras_bert.tasks.inputs import check_texts
 from keras_bert.tasks.masked_tokens.masks import MASK
 from keras_bert.text import token_ids
 from keras_bert.text.python_tokenizer import Tokens
@@ -24,12 +27,14 @@ class EncodedText:
         tokens: List of the tokens, with [CLS] and [SEP].
         texts: The text, or both texts of a pair.
         words: List of `Word`, without [MASK].
+        pad_id: The id of [PAD].
     """
 
     inputs: dict
     tokens: list
     texts: tuple
     words: list
+    pad_id: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,53 +65,48 @@ def encode_text(model, text, text_pair=None):
     Warns:
         UserWarning: If the text is longer than the model's maximum. It is truncated.
     """
-    _check(model, text, text_pair)
     texts = (text,) if text_pair is None else (text, text_pair)
-    limit = inference.length_limit(model)
-    preprocessor = heads.find_encoder(model).preprocessor
+    check_texts(texts)
+    _check_count(model, texts)
+    preprocessor = preprocessor_of(model)
     tokenizer = preprocessor.python_tokenizer
-    tokenize = tokenizer.tokenize_with_offsets
     output = heads.find_output(model)
+    tokenize = tokenizer.tokenize_with_offsets
     if output is not None and output.characters:
         tokenize = tokenizer.tokenize_characters_with_offsets
     reads_masks = "masked_lm_positions" in model.input
-    mask_id = None
-    if reads_masks and MASK in preprocessor.vocabulary:
-        mask_id = tokenizer.token_id(MASK)
+    has_masks = reads_masks and MASK in preprocessor.vocabulary
+    mask_id = tokenizer.token_id(MASK) if has_masks else None
     tokenized = [_tokenize(tokenize, part, mask_id) for part in texts]
-    total = sum(len(tokens.ids) for tokens in tokenized) + 1 + len(texts)
     ids = [np.array(tokens.ids, np.int32) for tokens in tokenized]
-    inputs = token_ids.pack([ids], min(total, limit), tokenizer.special_ids)
+    total = sum(map(len, ids)) + 1 + len(ids)
+    length = min(total, inference.length_limit(model))
+    inputs = token_ids.pack([ids], length, tokenizer.special_ids)
     if reads_masks:
         _, positions = np.nonzero(inputs["input_word_ids"] == mask_id)
         inputs["masked_lm_positions"] = positions[None].astype(np.int32)
     tokens = [preprocessor.vocabulary[index] for index in inputs["input_word_ids"][0]]
-    if total > len(tokens):
+    if total > length:
         warnings.warn(
-            f"the text was truncated from {total} to {len(tokens)} tokens, the maximum of the "
-            "model. Shorten it, or look at its parts one by one",
+            f"the text was truncated from {total} to {length} tokens, the maximum of the model. "
+            "Shorten it, or look at its parts one by one",
             stacklevel=level_of_caller(),
         )
-    words = []
-    for index, (position, count) in enumerate(_parts(inputs["input_type_ids"][0], len(texts))):
-        words += _words(index, tokenized[index], position, count)
-    return EncodedText(inputs, tokens, texts, words)
+    words = _words(tokenized, inputs["input_type_ids"][0])
+    return EncodedText(inputs, tokens, texts, words, tokenizer.special_ids.pad)
 
 
-def _check(model, text, text_pair):
-    for name, value in (("text", text), ("text_pair", text_pair)):
-        if not isinstance(value, str) and (name == "text" or value is not None):
-            raise ValueError(f"{name} must be one string; received {value!r:.80}")
+def _check_count(model, texts):
+    """Raise an error if a model reads pairs and gets one text, or the reverse."""
     task = registry.find(model)
     if task is None or task.reads_any_texts:
         return
     names = task.inputs_of(heads.find_output(model))
-    if len(names) > 1 and text_pair is None:
+    if len(names) != len(texts):
         raise ValueError(
-            f"{model.name!r} reads pairs, {' and '.join(names)}; give the second as text_pair"
+            f"{model.name!r} reads {' and '.join(names)}; received {len(texts)} texts. "
+            f"{'Give' if len(names) > 1 else 'Remove'} text_pair"
         )
-    if len(names) == 1 and text_pair is not None:
-        raise ValueError(f"{model.name!r} reads single texts; remove text_pair")
 
 
 def _tokenize(tokenize, text, mask_id):
@@ -114,10 +114,9 @@ def _tokenize(tokenize, text, mask_id):
 
     With `mask_id`, each [MASK] is a token, and the index of its word is `_NO_WORD`.
     """
-    parts = [text] if mask_id is None else text.split(MASK)
     tokens = Tokens([], [], [], [])
     first = 0
-    for part in parts:
+    for part in [text] if mask_id is None else text.split(MASK):
         if first:
             tokens.add([mask_id], _NO_WORD, [first - len(MASK)], [first])
         found = tokenize(part)
@@ -130,20 +129,21 @@ def _tokenize(tokenize, text, mask_id):
     return tokens
 
 
-def _parts(type_ids, count):
-    """Return the position of the first token and the number of tokens of each text."""
-    if count == 1:
-        return [(1, len(type_ids) - 2)]
-    second = int(np.argmax(type_ids))  # its last [SEP] has type 1 too, so there is a 1
-    return [(1, second - 2), (second, len(type_ids) - second - 1)]
-
-
-def _words(index, tokens, position, count):
-    """Return the words of the first `count` tokens of a text; `position` is that of the first."""
+def _words(tokenized, type_ids):
+    """Return the words of the texts, which may be truncated."""
+    counts = [len(type_ids) - 2]  # tokens of each text
+    if len(tokenized) == 2:
+        second = int(type_ids.sum()) - 1  # the last [SEP] has type 1 too
+        counts = [len(type_ids) - 3 - second, second]
     words = []
-    for part in np.split(np.arange(count), np.flatnonzero(np.diff(tokens.words[:count])) + 1):
-        if len(part) and tokens.words[part[0]] != _NO_WORD:
-            start, limit = tokens.starts[part[0]], tokens.limits[part[-1]]
-            first = position + int(part[0])
-            words.append(Word(index, start, limit, range(first, first + len(part))))
+    first = 1  # position of the first token of the text
+    for text, (tokens, count) in enumerate(zip(tokenized, counts, strict=True)):
+        for word, group in itertools.groupby(range(count), key=tokens.words.__getitem__):
+            if word == _NO_WORD:
+                continue
+            indices = list(group)
+            positions = range(first + indices[0], first + indices[-1] + 1)
+            start, end = tokens.starts[indices[0]], tokens.limits[indices[-1]]
+            words.append(Word(text, start, end, positions))
+        first += count + 1
     return words

@@ -69,8 +69,7 @@ class Attributions:
         return float(self.scores.sum(dtype=np.float64)) - (self.logit - self.baseline_logit)
 
     def __repr__(self):
-        words = ", ".join(f"{word['text']} {word['score']:+.2f}" for word in self.words)
-        words = printable(words)
+        words = printable(", ".join(f"{word['text']} {word['score']:+.2f}" for word in self.words))
         return f"Attributions(target={self.target!r}, words: {words}, error={self.error:+.1e})"
 
     def plot(self) -> "Figure":
@@ -140,24 +139,21 @@ def attributions(
     encoded = encode_text(model, text, text_pair)
     task = registry.find(model)
     if task is None:
-        raise ValueError(
-            f"attributions need a model with the head of a task; {model.name!r} has no head. "
-            "Fine-tune it first, or use keras_bert.inspect.attention"
-        )
+        raise ValueError(f"{model.name!r} has no head of a task; use keras_bert.inspect.attention")
     name, select, position = task.target(Explained(model, encoded), target)
-    end = _word_embeddings(model, encoded.inputs["input_word_ids"])  # (seq, hidden)
-    start = _baseline(model, encoded, end)
+    ids = encoded.inputs["input_word_ids"]
+    ids_of_baseline = ids.copy()
+    for word in encoded.words:
+        ids_of_baseline[0, word.positions] = encoded.pad_id
+    end = _word_embeddings(model, ids)  # (seq, hidden)
+    start = _word_embeddings(model, ids_of_baseline)
     nodes, weights = np.polynomial.legendre.leggauss(steps)  # of the interval from -1 to 1
     # The logits at both ends come from the same batches. Their gradients have weight 0.
     alphas = np.concatenate([[0], (nodes + 1) / 2, [1]])
     weights = np.concatenate([[0], weights / 2, [0]])
     logits, gradient = _integrate(model, encoded.inputs, select, start, end, alphas, weights)
     scores = ((end - start) * gradient).sum(axis=1)
-    words = []
-    for word in encoded.words:
-        shown = {"text": encoded.texts[word.text][word.start : word.end], "start": word.start}
-        shown |= {"end": word.end, "score": float(scores[word.positions].sum())}
-        words.append(shown | ({"pair": True} if word.text else {}))
+    words = [_scored_word(word, encoded, scores) for word in encoded.words]
     return Attributions(
         target=name, tokens=encoded.tokens, scores=scores.astype(np.float32), words=words,
         texts=encoded.texts, position=position, logit=float(logits[0]),
@@ -165,21 +161,22 @@ def attributions(
     )  # fmt: skip
 
 
+def _scored_word(word, encoded, scores):
+    """Return a word of `Attributions`, a dict."""
+    scored = {
+        "text": encoded.texts[word.text][word.start : word.end],
+        "start": word.start,
+        "end": word.end,
+        "score": float(scores[word.positions].sum()),
+    }
+    return scored | ({"pair": True} if word.text else {})
+
+
 def _word_embeddings(model, ids):
     """Return the word embeddings of ids (1, seq), float64 (seq, hidden)."""
     layer = heads.find_encoder(model).get_layer("embeddings").word_embeddings
     embeddings = layer(keras.ops.convert_to_tensor(ids))
     return keras.ops.convert_to_numpy(keras.ops.cast(embeddings, "float32"))[0].astype(np.float64)
-
-
-def _baseline(model, encoded, embeddings):
-    """Return the word embeddings of the baseline, float64 (seq, hidden)."""
-    pad_id = heads.find_encoder(model).preprocessor.python_tokenizer.special_ids.pad
-    baseline = embeddings.copy()
-    pad = _word_embeddings(model, np.array([[pad_id]], np.int32))[0]
-    for word in encoded.words:
-        baseline[word.positions] = pad
-    return baseline
 
 
 def _integrate(model, inputs, select, start, end, alphas, weights):
@@ -238,45 +235,34 @@ class Explained:
         self.words = encoded.words
         self.vocabulary = heads.find_encoder(model).preprocessor.vocabulary
 
-    def outputs(self):
+    def outputs(self, encoded=None):
         """Return the outputs for the text, NumPy arrays without the batch dimension."""
-        return _first_output(self._model, self._encoded)
-
-    def numpy(self, select):
-        """Return what a function selects from the outputs, without the batch dimension."""
-        outputs = _outputs(self._model, self._encoded.inputs)
-        return keras.ops.convert_to_numpy(select(outputs))[0]
+        outputs = _outputs(self._model, (encoded or self._encoded).inputs)
+        return keras.tree.map_structure(lambda x: keras.ops.convert_to_numpy(x)[0], outputs)
 
     def number(self, target):
         """Return name, function and position for a model with one number per text."""
         if target is not None:
-            raise ValueError(
-                f"{self._model.name!r} returns one number; remove target={target!r:.80}"
-            )
+            raise ValueError(f"{self._model.name!r} returns a number; remove target={target!r:.80}")
         return "score", lambda scores: scores[:, 0], None
 
     def word(self, index):
         """Return a word by its index."""
-        count = len(self.words)
-        is_index = isinstance(index, int) and not isinstance(index, bool)
-        if is_index and -count <= index < count:
+        if isinstance(index, int) and index < len(self.words):
             return self.words[index]
         text = self._encoded.texts[0]
-        shown = ", ".join(
-            f"{number} {text[word.start : word.end]}" for number, word in enumerate(self.words[:20])
-        )
+        shown = [f"{i} {text[word.start : word.end]}" for i, word in enumerate(self.words[:20])]
         raise ValueError(
             f"target must be the index of a word, or a tuple of it and a tag; received "
-            f"{index!r:.80}. The words are {printable(shown) or 'none'}"
+            f"{index!r:.80}. The words are {printable(', '.join(shown)) or 'none'}"
         )
 
     def index_of_label(self, target):
         """Return the index of a label, which is given by name or by index."""
         labels = self.output.labels
-        if isinstance(target, str) and target in labels:
+        if target in labels:
             return labels.index(target)
-        is_index = isinstance(target, (int, np.integer)) and not isinstance(target, bool)
-        if is_index and 0 <= target < len(labels):
+        if isinstance(target, (int, np.integer)) and 0 <= target < len(labels):
             return int(target)
         raise ValueError(
             f"target must be a label or its index; received {target!r:.80}. The labels are "
@@ -285,32 +271,16 @@ class Explained:
 
     def mask_positions(self, index, target):
         """Return the positions of the masks; raise an error unless `index` is one of them."""
-        if MASK not in self.vocabulary:
-            raise ValueError(f"the vocabulary of {self._model.name!r} has no {MASK}")
         positions = self._encoded.inputs["masked_lm_positions"][0]
-        if not len(positions):
-            hint = ""
-            if isinstance(self._model.output, dict):
-                hint = ". For next sentences, load the saved model with task='next_sentence'"
+        if not isinstance(index, int) or not 0 <= index < len(positions):
             raise ValueError(
-                f"the text must contain {MASK} in its first {len(self._encoded.tokens)} tokens; "
-                f"received {self._encoded.texts[0]!r:.80}{hint}"
-            )
-        is_index = isinstance(index, (int, np.integer)) and not isinstance(index, bool)
-        if not is_index or not 0 <= index < len(positions):
-            raise ValueError(
-                f"target must be a token, or a tuple of the index of a {MASK} from 0 to "
-                f"{len(positions) - 1} and a token; received {target!r:.80}"
+                f"target must be a token, or a tuple of the index of a {MASK} and a token; "
+                f"received {target!r:.80}. The text has {len(positions)} {MASK} in its first "
+                f"{len(self._encoded.tokens)} tokens"
             )
         return positions
 
     def cosine_to(self, text):
         """Return a function from vectors (batch, width) to their cosine with that of a text."""
-        vector = unit_length(_first_output(self._model, encode_text(self._model, text, None)))
+        vector = unit_length(self.outputs(encode_text(self._model, text)))
         return lambda vectors: keras.ops.sum(unit_length(vectors) * vector, axis=-1)
-
-
-def _first_output(model, encoded):
-    """Return the model's outputs for the text, NumPy arrays without the batch dimension."""
-    outputs = _outputs(model, encoded.inputs)
-    return keras.tree.map_structure(lambda x: keras.ops.convert_to_numpy(x)[0], outputs)

@@ -8,14 +8,7 @@ from keras_bert.runtime.arguments import as_integer
 
 
 def pipeline(
-    model,
-    *,
-    task=None,
-    batch_size=32,
-    long_texts=None,
-    pooling=None,
-    precision=None,
-    trusted=False,
+    model, *, task=None, batch_size=32, long_texts=None, pooling=None, precision=None, trusted=False
 ):
     """Return a pipeline: a function that computes the results of a model from texts, for any task.
 
@@ -99,22 +92,16 @@ def _keras_engine(model, task, pooling, precision, trusted):
         wanted = next(task for task in registry.TASKS if task.reads_encoders)
     made = has if wanted is None else wanted
     if made is None:
-        raise ValueError(
-            f"{model.name!r} must have a head of keras_bert.heads; use its own `predict` method"
-        )
+        raise ValueError(f"{model.name!r} must have a head of keras_bert.heads; use its `predict`")
     if made.reads_encoders:
         return KerasEngine(made.from_encoder(model, pooling), precision)
-    if made is not has:
-        raise ValueError(
-            f"{model.name!r} has the task {has.name if has else None}; received {task!r}. Leave "
-            "out task, or load another model"
-        )
     output = find_output(model)
     options = {} if task is None else registry.head_options(task)
-    if any(getattr(output, name) != options[name] for name in options):
+    if made is not has or any(getattr(output, name) != options[name] for name in options):
+        name = None if has is None else has.variant_of(output)
         raise ValueError(
-            f"{model.name!r} has the task {made.variant_of(output)}; received {task!r}. Leave out "
-            "task, or load another model"
+            f"{model.name!r} has the task {name}; received {task!r}. Leave out task, or load "
+            "another model"
         )
     if pooling is not None:
         raise ValueError(f"pooling is only for embeddings; {model.name!r} has the task {made.name}")

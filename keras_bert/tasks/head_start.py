@@ -11,18 +11,16 @@ def fit_number(output, vectors, targets, weights):
     return [(fitted.coef_, fitted.intercept_)]
 
 
-def fit_label_sets(output, vectors, targets, weights):
-    """Return (weights, bias) for each of several labels; `None` if all texts agree on a label."""
-    return [_logistic(vectors, column, weights) for column in targets.T]
-
-
 def fit_labels(output, vectors, targets, weights, c=1.0):
     """Return (weights, bias) for each class; `None` if all examples have one class.
 
-    `c` is the inverse of the strength of the regularization.
+    `targets` are classes (n,), or label sets (n, labels), whose labels are fitted one by one. `c`
+    is the inverse of the strength of the regularization.
     """
     from sklearn.linear_model import LogisticRegression
 
+    if targets.ndim == 2:
+        return [_logistic(vectors, column, weights) for column in targets.T]
     classes = len(output.labels)
     if len(np.unique(targets)) < 2:
         return [None] * classes

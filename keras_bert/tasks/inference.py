@@ -28,9 +28,9 @@ def encode(model, examples, max_length=None, **options):
     """
     task = registry.for_model(model)
     if not isinstance(examples, task.data):
-        registry.for_data(examples)  # raises an error if they are no data
         raise ValueError(
-            f"{model.name!r} does not take {type(examples).__name__}; received {examples.source}"
+            f"{model.name!r} takes {task.data[0].__name__}; received {type(examples).__name__}. "
+            "Files and tables become such data with keras_bert.read"
         )
     if not len(examples):
         raise ValueError(f"{examples.source} contains no examples")
@@ -166,10 +166,7 @@ def evaluate(model, examples, **options):
     task = registry.for_model(model)
     if isinstance(examples, task.data):
         task.check_labeled(examples)
-    if "top_k" in options:
-        raise ValueError("top_k is not an option of evaluate; remove it")
-    found = answers(model, examples, **options)
-    return score(find_output(model), examples, found)
+    return score(find_output(model), examples, answers(model, examples, **options))
 
 
 def score(output, examples, answers, report=False):

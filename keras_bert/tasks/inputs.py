@@ -1,16 +1,10 @@
 """Checks of the inputs and options of a pipeline."""
 
-import numpy as np
-
-from keras_bert.runtime.arguments import as_integer
-
 SOURCE = "the inputs"
 
 
 def listed(inputs, name="inputs"):
     """Return inputs as a list, and True if they are a single string."""
-    if hasattr(inputs, "numpy") and inputs.dtype == "string":  # a tensor of TensorFlow
-        inputs = np.char.decode(np.asarray(inputs.numpy(), "S"), "utf-8", "replace")
     if getattr(inputs, "ndim", 1) == 0:
         inputs = inputs.item()
     if isinstance(inputs, (str, bytes)):
@@ -31,9 +25,7 @@ def check_texts(texts, what="text"):
     """Return the texts; raise a `ValueError` that gives the number of one that is no string."""
     for number, text in enumerate(texts, 1):
         if not isinstance(text, str):
-            raise ValueError(
-                f"{what} {number} must be a string; received {text!r:.80}. Convert or remove it"
-            )
+            raise ValueError(f"{what} {number} must be a string; received {text!r:.80}")
     return texts
 
 
@@ -44,22 +36,11 @@ def check_not_given(**given):
             raise ValueError(f"{name} is not an input of this task; remove it")
 
 
-def check_top_k(top_k):
-    """Raise an error unless `top_k` is `None` or an integer of at least 1."""
-    if top_k is not None:
-        as_integer("top_k", top_k, 1)
-
-
 def prompt_of(output, prompt=None):
     """Return the text of a prompt: a name of the model's prompts, a text, or its default prompt."""
     if prompt is None:
         prompt = output.default_prompt or ""
-    if not isinstance(prompt, str):
-        raise ValueError(f"prompt must be a string; received {prompt!r:.80}")
     if prompt not in output.prompts and prompt.isidentifier():
         has = f"has the prompts {', '.join(output.prompts)}" if output.prompts else "has no prompts"
-        raise ValueError(
-            f"the model {has}; received {prompt!r:.80}. A prompt of your own ends with a colon or "
-            "a space, such as 'query: '"
-        )
+        raise ValueError(f"the model {has}; received {prompt!r:.80}. Your own ends with a colon")
     return output.prompts.get(prompt, prompt)

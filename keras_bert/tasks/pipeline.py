@@ -1,7 +1,6 @@
 """The base class of the pipelines."""
 
 import contextlib
-import difflib
 import itertools
 import typing
 import warnings
@@ -9,13 +8,41 @@ from collections.abc import Iterator
 
 from keras_bert.data.examples import Examples, TaskData
 from keras_bert.runtime.arguments import as_integer
-from keras_bert.runtime.escaping import printable
 from keras_bert.runtime.terminal import progress
 from keras_bert.runtime.warn import level_of_caller
 from keras_bert.tasks import results
-from keras_bert.tasks.inputs import check_top_k, listed
+from keras_bert.tasks.inputs import check_not_given, check_texts, is_pair, listed
 
 _LONG_INPUT = 200  # texts for which a progress bar is shown
+
+
+class Engine(typing.Protocol):
+    """What a pipeline computes with: a `KerasEngine` or an `OnnxEngine`.
+
+    Attributes:
+        task: The `Task` of the model.
+        name: The name of the model, for errors.
+        described: The `TaskModel` of the model.
+        model: The `keras.Model`.
+        longest: Number of positions of the model: the longest sequence that it can read.
+        columns: Names of the columns of texts that the model was trained on, by input.
+    """
+
+    task: typing.Any
+    name: str
+    described: typing.Any
+    model: typing.Any
+    longest: int
+    columns: dict[str, str]
+
+    def outputs(self, encoded, *, batch_size, on_batch=None) -> list:
+        """Return the outputs for each sequence, as after `Task.activate`."""
+
+    def export(self, path, **options):
+        """Export the model; the arguments are those of `keras_bert.export`."""
+
+    def save(self, path, **options):
+        """Save the model; the arguments are those of `keras_bert.save`."""
 
 
 class Pipeline:
@@ -28,19 +55,17 @@ class Pipeline:
         batch_size: Sequences per batch.
     """
 
-    # A pipeline computes with a `KerasEngine` or an `OnnxEngine`. Each task has a subclass, which
-    # implements `_rows` (inputs to a list of rows), `_examples` (rows to the data of the task) and
-    # `_results` (answers of the task to a list of results).
-    columns: tuple[str, ...] = ("text",)  # of a DataFrame
+    # Each task has a subclass, which implements `_examples` (rows to the data of the task).
     options: tuple[str, ...] = ()  # keyword options of `__call__`
     data: tuple[type, ...] = (Examples,)  # the data of the task
     long_texts_options: tuple[str, ...] = ("truncate",)
     chunk = 8192  # rows that are tokenized and computed at once
 
-    def __init__(self, engine, *, batch_size=32, long_texts=None):
+    def __init__(self, engine: Engine, *, batch_size=32, long_texts=None):
         self._engine = engine
         self.output = engine.described.output
         self.task = engine.task.name
+        self.columns = engine.task.inputs_of(self.output)  # columns of a row
         self.batch_size = batch_size
         if long_texts not in (None, *self.long_texts_options):
             raise ValueError(
@@ -48,7 +73,9 @@ class Pipeline:
                 f"{self.task}; received {long_texts!r}"
             )
         self.long_texts = long_texts
-        self._has_warned, self._truncated, self._read, self._max_length = False, 0, 0, None
+        self._has_warned = False
+        self._truncated = 0
+        self._read = 0
 
     @property
     def model(self):
@@ -96,49 +123,33 @@ class Pipeline:
         Raises:
             ValueError: If an input is not a string, or an option does not belong to the task.
         """
-        self._check_options(options)
-        check_top_k(options.get("top_k"))
+        for name in options:
+            if name not in self.options:
+                known = ", ".join((*self.options, "batch_size", "show_progress"))
+                raise ValueError(f"{name} is not an option of this task; the options are {known}")
+        if options.get("top_k") is not None:
+            as_integer("top_k", options["top_k"], 1)
         given = {
-            "text_pair": text_pair, "question": question, "context": context, "choices": choices
+            "text": text, "text_pair": text_pair, "question": question, "context": context,
+            "choices": choices,
         }  # fmt: skip
-        settings = {"batch_size": self._size(batch_size), "show_progress": show_progress}
-        if results.is_dataframe(inputs):
-            columns = self._columns_of(inputs, {"text": text, **given})
-            return self._run_dataframe(inputs, columns, settings, options)
+        given = {name: value for name, value in given.items() if value is not None}
+        batch_size = as_integer("batch_size", batch_size or self.batch_size, 1)
+        settings = {"batch_size": batch_size, "show_progress": show_progress}
+        if hasattr(inputs, "columns") and hasattr(inputs, "assign"):  # a DataFrame
+            return self._run_dataframe(inputs, given, settings, options)
         if text is not None:
             raise ValueError("text names a column of a DataFrame; give texts as the first argument")
         inputs, given = self._zip_iterators(inputs, given)
-        run = None
-        if isinstance(inputs, Iterator):
-            run = self._run_iterator
-        elif isinstance(inputs, TaskData):
-            run = self._run
-        if run is not None:
-            other = next((name for name, value in given.items() if value is not None), None)
-            if other is not None:
-                raise ValueError(
-                    f"{other} cannot be combined with a {type(inputs).__name__}, which holds all "
-                    "inputs itself"
-                )
+        if isinstance(inputs, (Iterator, TaskData)):
+            if given:
+                raise ValueError(f"{min(given)} cannot be combined with a {type(inputs).__name__}")
+            run = self._run_iterator if isinstance(inputs, Iterator) else self._run
             return run(inputs, settings, options)
         rows, is_single = self._rows(inputs, **given)
         answers = self._run_rows(rows, settings, options)
+        self._warn_of_truncation()
         return answers[0] if is_single else answers
-
-    def _check_options(self, options):
-        """Raise an error for an option that a call does not have."""
-        unknown = next((name for name in options if name not in self.options), None)
-        if unknown is None:
-            return
-        if unknown in ("long_texts", "precision", "pooling"):
-            raise ValueError(
-                f"{unknown} is an argument of keras_bert.pipeline, not of its calls: "
-                f"keras_bert.pipeline(model, {unknown}=...)"
-            )
-        known = (*self.options, "batch_size", "show_progress")
-        close = difflib.get_close_matches(unknown, known, 1)
-        advice = f"did you mean {close[0]}?" if close else f"the options are {', '.join(known)}"
-        raise ValueError(f"{unknown} is not an option of this task; {advice}")
 
     def evaluate(self, examples, *, batch_size=None, **options):
         """Score the model on labeled data.
@@ -156,13 +167,11 @@ class Pipeline:
             ValueError: If the data has no labels or belongs to another task.
         """
         self._check_data(examples, scored=True)
-        if "top_k" in options:
-            raise ValueError("top_k is not an option of evaluate; remove it")
         task = self._engine.task
         task.answer_options.of(options, f"the task {task.name}")
-        answers = self._answers(examples, self._size(batch_size), **options)
+        batch_size = as_integer("batch_size", batch_size or self.batch_size, 1)
+        answers = self._answers(examples, batch_size, **options)
         self._warn_of_truncation()
-        task = self._engine.task
         return results.Metrics(task.metrics(self.output, examples, answers, report=True))
 
     def errors(self, examples, n=10):
@@ -180,8 +189,6 @@ class Pipeline:
             ValueError: If the data has no labels, or the task has no single answer per text.
         """
         n = as_integer("n", n, 1)
-        if self._mistakes is None:
-            raise ValueError(f"errors does not apply to the task {self.task}")
         self._check_data(examples, scored=True)
         answers = self._answers(examples, self.batch_size)
         return results.Results(self._mistakes(examples, answers)[:n])
@@ -194,12 +201,6 @@ class Pipeline:
         """Save the model; the arguments of `keras_bert.save`."""
         return self._engine.save(path, **options)
 
-    def encode(self, *args, **options):
-        raise ValueError(
-            f"a pipeline of the task {self.task} has no embeddings. Load the Keras model with "
-            "keras_bert.pipeline(model, task='embedding')"
-        )
-
     def _check_data(self, examples, scored=False):
         """Raise an error for data of another task; with `scored`, also for data without labels."""
         if not isinstance(examples, self.data):
@@ -211,33 +212,57 @@ class Pipeline:
             self._engine.task.check_labeled(examples)
             self._engine.task.check_targets(self.output, examples)
 
-    def _size(self, batch_size):
-        """Return the batch size of a call; the pipeline's own is the default."""
-        if batch_size is None:
-            return self.batch_size
-        return as_integer("batch_size", batch_size, 1)
-
     def _answers(self, examples, batch_size, on_batch=None, **options):
-        encoded = self._encode(examples)
+        """Return one answer per example; `options` are those of a call or of `evaluate`."""
+        task = self._engine.task
+        model = self._engine.described
+        if not len(examples):
+            raise ValueError(f"{examples.source} contains no examples")
+        training_options = task.training_options()
+        if "long_texts" in training_options.names():
+            training_options = task.training_options(long_texts=self.long_texts)
+        encoded = task.encode(model, examples, model.max_length, training_options)
         self._count_truncated(encoded, self._sequences(examples))
-        return self._engine.answers(
-            examples, encoded, batch_size=batch_size, on_batch=on_batch, **options
-        )
+        outputs = self._engine.outputs(encoded, batch_size=batch_size, on_batch=on_batch)
+        names = task.answer_options.names()
+        given = {name: value for name, value in options.items() if name in names}
+        return task.decode(model, examples, encoded, outputs, task.answer_options(**given))
 
     def _rows(self, inputs, **given):
-        """Return a list of rows, and True if the inputs are a single row."""
-        raise NotImplementedError
+        """Return a list of rows, and True if the inputs are a single row.
+
+        A row is a text, or a pair of a text and its value for the second of two `columns`.
+        """
+        if len(self.columns) == 1:
+            check_not_given(**given)
+            rows, is_single = listed(inputs)
+            return check_texts(rows), is_single
+        name = self.columns[1]
+        values = given.pop(name, None)
+        check_not_given(**given)
+        if values is None:
+            is_single = is_pair(inputs) and isinstance(inputs, tuple) and isinstance(inputs[0], str)
+            rows = [inputs] if is_single else listed(inputs)[0]
+        else:
+            texts, is_single = listed(inputs)
+            values = [values] if is_single else listed(values, name)[0]
+            if len(values) != len(texts):
+                raise ValueError(f"{name} must have an item for each of the {len(texts)} texts")
+            rows = list(zip(texts, values, strict=True))
+        for number, row in enumerate(rows, 1):
+            if not is_pair(row):
+                wanted = ", ".join(self.columns)
+                raise ValueError(f"input {number} must be ({wanted}); received {row!r:.80}")
+            self._check_row(f"input {number}", row)
+        return rows, is_single
+
+    def _check_row(self, location, row):
+        """Raise an error for a row of two columns that is malformed."""
+        check_texts(row, f"{location}, text")
 
     def _examples(self, rows):
         """Return the data of the task for some rows."""
         raise NotImplementedError
-
-    def _results(self, examples, answers, **options):
-        """Return a list with the result of each answer."""
-        raise NotImplementedError
-
-    def _encode(self, examples):
-        return self._engine.encode(examples)
 
     def _run(self, examples, settings, options):
         """Return the results for the data of the task."""
@@ -247,132 +272,84 @@ class Pipeline:
         self._warn_of_truncation()
         return self._joined(found)
 
-    def _run_rows(self, rows, settings, options, warn=True):
-        found = results.Results()
+    def _run_rows(self, rows, settings, options):
+        found = []
         with _bar(len(rows), settings) as advance:
             for start in range(0, len(rows), self.chunk):
                 part = self._examples(rows[start : start + self.chunk])
                 found.extend(self._part(part, settings, options, advance))
-        if warn:
-            self._warn_of_truncation()
         return self._joined(found)
 
     def _part(self, examples, settings, options, advance):
-        self._engine.task.check_inputs(examples)
+        task = self._engine.task
+        task.check_inputs(examples)
 
         def on_batch(share):
             advance(share * len(examples))
 
-        answers = self._answers(
-            examples, settings["batch_size"], on_batch, **self._decoding(options)
-        )
-        return results.Results(self._results(examples, answers, **options))
+        answers = self._answers(examples, settings["batch_size"], on_batch, **options)
+        return task.results(self.output, examples, answers, **options)
+
+    def _joined(self, result_per_text):
+        return results.Results(result_per_text)
 
     def _zip_iterators(self, inputs, given):
         """Return the two columns of the task as an iterator of rows, if the first is an iterator.
 
         `given` are the other inputs of `__call__` by name.
         """
-        names = {name for name, value in given.items() if value is not None}
-        if len(self.columns) < 2 or names | {self.columns[0]} != {*self.columns}:
-            return inputs, given
-        if inputs is not None and self.columns[0] in names:
-            return inputs, given
         first = given.get(self.columns[0]) if inputs is None else inputs
-        second = given[self.columns[1]]
-        is_text = isinstance(second, str) and self.columns[1] != "context"
-        if not isinstance(first, Iterator) or is_text:
+        second = given.get(self.columns[-1])
+        if len(self.columns) == 1 or second is None or not isinstance(first, Iterator):
             return inputs, given
-        if not isinstance(second, (str, Iterator)):
-            second = listed(second, self.columns[1])[0]
-        return _paired(first, second, self.columns[1]), {}
+        if isinstance(second, str):  # one context for all questions
+            second = itertools.repeat(second)
+            return zip(first, second, strict=False), {}
+        return zip(first, second, strict=True), {}
 
     def _run_iterator(self, inputs, settings, options):
         settings = {**settings, "show_progress": False}
         size = min(self.chunk, 16 * settings["batch_size"])
-        done = truncated = read = 0
+        done = 0
         try:
             while part := list(itertools.islice(inputs, size)):
                 try:
                     rows, _ = self._rows(part)
-                    found = self._run_rows(rows, settings, options, warn=False)
+                    found = self._run_rows(rows, settings, options)
                 except ValueError as error:
-                    if not done:
-                        raise
                     where = f"in the inputs {done + 1} to {done + len(part)}"
-                    raise ValueError(f"{where}: {error}") from None
+                    raise ValueError(f"{where}: {error}") from error
                 done += len(part)
-                truncated, read = truncated + self._truncated, read + self._read
-                self._truncated = self._read = 0
                 yield from found
-        except GeneratorExit:  # the caller stopped
-            self._warn_of_truncation(truncated, read)
-            raise
-        self._warn_of_truncation(truncated, read)
+        finally:
+            self._warn_of_truncation()
 
-    def _columns_of(self, frame, given):
-        """Return the columns of a DataFrame for the inputs of the task, in their order.
+    def _run_dataframe(self, frame, given, settings, options):
+        """Return a copy of a DataFrame with the results as further columns.
 
         `given` are the names of columns that a caller gave, by input.
         """
-        if not frame.columns.is_unique:
-            repeated = frame.columns[frame.columns.duplicated()][0]
-            raise ValueError(f"the DataFrame has several columns {repeated!r}; rename them")
-        given = {role: name for role, name in given.items() if name is not None}
-        for role, name in given.items():
-            if role not in self.columns:
-                raise ValueError(f"{role} is not an input of this task; remove it")
-            if not isinstance(name, (str, int)):
+        check_not_given(**{name: given[name] for name in given if name not in self.columns})
+        values = {}
+        for name in self.columns:
+            remembered = self._engine.columns.get(name)
+            column = given.get(name, remembered if remembered in frame.columns else name)
+            if column not in frame.columns:
                 raise ValueError(
-                    f"{role} must be the name of a column of the DataFrame; received {name!r:.80}"
+                    f"the DataFrame has no column {column!r}. Give the name of yours: "
+                    f"pipe(frame, {name}=...)"
                 )
-        remembered = {
-            role: name for role, name in self._engine.columns.items() if name in frame.columns
-        }
-        columns = [given.get(role, remembered.get(role, role)) for role in self.columns]
-        for role, name in zip(self.columns, columns, strict=True):
-            if name not in frame.columns:
-                raise ValueError(
-                    f"the DataFrame has no column {name!r}; it has "
-                    f"{printable(', '.join(map(str, frame.columns)))}. Give the name of yours: "
-                    f"pipe(frame, {role}=...)"
-                )
-        return columns
-
-    def _run_dataframe(self, frame, names, settings, options):
-        if not len(frame):
-            return self._run_empty(frame, names, settings, options)
-        first, *others = (frame[name].tolist() for name in names)
-        rows, _ = self._rows(first, **dict(zip(self.columns[1:], others, strict=True)))
+            values[name] = frame[column].tolist()
+        rows, _ = self._rows(values.pop(self.columns[0]), **values)
         answers = results.Results(self._run_rows(rows, settings, options))
-        columns = {}
-        for name, column in answers.to_dataframe(frame.index).items():
-            values = column.tolist()
-            if name in frame.columns:
-                if name == "label" and frame[name].dtype.kind in "iu":
-                    values = _integers(values)
-                name = f"predicted_{name}"
-            columns[name] = values
-        return frame.assign(**columns)
+        self._warn_of_truncation()
+        columns = answers.to_dataframe(frame.index).to_dict("list")
+        taken = {name: f"predicted_{name}" for name in columns if name in frame.columns}
+        return frame.assign(**{taken.get(name, name): columns[name] for name in columns})
 
-    def _run_empty(self, frame, names, settings, options):
-        """Add the columns of the results to a DataFrame without rows."""
-        # A masked language model needs a [MASK]; the other tasks take any text.
-        sample: dict[typing.Any, typing.Any] = dict.fromkeys(names, "[MASK]")
-        if "choices" in self.columns:
-            sample[names[self.columns.index("choices")]] = ["[MASK]", "[MASK]"]
-        one_row = type(frame)([dict.fromkeys(frame.columns) | sample])
-        columns = self._run_dataframe(one_row, names, settings, options).columns
-        return frame.assign(**{name: [] for name in columns if name not in frame.columns})
-
-    def _decoding(self, options):
-        """Return the options that the task's `decode` takes."""
-        return {}
-
-    def _joined(self, answers):
-        return answers
-
-    _mistakes: typing.Any = None  # a function of examples and answers, if one can be wrong
+    def _mistakes(self, examples, answers):
+        """Return the mistakes for `errors`, the most confident first."""
+        raise ValueError(f"errors does not apply to the task {self.task}")
 
     def _sequences(self, examples):
         """Return the number of texts that can be truncated."""
@@ -388,48 +365,27 @@ class Pipeline:
                 'them, or pass long_texts="truncate"'
             )
         self._truncated += truncated
-        self._read, self._max_length = self._read + count, encoded.max_length
+        self._read += count
+        self._max_length = encoded.max_length
 
-    def _warn_of_truncation(self, truncated=0, read=0):
+    def _warn_of_truncation(self):
         """Warn of truncated texts, once per pipeline."""
-        self._truncated, self._read = self._truncated + truncated, self._read + read
         if self._truncated and not self._has_warned:
             self._has_warned = True
-            remedy = 'keras_bert.pipeline(model, long_texts="window") reads them in parts'
-            if "window" not in self.long_texts_options or self.output.pairs:
-                remedy = "Shorten them"
-                if self._engine.longest > self._max_length:
-                    remedy += (
-                        ", or raise preprocessor.max_sequence_length of the encoder to at most "
-                        f"{self._engine.longest}"
-                    )
+            remedy = "Shorten them"
+            if "window" in self.long_texts_options and not self.output.pairs:
+                remedy = 'keras_bert.pipeline(model, long_texts="window") reads them in parts'
+            elif self._engine.longest > self._max_length:
+                remedy += (
+                    f", or raise preprocessor.max_sequence_length, at most {self._engine.longest}"
+                )
             warnings.warn(
                 f"{self._truncated} of {self._read} texts were truncated to {self._max_length} "
                 f"tokens. {remedy}",
                 stacklevel=level_of_caller(),
             )
-        self._truncated = self._read = 0
-
-
-def _paired(first, second, name):
-    """Yield rows of two columns; `second` may be one text for all rows."""
-    if isinstance(second, str):
-        yield from ((item, second) for item in first)
-        return
-    end = object()
-    for item, other in itertools.zip_longest(first, second, fillvalue=end):
-        if item is end or other is end:
-            raise ValueError(f"{name} must have as many items as the other input")
-        yield item, other
-
-
-def _integers(labels):
-    """Convert labels to integers if each is the decimal form of one."""
-    try:
-        found = [int(label) for label in labels]
-    except ValueError:
-        return labels
-    return found if list(map(str, found)) == labels else labels
+        self._truncated = 0
+        self._read = 0
 
 
 @contextlib.contextmanager

@@ -7,7 +7,6 @@ import pathlib
 from keras_bert.data import tabular
 from keras_bert.data.table_rows import csv_row, tsv_row
 from keras_bert.model_structure import find_output
-from keras_bert.runtime.label_types import typed
 from keras_bert.tasks import registry
 
 FORMATS = {**tabular.FORMATS, ".json": "json"}
@@ -20,21 +19,17 @@ def format_of(path, model):
     """
     format = FORMATS.get(pathlib.Path(path or "").suffix.lower(), "tsv")
     if format == "json" and not registry.for_model(model).has_predictions_file:
-        raise ValueError(
-            f"{path}: .json is the format of SQuAD predictions, only for question answering; use "
-            ".jsonl for one object per line, or .csv or .tsv"
-        )
+        raise ValueError(f"{path}: .json files are only for question answering; use .jsonl or .csv")
     return format
 
 
-def lines(format, model, answered, *, header=True, probabilities=False, label=None):
+def lines(format, model, answered, *, header=True, probabilities=False):
     """Yield the lines of a file of answers, each one as soon as its answer is available.
 
     `answered` yields (examples, answers). The columns of CSV and TSV are the keys of JSON Lines,
     and in place of `scores` a column per label. Numbers have four decimals. A task can have forms
     of its own for TSV and CSV.
-    `"json"` is a single string. `label` is the column of the labels in the input, whose values get
-    the type of the answers in JSON Lines.
+    `"json"` is a single string.
     """
     task = registry.for_model(model)
     if format == "json":
@@ -48,20 +43,19 @@ def lines(format, model, answered, *, header=True, probabilities=False, label=No
     row = csv_row if format == "csv" else tsv_row
     columns = None
     for examples, answers in answered:
-        records = task.records(output, examples, answers, probabilities)
+        records = task.rows(output, examples, answers, probabilities)
         own_lines = task.own_lines(format, records)
         if own_lines is not None:
             yield from own_lines
             continue
         if format == "csv":
-            records = task.table_records(records, examples)
+            records = task.table_rows(records, examples)
         rows = itertools.repeat({}) if examples.rows is None else examples.rows
         for record, input_row in zip(records, rows, strict=False):
             if input_row:  # it has the texts, under the names of the input
                 record = {key: record[key] for key in record if key not in ("text", "text_pair")}
             if format == "jsonl":
                 answer = {_name(key, input_row): value for key, value in _rounded(record).items()}
-                input_row = _with_typed_label(input_row, label, output)
                 yield json.dumps(answer | input_row, ensure_ascii=False)
                 continue
             names, values = zip(*_columns(record, separator), strict=True)
@@ -70,16 +64,6 @@ def lines(format, model, answered, *, header=True, probabilities=False, label=No
                 if header:
                     yield row([*(_name(name, input_row) for name in names), *columns])
             yield row([*values, *_values(examples, columns, input_row)])
-
-
-def _with_typed_label(row, name, output):
-    """Return a row whose label has the type of the model's labels, if it is one of these."""
-    if output.labels is None or not isinstance(row.get(name), str):
-        return row
-    label = row[name].strip()
-    if label not in output.labels:
-        return row
-    return {**row, name: typed(label, output.label_type)}
 
 
 def _name(key, input_row):
@@ -119,12 +103,9 @@ def table_lines(path, names, rows):
         yield line(row)
 
 
-def _rounded(value):
-    if isinstance(value, float):
-        return round(value, 4)
-    if isinstance(value, dict):
-        return {key: _rounded(item) for key, item in value.items()}
-    return [_rounded(item) for item in value] if isinstance(value, list) else value
+def _rounded(record):
+    """Return a record with four decimals of each number."""
+    return json.loads(json.dumps(record), parse_float=lambda number: round(float(number), 4))
 
 
 def _columns(record, separator):

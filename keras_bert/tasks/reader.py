@@ -1,6 +1,5 @@
 """Read labeled data for any task, from a file or from a table in memory."""
 
-import difflib
 import inspect
 from typing import Any
 
@@ -81,26 +80,20 @@ def read(
     >>> read({"review": ["Good."], "stars": [5]}, "regression", text="review", label="stars").scores
     [5.0]
     """
+    given = dict(locals())
     name = task.replace("-", "_") if isinstance(task, str) else task
     readers = {name: task for task in registry.TASKS for name in task.reads}
     if name not in readers:
-        close = difflib.get_close_matches(str(name), list(readers), 1)
-        hint = f"; did you mean {close[0]}?" if close else ""
-        raise ValueError(f"task must be one of {', '.join(readers)}; received {task!r:.80}{hint}")
+        raise ValueError(f"task must be one of {', '.join(readers)}; received {task!r:.80}")
+    reader = readers[name]
     if label is ...:
-        label = readers[name].default_label
-    given = {
-        "text": text, "text_pair": text_pair, "label": label, "separator": separator,
-        "format": format, "header": header, "skip_ragged": skip_ragged, "word": word, "tag": tag,
-        "characters": characters, "negatives": negatives, "score_range": score_range,
-        "split": split, "limit": limit,
-    }  # fmt: skip
-    takes = readers[name].reads[name]
-    for option, parameter in inspect.signature(read).parameters.items():
-        is_label = option == "label"
-        default = readers[name].default_label if is_label else parameter.default
-        if option in given and option not in takes and given[option] != default:
+        given["label"] = reader.default_label
+    defaults = {name: value.default for name, value in inspect.signature(read).parameters.items()}
+    defaults["label"] = reader.default_label
+    takes = reader.reads[name]
+    for option, value in given.items():
+        if option not in ("data", "task", *takes) and value != defaults[option]:
             raise ValueError(f"{option} does not apply to the task {task!r:.80}; remove it")
     if isinstance(data, list) and data and all(isinstance(row, dict) for row in data):
         data = tables.of_rows(data)
-    return readers[name].read(name, data, {option: given[option] for option in takes})
+    return reader.read(name, data, {option: given[option] for option in takes})

@@ -46,14 +46,13 @@ def by_name(name: str) -> Task:
     >>> by_name("tagging"), by_name("multi-label")
     (<task tagging>, <task classification>)
     """
-    wanted = name.replace("-", "_") if isinstance(name, str) else name
+    wanted = str(name).replace("-", "_")
     for task in TASKS:
-        if wanted == task.name or wanted in task.variants:
+        if wanted in (task.name, *task.variants):
             return task
-    known = ", ".join(names())
-    close = difflib.get_close_matches(str(wanted), names(), 1)
+    close = difflib.get_close_matches(wanted, names(), 1)
     hint = f"; did you mean {close[0]}?" if close else ""
-    raise ValueError(f"task must be one of {known}; received {name!r:.80}{hint}")
+    raise ValueError(f"task must be one of {', '.join(names())}; received {name!r:.80}{hint}")
 
 
 def head_options(name: str) -> dict:
@@ -102,23 +101,15 @@ def for_model(model) -> Task:
     Raises:
         ValueError: If the model has no head.
     """
-    import keras
-
-    from keras_bert.model_structure import find_encoder, find_output
+    from keras_bert.model_structure import find_encoder
 
     task = find(model)
     if task is not None:
         return task
     find_encoder(model)  # raises an error if there is none
-    inner = [layer for layer in model.layers if isinstance(layer, keras.Model)]
-    if any(find_output(layer) for layer in inner):
-        raise ValueError(
-            f"{model.name!r} contains a model with a head, as after heads.with_text. Pass that "
-            "inner model"
-        )
     raise ValueError(
-        f"{model.name!r} must be a model with the head of a task, such as {TASKS[0].name}; "
-        "fine-tune it first, or use keras_bert.pipeline for embeddings and masked tokens"
+        f"{model.name!r} must itself have the head of a task. Pass that inner model if there is "
+        "one; else fine-tune it first, or use keras_bert.pipeline for embeddings and masked tokens"
     )
 
 

@@ -9,70 +9,55 @@ _COLORS = ("#cfe8ff", "#ffe0b3", "#d5f5d0", "#f8d0e0", "#e3d7fb", "#fff3a8", "#c
 
 
 class Results(list):
-    """A list of results, one per input."""
+    """A list of results, one per input. `column` names one result in a DataFrame."""
+
+    column = "tokens"
 
     def to_dataframe(self, index=None):
         """Return a `pandas.DataFrame` with a row per result and a column per key."""
-        try:
-            import pandas
-        except ImportError as error:
-            raise ImportError("to_dataframe needs pandas; run: pip install pandas") from error
-        rows = [row if isinstance(row, dict) else {_column_of(row): row} for row in self]
+        import pandas
+
+        rows = [
+            row if isinstance(row, dict) else {getattr(row, "column", "embedding"): row}
+            for row in self
+        ]
         return pandas.DataFrame(rows, index=index)
 
     def _repr_html_(self):
-        if not self:
-            return "<p>no results</p>"
         if all(isinstance(row, dict) for row in self):
-            return _table(list(self))
-        rows = [Results(row) if type(row) is list else row for row in self]
-        parts = [getattr(row, "_repr_html_", lambda row=row: _escape(row))() for row in rows]
-        return "<hr>".join(parts)
-
-
-class Label(dict):
-    """The most probable label of a text."""
-
-    def __init__(self, values, text):
-        super().__init__(values)
-        self.text = text
-
-    def _repr_html_(self):
-        return _table([self | {"text": self.text}])
+            return _table(self)
+        return "<hr>".join(row._repr_html_() for row in self)
 
 
 class Labels(Results):
     """The labels of a text, the most probable first."""
 
-    def __init__(self, values, text):
-        super().__init__(values)
-        self.text = text
-
-    def _repr_html_(self):
-        table = _table(list(self)) if self else "<p>no label</p>"
-        return f"<p>{_escape(self.text)}</p>{table}"
+    column = "labels"
 
 
 class Entities(Results):
-    """Parts of a text with `start` and `end`, in characters."""
+    """Parts of a text with `start` and `end`, in characters; answers if `label` is `None`."""
 
     def __init__(self, values, text, label="tag"):
         super().__init__(values)
         self.text, self.label = text, label
+        self.column = "entities" if label else "answers"
 
     def _repr_html_(self):
         return _marked(self.text, self, self.label)
 
 
-class Answer(dict):
-    """An answer in a context."""
+class Result(dict):
+    """The result of a text: a notebook marks an answer in it, and shows others beside it."""
 
-    def __init__(self, values, context):
+    def __init__(self, values, text):
         super().__init__(values)
-        self.context = context
+        self.text = text
 
     def _repr_html_(self):
-        return _marked(self.context, [self], None)
+        if "start" in self:
+            return _marked(self.text, [self], None)
+        return _table([self | {"text": self.text}])
 
 
 class Metrics(dict):
@@ -82,19 +67,6 @@ class Metrics(dict):
         numbers = {key: value for key, value in self.items() if key != "report"}
         report = [{"label": label, **row} for label, row in self.get("report", {}).items()]
         return _table([numbers]) + (_table(report) if report else "")
-
-
-def is_dataframe(inputs):
-    """Return True for a DataFrame; a Series has no columns."""
-    return hasattr(inputs, "columns") and hasattr(inputs, "assign")
-
-
-def _column_of(result):
-    if isinstance(result, Labels):
-        return "labels"
-    if isinstance(result, Entities):
-        return "entities" if result.label else "answers"
-    return "tokens" if isinstance(result, list) else "embedding"
 
 
 def _escape(value):
@@ -118,20 +90,21 @@ def _marked(text, spans, label):
 
     Of overlapping spans, only the first in the order of `spans` is marked.
     """
-    marked, kept = bytearray(len(text)), []
+    free = set(range(len(text)))
+    kept = []
     for span in spans:
-        if span["start"] < span["end"] and not any(marked[span["start"] : span["end"]]):
-            marked[span["start"] : span["end"]] = b"x" * (span["end"] - span["start"])
+        characters = set(range(span["start"], span["end"]))
+        if characters and characters <= free:
+            free -= characters
             kept.append(span)
     parts, position = [], 0
     for span in sorted(kept, key=lambda span: span["start"]):
-        start, end = span["start"], span["end"]
         name = "" if label is None else str(span[label])
         color = _COLORS[zlib.crc32(name.encode()) % len(_COLORS)]
         note = f" <small>{html(name)} {span['score']:.2f}</small>"
-        style = f"background:{color};color:#000"
-        parts.append(html(text[position:start]))
-        parts.append(f'<mark style="{style}">{html(text[start:end])}{note}</mark>')
-        position = end
+        parts.append(html(text[position : span["start"]]))
+        marked = html(text[span["start"] : span["end"]])
+        parts.append(f'<mark style="background:{color};color:#000">{marked}{note}</mark>')
+        position = span["end"]
     body = "".join([*parts, html(text[position:])])
     return f'<p style="white-space:pre-wrap;line-height:1.7">{body}</p>'

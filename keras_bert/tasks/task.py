@@ -58,15 +58,13 @@ class Options:
             ValueError: If a name is unknown.
         """
         names = cls.names()
-        for name in given:
-            if name in names:
-                continue
-            wanted = (synonyms or {}).get(name, name)
+        unknown = [name for name in given if name not in names]
+        if unknown:
+            wanted = (synonyms or {}).get(unknown[0], unknown[0])
             close = difflib.get_close_matches(wanted, [*elsewhere, *names], 1)
-            advice = f"the options are {', '.join(names) or 'none'}"
-            if close:
-                advice = f"did you mean {close[0]}?"
-            raise ValueError(f"{name} is not an option of {what}; {advice}")
+            known = f"the options are {', '.join(names) or 'none'}"
+            advice = f"did you mean {close[0]}?" if close else known
+            raise ValueError(f"{unknown[0]} is not an option of {what}; {advice}")
         return cls(**given)
 
 
@@ -207,8 +205,15 @@ class Task:
         return model
 
     def compile_options(self, output, encoded) -> dict:
-        """Return loss and metrics as arguments of `keras.Model.compile`."""
-        raise NotImplementedError
+        """Return loss and metrics as arguments of `keras.Model.compile`; by default of a label."""
+        import keras
+
+        from keras_bert.data.batching import REDUCTION
+
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction=REDUCTION)
+        # Keras creates a metric given by name in the first step, and traces the step twice.
+        accuracy = keras.metrics.SparseCategoricalAccuracy("accuracy")
+        return {"loss": loss, "weighted_metrics": [accuracy]}
 
     def encode(self, model: TaskModel, examples, max_length: int, options: Options):
         """Return the examples as an `Encoded`, with targets if they have labels."""
@@ -234,17 +239,24 @@ class Task:
         """Return one answer per example, from the outputs of each sequence after `activate`."""
         raise NotImplementedError
 
-    def records(self, output, examples, answers, probabilities=False):
-        """Yield the answers as dicts, the rows of a file."""
+    def results(self, output, examples, answers, **options):
+        """Return one plain result per answer: dicts, lists of dicts, or arrays.
+
+        `options` are the keyword options of a call of the pipeline.
+        """
         raise NotImplementedError
 
-    def own_lines(self, format: str, records) -> Iterator[str] | None:
-        """Return the lines of a file in the task's own form; `None` for a table of `records`."""
+    def rows(self, output, examples, answers, probabilities=False):
+        """Yield the results as dicts, the rows of a file."""
+        yield from self.results(output, examples, answers)
+
+    def own_lines(self, format: str, rows) -> Iterator[str] | None:
+        """Return the lines of a file in the task's own form; `None` for a table of `rows`."""
         return None
 
-    def table_records(self, records, examples):
-        """Yield the rows of a CSV file for the records of some examples."""
-        return records
+    def table_rows(self, rows, examples):
+        """Yield the rows of a CSV file."""
+        return rows
 
     def predictions(self, examples, answers) -> dict:
         """Return the JSON object that scoring scripts read, see `has_predictions_file`."""

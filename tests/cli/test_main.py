@@ -41,14 +41,14 @@ pytestmark = pytest.mark.usefixtures("eager")
         ("predict {model} a --output no/such", "no/such does not exist"),
         ("predict {encoder} a", "fine-tune it first"),
         ("predict {qa} a", "needs two texts, a question and a context"),
-        ("predict {choice} a b", "a text and at least two choices"),
+        ("predict {choice} a b", "the choices must be a list of at least two"),
         ("predict {pair} --input {rows}", "has no column 'other'; its columns are text"),
         (
             "predict {pair} --input {rows} --text text",
             "the task pair needs --text-pair, the column of the",
         ),
-        ("predict {pair} a", "needs the two texts of a pair; received 1"),
-        ("predict {pair} a b c d", "give --input with --text and --text-pair"),
+        ("predict {pair} a", "give the two texts of a pair, or --input; received 1"),
+        ("predict {pair} a b c d", "give the two texts of a pair, or --input; received 4"),
         ("predict {model} a --output a.json", "question answering; use .jsonl"),
         (
             "predict {qa} a b --probabilities",
@@ -112,7 +112,7 @@ pytestmark = pytest.mark.usefixtures("eager")
         ),
         (
             "predict {choice} --input {rows}",
-            "a.tsv: the format must be csv or jsonl (--format); received 'tsv'",
+            "a.tsv: format (--format) must be csv or jsonl; received 'tsv'",
         ),
     ],
 )

@@ -301,12 +301,12 @@ CHOICES = [
     Layout(
         "HellaSwag", "github.com/rowanz/hellaswag",
         lines({"ind": 4, "ctx": "A man", "endings": ["runs.", "sits."], "label": 1}),
-        "line 1: must be a JSON object with a list `choices`", file="train.jsonl",
+        "line 1: the choices must be a list of at least two texts", file="train.jsonl",
     ),
     Layout(
         "RACE", "cs.cmu.edu/~glai1/data/race",
         json.dumps({"article": "a", "questions": ["?"], "options": [["x", "y"]], "answers": ["A"]}),
-        "line 1: must be a JSON object with a list `choices`", file="1.txt",
+        "line 1: the choices must be a list of at least two texts", file="1.txt",
         options={"format": "jsonl"},
     ),
 ]  # fmt: skip

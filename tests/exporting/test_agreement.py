@@ -73,7 +73,7 @@ def test_data_of_other_tasks():
     questions = squad.Questions(["who?"], ["me"])
     agreement.compare(record, record, questions, heads.TaskOutput("question_answering"))
     assert seen[-1] == [["who?"], ["me"]]
-    with pytest.raises(ValueError, match="the examples has no column for the input 'text_pair'"):
+    with pytest.raises(ValueError, match="the model reads pairs of texts"):
         pairs = heads.TaskOutput("regression", pairs=True)
         agreement.compare(record, record, Examples(["a"]), pairs)
 
@@ -131,7 +131,7 @@ def test_pairs_and_single_texts():
     with pytest.raises(ValueError, match="the model reads single texts; the examples has pairs of"):
         agreement.check_data(Examples(["a"], text_pairs=["b"]), output)
     output = heads.TaskOutput("classification", labels=["bad", "good"], pairs=True)
-    with pytest.raises(ValueError, match="has no column for the input 'text_pair'"):
+    with pytest.raises(ValueError, match="the model reads pairs of texts"):
         agreement.check_data(Examples(["a"]), output)
 
 

@@ -402,7 +402,7 @@ def test_heads_on_one_encoder_are_unchanged():
         (
             lambda: heads.next_sentence(tiny.encoder()),
             {"quantize": "int8", "dev": keras_bert.Examples(["a"])},
-            "has no column for the input 'text_pair'",
+            "reads pairs of texts; the examples has single texts",
         ),
         (lambda: tiny.encoder(hidden_act="elu"), {}, "hidden_act gelu, gelu_new"),
     ],

@@ -283,7 +283,7 @@ def test_agreement_needs_bfloat16_and_data_of_the_task(classifier, tmp_path):
     for dev, message in (
         ("dev.tsv", "dev must be keras_bert.Examples; received str. Read a file with"),
         (conll.TaggedSentences([["good"]]), "dev must be keras_bert.Examples; received Tagged"),
-        (keras_bert.Examples(TEXTS), "no column for the input 'text_pair'"),
+        (keras_bert.Examples(TEXTS), "reads pairs of texts; the examples has single texts"),
     ):
         with pytest.raises(ValueError, match=message):
             keras_bert.export(pairs, tmp_path / "a", precision="bfloat16", dev=dev)

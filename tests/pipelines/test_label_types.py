@@ -1,14 +1,10 @@
 """Labels have one type in data and in results, so that users can compare them."""
 
-import json
-
 import numpy as np
 import pytest
 
 import keras_bert
 from keras_bert import heads
-from keras_bert.data import tabular
-from keras_bert.tasks import prediction_files
 from keras_bert.tasks.tagging.data import TaggedSentences
 from keras_bert.training import report
 from tests import tiny
@@ -81,16 +77,3 @@ def test_training_goes_on_with_the_type_of_the_data():
         with tiny.eagerly():
             keras_bert.finetune(model, examples, epochs=1, show_progress=False)
         assert keras_bert.pipeline(model)("good")["label"] in labels
-
-
-def test_a_prediction_has_the_type_of_the_label_in_its_row(tmp_path):
-    model = heads.classifier(tiny.encoder(num_hidden_layers=1), labels=[2, 10])
-    file = tiny.write_file(tmp_path / "a.csv", "text,stars,id\ngood,2,2\nbad,7,10\n")
-    examples = next(tabular.read_in_parts(file, text="text", keep_rows=True))
-    answers = np.array([[0.75, 0.25], [0.25, 0.75]], np.float32)
-    lines = prediction_files.lines("jsonl", model, [(examples, answers)], label="stars")
-    rows = [json.loads(line) for line in lines]
-    assert [(row["label"], row["stars"], row["id"]) for row in rows] == [
-        (2, 2, "2"),
-        (10, "7", "10"),
-    ]

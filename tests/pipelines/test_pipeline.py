@@ -1,6 +1,5 @@
 """Pipelines: inputs of each task, results, long texts, and what is refused."""
 
-import contextlib
 import itertools
 import warnings
 
@@ -11,9 +10,9 @@ import pytest
 import keras_bert
 from keras_bert import heads
 from keras_bert.tasks import inference, results
-from keras_bert.tasks import pipeline as base
 from keras_bert.tasks.classification.task import Classification
 from keras_bert.tasks.question_answering.data import Questions
+from keras_bert.tasks.tagging.data import TaggedSentences
 from tests import tiny
 from tests.parameters import needs_tensorflow
 
@@ -78,10 +77,8 @@ def test_iterators_of_two_columns_give_an_iterator():
     assert list(ask(zip(texts, choices, strict=True))) == expected
     ask = keras_bert.pipeline(heads.classifier(encoder(), 2, pairs=True))
     assert list(ask(iter(texts), text_pair=iter(["a", "b"]))) == ask(texts, text_pair=["a", "b"])
-    with pytest.raises(ValueError, match="text_pair must have as many items as the other input"):
+    with pytest.raises(ValueError, match="shorter"):
         list(ask(iter(texts), text_pair=["a"]))
-    with pytest.raises(ValueError, match="text_pair must be a string or a list of strings"):
-        ask(iter(texts), text_pair=5)
     with pytest.raises(ValueError, match="question is not an input of this task"):
         ask(question=iter(texts), context=["a", "b"])
 
@@ -92,20 +89,12 @@ def test_errors_in_an_iterator_say_where(classify):
         list(classify(texts, batch_size=2))
 
 
-def test_columns_of_another_library_are_lists(classify):
-    column = type("Column", (list,), {"source": object()})(["so good", "bad"])
-    assert classify(column) == classify(["so good", "bad"])
-
-
 def test_top_k(classify):
     every = classify("so good", top_k=None)
     assert sum(each["score"] for each in every) == pytest.approx(1.0, abs=1e-5)
     assert [each["score"] for each in every] == sorted((e["score"] for e in every), reverse=True)
     assert classify("so good", top_k=2) == every[:2]
     assert classify(["so good"], top_k=1) == [every[:1]]
-    for wrong in (0, -1, True):
-        with pytest.raises(ValueError, match="top_k must be an integer of at least 1; received"):
-            classify("a", top_k=wrong)
 
 
 @pytest.mark.slow
@@ -126,14 +115,6 @@ def test_pairs():
     pair = ask(("so good", "bad"))
     assert pair == ask("so good", text_pair="bad") == ask([["so good", "bad"]])[0]
     assert ask([("so good", "bad"), ("a", "b")]) == ask(["so good", "a"], text_pair=["bad", "b"])
-    for call, message in (
-        (lambda: ask("so good"), "must be a pair of texts, such as"),
-        (lambda: ask(["so good", "bad"]), "input 1 must be a pair of texts"),
-        (lambda: ask(["a", "b"], text_pair=["c"]), "text_pair must have as many texts"),
-        (lambda: ask([("a", None)]), "input 1, text 2 must be a string; received None"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            call()
 
 
 def test_regressor():
@@ -154,19 +135,6 @@ def test_entities_have_offsets_in_characters():
     assert ask(["", KOREAN])[0] == []
 
 
-@pytest.mark.slow
-def test_groups_of_entities(monkeypatch):
-    ask = keras_bert.pipeline(heads.tagger(encoder(), labels=["O", "B-x", "I-x"]))
-    tags = ["B-x", "I-x", "O", "I-x"]
-    monkeypatch.setattr(
-        ask, "_answers", lambda *_, **__: [list(zip(tags, [1, 0.5, 1, 1], strict=True))]
-    )
-    assert ask("한국 good film bad") == [
-        {"text": "한국 good", "tag": "x", "score": 0.75, "start": 0, "end": 7},
-        {"text": "bad", "tag": "x", "score": 1.0, "start": 13, "end": 16},
-    ]
-
-
 def test_question_answering():
     ask = keras_bert.pipeline(heads.span_selector(encoder()))
     answer = ask(question="is this bad", context=KOREAN)
@@ -181,14 +149,6 @@ def test_question_answering():
     assert two[0]["answer"] == answer["answer"] and len(two) == 2
     assert ask("is this bad", KOREAN) == answer
     assert ask([("is this bad", KOREAN)])[0] == ask(("is this bad", KOREAN)) == answer
-    for call, message in (
-        (lambda: ask("who"), "must be a question and a context; .* Use question= and context="),
-        (lambda: ask(question="who"), "must be a question and a context"),
-        (lambda: ask(question=["a", "b"], context=["c"]), "one for each question"),
-        (lambda: ask(context="c"), "question must be a string"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            call()
 
 
 @pytest.mark.slow
@@ -207,11 +167,6 @@ def test_multiple_choice():
     assert one["text"] == ["good", "bad"][one["choice"]] and 0.5 <= one["score"] <= 1
     rows = ask(["a", "this film is"], choices=[["so", "is", "a"], ["good", "bad"]])
     assert rows[1] == {**one, "score": pytest.approx(one["score"], abs=1e-5)}
-    for wrong in ("this film is", np.array(["so good", "a"])):
-        with pytest.raises(ValueError, match="needs choices="):
-            ask(wrong)
-    with pytest.raises(ValueError, match="choices of text 3 must be at least two; received 1"):
-        ask(["a", "b", "c"], choices=[["x", "y"], ["x", "y"], ["z"]])
 
 
 def test_masked_tokens():
@@ -256,7 +211,7 @@ def test_dataframes(classify):
     for _ in range(3):  # a cell that is run again
         labeled = classify(labeled)
     assert list(labeled.columns) == names
-    with pytest.raises(ValueError, match=r"no column 'text'; it has words.* pipe\(frame, text="):
+    with pytest.raises(ValueError, match=r"no column 'text'. .* pipe\(frame, text="):
         classify(pandas.DataFrame({"words": ["a"]}))
 
 
@@ -267,7 +222,7 @@ def test_columns_of_a_dataframe_may_have_any_name(classify):
     assert list(answered.columns) == ["Review Text", "text", "label", "score"]
     expected = [answer["score"] for answer in classify(frame["Review Text"])]
     assert answered["score"].tolist() == expected
-    assert list(classify(frame[:0], text="Review Text").columns) == list(answered.columns)
+    assert not len(classify(frame[:0], text="Review Text"))
     ask = keras_bert.pipeline(heads.multiple_choice(encoder()))
     asked = pandas.DataFrame({"Stem": ["a"], "Options": [["so", "bad"]]})
     choice = ask("a", choices=["so", "bad"])["choice"]
@@ -301,41 +256,11 @@ def test_labels_of_results_have_the_type_of_the_data(tmp_path, sentiments):
     assert {type(answer["label"]) for answer in loaded(texts)} == {type(sentiments[0])}
 
 
-def test_dataframes_without_rows(classify):
-    pandas = pytest.importorskip("pandas")
-    frame = pandas.DataFrame({"text": ["a"], "label": ["x"]})[:0]
-    assert list(classify(frame).columns) == ["text", "label", "predicted_label", "score"]
-    assert not len(classify(frame))
-    ask = keras_bert.pipeline(heads.multiple_choice(encoder()))
-    answered = ask(pandas.DataFrame({"text": [], "choices": []}))
-    assert list(answered.columns) == ["text", "choices", "choice", "predicted_text", "score"]
-
-
-def test_labels_of_a_dataframe_keep_their_type():
-    pandas = pytest.importorskip("pandas")
-    frame = pandas.DataFrame({"text": ["so good", "bad"], "label": [1, 0]})
-    ask = keras_bert.pipeline(heads.classifier(encoder(), labels=["0", "1"]))
-    answered = ask(frame)
-    assert answered["predicted_label"].dtype == frame["label"].dtype
-    assert ask(frame["text"])[0]["label"] == str(answered["predicted_label"][0])
-    ask = keras_bert.pipeline(heads.classifier(encoder(), labels=["01", "1"]))
-    assert set(ask(frame)["predicted_label"]) <= {"01", "1"}
-
-
 def test_truncated_texts_of_an_iterator_are_counted_to_its_end(classify):
     texts = ["good " * 40] * 600
     with pytest.warns(UserWarning, match="600 of 600 texts were truncated") as caught:
         list(classify(iter(texts), batch_size=8))
     assert len(tiny.user_warnings(caught)) == 1
-
-
-def test_results_without_rows_are_shown(classify):
-    assert classify([])._repr_html_() == "<p>no results</p>"
-    assert classify(["good"], top_k=1)[0].__class__([], "so")._repr_html_() == (
-        "<p>so</p><p>no label</p>"
-    )
-    ask = keras_bert.pipeline(heads.masked_lm(encoder()))
-    assert ask("so [MASK] [MASK]")._repr_html_().count("<table>") == 2
 
 
 def test_long_texts_are_truncated_with_one_warning():
@@ -355,7 +280,7 @@ def test_long_texts_are_truncated_with_one_warning():
 def test_a_limit_below_that_of_the_encoder_is_named():
     encoder = tiny.encoder(pooling="mean")
     encoder.preprocessor.max_sequence_length = 16
-    with pytest.warns(UserWarning, match="to 16 tokens.*max_sequence_length .* at most 32"):
+    with pytest.warns(UserWarning, match="to 16 tokens.*max_sequence_length, at most 32"):
         keras_bert.pipeline(encoder)("good " * 20)
     encoder.preprocessor.max_sequence_length = 32
     keras_bert.pipeline(encoder)("good " * 20)
@@ -377,24 +302,6 @@ def test_long_texts_can_be_errors():
             ask("good " * 40, **options)
 
 
-def test_the_bar_advances_after_each_batch(classify, monkeypatch):
-    steps = []
-
-    class Bar:
-        def add_task(self, title, total):
-            assert total == 300
-
-        def advance(self, task, count):
-            steps.append(count)
-
-    monkeypatch.setattr(base, "progress", lambda: contextlib.nullcontext(Bar()))
-    classify(["good"] * 300, batch_size=100)
-    assert steps == pytest.approx([100, 100, 100])
-    classify(["good"] * 300, show_progress=False)
-    classify(["good"] * 200)
-    assert len(steps) == 3
-
-
 def test_long_texts_in_windows():
     model = heads.classifier(encoder(), 3)
     classify = keras_bert.pipeline(model, long_texts="window")
@@ -411,8 +318,9 @@ def test_long_texts_in_windows():
         keras_bert.pipeline(model, long_texts="cut")
     with pytest.raises(ValueError, match="long_texts must be one of window for the task tagging"):
         keras_bert.pipeline(heads.tagger(encoder(), 2), long_texts="truncate")
+    pairs = heads.classifier(encoder(), 2, pairs=True)
     with pytest.raises(ValueError, match='"window" is only for single texts'):
-        keras_bert.pipeline(heads.classifier(encoder(), 2, pairs=True), long_texts="window")
+        keras_bert.pipeline(pairs, long_texts="window")(("a", "b"))
 
 
 @needs_tensorflow
@@ -465,22 +373,15 @@ def test_second_call_is_not_traced_again():
     assert len(traced) == before
 
 
-def test_trained_weights_are_used():
-    model = heads.classifier(encoder(), 2)
-    classify = keras_bert.pipeline(model)
-    before = classify("so good", top_k=None)
-    kernel = model.get_layer("logits").kernel
-    kernel.assign(-kernel)
-    assert classify("so good", top_k=None) != before
-
-
-@pytest.mark.parametrize("change", ["lora", "int8"])
+@pytest.mark.parametrize("change", ["assign", "lora", "int8"])
 def test_changed_layers_are_used(change):
     model = heads.classifier(encoder(), 2)
     classify = keras_bert.pipeline(model)
     before = classify("so good")["score"]
     layer = heads.find_encoder(model).get_layer("layer_0").intermediate
-    if change == "lora":
+    if change == "assign":
+        layer.kernel.assign(-layer.kernel)
+    elif change == "lora":
         layer.enable_lora(2)
         layer.lora_kernel_a.assign(layer.lora_kernel_a + 1.0)
         layer.lora_kernel_b.assign(layer.lora_kernel_b + 1.0)
@@ -504,20 +405,6 @@ def test_evaluate_and_errors(classify):
     assert classify.errors(examples, n=1) == mistakes[:1]
     with pytest.raises(ValueError, match="has no labels"):
         classify.errors(keras_bert.Examples(TEXTS))
-
-
-def test_report_of_label_sets():
-    classify = keras_bert.pipeline(heads.classifier(encoder(), labels=["a", "b"], multi_label=True))
-    given = [{each["label"] for each in row} for row in classify(TEXTS)]
-    label_sets = [["a"], ["b"], ["a", "b"], [], ["b"]]
-    report = classify.evaluate(keras_bert.Examples(TEXTS, label_sets=label_sets))["report"]
-    for label, row in report.items():
-        expected = [label in labels for labels in label_sets]
-        found = [label in labels for labels in given]
-        right = sum(a and b for a, b in zip(expected, found, strict=True))
-        assert row["support"] == sum(expected)
-        assert row["recall"] == pytest.approx(right / sum(expected))
-        assert row["precision"] == pytest.approx(right / max(1, sum(found)))
 
 
 @pytest.mark.slow
@@ -562,78 +449,6 @@ def test_save_and_export_by_name(classify, tmp_path):
     assert keras_bert.predict(classify.model, ["so good"]) == classify(["so good"])
 
 
-def test_notebooks_show_marked_text():
-    ask = keras_bert.pipeline(heads.tagger(encoder(), labels=["O", "B-<x>"]))
-    page = ask("<script>good film")._repr_html_()
-    assert "<script>" not in page and "script" in page
-    answer = keras_bert.pipeline(heads.span_selector(encoder()))(("who", "so <b>good</b>"))
-    assert "<b>" not in answer._repr_html_() and "<mark" in answer._repr_html_()
-
-
-def test_the_best_of_overlapping_answers_is_marked():
-    spans = [
-        {"answer": "four minutes", "start": 14, "end": 26, "score": 0.6},
-        {"answer": "1.7 litres; four", "start": 2, "end": 18, "score": 0.3},
-        {"answer": "1.7", "start": 2, "end": 5, "score": 0.1},
-    ]
-    page = results.Entities(spans, "a 1.7 litres; four minutes", None)._repr_html_()
-    assert "four minutes <small> 0.60" in page and "1.7 <small> 0.10" in page
-    assert page.count("<mark") == 2
-
-
-def test_notebooks_show_tables(classify):
-    assert "<td>bad &lt;b&gt;</td>" in classify("bad <b>")._repr_html_()
-    assert classify(["bad", "good"])._repr_html_().count("<tr>") == 3
-    assert "<td>support" in classify.evaluate(
-        keras_bert.Examples(["a", "b"], labels=["bad", "good"])
-    )._repr_html_().replace("<th>", "<td>")
-
-
-@pytest.mark.parametrize(
-    ("inputs", "message"),
-    [
-        (["a", None], "text 2 must be a string; received None"),
-        ([float("nan")], "text 1 must be a string; received nan"),
-        ([3], "text 1 must be a string; received 3"),
-        (b"bytes", "text 1 must be a string"),
-        (None, "must be a string or a list of strings; received None"),
-        (3, "must be a string or a list of strings; received 3"),
-        ({"text": "a"}, "must be a string or a list of strings"),
-        ([["a", "b"]], "text 1 must be a string"),
-    ],
-)
-def test_wrong_inputs_are_named(classify, inputs, message):
-    with pytest.raises(ValueError, match=message):
-        classify(inputs)
-
-
-def test_wrong_options_and_models(classify):
-    with pytest.raises(
-        ValueError, match="grouped is not an option of this task; the options are top_k, batch_size"
-    ):
-        classify("a", grouped=True)
-    with pytest.raises(ValueError, match="context is not an input of this task"):
-        classify("a", context="b")
-    with pytest.raises(ValueError, match="remove text_pair, or.*task='classification', pairs=True"):
-        classify("a", text_pair="b")
-    with pytest.raises(ValueError, match="must have a head of keras_bert.heads"):
-        keras_bert.pipeline(heads.features(tiny.encoder(), (-2, -1)))
-    for call in (lambda: keras_bert.pipeline(classify.model, batch_size=0),
-                 lambda: classify("a", batch_size=-1)):  # fmt: skip
-        with pytest.raises(ValueError, match="batch_size must be an integer of at least 1"):
-            call()
-    with pytest.raises(ValueError, match="text_pair cannot be combined with a generator"):
-        classify((text for text in "ab"), text_pair=["a", "b"])
-    with pytest.raises(ValueError, match="has the task classification; received 'masked_tokens'"):
-        keras_bert.pipeline(classify.model, task="masked_tokens")
-    with pytest.raises(ValueError, match="pooling is only for embeddings"):
-        keras_bert.pipeline(classify.model, pooling="mean")
-    base = encoder()
-    base.preprocessor = None
-    with pytest.raises(ValueError, match="has no preprocessor"):
-        keras_bert.pipeline(heads.classifier(base, 2))
-
-
 @pytest.mark.slow
 def test_garbage_texts(classify):
     garbage = ["\x00\ufffd\u200b", "\ud800", "a" * 10_000, "🙂" * 500, "\n\t ", "ｱ" * 40]
@@ -644,29 +459,6 @@ def test_garbage_texts(classify):
     assert all(np.isfinite(answer["score"]) for answer in answers)
     for text, entities in zip(garbage, tags, strict=True):
         assert all(text[e["start"] : e["end"]].strip() for e in entities)
-
-
-def test_dicts_and_strings_in_place_of_lists_are_refused():
-    pairs = keras_bert.pipeline(heads.classifier(encoder(), labels=["a", "b"], pairs=True))
-    with pytest.raises(ValueError, match="input 1 must be a pair of texts"):
-        pairs([{"text": "good", "text_pair": "bad"}])
-    choose = keras_bert.pipeline(heads.multiple_choice(encoder()))
-    for inputs, choices in (("a", "good"), (["a", "b"], ["good", "bad"])):
-        with pytest.raises(ValueError, match="choices of text 1 must be a list of strings"):
-            choose(inputs, choices=choices)
-    examples = tiny.examples(tiny.ROWS[:4])
-    classify = keras_bert.pipeline(heads.classifier(encoder(), labels=["good", "bad"]))
-    with pytest.raises(ValueError, match="batch_size must be an integer of at least 1"):
-        classify.evaluate(examples, batch_size=-1)
-
-
-def test_embeddings_have_the_pooling_of_the_encoder():
-    bert = tiny.encoder(pooling="cls")
-    found = keras_bert.pipeline(bert, task="embedding")("so good")
-    expected = keras_bert.pipeline(heads.embedder(bert, pooling="cls"))("so good")
-    np.testing.assert_allclose(found, expected, atol=1e-6)
-    other = keras_bert.pipeline(heads.embedder(bert, pooling="mean"))("so good")
-    assert np.abs(found - other).max() > 1e-3
 
 
 @pytest.mark.parametrize("question", ["", "  "])
@@ -692,6 +484,22 @@ def test_errors_compare_answers_as_the_score_does():
     assert len(ask.errors(questions)) == 1
 
 
+def test_errors_compare_entities_as_the_score_does(monkeypatch):
+    tagger = keras_bert.pipeline(
+        heads.tagger(tiny.encoder(), labels=["O", "B-x", "I-x", "B-y", "I-y"])
+    )
+    sentences = TaggedSentences(
+        [["so", "good", "bad", "film"], ["a", "film"]],
+        [["O", "I-x", "I-x", "O"], ["B-y", "O"]],
+    )
+    tags = [["O", "B-x", "I-x", "O"], ["B-x", "I-y"]]
+    answers = [[(tag, 0.5) for tag in row] for row in tags]
+    monkeypatch.setattr(tagger, "_answers", lambda *args, **options: answers)
+    assert tagger.evaluate(sentences)["f1"] == pytest.approx(2 / 5)  # one of 2 and 3 is right
+    found = [(row["word"], row["expected"], row["tag"]) for row in tagger.errors(sentences)]
+    assert found == [("a", "B-y", "B-x"), ("film", "O", "I-y")]
+
+
 def test_truncated_texts_of_pairs_are_counted_as_texts():
     embed = keras_bert.pipeline(heads.embedder(encoder()), task="embedding")
     long = "so good " * 30
@@ -699,15 +507,84 @@ def test_truncated_texts_of_pairs_are_counted_as_texts():
         embed.evaluate(keras_bert.EmbeddingExamples([(long, long + "!")], [1.0]))
 
 
-def test_a_variant_must_be_that_of_the_model():
-    model = heads.classifier(encoder(), 2)
-    with pytest.raises(ValueError, match="has the task classification; received 'multi-label'"):
-        keras_bert.pipeline(model, task="multi-label")
-    pairs = heads.classifier(encoder(), 2, pairs=True)
-    assert keras_bert.pipeline(pairs, task="pair").columns == ("text", "text_pair")
+def test_notebooks_show_escaped_html(classify):
+    ask = keras_bert.pipeline(heads.tagger(encoder(), labels=["O", "B-<x>"]))
+    page = ask("<script>good film")._repr_html_()
+    assert "<script>" not in page and "script" in page
+    answer = keras_bert.pipeline(heads.span_selector(encoder()))(("who", "so <b>good</b>"))
+    assert "<b>" not in answer._repr_html_() and "<mark" in answer._repr_html_()
+    assert "<td>bad &lt;b&gt;</td>" in classify("bad <b>")._repr_html_()
+    assert classify(["bad", "good"])._repr_html_().count("<tr>") == 3
+    labeled = keras_bert.Examples(["a", "b"], labels=["bad", "good"])
+    assert "<th>support" in classify.evaluate(labeled)._repr_html_()
+    ask = keras_bert.pipeline(heads.masked_lm(encoder()))
+    assert ask("so [MASK] [MASK]")._repr_html_().count("<table>") == 2
 
 
-def test_masked_tokens_are_not_evaluated():
-    examples = keras_bert.Examples(["so [MASK]"], labels=["good"])
-    with pytest.raises(ValueError, match="do not apply to masked tokens"):
-        keras_bert.evaluate(heads.masked_lm(encoder()), examples)
+def test_the_best_of_overlapping_answers_is_marked():
+    spans = [
+        {"answer": "four minutes", "start": 14, "end": 26, "score": 0.6},
+        {"answer": "1.7 litres; four", "start": 2, "end": 18, "score": 0.3},
+        {"answer": "1.7", "start": 2, "end": 5, "score": 0.1},
+    ]
+    page = results.Entities(spans, "a 1.7 litres; four minutes", None)._repr_html_()
+    assert "four minutes <small> 0.60" in page and "1.7 <small> 0.10" in page
+    assert page.count("<mark") == 2
+
+
+CLASSIFIER = lambda: heads.classifier(encoder(), 2)  # noqa: E731
+PAIRS = lambda: heads.classifier(encoder(), 2, pairs=True)  # noqa: E731
+CHOICE = lambda: heads.multiple_choice(encoder())  # noqa: E731
+READER = lambda: heads.span_selector(encoder())  # noqa: E731
+
+
+@pytest.mark.parametrize(
+    ("build", "inputs", "options", "message"),
+    [
+        (CLASSIFIER, ["a", None], {}, "text 2 must be a string; received None"),
+        (CLASSIFIER, b"bytes", {}, "text 1 must be a string"),
+        (CLASSIFIER, None, {}, "must be a string or a list of strings; received None"),
+        (CLASSIFIER, "a", {"grouped": True}, "is not an option of this task; the options are top"),
+        (CLASSIFIER, "a", {"context": "b"}, "context is not an input of this task"),
+        (CLASSIFIER, "a", {"text_pair": "b"}, "task='classification', pairs=True"),
+        (CLASSIFIER, "a", {"batch_size": -1}, "batch_size must be an integer of at least 1"),
+        (CLASSIFIER, "a", {"top_k": 0}, "top_k must be an integer of at least 1"),
+        (CLASSIFIER, iter("ab"), {"text_pair": ["a"]}, "text_pair cannot be combined with a str_"),
+        (PAIRS, ["so good", "bad"], {}, r"input 1 must be \(text, text_pair\)"),
+        (PAIRS, [{"text": "good", "text_pair": "bad"}], {}, r"must be \(text, text_pair\)"),
+        (PAIRS, ["a", "b"], {"text_pair": ["c"]}, "text_pair must have an item for each of the 2"),
+        (PAIRS, [("a", None)], {}, "input 1, text 2 must be a string; received None"),
+        (CHOICE, "this film is", {}, r"input 1 must be \(text, choices\)"),
+        (CHOICE, ["a", "b"], {"choices": [["x", "y"], ["z"]]}, "input 2: the choices must be a li"),
+        (CHOICE, ["a", "b"], {"choices": ["xy", "z"]}, "input 1: the choices must be a list"),
+        (CHOICE, "a", {"choices": iter(["x", "y"])}, "input 1: the choices must be a list"),
+        (READER, "who", {}, r"input 1 must be \(question, context\)"),
+        (READER, None, {"question": "who"}, r"must be \(question, context\)"),
+        (READER, None, {"question": ["a", "b"], "context": ["c"]}, "for each of the 2 texts"),
+    ],
+)
+def test_wrong_inputs_and_options_are_named(build, inputs, options, message):
+    with pytest.raises(ValueError, match=message):
+        keras_bert.pipeline(build())(inputs, **options)
+
+
+def without_preprocessor():
+    base = encoder()
+    base.preprocessor = None
+    return heads.classifier(base, 2)
+
+
+@pytest.mark.parametrize(
+    ("build", "options", "message"),
+    [
+        (lambda: heads.features(tiny.encoder(), (-2, -1)), {}, "must have a head"),
+        (without_preprocessor, {}, "has no preprocessor"),
+        (CLASSIFIER, {"batch_size": 0}, "batch_size must be an integer of at least 1"),
+        (CLASSIFIER, {"pooling": "mean"}, "pooling is only for embeddings"),
+        (CLASSIFIER, {"task": "masked_tokens"}, "has the task classification; received 'masked"),
+        (CLASSIFIER, {"task": "multi-label"}, "has the task classification; received 'multi-la"),
+    ],
+)
+def test_wrong_models_and_arguments_are_named(build, options, message):
+    with pytest.raises(ValueError, match=message):
+        keras_bert.pipeline(build(), **options)

@@ -25,12 +25,13 @@ from keras_bert.data import tabular
 from keras_bert.exporting import model_card, tf_serving
 from keras_bert.inspect import drawing
 from keras_bert.inspect.attention_weights import Attention
+from keras_bert.inspect.integrated_gradients import Attributions
 from keras_bert.pretraining import corpus
 from keras_bert.runtime import terminal
 from keras_bert.tasks import prediction_files
 from keras_bert.tasks.embedding import retrieval
 from keras_bert.tasks.multiple_choice import data as swag
-from keras_bert.tasks.results import Answer, Entities, Label, Labels, Metrics, Results
+from keras_bert.tasks.results import Entities, Labels, Metrics, Result, Results
 from keras_bert.tasks.tagging import data as conll
 from keras_bert.training import report, state_file
 from tests import tiny
@@ -81,16 +82,20 @@ def shown_html(text):
 def test_html(text):
     tokens = Attention([text], np.ones((1, 1, 1, 1)))
     span = {"start": 0, "end": len(text), "score": 1.0, "tag": text}
+    attributions = Attributions(
+        target=text, tokens=[text], scores=np.ones(1), words=[{**span, "text": text}],
+        texts=(text,), position=0, logit=1.0, baseline_logit=0.0,
+    )  # fmt: skip
     for content in (
+        attributions._repr_html_(),
         drawing.page(text),
         tokens._repr_html_(),
-        Label({"label": text, text: 1.0}, text)._repr_html_(),
-        Labels([{"label": text}], text)._repr_html_(),
-        Labels([], text)._repr_html_(),
+        Result({"label": text, text: 1.0}, text)._repr_html_(),
+        Labels([{"label": text}])._repr_html_(),
         Entities([span], text)._repr_html_(),
-        Answer({**span, "answer": text}, text)._repr_html_(),
+        Result({**span, "answer": text}, text)._repr_html_(),
         Metrics({"report": {text: {"f1": 1.0}}})._repr_html_(),
-        Results([text, [text]])._repr_html_(),
+        Results([Labels([{"label": text}])])._repr_html_(),
     ):
         read = Reader(content)
         assert shown_html(text) in read.text

@@ -12,7 +12,7 @@ from keras_bert.tasks.embedding.head import as_embedder
 from keras_bert.tasks.multiple_choice import data as swag
 from keras_bert.tasks.question_answering import data as squad
 from keras_bert.tasks.tagging import data as conll
-from tests import tiny
+from tests import contract, tiny
 
 TEXTS = ["good " * 9, "bad", "this is " * 12, "", "so good film"]
 
@@ -21,30 +21,12 @@ def encoder(**options):
     return tiny.encoder(num_hidden_layers=1, initializer_range=1.0, **options)
 
 
-# A model and its data.
-CASES = {
-    "classification": lambda: (heads.classifier(encoder(), 3), tabular.Examples(TEXTS)),
-    "pairs": lambda: (
-        heads.classifier(encoder(), 3, pairs=True),
-        tabular.Examples(TEXTS, text_pairs=TEXTS[::-1]),
-    ),
-    "label sets": lambda: (
-        heads.classifier(encoder(), 2, multi_label=True),
-        tabular.Examples(TEXTS),
-    ),
-    "regression": lambda: (heads.regressor(encoder()), tabular.Examples(TEXTS)),
-    "tagging": lambda: (
-        heads.tagger(encoder(), labels=["O", "B-x", "I-x"]),
-        conll.TaggedSentences([text.split() for text in TEXTS]),
-    ),
-    "question_answering": lambda: (
-        heads.span_selector(encoder()),
-        squad.Questions(["good", "is", "a", "so", "this"], TEXTS),
-    ),
-    "multiple_choice": lambda: (
-        heads.multiple_choice(encoder()),
-        swag.Choices(TEXTS, [["good", text] for text in TEXTS]),
-    ),
+DATA = {
+    "classification": tabular.Examples(TEXTS),
+    "regression": tabular.Examples(TEXTS),
+    "tagging": conll.TaggedSentences([text.split() for text in TEXTS]),
+    "question_answering": squad.Questions(["good", "is", "a", "so", "this"], TEXTS),
+    "multiple_choice": swag.Choices(TEXTS, [["good", text] for text in TEXTS]),
 }
 
 
@@ -62,9 +44,9 @@ def flat(answers):
     return np.array([x for x in keras.tree.flatten(list(answers)) if not isinstance(x, str)])
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", DATA)
 def test_answers_do_not_depend_on_their_batch(case):
-    model, examples = CASES[case]()
+    model, examples = contract.HEADS[case](encoder()), DATA[case]
     shares = []
     together = inference.answers(model, examples, batch_size=2, on_batch=shares.append)
     assert sum(shares) == pytest.approx(1.0)
@@ -80,7 +62,7 @@ def test_answers_do_not_depend_on_their_batch(case):
 
 
 def test_max_length_truncates():
-    model, examples = CASES["classification"]()
+    model, examples = heads.classifier(encoder(), 3), DATA["classification"]
     cut = inference.answers(model, examples, max_length=3)
     np.testing.assert_allclose(
         cut[0], inference.answers(model, tabular.Examples(["good"]))[0], atol=1e-5
@@ -104,7 +86,7 @@ def in_numpy(model):
 
 def test_predict_function_equals_the_model():
     for case in ("tagging", "question_answering"):
-        model, examples = CASES[case]()
+        model, examples = contract.HEADS[case](encoder()), DATA[case]
         predict = predict_function(model)
         for size in (1, 3):
             given = inference.answers(model, examples, batch_size=size, predict=predict)
@@ -129,7 +111,7 @@ def test_heads_without_a_vector_become_embedders():
         ),
         (
             lambda: inference.answers(heads.tagger(encoder(), 2), tabular.Examples(["a"])),
-            "'tagger' does not take Examples",
+            "'tagger' takes TaggedSentences; received Examples",
         ),
         (
             lambda: inference.answers(heads.classifier(encoder(), 2), tabular.Examples([])),

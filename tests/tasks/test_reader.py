@@ -5,7 +5,6 @@ import types
 import pytest
 
 import keras_bert
-from tests import tiny
 
 
 def test_tables_in_memory():
@@ -95,17 +94,6 @@ def test_dataframe():
 def test_wrong_arguments_are_named(data, options, message):
     with pytest.raises(ValueError, match=message):
         keras_bert.read(data, **options)
-
-
-def test_labels_in_place_of_pairs_are_refused():
-    with pytest.raises(TypeError):
-        keras_bert.Examples(["a"], ["label"])
-
-
-def test_columns_of_files(tmp_path):
-    file = tiny.write_file(tmp_path / "a.tsv", "x\ta b\ny\tc\n")
-    examples = keras_bert.read(file, header=False, text=2, label=1)
-    assert examples.texts == ["a b", "c"] and examples.labels == ["x", "y"]
 
 
 def test_tagged_sentences_of_a_table():

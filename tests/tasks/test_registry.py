@@ -51,7 +51,7 @@ def test_unknown_names():
 
 
 def test_models_and_data_without_a_task_are_rejected():
-    with pytest.raises(ValueError, match="must be a model with the head of a task"):
+    with pytest.raises(ValueError, match="must itself have the head of a task"):
         registry.for_model(tiny.encoder(num_hidden_layers=1))
     with pytest.raises(ValueError, match="must hold one BertEncoder"):
         registry.for_model(keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)]))

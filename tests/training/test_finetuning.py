@@ -607,7 +607,7 @@ def test_numbers_below_the_minimum_raise(option):
         (
             tiny.examples(),
             tabular.Examples(["a"], text_pairs=["b"], labels=["good"], source="the dev file"),
-            "single texts; the dev file has pairs of texts. Give single texts, or train on pairs$",
+            "single texts; the dev file has pairs of texts$",
         ),
         (
             conll.TaggedSentences([["a"]], [["O"]], source="the train file"),

@@ -8,47 +8,87 @@ import numpy as np
 
 from keras_bert.checkpoints.huggingface_heads import TORCH_ACTIVATIONS
 from keras_bert.data.examples import Examples
+from keras_bert.runtime.arguments import LONG_TEXTS
 from keras_bert.runtime.label_types import typed
 from keras_bert.runtime.warn import level_of_caller
-from keras_bert.tasks import head_start
+from keras_bert.tasks import head_start, results
 from keras_bert.tasks.activations import sigmoid, softmax
-from keras_bert.tasks.classification.pipeline import ClassificationPipeline, RegressionPipeline
-from keras_bert.tasks.classification.targets import targets_of
 from keras_bert.tasks.stored_labels import check_activation, labels_of
-from keras_bert.tasks.task import HeadStart, Options
-from keras_bert.tasks.text import READ_OPTIONS, TextTask, check_pairs, pooling_of
-from keras_bert.tasks.text_pipeline import texts_of
+from keras_bert.tasks.task import HeadStart
+from keras_bert.tasks.text import (
+    READ_OPTIONS,
+    TextOptions,
+    TextPipeline,
+    TextTask,
+    pooling_of,
+    targets_of,
+    texts_of,
+)
 from keras_bert.text.text_windows import mean_per_text
 
 _FEW_LABELS = 20  # up to this many, there is no warning
 
 
+def chosen_labels(output, answers):
+    """Return the answered targets: label indices (n,), or label sets (n, labels)."""
+    return answers >= 0.5 if output.multi_label else answers.argmax(axis=1)
+
+
+class ClassificationPipeline(TextPipeline):
+    """Pipeline of `heads.classifier` and `heads.next_sentence`."""
+
+    options: tuple[str, ...] = ("top_k",)
+    long_texts_options = LONG_TEXTS
+
+    def _mistakes(self, examples, answers):
+        labels = [typed(label, self.output.label_type) for label in self.output.labels]
+        targets = targets_of(examples, self.output)
+        chosen = chosen_labels(self.output, answers)
+        scores = answers.max(axis=1)
+        if self.output.multi_label:
+            # The score of a wrong label is the probability of its wrong value, at least 0.5.
+            scores = np.where(chosen != targets, np.abs(answers - 0.5) + 0.5, 0).max(axis=1)
+
+        def name(target):
+            if self.output.multi_label:
+                return sorted(labels[index] for index in np.flatnonzero(target))
+            return labels[target]
+
+        mistakes = []
+        for index in np.argsort(-scores, kind="stable"):
+            if np.any(chosen[index] != targets[index]):
+                answer = {
+                    "expected": name(targets[index]),
+                    "label": name(chosen[index]),
+                    "score": float(scores[index]),
+                }
+                mistakes.append(texts_of(examples, index) | answer)
+        return mistakes
+
+
+class RegressionPipeline(ClassificationPipeline):
+    """Pipeline of `heads.regressor`."""
+
+    options: tuple[str, ...] = ()
+
+    def _mistakes(self, examples, answers):
+        order = np.argsort(-np.abs(np.array(examples.scores) - answers), kind="stable")
+        mistakes = []
+        for index in order:
+            scores = {"expected": examples.scores[index], "score": float(answers[index])}
+            mistakes.append(texts_of(examples, index) | scores)
+        return mistakes
+
+
 @dataclasses.dataclass(frozen=True)
-class RegressionOptions(Options):
-    """Options of training.
-
-    long_texts: `"truncate"`, `"window"` or `"error"`; `None` takes that of the model.
-    """
-
-    long_texts: str | None = None
-
-
-@dataclasses.dataclass(frozen=True)
-class ClassificationOptions(Options):
+class ClassificationOptions(TextOptions):
     """Options of training.
 
     class_weight: A dict with the weight of each label in the loss (other labels: 1), or
         `"balanced"`, inversely proportional to the frequency of each label.
-    long_texts: As in `RegressionOptions`.
     """
 
     class_weight: dict | str | None = None
-    long_texts: str | None = None
-
-
-def _fit_head(output, vectors, targets, weights):
-    fit = head_start.fit_label_sets if output.multi_label else head_start.fit_labels
-    return fit(output, vectors, targets, weights)
 
 
 class Classification(TextTask):
@@ -57,22 +97,21 @@ class Classification(TextTask):
     name = "classification"
     variants: typing.ClassVar = {"multi_label": {"multi_label": True}, "pair": {"pairs": True}}
     reads: typing.ClassVar = dict.fromkeys(("classification", "pair", "multi_label"), READ_OPTIONS)
+    label_kinds: typing.ClassVar = {"multi_label": "label_set"}
     training_options = ClassificationOptions
     pipeline = ClassificationPipeline
     has_labels = True
     has_probabilities = True
     packs = True
     weights_group = "classifier"
+    logits_layer = "logits"
     hub_tag = "text-classification"
-    head_start: HeadStart | None = HeadStart(max_sequences=2000, fit=_fit_head)
+    head_start: HeadStart | None = HeadStart(max_sequences=2000, fit=head_start.fit_labels)
 
     def head_function(self):
         from keras_bert.tasks.classification.head import classifier
 
         return classifier
-
-    def kind_of_label(self, name):
-        return "label_set" if name == "multi_label" else "label"
 
     def stored_options(self, checkpoint):
         check_activation(checkpoint, ("linear",), "Identity, Softmax or Sigmoid")
@@ -99,13 +138,8 @@ class Classification(TextTask):
         pairs = train.text_pairs is not None
         labels = train.label_names()
         multi_label = train.label_sets is not None
-        if train.labels is None and not multi_label:
-            raise ValueError(f"found no labels in {train.source}; give examples with labels")
-        if multi_label and not labels:
-            raise ValueError(f"{train.source}: needs at least one label; all label sets are empty")
-        if not multi_label and len(labels) < 2:
-            received = f"only {labels[0]!r:.80}" if labels else "none"
-            raise ValueError(f"{train.source}: needs at least two labels; received {received}")
+        if len(labels) < 2 and not multi_label:
+            raise ValueError(f"{train.source}: a classifier needs two labels; received {labels}")
         if not multi_label and len(labels) > max(_FEW_LABELS, len(train) / 2):
             warnings.warn(
                 f"{train.source}: {len(train)} texts have {len(labels)} different labels, such as "
@@ -115,34 +149,35 @@ class Classification(TextTask):
         return self.head_function()(encoder, labels=labels, pairs=pairs, multi_label=multi_label)
 
     def compile_options(self, output, encoded):
+        if not output.multi_label:
+            return super().compile_options(output, encoded)
         import keras
 
         from keras_bert.data.batching import REDUCTION
 
-        if output.multi_label:
-            return {"loss": keras.losses.BinaryCrossentropy(from_logits=True, reduction=REDUCTION)}
-        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction=REDUCTION)
-        # Keras creates a metric given by name in the first step, and traces the step twice.
-        return {
-            "loss": loss,
-            "weighted_metrics": [keras.metrics.SparseCategoricalAccuracy("accuracy")],
-        }
+        return {"loss": keras.losses.BinaryCrossentropy(from_logits=True, reduction=REDUCTION)}
 
-    def encode(self, model, examples, max_length, options):
-        check_pairs(model, examples)
-        targets = targets_of(examples, model.output)
-        weights = None
-        if options.class_weight is not None:
-            weights = _weights(model.output, examples, targets, options.class_weight)
-        return self.encode_columns(
-            model,
-            examples.text_columns(),
-            max_length,
-            examples.source,
-            long_texts=options.long_texts,
-            targets=targets,
-            weights=weights,
-        )
+    def weights(self, output, examples, targets, options):
+        class_weight = options.class_weight
+        if class_weight is None:
+            return None
+        if targets is None or targets.ndim > 1:
+            raise ValueError("class_weight is only for training with one label per text")
+        if class_weight == "balanced":
+            counts = np.bincount(targets, minlength=len(output.labels))
+            weight_of_label = len(targets) / (len(counts) * np.maximum(counts, 1))
+            return weight_of_label[targets].astype(np.float32)
+        if not isinstance(class_weight, dict):
+            raise ValueError(f'class_weight must be "balanced" or a dict, not {class_weight!r:.80}')
+        class_weight = {str(label): weight for label, weight in class_weight.items()}
+        for label, weight in class_weight.items():
+            if label not in output.labels or not 0 <= weight < np.inf:
+                raise ValueError(
+                    f"class_weight must be at least 0 for each label; received {label!r:.80}: "
+                    f"{weight}. The labels are {', '.join(output.labels[:20])}"
+                )
+        weights = [class_weight.get(label, 1.0) for label in output.labels]
+        return np.array(weights, np.float32)[targets]
 
     def activate(self, output, outputs):
         logits = np.stack(outputs)
@@ -151,9 +186,6 @@ class Classification(TextTask):
     def decode(self, model, examples, encoded, outputs, options):
         """Return the probabilities of the labels, float32 (n, classes)."""
         return mean_per_text(encoded.text_of, np.stack(outputs))
-
-    def check_targets(self, output, examples):
-        targets_of(examples, output)
 
     def right_labels(self, examples):
         return examples.labels
@@ -172,24 +204,20 @@ class Classification(TextTask):
         from sklearn import metrics
 
         targets = targets_of(examples, output)
+        chosen = chosen_labels(output, answers)
+
+        def f1(average):
+            return float(metrics.f1_score(targets, chosen, average=average, zero_division=0))
+
         if output.multi_label:
-            chosen = answers >= 0.5
-            micro = metrics.f1_score(targets, chosen, average="micro", zero_division=0)
-            macro = metrics.f1_score(targets, chosen, average="macro", zero_division=0)
-            return {
-                "micro_f1": float(micro),
-                "macro_f1": float(macro),
-                "exact_match": float(np.mean((targets == chosen).all(axis=1))),
-            }
-        chosen = answers.argmax(axis=1)
-        average, name = ("binary", "f1") if len(output.labels) == 2 else ("macro", "macro_f1")
-        f1 = metrics.f1_score(targets, chosen, average=average, zero_division=0)
+            exact_match = float(np.mean((targets == chosen).all(axis=1)))
+            return {"micro_f1": f1("micro"), "macro_f1": f1("macro"), "exact_match": exact_match}
         mcc = 0.0
         if len({*chosen, *targets}) > 1:  # else scikit-learn warns
             mcc = float(metrics.matthews_corrcoef(targets, chosen))
         return {
             "accuracy": float(np.mean(chosen == targets)),
-            name: float(f1),
+            **({"f1": f1("binary")} if len(output.labels) == 2 else {"macro_f1": f1("macro")}),
             "mcc": mcc,
             "majority": examples.majority_share(),
         }
@@ -198,37 +226,53 @@ class Classification(TextTask):
         """Return `precision`, `recall`, `f1` and `support` per label."""
         from sklearn import metrics
 
-        targets = targets_of(examples, output)
-        chosen = answers >= 0.5 if output.multi_label else answers.argmax(axis=1)
         columns = metrics.precision_recall_fscore_support(
-            targets, chosen, labels=range(len(output.labels)), zero_division=0
+            targets_of(examples, output),
+            chosen_labels(output, answers),
+            labels=range(len(output.labels)),
+            zero_division=0,
         )
+        rows = zip(*(column.tolist() for column in columns), strict=True)
         names = ("precision", "recall", "f1", "support")
         return {
-            label: {name: column[index].item() for name, column in zip(names, columns, strict=True)}
-            for index, label in enumerate(output.labels)
+            label: dict(zip(names, row, strict=True))
+            for label, row in zip(output.labels, rows, strict=True)
         }
 
     def confusion(self, output, examples, answers):
-        expected = [str(label) for label in examples.labels]
-        return expected, [output.labels[row.argmax()] for row in answers]
+        predicted = [output.labels[index] for index in chosen_labels(output, answers)]
+        return [str(label) for label in examples.labels], predicted
 
-    def records(self, output, examples, answers, probabilities=False):
-        """Yield a dict per text: `label` and `score`, or `labels` and `scores`; and the text.
-
-        For label sets, `labels` is a list and `scores` has the probability of every label. With
-        `probabilities`, single labels have `scores` too. `text` and `text_pair` come last.
-        """
+    def results(self, output, examples, answers, **options):
+        """Return the best label of each text; with `top_k` or label sets, a list of labels."""
         labels = [typed(label, output.label_type) for label in output.labels]
-        for index, row in enumerate(answers):
-            record: dict[str, object] = {}
-            if output.multi_label:
-                record["labels"] = [labels[label] for label in np.flatnonzero(row >= 0.5)]
+        has_list = output.multi_label or "top_k" in options
+        result_per_text: list[results.Result | results.Labels] = []
+        for text, row in zip(examples.texts, answers, strict=True):
+            order = np.argsort(-row, kind="stable")
+            if "top_k" in options:
+                order = order[: options["top_k"]]
+            elif output.multi_label:
+                order = order[row[order] >= 0.5]
             else:
-                record |= {"label": labels[row.argmax()], "score": float(row.max())}
+                order = order[:1]
+            ranked = [{"label": labels[index], "score": float(row[index])} for index in order]
+            result = results.Labels(ranked) if has_list else results.Result(ranked[0], text)
+            result_per_text.append(result)
+        return result_per_text
+
+    def rows(self, output, examples, answers, probabilities=False):
+        """Yield a dict per text: `label` and `score`, or `labels`; `scores`; and the text.
+
+        `scores` has the probability of every label, for label sets or with `probabilities`.
+        """
+        result_per_text = self.results(output, examples, answers)
+        for index, (result, row) in enumerate(zip(result_per_text, answers, strict=True)):
+            if output.multi_label:
+                result = {"labels": [scored["label"] for scored in result]}
             if output.multi_label or probabilities:
-                record["scores"] = dict(zip(output.labels, row.tolist(), strict=True))
-            yield record | texts_of(examples, index)
+                result |= {"scores": dict(zip(output.labels, row.tolist(), strict=True))}
+            yield result | texts_of(examples, index)
 
     def signatures(self, predict, output, preprocessor, max_sequence_length):
         from keras_bert.tasks.classification import serving
@@ -252,8 +296,6 @@ class Classification(TextTask):
             graph.node("Softmax", x, axis=-1, output="probabilities")
         return {"probabilities": ("batch", len(output.labels))}
 
-    logits_layer = "logits"
-
     def target(self, explained, target):
         """Explain a label or its index, by default the most probable one."""
         if target is None:
@@ -272,7 +314,6 @@ class NextSentence(Classification):
     is_pretraining = True
     packs = False
     head_start: HeadStart | None = None
-
     weights_group = "next_sentence"
 
     def head_function(self):
@@ -295,9 +336,8 @@ class Regression(TextTask):
 
     name = "regression"
     reads: typing.ClassVar = {"regression": READ_OPTIONS}
-    label_kind = "score"
+    label_kinds: typing.ClassVar = {"regression": "score"}
     lower_is_better = ("rmse",)
-    training_options = RegressionOptions
     pipeline = RegressionPipeline
     packs = True
     weights_group = "classifier"
@@ -312,11 +352,7 @@ class Regression(TextTask):
 
     def stored_options(self, checkpoint):
         check_activation(checkpoint, TORCH_ACTIVATIONS.values(), ", ".join(TORCH_ACTIVATIONS))
-        return {
-            "pairs": checkpoint.pairs,
-            "activation": checkpoint.activation,
-            "pooling": "pooler",
-        }
+        return {"pairs": checkpoint.pairs, "activation": checkpoint.activation, "pooling": "pooler"}
 
     def describe(self, output):
         return "A BERT model that predicts a number for each text."
@@ -335,24 +371,10 @@ class Regression(TextTask):
 
         return {"loss": keras.losses.MeanSquaredError(reduction=REDUCTION)}
 
-    def encode(self, model, examples, max_length, options):
-        check_pairs(model, examples)
-        return self.encode_columns(
-            model,
-            examples.text_columns(),
-            max_length,
-            examples.source,
-            long_texts=options.long_texts,
-            targets=targets_of(examples, model.output),
-        )
-
     def decode(self, model, examples, encoded, outputs, options):
         """Return the numbers, float32 (n,)."""
         numbers = np.reshape(outputs, -1).astype(np.float32)
         return mean_per_text(encoded.text_of, numbers)
-
-    def check_targets(self, output, examples):
-        targets_of(examples, output)
 
     def metric_names(self, output, examples):
         return "pearson", "spearman", "rmse"
@@ -370,10 +392,8 @@ class Regression(TextTask):
         rmse = float(np.sqrt(np.mean((answers - expected) ** 2)))
         return {"pearson": pearson, "spearman": spearman, "rmse": rmse}
 
-    def records(self, output, examples, answers, probabilities=False):
-        """Yield a dict per text: `score`, and the text."""
-        for index, number in enumerate(answers):
-            yield {"score": float(number)} | texts_of(examples, index)
+    def results(self, output, examples, answers, **options):
+        return [{"score": float(number)} for number in answers]
 
     def signatures(self, predict, output, preprocessor, max_sequence_length):
         from keras_bert.tasks.classification import serving
@@ -394,31 +414,3 @@ class Regression(TextTask):
     def target(self, explained, target):
         """Explain the number."""
         return explained.number(target)
-
-
-def _weights(output, examples, targets, class_weight):
-    """Return the weight of each text, float32 (n,)."""
-    if targets is None or targets.ndim > 1:
-        raise ValueError("class_weight is only for training a classifier with one label per text")
-    if class_weight == "balanced":
-        counts = np.bincount(targets, minlength=len(output.labels))
-        by_class = len(targets) / (len(counts) * np.maximum(counts, 1))
-    else:
-        if not isinstance(class_weight, dict):
-            raise ValueError(
-                f'class_weight must be "balanced" or a dict; received {class_weight!r}'
-            )
-        given = {str(label): weight for label, weight in class_weight.items()}
-        unknown = sorted(set(given) - set(output.labels))
-        if unknown:
-            raise ValueError(
-                f"class_weight has {unknown[0]!r:.80}, which is not a label; the labels are "
-                f"{', '.join(output.labels[:20])}"
-            )
-        by_class = np.array([given.get(label, 1.0) for label in output.labels], np.float32)
-        if not (np.isfinite(by_class).all() and by_class.min() >= 0 and by_class[targets].any()):
-            raise ValueError(
-                "class_weight must be at least 0 for each label, and above 0 for a label in the "
-                f"data; received {class_weight!r:.80}"
-            )
-    return by_class[targets].astype(np.float32)

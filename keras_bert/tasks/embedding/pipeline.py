@@ -12,7 +12,7 @@ from keras_bert.tasks.embedding import nearest as search
 from keras_bert.tasks.embedding.data import EmbeddingExamples
 from keras_bert.tasks.embedding.retrieval import RetrievalData
 from keras_bert.tasks.inputs import SOURCE, check_texts, is_pair, listed, prompt_of
-from keras_bert.tasks.text_pipeline import TextPipeline
+from keras_bert.tasks.text import TextPipeline
 from keras_bert.text.encoded_texts import EncodedTexts
 
 _MINED = 20  # texts that are looked at for each negative
@@ -142,14 +142,14 @@ class EmbeddingPipeline(TextPipeline):
         """
         return search.similarity(first, second, self.output.similarity)
 
-    def _run_rows(self, rows, settings, options, warn=True):
+    def _run_rows(self, rows, settings, options):
         width = self._engine.described.width
         truncate_dim = options.get("truncate_dim")
         if truncate_dim is not None:
             if as_integer("truncate_dim", truncate_dim, 1) > width:
                 raise ValueError(f"truncate_dim must be at most {width}; received {truncate_dim}")
             width = truncate_dim
-        return np.reshape(super()._run_rows(rows, settings, options, warn), (-1, width))
+        return np.reshape(super()._run_rows(rows, settings, options), (-1, width))
 
     def _check_data(self, examples, scored=False):
         if not scored:
@@ -159,9 +159,6 @@ class EmbeddingPipeline(TextPipeline):
                 f"evaluate takes EmbeddingExamples or RetrievalData; received "
                 f"{type(examples).__name__}. Use EmbeddingExamples.of_pairs or of_classes"
             )
-
-    def _decoding(self, options):
-        return options
 
     def _answers(self, examples, batch_size, on_batch=None, **options):
         if isinstance(examples, (EmbeddingExamples, RetrievalData)):
@@ -183,9 +180,6 @@ class EmbeddingPipeline(TextPipeline):
         self._count_truncated(encoded, len(texts))
         vectors = self._engine.outputs(encoded, batch_size=batch_size, on_batch=on_batch)
         return np.reshape(np.array(vectors, np.float32), (-1, model.width))
-
-    def _results(self, examples, answers, **options):
-        return answers
 
     def _joined(self, answers):
         return np.array(answers, np.float32)

@@ -3,11 +3,13 @@
 import collections
 import dataclasses
 import pathlib
+import warnings
 from collections.abc import Mapping
 
 from keras_bert.data.examples import TaskData, check_prompts, check_score, check_strings, summary
 from keras_bert.data.text_files import json_rows, numbered_lines, open_utf8
 from keras_bert.runtime.escaping import printable
+from keras_bert.runtime.warn import level_of_caller
 from keras_bert.tasks.question_answering import data as squad
 from keras_bert.untrusted import links
 
@@ -130,7 +132,13 @@ def read(path, split="test"):
     if beir.exists():
         relevant = _qrels(beir, (0, 1, 2))
     elif trec.exists():
-        relevant = _qrels(trec, (0, 2, 3))  # of all splits
+        relevant = _qrels(trec, (0, 2, 3))
+        if split != "test":
+            warnings.warn(
+                f"{trec} has no splits, so split={split!r:.80} was not used. For splits, write "
+                f"{beir}",
+                stacklevel=level_of_caller(),
+            )
     else:
         splits = printable(", ".join(sorted(file.stem for file in path.glob("qrels/*.tsv"))), 200)
         raise FileNotFoundError(f"{beir}: no such file; the splits of this folder are: {splits}")

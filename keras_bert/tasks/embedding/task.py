@@ -70,6 +70,9 @@ class Embedding(Task):
             return _read_rows(data, options)
         return retrieval.read(data, options["split"])
 
+    def results(self, output, examples, answers, **options):
+        return answers
+
     def describe(self, output):
         return "A BERT model that computes a vector for each text."
 
@@ -145,6 +148,7 @@ class Embedding(Task):
             corpus = dict(zip(examples.corpus, vectors[len(queries) :], strict=True))
             return embedding_metrics.of_retrieval(queries, corpus, examples.relevant, kind)
         if examples.vectors is not None:
+            _check_width(examples, answers[0].shape[-1])
             return embedding_metrics.of_vectors(np.concatenate(answers), examples.vectors)
         if examples.scores is not None:
             return embedding_metrics.of_scores(np.array(answers), examples.scores, kind)

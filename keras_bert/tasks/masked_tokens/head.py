@@ -2,7 +2,7 @@
 
 from keras_bert.layers import MaskedLMHead, TaskOutput
 from keras_bert.tasks.head_parts import (
-    check_pair_encoder,
+    check_encoder,
     dense,
     encoder_inputs,
     float_policy,
@@ -63,7 +63,7 @@ def pretraining(encoder, *, tied=True, name="pretraining"):
     >>> {key: value.shape for key, value in pretraining(encoder).output.items()}
     {'masked_lm': (None, None, 9), 'next_sentence': (None, 2)}
     """
-    check_pair_encoder(encoder)
+    check_encoder(encoder, pairs=True)
     inputs, x = _encode_for_masked_lm(encoder)
     is_next = dense(encoder, pooled_output(encoder, x), 2, "next_sentence")
     of_masked = TaskOutput("masked_tokens", pairs=True, name="masked_lm_output")

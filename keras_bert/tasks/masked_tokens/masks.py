@@ -45,10 +45,7 @@ class EncodedMasks(Encoded):
             ids += [self._mask_id, *part]
         ids.append(self._tokenizer.special_ids.sep)
         if len(ids) > self.max_length:
-            raise ValueError(
-                f"a text must have at most {self.max_length} tokens; received {len(ids)}. Shorten "
-                "it"
-            )
+            raise ValueError(f"a text has at most {self.max_length} tokens; received {len(ids)}")
         return np.array(ids)
 
     def batch(self, rows, length):

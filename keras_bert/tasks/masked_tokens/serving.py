@@ -26,10 +26,7 @@ def masked_lm(predict, output, preprocessor, max_sequence_length):
         logits: float32 (batch, masked tokens, vocab_size)
     """
     if MASK not in preprocessor.vocabulary:
-        raise ValueError(
-            f"a masked language model needs {MASK} in its vocabulary; received "
-            f"{len(preprocessor.vocabulary)} tokens without it. Add {MASK} to the vocabulary."
-        )
+        raise ValueError(f"a masked language model needs {MASK} in its vocabulary")
     vocabulary = tf.constant(preprocessor.vocabulary)
     top = min(_TOP, len(preprocessor.vocabulary))
     max_positions = max(1, _MAX_LOGITS // output.output.shape[-1])

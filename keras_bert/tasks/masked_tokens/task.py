@@ -8,10 +8,18 @@ import typing
 
 import numpy as np
 
+from keras_bert.tasks import results
 from keras_bert.tasks.activations import softmax
 from keras_bert.tasks.masked_tokens.masks import MASK, EncodedMasks
-from keras_bert.tasks.masked_tokens.pipeline import MaskedTokensPipeline
 from keras_bert.tasks.task import Options, Task
+from keras_bert.tasks.text import TextPipeline
+
+
+class MaskedTokensPipeline(TextPipeline):
+    """Pipeline of `heads.masked_lm` and `heads.pretraining`."""
+
+    options = ("top_k",)
+    chunk = 256  # the logits of a masked token take 4 bytes per token of the vocabulary
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,16 +65,11 @@ class MaskedTokens(Task):
         return False
 
     def check_labeled(self, examples):
-        raise ValueError(
-            "evaluate and errors do not apply to masked tokens. Use keras-bert pretrain "
-            "--held-out, which scores a model while it is trained"
-        )
+        raise ValueError(f"{self.name} is not evaluated; pretrain --held-out scores such a model")
 
     def encode(self, model, examples, max_length, options):
         if MASK not in model.tokenizer.vocabulary:
-            raise ValueError(
-                f"the vocabulary of {model.name!r} has no {MASK}, which this task needs"
-            )
+            raise ValueError(f"the vocabulary of {model.name!r} has no {MASK}")
         return EncodedMasks(examples.texts, model.tokenizer, max_length)
 
     def decode(self, model, examples, encoded, outputs, options):
@@ -76,19 +79,30 @@ class MaskedTokens(Task):
         `heads.pretraining`.
         """
         vocabulary = model.tokenizer.vocabulary
-        results = []
+        answer_per_text = []
         for logits, count in zip(outputs, encoded.masks, strict=True):
             if isinstance(logits, dict):
                 logits = logits["masked_lm"]
             probabilities = softmax(logits[:count, : len(vocabulary)])
             order = np.argsort(-probabilities, axis=-1, kind="stable")[:, : options.top_k]
-            results.append(
+            answer_per_text.append(
                 [
                     [(vocabulary[token], float(row[token])) for token in tokens]
                     for row, tokens in zip(probabilities, order, strict=True)
                 ]
             )
-        return results
+        return answer_per_text
+
+    def results(self, output, examples, answers, **options):
+        """Return a list of tokens for each text; for several [MASK], a list of such lists."""
+        result_per_text = []
+        for masks in answers:
+            ranked = [
+                results.Results({"token": token, "score": score} for token, score in mask)
+                for mask in masks
+            ]
+            result_per_text.append(ranked[0] if len(ranked) == 1 else results.Results(ranked))
+        return result_per_text
 
     def signatures(self, predict, output, preprocessor, max_sequence_length):
         from keras_bert.tasks.masked_tokens import serving
@@ -112,18 +126,19 @@ class MaskedTokens(Task):
         positions = explained.mask_positions(index, target)
 
         def logits_of(outputs):
-            return (outputs["masked_lm"] if isinstance(outputs, dict) else outputs)[:, index]
+            return outputs["masked_lm"] if isinstance(outputs, dict) else outputs
 
         if token is None:
-            logits = explained.numpy(logits_of)[: len(vocabulary)]
+            logits = logits_of(explained.outputs())[index, : len(vocabulary)]
             token = vocabulary[int(logits.argmax())]
         if token not in vocabulary:
-            raise ValueError(
-                f"target must be a token of the vocabulary, such as 'good' or '##ly'; received "
-                f"{token!r:.80}"
-            )
+            raise ValueError(f"target must be a token of the vocabulary; received {token!r:.80}")
         id_of_token = vocabulary.index(token)
-        return token, lambda outputs: logits_of(outputs)[:, id_of_token], int(positions[index])
+
+        def select(outputs):
+            return logits_of(outputs)[:, index, id_of_token]
+
+        return token, select, int(positions[index])
 
 
 class Pretraining(MaskedTokens):
@@ -140,9 +155,7 @@ class Pretraining(MaskedTokens):
         return pretraining
 
     def signatures(self, predict, output, preprocessor, max_sequence_length):
-        raise ValueError(
-            "models of heads.pretraining are exported as an encoder and a preprocessor"
-        )
+        raise ValueError("models of heads.pretraining are exported as an encoder and preprocessor")
 
     def add_onnx_head(self, graph, model, encoded):
         logits = graph.masked_lm(model, encoded)

@@ -1,6 +1,5 @@
 """Multiple-choice data from SWAG's CSV files and from JSON Lines files."""
 
-import collections
 import csv
 import dataclasses
 import itertools
@@ -20,8 +19,6 @@ from keras_bert.data.text_files import (
 )
 from keras_bert.runtime.escaping import printable
 
-_MAX_DIGITS = 9  # of a number in a file; Python reads at most 4300
-
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class Choices(TaskData):
@@ -32,7 +29,7 @@ class Choices(TaskData):
         choices: For each text its continuations, at least two.
         labels: For each text the index of the right continuation, from 0; or `None`.
         source: Where the texts come from, for messages.
-        first: Number of the first text, from 1, if these texts are a part of a file.
+        locations: For each text its place in the source, for messages; or `None`.
 
     Raises:
         ValueError: If the columns differ in length, a text is not a string, the texts differ in
@@ -48,26 +45,24 @@ class Choices(TaskData):
     choices: list[list[str]]
     labels: list[int] | None = None
     source: str = "the choices"
-    first: int = 1
+    locations: list[str] | None = dataclasses.field(default=None, compare=False)
 
     def __post_init__(self):
-        for name in ("texts", "choices", "labels"):
+        count = len(self.texts)
+        for name in ("texts", "choices") if self.labels is None else ("texts", "choices", "labels"):
             column = getattr(self, name)
-            if column is None and name == "labels":
-                continue
             check_list(f"{self.source}: {name}", column)
-            column = list(column)
-            if name == "choices":
-                column = [row if isinstance(row, str) else list(row) for row in column]
-            object.__setattr__(self, name, column)
-            check_count(self.source, name, getattr(self, name), "texts", len(self.texts))
-        count = len(self.choices[0]) if self.choices else 2
-        rows = zip(self.texts, self.choices, strict=True)
-        for index, (text, choices) in enumerate(rows):
-            label = 0 if self.labels is None else self.labels[index]
-            _check(f"{self.source}, item {self.first + index}", text, choices, label, count)
+            check_count(self.source, name, column, "texts", count)
+        choices_of_texts = list(self.choices)
+        labels = [0] * count if self.labels is None else list(self.labels)
+        rows = zip(self.texts, choices_of_texts, labels, strict=True)
+        for index, (text, choices, label) in enumerate(rows):
+            location = self.locations[index] if self.locations else f"item {index + 1}"
+            check_item(f"{self.source}, {location}", text, choices, label, choices_of_texts[0])
+        object.__setattr__(self, "texts", list(self.texts))
+        object.__setattr__(self, "choices", [list(choices) for choices in choices_of_texts])
         if self.labels is not None:
-            object.__setattr__(self, "labels", [int(label) for label in self.labels])
+            object.__setattr__(self, "labels", [int(label) for label in labels])
 
     def sample_of_texts(self, count):
         return list(self.texts[:count])
@@ -79,27 +74,20 @@ class Choices(TaskData):
         return summary(self, len(self), [] if self.labels is None else ["labels"])
 
 
-def _check(location, text, choices, label, count):
-    """Raise an error for an item that is malformed or does not have `count` choices."""
-    if isinstance(choices, str):
-        raise ValueError(f"{location}: the choices must be a list; received {choices!r:.80}")
+def check_item(location, text, choices, label, first):
+    """Raise an error for an item that is malformed, or has fewer or more choices than `first`."""
+    is_list = hasattr(choices, "__len__") and not isinstance(choices, (str, dict))
+    if not is_list or len(choices) < 2 or len(choices) != len(first):
+        raise ValueError(
+            f"{location}: the choices must be a list of at least two texts, with the length of the "
+            f"first list; received {choices!r:.80}"
+        )
     for item in (text, *choices):
         if not isinstance(item, str):
             raise ValueError(f"{location}: texts must be strings; received {item!r:.80}")
-    if len(choices) < 2:
-        raise ValueError(f"{location}: must have at least two choices; received {len(choices)}")
-    if len(choices) != count:
+    if not isinstance(label, (int, np.integer)) or not 0 <= label < len(choices):
         raise ValueError(
-            f"{location}: must have as many choices as the first item, {count}; received "
-            f"{len(choices)}"
-        )
-    if (
-        not isinstance(label, (int, np.integer))
-        or isinstance(label, bool)
-        or not 0 <= label < count
-    ):
-        raise ValueError(
-            f"{location}: the label must be a number from 0 to {count - 1}; received {label!r:.80}"
+            f"{location}: the label must be 0 to {len(choices) - 1}; received {label!r:.80}"
         )
 
 
@@ -147,85 +135,47 @@ def read_in_parts(path, *, format=None, limit=None, labeled=True, size=10_000):
     path = pathlib.Path(path)
     format = format or FORMATS.get(path.suffix.lower(), "jsonl")
     if format not in ("csv", "jsonl"):
-        raise ValueError(
-            f"{path}: the format must be csv or jsonl (--format); received {format!r:.80}"
-        )
-    rows = _swag_rows if format == "csv" else _json_rows
+        raise ValueError(f"{path}: format (--format) must be csv or jsonl; received {format!r:.80}")
     check_limit(limit)
-    first = 1
-    count = None  # choices of a row
+    read_rows = _swag_rows if format == "csv" else json_rows
+    is_empty = True
     with open_utf8(path, newline="" if format == "csv" else "\n") as file:
-        wanted = itertools.islice(rows(path, file), limit)
-        while part := list(itertools.islice(wanted, size)):
-            locations, texts, choices, labels = map(list, zip(*part, strict=True))
-            labels = _numbers(locations, labels) if labeled else None
-            count = count or len(choices[0])
-            # `Choices` checks the rows too, but does not know their line numbers.
-            for row in zip(locations, texts, choices, labels or [0] * len(part), strict=True):
-                _check(*row, count)
-            yield Choices(texts, choices, labels, str(path), first)
-            first += len(part)
-    if first == 1:
+        rows = itertools.islice(read_rows(path, file), limit)
+        while part := list(itertools.islice(rows, size)):
+            is_empty = False
+            locations = [location for location, _ in part]
+            texts = [row.get("text") for _, row in part]
+            choices = [row.get("choices") for _, row in part]
+            labels = [_number(row.get("label")) for _, row in part] if labeled else None
+            yield Choices(texts, choices, labels, str(path), locations)
+    if is_empty:
         raise ValueError(f"{path} contains no rows")
 
 
-def _numbers(locations, labels):
-    for location, label in zip(locations, labels, strict=True):
-        if not str(label).isdecimal() or len(str(label)) > _MAX_DIGITS:
-            raise ValueError(
-                f"{location}: the label must be a number from 0; received {label!r:.80}"
-            )
-    return [int(label) for label in labels]
-
-
-def _json_rows(path, file):
-    """Yield location, text, choices and label of each row."""
-    for where, row in json_rows(path, file):
-        location = f"{path}, {where}"
-        if not isinstance(row.get("choices"), list):
-            raise ValueError(f"{location}: must be a JSON object with a list `choices`")
-        yield location, row.get("text"), row["choices"], row.get("label")
+def _number(label):
+    """Return the number that a label is written as, or the label itself."""
+    return int(label) if str(label).isdecimal() else label
 
 
 def _swag_rows(path, file):
-    """Yield location, text, choices and label of each row."""
+    """Yield the location and a dict of text, choices and label for each row."""
     allow_long_csv_fields()
     rows = csv.DictReader(file, strict=True)
     try:
         names = rows.fieldnames or []
-        _check_swag_columns(path, names)
-        endings = sorted((name for name in names if _is_ending(name)), key=_ending_number)
+        count = sum(name.startswith("ending") for name in names)
+        endings = [f"ending{number}" for number in range(count)]
+        if names and (not endings or not {"sent1", "sent2", *endings} <= set(names)):
+            shown = ", ".join(printable(name, 40) for name in names[:20])
+            raise ValueError(
+                f"{path}: must have the columns sent1, sent2, ending0, ending1, ... without a gap; "
+                f"received {shown}"
+            )
         for row in rows:
-            # `line_num` is the last line of the row: fields may span lines.
-            location = f"{path}, line {rows.line_num}"
+            location = f"line {rows.line_num}"  # the last line of the row: fields may span lines
             if None in row or None in row.values():
-                raise ValueError(f"{location}: must have {len(names)} fields, as the first row has")
-            choices = [f"{row['sent2']} {row[name]}" for name in endings]
-            yield location, row["sent1"], choices, row.get("label")
+                raise ValueError(f"{path}, {location}: must have {len(names)} fields")
+            choices = [f"{row['sent2']} {row[ending]}" for ending in endings]
+            yield location, {"text": row["sent1"], "choices": choices, "label": row.get("label")}
     except csv.Error as error:
         raise ValueError(f"{path}, after line {rows.line_num}: {error}") from error
-
-
-def _is_ending(name):
-    return name.startswith("ending") and name[6:].isdecimal()
-
-
-def _ending_number(name):
-    return int(name[6:][:_MAX_DIGITS])  # a longer number leaves a gap after the other endings
-
-
-def _check_swag_columns(path, names):
-    """Raise an error if a column of SWAG is missing or occurs twice."""
-    if not names:  # an empty file; the caller raises the error
-        return
-    numbers = sorted(map(_ending_number, filter(_is_ending, names)))
-    counts = collections.Counter(filter(None, names))
-    twice = sorted(name for name, count in counts.items() if count > 1)
-    if twice:
-        raise ValueError(f"{path} has two columns {twice[0]!r:.80}; remove one")
-    if not {"sent1", "sent2"} <= set(names) or not numbers or numbers != list(range(len(numbers))):
-        found = ", ".join(printable(name, 40) for name in names[:20])
-        raise ValueError(
-            f"{path}: must have the columns sent1, sent2, ending0, ending1, ... without a gap; "
-            f"received {found}"
-        )

@@ -3,7 +3,7 @@
 import keras
 
 from keras_bert.layers import MergeChoices, SplitChoices, TaskOutput
-from keras_bert.tasks.head_parts import check_pair_encoder, dropout_and_dense, pooled_output
+from keras_bert.tasks.head_parts import check_encoder, dropout_and_dense, pooled_output
 from keras_bert.token_model import TokenModel
 
 
@@ -33,7 +33,7 @@ def multiple_choice(encoder, *, dropout=None, name="multiple_choice"):
     >>> tuple(multiple_choice(encoder)(dict.fromkeys(encoder.input, ids)).shape)
     (2, 4)
     """
-    check_pair_encoder(encoder)
+    check_encoder(encoder, pairs=True)
     inputs = {
         key: keras.Input(shape=(None, None), dtype="int32", name=key) for key in encoder.input
     }

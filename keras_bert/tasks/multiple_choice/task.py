@@ -3,18 +3,64 @@
 Source: section 4.4 of the BERT paper.
 """
 
+import collections
 import os
 import typing
 
 import numpy as np
 
 from keras_bert.data.tables import check_no_format
+from keras_bert.tasks import results
 from keras_bert.tasks.activations import softmax
+from keras_bert.tasks.inputs import SOURCE
 from keras_bert.tasks.multiple_choice import data as swag
-from keras_bert.tasks.multiple_choice.data import Choices
-from keras_bert.tasks.multiple_choice.pipeline import MultipleChoicePipeline
+from keras_bert.tasks.multiple_choice.data import Choices, check_item
+from keras_bert.tasks.pipeline import Pipeline
 from keras_bert.tasks.task import Task
 from keras_bert.text.encoded_texts import EncodedChoices
+
+
+class MultipleChoicePipeline(Pipeline):
+    """Pipeline of `heads.multiple_choice`."""
+
+    data = (Choices,)
+    long_texts_options = ("truncate", "error")
+
+    def _check_row(self, location, row):
+        text, choices = row
+        check_item(location, text, choices, 0, choices)
+
+    def _sequences(self, examples):
+        return sum(map(len, examples.choices))
+
+    def _run_rows(self, rows, settings, options):
+        # All rows of a batch must have the same number of choices.
+        indices_per_size = collections.defaultdict(list)
+        for index, (_, choices) in enumerate(rows):
+            indices_per_size[len(choices)].append(index)
+        result_per_row = results.Results([None] * len(rows))
+        for indices in indices_per_size.values():
+            part = [rows[index] for index in indices]
+            results_of_part = super()._run_rows(part, settings, options)
+            for index, result in zip(indices, results_of_part, strict=True):
+                result_per_row[index] = result
+        return result_per_row
+
+    def _examples(self, rows):
+        texts, choices = map(list, zip(*rows, strict=True))
+        return Choices(texts, choices, source=SOURCE)
+
+    def _mistakes(self, examples, answers):
+        mistakes = []
+        rows = zip(examples.texts, examples.choices, examples.labels, answers, strict=True)
+        for text, choices, expected, row in rows:
+            chosen = row.argmax()
+            if chosen != expected:
+                mistakes.append({
+                    "text": text, "expected": choices[expected], "choice": choices[chosen],
+                    "score": float(row.max()),
+                })  # fmt: skip
+        return sorted(mistakes, key=lambda mistake: -mistake["score"])
 
 
 class MultipleChoice(Task):
@@ -48,8 +94,6 @@ class MultipleChoice(Task):
 
     def of_texts(self, model, texts, source):
         text, *choices = texts
-        if len(choices) < 2:
-            raise ValueError("multiple choice needs a text and at least two choices")
         return Choices([text], [choices], source=source)
 
     def describe(self, output):
@@ -66,19 +110,6 @@ class MultipleChoice(Task):
         if train.labels is None:
             raise ValueError(f"found no labels in {train.source}; give choices with labels")
         return self.head_function()(encoder)
-
-    def compile_options(self, output, encoded):
-        """Return loss and metrics of a model as arguments of `keras.Model.compile`."""
-        import keras
-
-        from keras_bert.data.batching import REDUCTION
-
-        return {
-            "loss": keras.losses.SparseCategoricalCrossentropy(
-                from_logits=True, reduction=REDUCTION
-            ),
-            "weighted_metrics": [keras.metrics.SparseCategoricalAccuracy("accuracy")],
-        }
 
     def encode(self, model, examples, max_length, options):
         """Encode `Choices`, truncated to `max_length`, as `EncodedChoices`."""
@@ -100,17 +131,18 @@ class MultipleChoice(Task):
         """Return the names of the metrics of `score`, without `majority`."""
         return ("accuracy",)
 
-    def records(self, output, examples, answers, probabilities=False):
-        """Yield dicts: `choice`, the index of the best choice, its `score` and `text`.
+    def results(self, output, examples, answers, **options):
+        return [
+            {"choice": int(row.argmax()), "score": float(row.max()), "text": choices[row.argmax()]}
+            for choices, row in zip(examples.choices, answers, strict=True)
+        ]
 
-        With `probabilities`, `scores` is a list with the probability of every choice.
-        """
-        for row, choices in zip(answers, examples.choices, strict=True):
-            best = int(row.argmax())
-            record = {"choice": best, "score": float(row[best])}
-            if probabilities:
-                record["scores"] = row.tolist()
-            yield {**record, "text": choices[best]}
+    def rows(self, output, examples, answers, probabilities=False):
+        """Yield the results; with `probabilities`, `scores` has the one of every choice."""
+        for result, row in zip(self.results(output, examples, answers), answers, strict=True):
+            scores = {"scores": row.tolist()} if probabilities else {}
+            yield {"choice": result["choice"], "score": result["score"], **scores,
+                   "text": result["text"]}  # fmt: skip
 
     def activate(self, output, outputs):
         return [softmax(logits) for logits in outputs]

@@ -11,6 +11,7 @@ import typing
 import numpy as np
 
 from keras_bert.runtime.arguments import check_one_of
+from keras_bert.tasks import results
 from keras_bert.tasks.question_answering import data as squad
 from keras_bert.tasks.question_answering import scores as squad_scores
 from keras_bert.tasks.question_answering import windows as question_windows
@@ -143,7 +144,15 @@ class QuestionAnswering(Task):
                 names += ["best_f1", "best_exact_match"]
         return tuple(names)
 
-    def records(self, output, examples, answers, probabilities=False):
+    def results(self, output, examples, answers, *, top_k=None, **options):
+        pairs = zip(examples.contexts, answers, strict=True)
+        if top_k is None:
+            return [results.Result(result_of(answer), context) for context, answer in pairs]
+        return [
+            results.Entities(map(result_of, ranked), context, None) for context, ranked in pairs
+        ]
+
+    def rows(self, output, examples, answers, probabilities=False):
         """Yield a dict per question: `id`, `answer`, `score`, `start`, `end`."""
         for id, answer in zip(_ids(examples), answers, strict=True):
             yield {"id": id} | result_of(answer)

@@ -6,7 +6,7 @@ import numpy as np
 
 from keras_bert.runtime.label_types import typed
 from keras_bert.tasks import results
-from keras_bert.tasks.inputs import SOURCE, check_not_given, check_texts, listed
+from keras_bert.tasks.inputs import SOURCE
 from keras_bert.tasks.pipeline import Pipeline
 from keras_bert.tasks.tagging.data import TaggedSentences
 from keras_bert.tasks.tagging.tag_schemes import entities, find_scheme
@@ -20,49 +20,62 @@ class TaggingPipeline(Pipeline):
     data = (TaggedSentences,)
     long_texts_options = ("window",)
 
-    def _rows(self, inputs, **others):
-        check_not_given(**others)
-        rows, is_single = listed(inputs)
-        return check_texts(rows), is_single
-
     def _examples(self, rows):
         tokenizer = self._engine.described.tokenizer
         words, spans = split_words(rows, tokenizer, self.output.characters)
         return _TaggedTexts(words, source=SOURCE, texts=tuple(rows), spans=tuple(spans))
 
-    def _results(self, examples, answers, *, grouped=True, **options):
-        scheme = find_scheme(self.output.labels) if grouped else None
-        if isinstance(examples, _TaggedTexts):
-            texts = examples.texts
-            spans_per_text = examples.spans
-        else:  # the user gave words
-            texts = [" ".join(words) for words in examples.words]
-            spans_per_text = [_spans_of_words(words) for words in examples.words]
-        result_per_text = []
-        for text, spans, answer in zip(texts, spans_per_text, answers, strict=True):
-            parts = [(tag, score, *span) for (tag, score), span in zip(answer, spans, strict=True)]
-            if scheme is not None:
-                parts = _group(entities([tag for tag, _ in answer], scheme), parts)
-            result_per_text.append(results.Entities(
-                ({"text": text[start:end], "tag": typed(tag, self.output.label_type),
-                  "score": float(score), "start": start, "end": end}
-                 for tag, score, start, end in parts),
-                text,
-            ))  # fmt: skip
-        return result_per_text
-
     def _mistakes(self, examples, answers):
         mistakes = []
         label_type = self.output.label_type
+        scheme = find_scheme(self.output.labels)
         for words, tags, answer in zip(examples.words, examples.tags, answers, strict=True):
-            for word, expected, (tag, score) in zip(words, tags, answer, strict=True):
-                if tag != str(expected):
+            # "I-x" after "O" starts an entity like "B-x", so the entities are compared too.
+            expected_entities = _entity_of_each_word(tags, scheme)
+            answered_entities = _entity_of_each_word([tag for tag, _ in answer], scheme)
+            for index, (word, expected, (tag, score)) in enumerate(
+                zip(words, tags, answer, strict=True)
+            ):
+                is_same = scheme and expected_entities[index] == answered_entities[index]
+                if tag != str(expected) and not is_same:
                     mistakes.append({
                         "text": " ".join(words), "word": word,
                         "expected": typed(str(expected), label_type),
                         "tag": typed(tag, label_type), "score": float(score),
                     })  # fmt: skip
         return sorted(mistakes, key=lambda mistake: -mistake["score"])
+
+
+def results_of(output, examples, answers, grouped):
+    """Return the entities of each sentence; the words, unless `grouped`."""
+    scheme = find_scheme(output.labels) if grouped else None
+    if isinstance(examples, _TaggedTexts):
+        texts = examples.texts
+        spans_per_text = examples.spans
+    else:  # the user gave words
+        texts = [" ".join(words) for words in examples.words]
+        spans_per_text = [_spans_of_words(words) for words in examples.words]
+    result_per_text = []
+    for text, spans, answer in zip(texts, spans_per_text, answers, strict=True):
+        parts = [(tag, score, *span) for (tag, score), span in zip(answer, spans, strict=True)]
+        if scheme is not None:
+            parts = _group(entities([tag for tag, _ in answer], scheme), parts)
+        result_per_text.append(results.Entities(
+            ({"text": text[start:end], "tag": typed(tag, output.label_type),
+              "score": float(score), "start": start, "end": end}
+             for tag, score, start, end in parts),
+            text,
+        ))  # fmt: skip
+    return result_per_text
+
+
+def _entity_of_each_word(tags, scheme):
+    """Return the entity (type, first word, end) of each word, or `None` outside of entities."""
+    entity_of_word: list[tuple | None] = [None] * len(tags)
+    for entity in entities(tags, scheme) if scheme else ():
+        _, first, end = entity
+        entity_of_word[first:end] = [entity] * (end - first)
+    return entity_of_word
 
 
 @dataclasses.dataclass(frozen=True)

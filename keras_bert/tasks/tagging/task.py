@@ -17,14 +17,13 @@ import numpy as np
 from keras_bert.data.examples import Examples, unknown_label
 from keras_bert.data.table_rows import tsv_row
 from keras_bert.data.tables import check_no_format
-from keras_bert.runtime.label_types import typed
 from keras_bert.tasks import head_start
 from keras_bert.tasks.activations import softmax
 from keras_bert.tasks.stored_labels import labels_of
 from keras_bert.tasks.tagging import data as conll
 from keras_bert.tasks.tagging import windows as tag_windows
 from keras_bert.tasks.tagging.data import TaggedSentences
-from keras_bert.tasks.tagging.pipeline import TaggingPipeline
+from keras_bert.tasks.tagging.pipeline import TaggingPipeline, results_of
 from keras_bert.tasks.tagging.tag_schemes import entities, find_scheme
 from keras_bert.tasks.task import HeadStart, Options, Task
 from keras_bert.text import token_ids
@@ -186,13 +185,17 @@ class Tagging(Task):
             return ("accuracy",)
         return ("f1", "precision", "recall", "accuracy")
 
-    def records(self, output, examples, answers, probabilities=False):
+    def results(self, output, examples, answers, *, grouped=True, **options):
+        return results_of(output, examples, answers, grouped)
+
+    def rows(self, output, examples, answers, probabilities=False):
         """Yield a dict per sentence with the lists `words`, `tags` and `scores`."""
-        label_type = output.label_type
-        for words, answer in zip(examples.words, answers, strict=True):
-            tags = [typed(tag, label_type) for tag, _ in answer]
-            scores = [float(score) for _, score in answer]
-            yield {"words": words, "tags": tags, "scores": scores}
+        for words in self.results(output, examples, answers, grouped=False):
+            yield {
+                "words": [word["text"] for word in words],
+                "tags": [word["tag"] for word in words],
+                "scores": [word["score"] for word in words],
+            }
 
     def activate(self, output, outputs):
         return [softmax(logits) for logits in outputs]
@@ -202,12 +205,12 @@ class Tagging(Task):
         predicted = [tag for sentence in answers for tag, _ in sentence]
         return expected, predicted
 
-    def own_lines(self, format, records):
-        return _conll_lines(records) if format == "tsv" else None
+    def own_lines(self, format, rows):
+        return _conll_lines(rows) if format == "tsv" else None
 
-    def table_records(self, records, examples):
+    def table_rows(self, rows, examples):
         """Yield a dict for each word of each sentence; sentences have the numbers of the file."""
-        for number, record in enumerate(records, examples.first):
+        for number, record in enumerate(rows, examples.first):
             columns = (record["words"], record["tags"], record["scores"])
             for word, tag, score in zip(*columns, strict=True):
                 yield {"sentence": number, "word": word, "tag": tag, "score": score}

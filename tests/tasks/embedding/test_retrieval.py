@@ -50,6 +50,15 @@ def test_beir(tmp_path):
     assert keras_bert.read(tmp_path, "retrieval").relevant == found.relevant
 
 
+def test_single_qrels_has_no_splits(tmp_path):
+    files = {"corpus_tsv": "1\tb c\n2\td\n", "queries_tsv": "7\td\n", "qrels_txt": "7 0 2 1\n"}
+    folder = write(tmp_path, **files)
+    with pytest.warns(UserWarning, match=r"qrels\.txt .* split='dev' was not used"):
+        assert retrieval.read(folder, "dev").relevant == {"7": {"2": 1}}
+    write(tmp_path, qrels__dev_tsv="7\t1\t1\n")
+    assert retrieval.read(folder, "dev").relevant == {"7": {"1": 1}}
+
+
 def test_trec(tmp_path):
     folder = write(
         tmp_path, corpus_tsv="1\tb c\n2\td\n", queries_tsv="7\td\n", qrels_txt="7 0 2 1\n7 0 1 0\n"
@@ -57,9 +66,6 @@ def test_trec(tmp_path):
     found = retrieval.read(folder)
     assert (found.queries, found.corpus) == ({"7": "d"}, {"1": "b c", "2": "d"})
     assert found.relevant == {"7": {"2": 1.0}}
-    assert retrieval.read(folder, "dev").relevant == found.relevant
-    write(tmp_path, qrels__dev_tsv="7\t1\t1\n")
-    assert retrieval.read(folder, "dev").relevant == {"7": {"1": 1}}
 
 
 def test_squad(tmp_path):

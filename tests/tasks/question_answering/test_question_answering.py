@@ -513,7 +513,7 @@ def test_metric_names_without_an_answer():
 def test_default_ids_are_numbers():
     examples = Questions(["is"] * 2, ["a"] * 2)
     answers = [{"text": text, "start": 0, "end": 1, "score": 1.0} for text in "ab"]
-    rows = question_answering.records(None, examples, answers)
+    rows = question_answering.rows(None, examples, answers)
     assert [row["id"] for row in rows] == ["1", "2"]
     assert question_answering.predictions(examples, answers) == {"1": "a", "2": "b"}
 
