@@ -27,21 +27,11 @@ DEFAULTS: dict[str, Any] = {
     "initializer_range": 0.02,
     "layer_norm_eps": 1e-12,
 }
-CONFIG_KEYS = (
-    "vocab_size",
-    "hidden_size",
-    "num_hidden_layers",
-    "num_attention_heads",
-    "intermediate_size",
-    "hidden_act",
-    "hidden_dropout_prob",
-    "attention_probs_dropout_prob",
-    "max_position_embeddings",
-    "type_vocab_size",
-    "initializer_range",
-    "layer_norm_eps",
-)
-SIZES = tuple(key for key in CONFIG_KEYS if key not in DEFAULTS)
+SIZES = (
+    "vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size",
+    "max_position_embeddings", "type_vocab_size",
+)  # fmt: skip
+CONFIG_KEYS = (*SIZES, *DEFAULTS)
 
 # Keys that change what a model computes, and the value for which they do not. Null does not either.
 NEUTRAL_VALUES: dict[str, Any] = {
@@ -62,7 +52,11 @@ _OTHER_PARTS = re.compile(
 )
 _NO_VALUES: tuple[Any, ...] = (None, False, 0, -1, "", [], {})
 # Sizes that only other models have -> the size of BERT that they must equal.
-_EQUAL_SIZES = {"embedding_size": "hidden_size", "num_key_value_heads": "num_attention_heads"}
+_EQUAL_SIZES = {
+    "embedding_size": "hidden_size",
+    "embedding_width": "hidden_size",
+    "num_key_value_heads": "num_attention_heads",
+}
 # The activations of Keras. `leaky_relu` is not among them: its slope is 0.2 in Keras and 0.01 in
 # PyTorch. Neither is `glu`, which halves the width.
 KERAS_ACTIVATIONS = words(
@@ -245,8 +239,6 @@ def without_ignored(
 
     A pattern that matches no tensor is an error. `file` is for error messages.
     """
-    if isinstance(ignore, str):
-        raise invalid(file, "ignore must be a list of patterns", ignore)
     kept = dict(tensors)
     for pattern in ignore:
         matching = [name for name in tensors if fnmatch.fnmatchcase(name, pattern)]
@@ -278,7 +270,6 @@ def check_numbers(source: object, name: str, array: np.ndarray) -> None:
 def read_config(
     file: object,
     content: Mapping[str, Any],
-    *,
     activations: Mapping[str, str],
     silent: Collection[str] = (),
 ) -> dict[str, Any]:
@@ -300,12 +291,10 @@ def read_config(
             stacklevel=level_of_caller(),
         )
     config = {key: content.get(key, DEFAULTS.get(key)) for key in CONFIG_KEYS}
-    for key in SIZES:
-        if type(config[key]) is not int or config[key] < 1:
-            raise invalid(file, f"{key} must be a positive integer", config[key])
-    for key in DEFAULTS.keys() - {"hidden_act"}:
-        value = config[key]
-        if type(value) not in (int, float) or not 0 <= value <= sys.float_info.max:
+    for key, value in config.items():
+        if key in SIZES and (type(value) is not int or value < 1):
+            raise invalid(file, f"{key} must be a positive integer", value)
+        if type(DEFAULTS.get(key)) is float and not _is_rate(value):
             raise invalid(file, f"{key} must be a number of at least 0", value)
     activation = config["hidden_act"]
     known = sorted({*activations, *KERAS_ACTIVATIONS})
@@ -314,17 +303,21 @@ def read_config(
     return {**config, "hidden_act": activations.get(activation, activation)}
 
 
+def _is_rate(value: Any) -> bool:
+    return type(value) in (int, float) and 0 <= value <= sys.float_info.max
+
+
 def _check_keys(file: object, content: Mapping[str, Any]) -> None:
     """Raise a `ValueError` for a key that changes what a BERT computes."""
     for key, value in content.items():
-        if key in NEUTRAL_VALUES and value not in (None, NEUTRAL_VALUES[key]):
-            rule = f"{key} must be {NEUTRAL_VALUES[key]!r:.80} for a BERT encoder"
-            raise invalid(file, rule, value)
+        neutral = NEUTRAL_VALUES.get(key)
+        if key in _EQUAL_SIZES:
+            neutral = content.get(_EQUAL_SIZES[key])
+        is_known = key in NEUTRAL_VALUES or key in _EQUAL_SIZES
+        if is_known and value not in (None, neutral):
+            raise invalid(file, f"{key} must be {neutral!r:.80} for a BERT encoder", value)
         if _OTHER_PARTS.search(key) and value not in _NO_VALUES:
             rule = f"{printable(key, 200)} must be null or false for a BERT encoder"
-            raise invalid(file, rule, value)
-        if key in _EQUAL_SIZES and value not in (None, content.get(_EQUAL_SIZES[key])):
-            rule = f"{key} must be equal to {_EQUAL_SIZES[key]} for a BERT encoder"
             raise invalid(file, rule, value)
 
 
@@ -335,10 +328,7 @@ def to_source_activation(activation: str, names: Mapping[str, str], *, format: s
         return source_name
     advice = ""
     if activation == "gelu" and "gelu_new" in names.values():
-        advice = (
-            "For weights from Google's code, whose gelu is gelu_new, load the model with "
-            'hidden_act="gelu_new"'
-        )
+        advice = 'For weights from Google\'s code, load the model with hidden_act="gelu_new"'
     known = ", ".join(dict.fromkeys(names.values()))
     raise invalid(format, f"hidden_act must be {known}", activation, advice)
 
@@ -376,21 +366,14 @@ def patterns(names: Sequence[str], others: Collection[str] = ()) -> list[str]:
             continue
         if len(shortest) == _SHOWN_NAMES:
             return [*shortest, "..."]
-        prefix = _own_prefix(name, others)
-        shortest.append(printable(name if prefix is None else f"{prefix}*", 200))
+        prefixes = (name[: match.end()] for match in re.finditer(r"[./]", name))
+        own = (
+            f"{prefix}*"
+            for prefix in prefixes
+            if not any(other.startswith(prefix) for other in others)
+        )
+        shortest.append(printable(next(own, name), 200))
     return shortest
-
-
-def _own_prefix(name: str, others: Collection[str]) -> str | None:
-    """Return the shortest prefix of a name, up to a "." or "/", with which none of `others` begins.
-
-    Return `None` if there is no such prefix.
-    """
-    for match in re.finditer(r"[./]", name):
-        prefix = name[: match.end()]
-        if not any(other.startswith(prefix) for other in others):
-            return prefix
-    return None
 
 
 _TASK_OF_GROUP = {

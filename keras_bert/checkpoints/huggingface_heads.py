@@ -1,4 +1,4 @@
-"""Heads of Hugging Face's classes: task, labels and the class of a checkpoint.
+"""Heads and poolings in Hugging Face's folders: task, labels and the class of a checkpoint.
 
 Source: huggingface/transformers, models/bert/modeling_bert.py and configuration_utils.py;
 UKPLab/sentence-transformers, cross_encoder/model.py.
@@ -6,19 +6,30 @@ UKPLab/sentence-transformers, cross_encoder/model.py.
 
 import dataclasses
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from keras_bert.checkpoints import canonical
+from keras_bert.checkpoints import canonical, folder
 from keras_bert.checkpoints.canonical import Checkpoint
 from keras_bert.runtime.warn import level_of_caller
 from keras_bert.untrusted.errors import invalid
 
 FORMAT = "huggingface"
 
+_POOLING_FILE = "1_Pooling/config.json"
+# Key in files before version 5.7 of sentence-transformers -> mode, in the order in which the
+# vectors are concatenated.
+_MODE_OF_KEY = {
+    "pooling_mode_cls_token": "cls",
+    "pooling_mode_max_tokens": "max",
+    "pooling_mode_mean_tokens": "mean",
+    "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
+    "pooling_mode_weightedmean_tokens": "weightedmean",
+    "pooling_mode_lasttoken": "lasttoken",
+}
 # Name of the class in torch.nn -> activation in Keras.
 TORCH_ACTIVATIONS = {
     "Identity": "linear", "Tanh": "tanh", "ReLU": "relu", "GELU": "gelu", "Sigmoid": "sigmoid",
@@ -46,40 +57,35 @@ ARCHITECTURES = {
     "BertForMultipleChoice": Architecture("multiple_choice", {"pooler", "classifier"}),
     "BertForQuestionAnswering": Architecture("question_answering", {"span_selector"}),
 }
-# (task, whether a text can have several labels) -> `problem_type` of a config.
-_PROBLEMS: dict[tuple[str | None, bool], str] = {
-    ("classification", False): "single_label_classification",
-    ("classification", True): "multi_label_classification",
-    ("regression", False): "regression",
+# Task -> `problem_type` of a config, if a text has one label.
+_PROBLEMS: dict[str | None, str] = {
+    "classification": "single_label_classification",
+    "regression": "regression",
 }
 
 
 def architecture(checkpoint: Checkpoint) -> str:
     """Return the class in transformers that has exactly the heads of a checkpoint."""
-    for name, (task, groups) in ARCHITECTURES.items():
-        fits_regressor = checkpoint.task == "regression" and task == "classification"
-        fits_task = checkpoint.task in (task, None) or fits_regressor
-        if checkpoint.groups == groups and fits_task:
+    wanted = "classification" if checkpoint.task == "regression" else checkpoint.task
+    fitting = {
+        name: groups
+        for name, (task, groups) in ARCHITECTURES.items()
+        if groups <= checkpoint.groups and wanted in (task, None)
+    }
+    for name, groups in fitting.items():
+        if groups == checkpoint.groups:
             return name
     if checkpoint.groups <= {"pooler"}:
         return "BertModel"
-    received = ", ".join(sorted(checkpoint.groups))
+    advice = ""
+    fitting.pop("BertModel", None)
+    if fitting:
+        name, groups = next(iter(fitting.items()))
+        advice = f"; drop {', '.join(sorted(checkpoint.groups - groups))} for {name}"
     raise ValueError(
         f"{FORMAT}: a checkpoint must have the weights of one class in transformers, received "
-        f"{received}{_advice_to_drop(checkpoint)}"
+        f"{', '.join(sorted(checkpoint.groups))}{advice}"
     )
-
-
-def _advice_to_drop(checkpoint: Checkpoint) -> str:
-    """Return the end of an error: what to drop so that a class has all weights, or ""."""
-    for name, (task, groups) in ARCHITECTURES.items():
-        if task is None:
-            continue
-        is_subset = groups < checkpoint.groups
-        if task == checkpoint.task or checkpoint.task is None and is_subset:
-            extra = checkpoint.groups - groups
-            return f"; drop {', '.join(sorted(extra))} for {name}" if extra else ""
-    return ""
 
 
 def keras_activation(path: object) -> str | None:
@@ -108,7 +114,10 @@ def config_of_head(checkpoint: Checkpoint) -> dict[str, Any]:
         labels = checkpoint.labels or [f"LABEL_{index}" for index in range(count)]
         config["id2label"] = {str(index): label for index, label in enumerate(labels)}
         config["label2id"] = {label: index for index, label in enumerate(labels)}
-        config["problem_type"] = _PROBLEMS.get((checkpoint.task, checkpoint.multi_label))
+        if checkpoint.multi_label:
+            config["problem_type"] = "multi_label_classification"
+        else:
+            config["problem_type"] = _PROBLEMS.get(checkpoint.task)
         if checkpoint.dropout is not None:
             config["classifier_dropout"] = checkpoint.dropout
     if checkpoint.pairs:
@@ -163,14 +172,12 @@ def read_labels(
     """
     if "classifier/bias" not in weights or task in ("regression", "multiple_choice"):
         return None
-    names = config.get("id2label") or {}
+    names = config.get("id2label")
     if isinstance(names, list):
         names = {str(index): name for index, name in enumerate(names)}
     if not isinstance(names, dict):
-        names = {}
-    label_of = {
-        index: str(name) for index, name in names.items() if isinstance(name, (str, int, float))
-    }
+        return None
+    label_of = {index: str(name) for index, name in names.items() if name is not None}
     if all(label == f"LABEL_{index}" for index, label in label_of.items()):
         return None
     classes = [str(index) for index in range(len(weights["classifier/bias"]))]
@@ -190,8 +197,7 @@ def read_dropout(file: Path, config: Mapping[str, Any]) -> float | None:
     """Return the dropout rate of the classes with a classifier, or None for the encoder's rate."""
     rate = config.get("classifier_dropout")
     if rate is not None and (type(rate) not in (int, float) or not 0 <= rate < 1):
-        rule = "classifier_dropout must be null or at least 0 and below 1"
-        raise invalid(file, rule, rate)
+        raise invalid(file, "classifier_dropout must be null or at least 0 and below 1", rate)
     return rate
 
 
@@ -234,3 +240,35 @@ def as_cross_encoder(checkpoint: Checkpoint, activation: object) -> Checkpoint:
     if name == "sigmoid":
         return dataclasses.replace(checkpoint, task=task, pairs=True, multi_label=True)
     return dataclasses.replace(checkpoint, task=task, pairs=True, activation=name)
+
+
+def read_pooling(file: Path) -> tuple[str, ...]:
+    """Return the modes of a pooling module of sentence-transformers."""
+    config = folder.read_json(file)
+    if config.get("include_prompt") is False:
+        raise invalid(file, "include_prompt must be true", False)
+    modes = config.get("pooling_mode")
+    if modes is None and config.keys().isdisjoint(_MODE_OF_KEY):
+        modes = "mean"
+    if modes is None:
+        modes = [mode for key, mode in _MODE_OF_KEY.items() if config.get(key)]
+    if not modes:
+        raise invalid(file, "must choose a pooling", config)
+    return (modes,) if isinstance(modes, str) else tuple(modes)
+
+
+def read_single_pooling(path: Path) -> str | None:
+    """Return the mode of a folder without modules.json; `None` unless there is exactly one."""
+    file = path / _POOLING_FILE
+    modes = read_pooling(file) if file.is_file() else ()
+    return modes[0] if len(modes) == 1 else None
+
+
+def write_pooling(path: Path, modes: Sequence[str], hidden_size: int) -> None:
+    """Write the pooling module in the folder of a model."""
+    config: dict[str, Any] = {key: mode in modes for key, mode in _MODE_OF_KEY.items()}
+    if list(modes) != [mode for mode in _MODE_OF_KEY.values() if mode in modes]:
+        config = {"pooling_mode": list(modes)}  # the older keys have no order
+    file = path / _POOLING_FILE
+    file.parent.mkdir()
+    folder.write_json(file, {"word_embedding_dimension": hidden_size, **config})

@@ -9,8 +9,6 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from keras_bert.checkpoints import bundle, canonical, folder, model_garden_graph
 from keras_bert.checkpoints.bundle import Bundle
 from keras_bert.checkpoints.canonical import Checkpoint
@@ -52,46 +50,22 @@ def read(path: Path, ignore: Collection[str] = ()) -> Checkpoint:
     Nothing is executed, so reading an untrusted SavedModel is safe. `lowercase` is the value of the
     variable do_lower_case; without it, the casing is inferred from assets/vocab.txt.
     """
-    tensors = _open(path)
+    tensors = bundle.read(path / "variables/variables")
     variables = model_garden_graph.find_variables(tensors)
     config = _infer_config(path, tensors, variables.key_of)
-    weights = model_garden_graph.read_weights(
-        tensors, variables, config, ignore=ignore, not_weights={_LOWERCASE}
-    )
     vocabulary = folder.read_optional_vocabulary(path / "assets/vocab.txt", config["vocab_size"])
-    lowercase = _read_lowercase(tensors)
-    if lowercase is None:
+    if _LOWERCASE in tensors.shapes:
+        lowercase = bool(tensors.load(_LOWERCASE))
+    else:
         lowercase = folder.is_lowercase(vocabulary)
     return Checkpoint(
         format=FORMAT,
         path=str(path),
         config=config,
-        weights=weights,
+        weights=model_garden_graph.read_weights(tensors, variables, config, ignore),
         vocabulary=vocabulary,
         tokenizer=folder.default_tokenizer(lowercase),
     )
-
-
-def _open(path: Path) -> Bundle:
-    file = path / "variables/variables.index"
-    if not file.is_file():
-        raise FileNotFoundError(f"{file}: missing")
-    tensors = bundle.read(file.with_suffix(""))
-    if not tensors.is_object_based:
-        raise ValueError(
-            f"{tensors.prefix}: must be the variables of a TensorFlow 2 SavedModel, received those "
-            "of TensorFlow 1, which have no object graph"
-        )
-    return tensors
-
-
-def _read_lowercase(tensors: Bundle) -> bool | None:
-    if _LOWERCASE not in tensors.shapes:
-        return None
-    value = tensors.load(_LOWERCASE)
-    if not isinstance(value, (bool, np.bool_)):
-        raise invalid(tensors.prefix, f"{_LOWERCASE} must be true or false", value)
-    return bool(value)
 
 
 def _infer_config(path: Path, tensors: Bundle, key_of: Mapping[str, str]) -> dict[str, Any]:
@@ -125,7 +99,7 @@ def _infer_config(path: Path, tensors: Bundle, key_of: Mapping[str, str]) -> dic
         "hidden_act": _read_activation(path),
     }
     activations = {name: name for name in _ACTIVATIONS}
-    return canonical.read_config(tensors.prefix, config, activations=activations)
+    return canonical.read_config(tensors.prefix, config, activations)
 
 
 def _read_activation(path: Path) -> str:
@@ -136,18 +110,15 @@ def _read_activation(path: Path) -> str:
     try:
         # Only the names of the ops are read: a small file could need gigabytes when it is parsed.
         names = protobuf.find(content, SavedModel.DESCRIPTOR, *_OPS)
+        ops = {name.decode("utf-8", "replace") for name in set().union(*names)}
+        if not ops:
+            raise ValueError("a file without a graph")
     except ValueError as error:
-        raise ValueError(f"{file}: must be a SavedModel, received {error}") from error
-    ops = {name.decode("utf-8", "replace") for name in set().union(*names)}
-    if not ops:
-        raise ValueError(f"{file}: must be a SavedModel, received one without a graph")
+        raise invalid(file, "must be a SavedModel", error) from error
     # Keras stores the arguments of layers in one of these files. The variables do not depend on
     # norm_first.
-    metadata = path / "keras_metadata.pb"
-    contents = {file: content}
-    if metadata.is_file():
-        contents[metadata] = reading.read_bytes(metadata, _MAX_BYTES)
-    for source, text in contents.items():
+    for source in (file, path / "keras_metadata.pb"):
+        text = reading.read_bytes(source, _MAX_BYTES) if source.is_file() else b""
         if re.search(rb'"norm_first": ?true', text):
             raise ValueError(f"{source}: norm_first must be false for BERT, received true")
     activations = [

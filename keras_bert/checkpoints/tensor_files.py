@@ -1,14 +1,14 @@
 """Read tensors from safetensors files, torch pickles, shards of either, and HDF5 files."""
 
 import collections
+import contextlib
 import functools
-import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import ml_dtypes
+import ml_dtypes  # noqa: F401  (NumPy then has bfloat16, which safetensors asks for)
 import numpy as np
 
 from keras_bert.checkpoints import canonical, folder
@@ -21,14 +21,6 @@ INDEX = ".index.json"  # ending of the file that lists the shards
 _MAX_HEADER = 2**23  # bytes of the names in a safetensors file; those of BERT-Large have 2**16
 
 _LENGTH = 8  # bytes of the length of the header
-# Types in safetensors -> types in NumPy.
-_NUMPY_TYPES = {
-    "BF16": np.dtype(ml_dtypes.bfloat16),
-    "BOOL": np.dtype("?"),
-    **{f"F{bits}": np.dtype(f"<f{bits // 8}") for bits in (16, 32, 64)},
-    **{f"I{bits}": np.dtype(f"<i{bits // 8}") for bits in (8, 16, 32, 64)},
-    **{f"U{bits}": np.dtype(f"<u{bits // 8}") for bits in (8, 16, 32, 64)},
-}
 
 # Path of a weight in a file of transformers: the layers of the model, and the rest.
 _HDF5_NAME = re.compile(
@@ -37,16 +29,15 @@ _HDF5_NAME = re.compile(
 
 
 class Tensor(NamedTuple):
-    """A tensor that is loaded on access. `dtype` is NumPy's name of the type."""
+    """A tensor that is loaded on access."""
 
     shape: tuple[int, ...]
-    dtype: str
     load: Callable[[], np.ndarray]
 
 
 def _in_memory(tensors: Mapping[str, np.ndarray]) -> dict[str, Tensor]:
     return {
-        name: Tensor(array.shape, str(array.dtype), functools.partial(np.asarray, array))
+        name: Tensor(array.shape, functools.partial(np.asarray, array))
         for name, array in tensors.items()
     }
 
@@ -65,14 +56,13 @@ def read(file: Path) -> dict[str, Tensor]:
 
 def _read_shards(index: Path) -> dict[str, Tensor]:
     """Read shards, and check that each holds exactly the tensors that the index lists."""
-    file_of = folder.read_json(index).get("weight_map")
+    file_of: Any = folder.read_json(index).get("weight_map")
     suffix = Path(index.name.removesuffix(INDEX)).suffix
-    rule = f"weight_map must name a {suffix} file of this folder for each tensor"
-    if not isinstance(file_of, dict):
-        raise invalid(index, rule, file_of)
-    for name in file_of.values():
+    names = list(file_of.values()) if isinstance(file_of, dict) else [file_of]
+    for name in names:
         is_here = isinstance(name, str) and name.isprintable() and name == Path(name).name
         if not is_here or not name.endswith(suffix):
+            rule = f"weight_map must name a {suffix} file of this folder for each tensor"
             raise invalid(index, rule, name)
     tensors: dict[str, Tensor] = {}
     listed: dict[str, set[str]] = collections.defaultdict(set)
@@ -96,11 +86,8 @@ def _read_shards(index: Path) -> dict[str, Tensor]:
 def _read_safetensors(file: Path) -> dict[str, Tensor]:
     with open(file, "rb") as stream:
         header_size = int.from_bytes(stream.read(_LENGTH), "little")
-        if _MAX_HEADER < header_size <= file.stat().st_size:
-            raise invalid(file, f"must have a header of at most {_MAX_HEADER} bytes", header_size)
-        _check_safetensors(file)
-        entries = reading.parse_json(stream.read(header_size), file)
-    entries.pop("__metadata__", None)
+    if _MAX_HEADER < header_size <= file.stat().st_size:
+        raise invalid(file, f"must have a header of at most {_MAX_HEADER} bytes", header_size)
 
     def state() -> tuple[int, ...]:
         status = file.stat()
@@ -108,32 +95,27 @@ def _read_safetensors(file: Path) -> dict[str, Tensor]:
 
     before = state()
 
-    def load(entry: dict[str, Any]) -> np.ndarray:
+    def load(name: str) -> np.ndarray:
         if state() != before:
             raise ValueError(f"{file}: changed while it was read; load it again")
-        shape = entry["shape"]
-        dtype = _NUMPY_TYPES[entry["dtype"]]
-        offset = _LENGTH + header_size + entry["data_offsets"][0]
-        return np.fromfile(file, dtype, math.prod(shape), offset=offset).reshape(shape)
+        with _opened(file) as tensors:
+            return np.asarray(tensors.get_tensor(name))
 
-    tensors = {}
-    for name, entry in entries.items():
-        shape = tuple(entry["shape"])
-        if len(shape) > containers.MAX_RANK:
-            rule = f"a tensor must have at most {containers.MAX_RANK} dimensions"
-            raise invalid(file, rule, len(shape))
-        dtype = str(_NUMPY_TYPES.get(entry["dtype"], entry["dtype"]))
-        tensors[name] = Tensor(shape, dtype, functools.partial(load, entry))
-    return tensors
+    with _opened(file) as tensors:
+        return {
+            name: Tensor(tuple(tensors.get_slice(name).get_shape()), functools.partial(load, name))
+            for name in tensors.keys()  # noqa: SIM118
+        }
 
 
-def _check_safetensors(file: Path) -> None:
-    """Raise a `ValueError` unless the tensors in a safetensors file fill it without overlap."""
+@contextlib.contextmanager
+def _opened(file: Path) -> Iterator[Any]:
+    """Open a safetensors file whose tensors fill it without overlap."""
     import safetensors
 
     try:
-        with panics.as_value_error(file), safetensors.safe_open(file, framework="numpy"):
-            pass
+        with panics.as_value_error(file), safetensors.safe_open(file, framework="numpy") as tensors:
+            yield tensors
     except (safetensors.SafetensorError, TypeError, AttributeError) as error:
         raise invalid(file, "must be a complete safetensors file", error) from error
 

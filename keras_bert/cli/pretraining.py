@@ -291,9 +291,7 @@ def _bert_config(args, corpus_records):
     file = pathlib.Path(args.config)
     silent = google.SILENT_KEYS | huggingface.SILENT_KEYS
     content = config | folder.read_json(file)
-    config = canonical.read_config(
-        file, content, activations=huggingface.ACTIVATIONS, silent=silent
-    )
+    config = canonical.read_config(file, content, huggingface.ACTIVATIONS, silent)
     if config["vocab_size"] != vocab_size:
         raise ValueError(
             f"{file}: vocab_size must equal that of the records, {vocab_size}; received "

@@ -1,57 +1,52 @@
 """Google's checkpoints: weights, configs and casing."""
 
 import json
-import re
 
 import numpy as np
 import pytest
 
 from keras_bert import checkpoints
 from keras_bert.checkpoints import canonical, google
-from tests.checkpoints.huggingface_files import CASED, FF, SIZES, VOCABULARY, H, V, fill
+from tests.checkpoints import huggingface_files
+from tests.checkpoints.huggingface_files import (
+    CASED,
+    SIZES,
+    VOCABULARY,
+    H,
+    assert_weights,
+    expected_weights,
+    fill,
+)
 
 tf = pytest.importorskip("tensorflow")
 
+KINDS = {"weight": "kernel", "bias": "bias"}
+
+
+def to_google(tensors):
+    """Return tensors of Hugging Face with Google's names and layout."""
+    renamed = {}
+    for name, array in tensors.items():
+        module, _, kind = name.replace("layer.", "layer_").replace(".", "/").rpartition("/")
+        if "seq_relationship" in module:
+            renamed[f"{module}/output_{'weights' if kind == 'weight' else 'bias'}"] = array
+        elif module == "cls/predictions":
+            renamed[f"{module}/output_bias"] = array
+        elif "LayerNorm" in module:
+            renamed[f"{module}/{'gamma' if kind == 'weight' else 'beta'}"] = array
+        elif module.endswith("_embeddings"):
+            renamed[module] = array
+        else:
+            renamed[f"{module}/{KINDS[kind]}"] = array.T
+    return renamed
+
 
 def encoder_tensors():
-    shapes = {
-        "bert/embeddings/word_embeddings": (V, H),
-        "bert/embeddings/position_embeddings": (8, H),
-        "bert/embeddings/token_type_embeddings": (3, H),
-        "bert/embeddings/LayerNorm/gamma": (H,),
-        "bert/embeddings/LayerNorm/beta": (H,),
-        "bert/pooler/dense/kernel": (H, H),
-        "bert/pooler/dense/bias": (H,),
-    }
-    for i in range(2):
-        for name, shape in {
-            "attention/self/query": (H, H),
-            "attention/self/key": (H, H),
-            "attention/self/value": (H, H),
-            "attention/output/dense": (H, H),
-            "intermediate/dense": (H, FF),
-            "output/dense": (FF, H),
-        }.items():
-            shapes[f"bert/encoder/layer_{i}/{name}/kernel"] = shape
-            shapes[f"bert/encoder/layer_{i}/{name}/bias"] = shape[1:]
-        for name in ("attention/output", "output"):
-            shapes[f"bert/encoder/layer_{i}/{name}/LayerNorm/gamma"] = (H,)
-            shapes[f"bert/encoder/layer_{i}/{name}/LayerNorm/beta"] = (H,)
-    return fill(shapes)
+    return to_google(huggingface_files.encoder_tensors())
 
 
 def pretraining_tensors():
-    return fill(
-        {
-            "cls/predictions/transform/dense/kernel": (H, H),
-            "cls/predictions/transform/dense/bias": (H,),
-            "cls/predictions/transform/LayerNorm/gamma": (H,),
-            "cls/predictions/transform/LayerNorm/beta": (H,),
-            "cls/predictions/output_bias": (V,),
-            "cls/seq_relationship/output_weights": (2, H),
-            "cls/seq_relationship/output_bias": (2,),
-        }
-    )
+    return to_google(huggingface_files.pretraining_tensors())
 
 
 def save(path, tensors, name="bert_model.ckpt"):
@@ -90,47 +85,8 @@ def test_read(tmp_path):
         "initializer_range": 0.02,
         "layer_norm_eps": 1e-12,
     }
-    expected = {
-        "embeddings/word_embeddings/embeddings": tensors["bert/embeddings/word_embeddings"],
-        "embeddings/position_embeddings/embeddings": tensors["bert/embeddings/position_embeddings"],
-        "embeddings/token_type_embeddings/embeddings": tensors[
-            "bert/embeddings/token_type_embeddings"
-        ],
-        "embeddings/layer_norm/gamma": tensors["bert/embeddings/LayerNorm/gamma"],
-        "embeddings/layer_norm/beta": tensors["bert/embeddings/LayerNorm/beta"],
-        "pooler/dense/kernel": tensors["bert/pooler/dense/kernel"],
-        "pooler/dense/bias": tensors["bert/pooler/dense/bias"],
-        "masked_lm/transform/kernel": tensors["cls/predictions/transform/dense/kernel"],
-        "masked_lm/transform/bias": tensors["cls/predictions/transform/dense/bias"],
-        "masked_lm/layer_norm/gamma": tensors["cls/predictions/transform/LayerNorm/gamma"],
-        "masked_lm/layer_norm/beta": tensors["cls/predictions/transform/LayerNorm/beta"],
-        "masked_lm/output_bias": tensors["cls/predictions/output_bias"],
-        "next_sentence/kernel": tensors["cls/seq_relationship/output_weights"].T,
-        "next_sentence/bias": tensors["cls/seq_relationship/output_bias"],
-    }
-    for i in range(2):
-        source = f"bert/encoder/layer_{i}"
-        for part in ("kernel", "bias"):
-            expected[f"layer_{i}/attention/qkv/{part}"] = np.concatenate(
-                [tensors[f"{source}/attention/self/{x}/{part}"] for x in ("query", "key", "value")],
-                axis=-1,
-            )
-            for ours, theirs in {
-                "attention/output": "attention/output/dense",
-                "intermediate": "intermediate/dense",
-                "output": "output/dense",
-            }.items():
-                expected[f"layer_{i}/{ours}/{part}"] = tensors[f"{source}/{theirs}/{part}"]
-        for part in ("gamma", "beta"):
-            for ours, theirs in {
-                "attention_layer_norm": "attention/output/LayerNorm",
-                "output_layer_norm": "output/LayerNorm",
-            }.items():
-                expected[f"layer_{i}/{ours}/{part}"] = tensors[f"{source}/{theirs}/{part}"]
-    assert checkpoint.weights.keys() == expected.keys()
-    for name, array in checkpoint.weights.items():
-        assert array.dtype == np.float32
-        np.testing.assert_array_equal(array, expected[name], err_msg=name)
+    theirs = huggingface_files.encoder_tensors() | huggingface_files.pretraining_tensors()
+    assert_weights(checkpoint.weights, expected_weights(theirs))
 
 
 @pytest.mark.parametrize(
@@ -195,7 +151,7 @@ def test_integer_tensors_are_errors(tmp_path):
     tensors["bert/pooler/dense/bias"] = np.zeros(H, "int32")
     make_folder(tmp_path, tensors)
     with pytest.raises(ValueError, match="pooler/dense/bias must hold floats, received int32"):
-        checkpoints.read(tmp_path)
+        dict(checkpoints.read(tmp_path).weights)
 
 
 def test_bfloat16_becomes_float32(tmp_path):
@@ -220,38 +176,14 @@ def test_choice_among_several_checkpoints(tmp_path):
     checkpoints.read(tmp_path)  # the only one
 
 
-def test_damaged_files(tmp_path):
+def test_missing_files(tmp_path):
     make_folder(tmp_path, encoder_tensors())
-    index = tmp_path / "bert_model.ckpt.index"
-    data = tmp_path / "bert_model.ckpt.data-00000-of-00001"
-    content = data.read_bytes()
-    rule = re.escape(f"{tmp_path / 'bert_model.ckpt'}: must be a complete TensorFlow checkpoint")
-    data.write_bytes(content[:-100])
-    with pytest.raises(ValueError, match=rule):
-        checkpoints.read(tmp_path)
-    data.write_bytes(content[:99] + bytes([content[99] ^ 1]) + content[100:])
-    with pytest.raises(ValueError, match=rule):
-        checkpoints.read(tmp_path)
-    data.unlink()
+    (tmp_path / "bert_model.ckpt.data-00000-of-00001").unlink()
     with pytest.raises(FileNotFoundError, match="bert_model.ckpt.data-00000-of-00001: missing"):
         checkpoints.read(tmp_path)
-    data.write_bytes(content)
-    for size in (0, 10, index.stat().st_size - 5):
-        index.write_bytes(index.read_bytes()[:size])
-        with pytest.raises(ValueError, match=rule) as error:
-            checkpoints.read(tmp_path)
-        assert "\n" not in str(error.value)
-    index.unlink()
+    (tmp_path / "bert_model.ckpt.index").unlink()
     with pytest.raises(FileNotFoundError, match="looked for bert_model.ckpt.index"):
         google.read(tmp_path)
-
-
-def test_object_based_checkpoints_are_rejected(tmp_path):
-    make_folder(tmp_path, encoder_tensors())
-    tf.train.Checkpoint(v=tf.Variable([1.0])).write(str(tmp_path / "bert_model.ckpt"))
-    with pytest.raises(ValueError, match="must be a name-based checkpoint"):
-        google.read(tmp_path)
-    assert not google.matches(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -272,7 +204,7 @@ def test_config_keys(tmp_path):
     file.write_text(json.dumps({**SIZES, **dict.fromkeys(known.split(), 1)}))
     assert tuple(google.read_config(tmp_path)) == canonical.CONFIG_KEYS
     file.write_text(json.dumps({**SIZES, "embedding_size": 128}))
-    with pytest.raises(ValueError, match="bert_config.json: embedding_size must be equal"):
+    with pytest.raises(ValueError, match="bert_config.json: embedding_size must be 4"):
         google.read_config(tmp_path)
     file.write_text("{")
     with pytest.raises(ValueError, match="bert_config.json cannot be read as JSON"):

@@ -175,7 +175,7 @@ def test_pooling_of_sentence_transformers(tmp_path):
     (tmp_path / "1_Pooling").mkdir()
     file = tmp_path / "1_Pooling" / "config.json"
     mean, cls = "pooling_mode_mean_tokens", "pooling_mode_cls_token"
-    for found, expected in (({mean: True, cls: False}, "mean"), ({cls: True}, "cls"), ({}, None)):
+    for found, expected in (({mean: True, cls: False}, "mean"), ({cls: True}, "cls")):
         file.write_text(json.dumps(found))
         assert checkpoints.read(tmp_path).pooling == expected
     file.write_text(json.dumps({mean: True}))
@@ -202,8 +202,6 @@ def test_ignored_tensors_are_left_out(tmp_path):
         checkpoints.read(tmp_path, ignore=["step"])
     with pytest.raises(ValueError, match="each pattern of ignore must .*'cls.chian'"):
         checkpoints.read(tmp_path, ignore=["cls.chian", "step"])
-    with pytest.raises(ValueError, match="ignore must be a list of patterns"):
-        checkpoints.read(tmp_path, ignore="step")
     with pytest.raises(ValueError, match=r"missing \(2\): bert.embeddings.LayerNorm"):
         checkpoints.read(tmp_path, ignore=["*.embeddings.LayerNorm.*", "cls.*", "step"])
 
@@ -260,12 +258,11 @@ def test_other_dtypes_are_errors(tmp_path):
     tensors["bert.pooler.dense.bias"] = np.zeros(H, "int8")
     make_folder(tmp_path, tensors)
     with pytest.raises(ValueError, match="bert.pooler.dense.bias must hold floats"):
-        checkpoints.read(tmp_path)
-    for other in ("F8_E4M3", "BF16"):
-        stored = {"a": ("F8_E4M3", (2,), b"ab"), "b": (other, (1,), b"ab"[: 1 + (other == "BF16")])}
-        write_safetensors(tmp_path / "model.safetensors", stored)
-        with pytest.raises(ValueError, match="model.safetensors: "):
-            checkpoints.read(tmp_path)
+        dict(checkpoints.read(tmp_path).weights)
+    stored = {name: ("F8_E4M3", array.shape, b"a" * array.size) for name, array in tensors.items()}
+    write_safetensors(tmp_path / "model.safetensors", stored)
+    with pytest.raises(ValueError, match="model.safetensors: .*float8"):
+        dict(checkpoints.read(tmp_path).weights)
 
 
 @pytest.mark.parametrize("size", [0, 4, 300, -1])

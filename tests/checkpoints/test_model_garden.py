@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from keras_bert import checkpoints
-from keras_bert.checkpoints import bundle, canonical, google, model_garden, model_garden_encoders
+from keras_bert.checkpoints import bundle, canonical, model_garden
 from tests import damage
 
 tf = pytest.importorskip("tensorflow")
@@ -228,8 +228,6 @@ def test_factorized_embeddings_are_an_error(tmp_path):
 def test_object_based_and_name_based_checkpoints(tmp_path):
     save(tmp_path, model=objects.Maker().encoder())
     assert checkpoints.detect(tmp_path) == "model_garden"
-    with pytest.raises(ValueError, match="must be a name-based checkpoint"):
-        google.read(tmp_path)
     tf.raw_ops.SaveV2(
         prefix=str(tmp_path / "bert_model.ckpt"),
         tensor_names=["_A", "bert/pooler/dense/bias"],
@@ -244,9 +242,7 @@ def test_object_based_and_name_based_checkpoints(tmp_path):
 def test_without_a_config(tmp_path):
     save(tmp_path, config=False, model=objects.Maker().encoder())
     assert checkpoints.detect(tmp_path) == "model_garden"
-    with pytest.raises(
-        FileNotFoundError, match="bert_config.json, .* or params.yaml, .*activation"
-    ):
+    with pytest.raises(FileNotFoundError, match="bert_config.json .* or params.yaml .*activation"):
         checkpoints.read(tmp_path)
 
 
@@ -301,7 +297,7 @@ def test_yaml(tmp_path, name, wrap):
     [
         (encoder_yaml(norm_first=True), "norm_first must be False"),
         (encoder_yaml(output_range=1), "output_range must be None"),
-        (encoder_yaml(embedding_size=3), "embedding_size must be equal to hidden_size"),
+        (encoder_yaml(embedding_size=3), "embedding_size must be 6"),
         (encoder_yaml(hidden_activation="quick"), "hidden_act must be one of celu, .*gelu_new"),
         ({"type": "albert", "albert": {}}, "must be of type 'bert', received 'albert'"),
         ({"type": "bert"}, "must be of type 'bert'"),
@@ -325,7 +321,7 @@ def test_json_with_keys_of_the_model_garden(tmp_path):
     objects.write_config(tmp_path, embedding_size=None, backward_compatible=True)
     assert tuple(model_garden.read_config(tmp_path)) == canonical.CONFIG_KEYS
     objects.write_config(tmp_path, embedding_size=128)
-    with pytest.raises(ValueError, match="bert_config.json: embedding_size must be equal"):
+    with pytest.raises(ValueError, match="bert_config.json: embedding_size must be 6"):
         model_garden.read_config(tmp_path)
 
 
@@ -337,7 +333,7 @@ def test_damaged_files(tmp_path):
     rule = re.escape(f"{tmp_path / 'bert_model.ckpt'}: must be a complete TensorFlow checkpoint")
     data.write_bytes(content[:99] + bytes([content[99] ^ 1]) + content[100:])
     with pytest.raises(ValueError, match=rf"{rule}.* in 'model/_embedding_layer/"):
-        checkpoints.read(tmp_path)
+        dict(checkpoints.read(tmp_path).weights)
     data.write_bytes(content[:-100])
     with pytest.raises(ValueError, match=rule):
         checkpoints.read(tmp_path)
@@ -410,7 +406,7 @@ def tanh_gelu(x):
 )
 def test_from_encoder(activation, expected):
     encoder = objects.Maker().encoder_in_memory(activation)
-    checkpoint = model_garden_encoders.from_encoder(encoder)
+    checkpoint = model_garden.from_encoder(encoder)
     assert checkpoint.config == {
         **objects.SIZES,
         "hidden_act": expected,
@@ -425,22 +421,22 @@ def test_from_encoder(activation, expected):
 
 def test_from_encoder_copies_weights():
     encoder = objects.Maker().encoder_in_memory(tanh_gelu)
-    weights = model_garden_encoders.from_encoder(encoder).weights
+    weights = model_garden.from_encoder(encoder).weights
     before = weights["pooler/dense/bias"].copy()
     encoder._pooler_layer.bias.assign_add(tf.ones(H))
     np.testing.assert_array_equal(weights["pooler/dense/bias"], before)
 
 
 def test_to_encoder():
-    checkpoint = model_garden_encoders.from_encoder(objects.Maker().encoder_in_memory(tanh_gelu))
+    checkpoint = model_garden.from_encoder(objects.Maker().encoder_in_memory(tanh_gelu))
     other = objects.Maker(seed=1).encoder_in_memory(tanh_gelu)
-    assert model_garden_encoders.to_encoder(checkpoint, other) is other
-    objects.assert_same(model_garden_encoders.from_encoder(other).weights, dict(checkpoint.weights))
+    assert model_garden.to_encoder(checkpoint, other) is other
+    objects.assert_same(model_garden.from_encoder(other).weights, dict(checkpoint.weights))
     heads = {"masked_lm/output_bias": np.ones(V), "classifier/bias": np.ones(2)}
     with_heads = dataclasses.replace(checkpoint, weights={**checkpoint.weights, **heads})
     other = objects.Maker(seed=2).encoder_in_memory(tanh_gelu)
-    model_garden_encoders.to_encoder(with_heads, other)  # heads are ignored
-    objects.assert_same(model_garden_encoders.from_encoder(other).weights, dict(checkpoint.weights))
+    model_garden.to_encoder(with_heads, other)  # heads are ignored
+    objects.assert_same(model_garden.from_encoder(other).weights, dict(checkpoint.weights))
 
 
 @pytest.mark.parametrize(
@@ -449,18 +445,12 @@ def test_to_encoder():
         ({"hidden_act": "relu"}, {}, r"different \(1\): hidden_act \(expected 'relu', found"),
         ({"type_vocab_size": 2}, {}, r"different \(1\): type_vocab_size \(expected 2, found 4"),
         ({"layer_norm_eps": 1e-5}, {}, r"different \(1\): layer_norm_eps"),
-        ({}, {"layer_0/output/bias": None}, r"missing \(1\): layer_0/output/bias"),
-        ({}, {"pooler/dense/bias": None}, r"missing \(1\): pooler/dense/bias"),
+        ({}, {"pooler/dense/bias": None}, r"missing \(1\): encoder/_pooler_layer/bias"),
         ({}, {"layer_3/output/bias": np.ones(H)}, r"unsupported \(1\): layer_3/output/bias"),
-        (
-            {},
-            {"layer_2/output/bias": np.ones(3)},
-            r"wrong shape \(1\): layer_2/output/bias \(expected \(6,\), found \(3,\)\)",
-        ),
     ],
 )
 def test_failed_to_encoder_assigns_nothing(config, weights, message):
-    found = model_garden_encoders.from_encoder(objects.Maker().encoder_in_memory(tanh_gelu))
+    found = model_garden.from_encoder(objects.Maker().encoder_in_memory(tanh_gelu))
     weights = {
         name: array for name, array in {**found.weights, **weights}.items() if array is not None
     }
@@ -468,16 +458,28 @@ def test_failed_to_encoder_assigns_nothing(config, weights, message):
     other = objects.Maker(seed=1).encoder_in_memory(tanh_gelu)
     before = objects.expected(other)
     with pytest.raises(ValueError, match=message):
-        model_garden_encoders.to_encoder(checkpoint, other)
-    objects.assert_same(model_garden_encoders.from_encoder(other).weights, before)
+        model_garden.to_encoder(checkpoint, other)
+    objects.assert_same(model_garden.from_encoder(other).weights, before)
 
 
 @pytest.mark.parametrize(
     ("activation", "options", "message"),
     [
-        (tanh_gelu, {"norm_first": True}, "norm_first must be False for BERT, received True"),
-        (tanh_gelu, {"output_range": 1}, "output_range must be None for BERT, received 1"),
-        (tanh_gelu, {"embedding_width": 2}, "embedding_width must be 6 for BERT, received 2"),
+        (
+            tanh_gelu,
+            {"norm_first": True},
+            "norm_first must be False for a BERT encoder, received True",
+        ),
+        (
+            tanh_gelu,
+            {"output_range": 1},
+            "output_range must be None for a BERT encoder, received 1",
+        ),
+        (
+            tanh_gelu,
+            {"embedding_width": 2},
+            "embedding_width must be 6 for a BERT encoder, received 2",
+        ),
         (
             tf.nn.swish,
             {},
@@ -488,10 +490,10 @@ def test_failed_to_encoder_assigns_nothing(config, weights, message):
 def test_from_encoder_rejects_other_models(activation, options, message):
     encoder = objects.Maker().encoder_in_memory(activation, **options)
     with pytest.raises(ValueError, match=f"Module: {message}"):
-        model_garden_encoders.from_encoder(encoder)
-    bert = model_garden_encoders.from_encoder(objects.Maker().encoder_in_memory(tanh_gelu))
+        model_garden.from_encoder(encoder)
+    bert = model_garden.from_encoder(objects.Maker().encoder_in_memory(tanh_gelu))
     with pytest.raises(ValueError, match=f"Module: {message}"):
-        model_garden_encoders.to_encoder(bert, encoder)
+        model_garden.to_encoder(bert, encoder)
 
 
 def test_fuzz(tmp_path):
@@ -499,4 +501,4 @@ def test_fuzz(tmp_path):
     save(tmp_path, model=maker.pretrainer(maker.encoder(), [maker.classification_head()]))
     (tmp_path / "vocab.txt").unlink()
     files = [file for file in tmp_path.iterdir() if file.suffix != ".json"]
-    damage.check(files, lambda: model_garden.read(tmp_path), times=300)
+    damage.check(files, lambda: dict(model_garden.read(tmp_path).weights), times=300)

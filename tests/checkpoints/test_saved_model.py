@@ -80,13 +80,6 @@ def test_casing(tmp_path, lowercase):
     assert checkpoints.read(path).tokenizer["lowercase"] is (lowercase is True)
 
 
-def test_casing_that_is_not_a_bool(tmp_path):
-    encoder = objects.Maker().encoder()
-    path = objects.save_model(tmp_path / "1", encoder, do_lower_case=tf.Variable(1.0))
-    with pytest.raises(ValueError, match="variables/variables: do_lower_case.* true or false"):
-        checkpoints.read(path)
-
-
 def test_without_a_vocabulary(tmp_path):
     path = objects.save_model(tmp_path / "1", objects.Maker().encoder(), vocab_file=None)
     assert checkpoints.read(path).vocabulary is None
@@ -171,7 +164,7 @@ def test_name_based_variables_are_an_error(tmp_path):
         shape_and_slices=[""],
         tensors=[np.zeros(3, "float32")],
     )
-    with pytest.raises(ValueError, match="received those of TensorFlow 1"):
+    with pytest.raises(ValueError, match="must be an object-based checkpoint"):
         checkpoints.read(tmp_path)
 
 
@@ -219,4 +212,4 @@ def test_a_graph_of_many_messages_is_not_parsed(made, no_execution):
 def test_fuzz(made, no_execution):
     path, _ = made
     files = [path / "saved_model.pb", *(path / "variables").iterdir(), path / "assets/vocab.txt"]
-    damage.check(files, lambda: saved_model.read(path), times=300)
+    damage.check(files, lambda: dict(saved_model.read(path).weights), times=300)

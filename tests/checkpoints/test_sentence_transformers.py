@@ -108,8 +108,7 @@ def change(file, **values):
     ("file", "values", "message"),
     [
         ("1_Pooling/config.json", {"include_prompt": False}, "include_prompt must be true"),
-        ("1_Pooling/config.json", {"pooling_mode": ["cls", "cls"]}, "each pooling must occur once"),
-        ("1_Pooling/config.json", {"pooling_mode": "median"}, "pooling must be of cls, max"),
+        ("1_Pooling/config.json", {"pooling_mode": "median"}, "mode must be one of"),
         (
             "2_Dense/config.json",
             {"activation_function": "torch.nn.Hardswish"},
@@ -118,15 +117,12 @@ def change(file, **values):
         ("2_Dense/config.json", {"use_residual": True}, "use_residual must be false"),
         ("2_Dense/config.json", {"out_features": 5}, "must hold linear.weight"),
         ("config_sentence_transformers.json", {"similarity_fn_name": "x"}, "must be one of cosine"),
-        ("config_sentence_transformers.json", {"default_prompt_name": "x"}, "one of the prompts"),
+        ("config_sentence_transformers.json", {"default_prompt_name": "x"}, "the prompts are none"),
         ("2_Dense/config.json", {"bias": False}, "must hold linear.weight"),
-        ("1_Pooling/config.json", {"pooling_mode_mean_tokens": False}, "the pooling must be of"),
-        ("1_Pooling/config.json", {"pooling_mode_mean_tokens": "true"}, "must be true or false"),
-        ("config_sentence_transformers.json", {"default_prompt_name": ["a"]}, "one of the prompts"),
-        ("config_sentence_transformers.json", {"prompts": {"a": 1}}, "prompts must be strings"),
+        ("1_Pooling/config.json", {"pooling_mode_mean_tokens": False}, "must choose a pooling"),
+        ("config_sentence_transformers.json", {"prompts": {"a": 1}}, "prompts must be a dict"),
         ("config_sentence_transformers.json", {"truncate_dim": 2}, "pass truncate_dim to encode"),
         ("2_Dense/config.json", {"activation_function": "my.GELU"}, "of torch.nn, received 'my.G"),
-        ("2_Dense/config.json", {"in_features": 9}, "in_features must be 8, the width"),
         ("3_Normalize/config.json", {"module_input_name": "x"}, "must be sentence_embedding"),
         ("tokenizer_config.json", {"padding_side": "left"}, "padding_side must be 'right'"),
     ],
@@ -174,7 +170,7 @@ def test_many_modules_are_an_error(tmp_path):
 def test_a_missing_folder_is_named(tmp_path):
     path = folder_of(tmp_path, pooling="mean")
     (path / "1_Pooling/config.json").unlink()
-    with pytest.raises(FileNotFoundError, match=r"1_Pooling.config.json: missing; modules.json"):
+    with pytest.raises(FileNotFoundError, match=r"1_Pooling.config.json"):
         keras_bert.load(path)
 
 
@@ -230,7 +226,7 @@ def test_models_that_the_format_cannot_hold(tmp_path):
         with pytest.raises(ValueError, match="Dense without LoRA"):
             keras_bert.save(model, tmp_path / "c", format="sentence_transformers")
     model = heads.embedder(encoder, layers=[keras.layers.Dense(3, activation="leaky_relu")])
-    with pytest.raises(ValueError, match="activation of a dense layer must be one of"):
+    with pytest.raises(ValueError, match="activation of a head must be one of"):
         keras_bert.save(model, tmp_path / "d", format="sentence_transformers")
     assert list(tmp_path.iterdir()) == []
 
