@@ -227,7 +227,7 @@ LAYOUTS = {
             ),
             "tokenizer_config": {"tokenizer_class": "PreTrainedTokenizerFast"},
         },
-        error="normalizer .*Sequence of NFD, Lowercase, StripAccents",
+        error="normalizer must be that of BERT",
     ),
 }
 

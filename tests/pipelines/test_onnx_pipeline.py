@@ -231,7 +231,7 @@ def test_broken_folders(tmp_path):
             ask("good", **options)
     vocabulary = (path / "vocab.txt").read_text(encoding="utf-8")
     (path / "vocab.txt").write_text(vocabulary.replace("good\n", "goods\n"), encoding="utf-8")
-    with pytest.raises(ValueError, match="tokenizer.json and vocab.txt have different tokens"):
+    with pytest.raises(ValueError, match="must have the tokens of tokenizer.json"):
         keras_bert.pipeline(path)
     (path / "vocab.txt").write_text(vocabulary, encoding="utf-8")
     (path / "labels.txt").write_text("a\n")
@@ -248,7 +248,7 @@ def test_broken_folders(tmp_path):
         with pytest.raises(ValueError, match=message):
             keras_bert.pipeline(path)
     (path / "tokenizer.json").write_text("{}")
-    with pytest.raises(ValueError, match="normalizer must be.*Export the model again"):
+    with pytest.raises(ValueError, match="normalizer.*Export the model again"):
         keras_bert.pipeline(path)
     encoder = keras_bert.export(tiny.encoder(), tmp_path / "b", format="onnx")
     with pytest.raises(ValueError, match="has the task 'encoder'. Run it with ONNX Runtime"):
@@ -317,12 +317,10 @@ def edit_tokenizer(path, **changes):
             "post_processor must be",
         ),
         ({"model": {"type": "BPE", "vocab": {}, "merges": []}}, "model must be WordPiece"),
-        ({"model": {"type": "WordPiece", "vocab": {"a": 0}}}, r"no token \[CLS\]"),
-        ({"model": None}, "model must be"),
+        ({"model": {"type": "WordPiece", "vocab": {"a": 0}}}, "must have the tokens of"),
         ({"added_tokens": [{"id": 2**32, "content": "a b"}]}, "ids must be 0 to"),
-        ({"added_tokens": [{"content": "a b"}]}, "ids must be 0 to"),
         ({"added_tokens": [{"id": 1, "content": ""}]}, "1 to 200 characters"),
-        ({"added_tokens": [3]}, "must be an object"),
+        ({"added_tokens": [3]}, "tokenizer cannot be read"),
         (
             {"added_tokens": [{"id": i, "content": f"{i:0200}"} for i in range(6000)]},
             "at most 1048576 characters",
@@ -355,6 +353,9 @@ def test_a_model_that_fails(tmp_path):
     path = keras_bert.export(model, tmp_path / "a", format="onnx")
     with (path / "vocab.txt").open("a", encoding="utf-8") as file:
         file.write("word\n")
+    tokenizer = json.loads((path / "tokenizer.json").read_text(encoding="utf-8"))
+    tokenizer["model"]["vocab"]["word"] = len(tokenizer["model"]["vocab"])
+    edit_tokenizer(path, model=tokenizer["model"])
     ask = keras_bert.pipeline(path)
     with pytest.raises(ValueError, match=r"model\.onnx failed: .*Export the model again"):
         ask("word")
