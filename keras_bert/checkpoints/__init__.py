@@ -51,7 +51,7 @@ def detect(path: str | os.PathLike[str]) -> str:
         kind = "a file" if path.exists() else "nothing there"
         raise FileNotFoundError(f"{path}: must be the folder of a checkpoint, received {kind}")
     links.check(path)
-    _raise_if_unreadable(path)
+    _raise_if_exported(path)
     formats = _matching(path)
     if len(formats) == 1:
         return formats[0]
@@ -74,27 +74,24 @@ def _matching(path: Path) -> list[str]:
     return [name for name, module in FORMATS.items() if module.matches(path)]
 
 
-def _raise_if_unreadable(path: Path) -> None:
-    """Raise ValueError with a remedy for a known kind of folder that is not a checkpoint."""
-    # `export` writes encoder/1 and preprocess/1, or models.config beside the versions of a model.
-    for folder in (path, *path.absolute().parents[:2]):
-        exports = [folder / name / "1/saved_model.pb" for name in ("encoder", "preprocess")]
-        if all(file.is_file() for file in exports):
-            remedy = f"keras_bert.HubLayer({str(folder / 'encoder/1')!r})"
-            raise _not_a_checkpoint(path, "an exported encoder and its preprocessor", remedy)
-    folder = path.absolute().parent if (path / "saved_model.pb").is_file() else path
-    if (folder / "models.config").is_file() or (path / "assets/labels.txt").is_file():
-        remedy = "keras-bert serve or tf.saved_model.load"
-        raise _not_a_checkpoint(path, "an exported model", remedy)
-    if (path / "model.onnx").is_file() and not (path / "config.json").is_file():
-        raise _not_a_checkpoint(path, "an ONNX export", "keras_bert.pipeline")
-
-
-def _not_a_checkpoint(path: Path, kind: str, remedy: str) -> ValueError:
-    return ValueError(
-        f"{path} is {kind}, which cannot be loaded. Load the model that was exported, or run the "
-        f"export with {remedy}"
-    )
+def _raise_if_exported(path: Path) -> None:
+    """Raise ValueError for a folder that `export` wrote, which is no checkpoint."""
+    folder = path.absolute()
+    is_version = (folder / "saved_model.pb").is_file()
+    model = folder.parent if is_version else folder
+    files = [folder / "assets/labels.txt", model / "models.config"]
+    remedy = None
+    if any((f / "preprocess/1/saved_model.pb").is_file() for f in (folder, *folder.parents[:2])):
+        remedy = "keras_bert.HubLayer"
+    elif any(file.is_file() for file in files):
+        remedy = "keras-bert serve"
+    elif (folder / "model.onnx").is_file() and not (folder / "config.json").is_file():
+        remedy = "keras_bert.pipeline"
+    if remedy:
+        raise ValueError(
+            f"{path} is an export, which cannot be loaded. Load the model that was exported, or "
+            f"run the export with {remedy}"
+        )
 
 
 def read(path: str | os.PathLike[str], ignore: Collection[str] = ()) -> Checkpoint:

@@ -8,7 +8,6 @@ Source: tensorflow/core/protobuf/trackable_object_graph.proto, tensor_bundle.pro
 tensorflow/core/util/tensor_bundle/tensor_bundle.cc (WriteStringTensor).
 """
 
-import contextlib
 import glob
 import re
 from collections.abc import Callable
@@ -81,20 +80,16 @@ def find(path: Path) -> Path:
 
 
 def holds_graph(path: Path) -> bool:
-    """Return True if the checkpoint in a folder is object-based. A broken one counts as name-based.
+    """Return True if a checkpoint in a folder is object-based. A broken one counts as name-based.
 
-    Only the index is searched, for the name of the object graph. If `find` cannot choose among
-    several checkpoints, the first is used.
+    Only the indexes are searched, for the name of the object graph.
     """
-    files = sorted(path.glob("*.index"))
-    if not files:
-        return False
-    with contextlib.suppress(ValueError):
-        prefix = find(path)
-        files = [prefix.with_name(f"{prefix.name}.index")]
-    # Keys are stored without the prefix that they share with the previous key: drop the "_".
-    with open(files[0], "rb") as stream:
-        return GRAPH[1:].encode() in stream.read(bundle_index.MAX_INDEX)
+    for file in path.glob("*.index"):
+        with open(file, "rb") as stream:
+            # Keys are stored without what they share with the previous key: drop the "_".
+            if GRAPH[1:].encode() in stream.read(bundle_index.MAX_INDEX):
+                return True
+    return False
 
 
 def read(prefix: Path) -> Bundle:

@@ -50,6 +50,13 @@ NEUTRAL_VALUES: dict[str, Any] = {
 _OTHER_PARTS = re.compile(
     r"(^|_)(rotary|rope|alibi|pre_?norm|pre_?ln|rms_?norm|relative|moe|experts?|(ge|swi)?glu)(_|$)"
 )
+# Keys of Google's pooler and of newer configs that the encoder does not use.
+_UNUSED = words(
+    """
+    attention_window directionality pooler_fc_size pooler_num_attention_heads
+    pooler_num_fc_layers pooler_size_per_head pooler_type
+    """
+)
 _NO_VALUES: tuple[Any, ...] = (None, False, 0, -1, "", [], {})
 # Sizes that only other models have -> the size of BERT that they must equal.
 _EQUAL_SIZES = {
@@ -124,14 +131,9 @@ def check_sizes(
         raise invalid(file, f"must have at most {_MAX_TENSORS} tensors", len(shapes))
     largest = max((size for shape in shapes.values() for size in shape), default=0)
     for key in SIZES:
-        limit = len(shapes) if key == "num_hidden_layers" else largest
-        size = config[key]
-        if size > limit:
-            rule = f"{key} must be a positive integer of at most {limit}, as large as"
-            raise invalid(file, f"{rule} the weights allow", size)
-    layers = config["num_hidden_layers"]
-    if layers > MAX_LAYERS:
-        raise invalid(file, f"num_hidden_layers must be at most {MAX_LAYERS}", layers)
+        limit = min(len(shapes), MAX_LAYERS) if key == "num_hidden_layers" else largest
+        if config[key] > limit:
+            raise invalid(file, f"{key} must be at most {limit} for these weights", config[key])
 
 
 def is_name(name: str) -> bool:
@@ -222,11 +224,10 @@ class Checkpoint:
 
     def without(self, groups: Collection[str]) -> "Checkpoint":
         """Return a copy without some of `OPTIONAL_GROUPS`."""
-        for group in groups:
-            if group not in self.groups:
-                parts = ", ".join(sorted(self.groups)) or "no parts"
-                rule = f"drop: this checkpoint has only {parts}"
-                raise invalid(self.path, rule, group)
+        unknown = sorted(set(groups) - self.groups)
+        if unknown:
+            parts = ", ".join(sorted(self.groups)) or "no parts"
+            raise invalid(self.path, f"drop: this checkpoint has only {parts}", unknown[0])
         kept = {k: w for k, w in self.weights.items() if group_of(k) not in groups}
         keeps_heads = self.groups.isdisjoint(set(groups) - {"pooler"})
         return dataclasses.replace(self, weights=kept, task=self.task if keeps_heads else None)
@@ -282,7 +283,9 @@ def read_config(
     _check_keys(file, content)
     missing = [key for key in SIZES if key not in content]
     raise_if(file, "a BERT config must hold the sizes of the model", {"missing keys": missing})
-    unused = sorted(set(content).difference(CONFIG_KEYS, NEUTRAL_VALUES, _EQUAL_SIZES, silent))
+    unused = sorted(
+        set(content).difference(CONFIG_KEYS, NEUTRAL_VALUES, _EQUAL_SIZES, _UNUSED, silent)
+    )
     if unused:
         shown = ", ".join(printable(key, 200) for key in unused[:_SHOWN_KEYS])
         more = ", ..." if len(unused) > _SHOWN_KEYS else ""
@@ -297,9 +300,9 @@ def read_config(
         if type(DEFAULTS.get(key)) is float and not _is_rate(value):
             raise invalid(file, f"{key} must be a number of at least 0", value)
     activation = config["hidden_act"]
-    known = sorted({*activations, *KERAS_ACTIVATIONS})
-    if activation not in known:
-        raise invalid(file, f"hidden_act must be one of {', '.join(known)}", activation)
+    names = sorted({*activations, *KERAS_ACTIVATIONS})
+    if activation not in names:
+        raise invalid(file, f"hidden_act must be one of {', '.join(names)}", activation)
     return {**config, "hidden_act": activations.get(activation, activation)}
 
 
@@ -309,13 +312,11 @@ def _is_rate(value: Any) -> bool:
 
 def _check_keys(file: object, content: Mapping[str, Any]) -> None:
     """Raise a `ValueError` for a key that changes what a BERT computes."""
+    equal = {key: content.get(size) for key, size in _EQUAL_SIZES.items()}
+    for key, neutral in (NEUTRAL_VALUES | equal).items():
+        if content.get(key) not in (None, neutral):
+            raise invalid(file, f"{key} must be {neutral!r:.80} for a BERT encoder", content[key])
     for key, value in content.items():
-        neutral = NEUTRAL_VALUES.get(key)
-        if key in _EQUAL_SIZES:
-            neutral = content.get(_EQUAL_SIZES[key])
-        is_known = key in NEUTRAL_VALUES or key in _EQUAL_SIZES
-        if is_known and value not in (None, neutral):
-            raise invalid(file, f"{key} must be {neutral!r:.80} for a BERT encoder", value)
         if _OTHER_PARTS.search(key) and value not in _NO_VALUES:
             rule = f"{printable(key, 200)} must be null or false for a BERT encoder"
             raise invalid(file, rule, value)
@@ -374,23 +375,3 @@ def patterns(names: Sequence[str], others: Collection[str] = ()) -> list[str]:
         )
         shortest.append(printable(next(own, name), 200))
     return shortest
-
-
-_TASK_OF_GROUP = {
-    "classifier": "classification",
-    "masked_lm": "masked_tokens",
-    "next_sentence": "next_sentence",
-    "span_selector": "question_answering",
-}
-
-
-def task_of_groups(checkpoint: Checkpoint) -> str | None:
-    """Return the task that has all heads of a checkpoint that does not name its task."""
-    groups = checkpoint.groups - {"pooler"}
-    if groups == {"masked_lm", "next_sentence"}:
-        return "pretraining"
-    if len(groups) > 1:
-        raise ValueError(
-            f"{checkpoint.path}: no head has all of {', '.join(sorted(groups))}; drop some of them"
-        )
-    return _TASK_OF_GROUP[groups.pop()] if groups else None

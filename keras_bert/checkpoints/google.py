@@ -4,6 +4,7 @@ Source: google-research/bert, modeling.py (names and config), run_pretraining.py
 and run_squad.py (heads), optimization.py (slots).
 """
 
+import re
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,6 @@ from keras_bert.checkpoints import bundle, canonical, folder, name_tables, token
 from keras_bert.checkpoints.canonical import Checkpoint
 from keras_bert.checkpoints.name_tables import Layout
 from keras_bert.runtime.packages import import_tensorflow
-from keras_bert.runtime.words import words
 
 FORMAT = "google"
 FILES = "bert_config.json with bert_model.ckpt.index and its .data files"
@@ -46,30 +46,13 @@ TABLE = name_tables.table(
 )
 
 # Optimizer state, ignored by name. A slot is ignored only beside its tensor.
-_COUNTERS = words(
-    """
-    global_step beta1_power beta2_power loss_scale current_loss_scale good_steps bad_steps
-    num_good_steps num_bad_steps
-    """
-)
-_SLOTS = words(
-    """
-    adam_m adam_v lamb_m lamb_v Adam Adam_1 AdamWeightDecayOptimizer AdamWeightDecayOptimizer_1
-    LAMBOptimizer LAMBOptimizer_1
-    """
-)
+_COUNTER = re.compile(r"global_step|beta[12]_power|(current_)?loss_scale|(num_)?(good|bad)_steps")
+_SLOT = re.compile(r"(.+)/((adam|lamb)_[mv]|(Adam|AdamWeightDecayOptimizer|LAMBOptimizer)(_1)?)")
 
 # Google's "gelu" is the tanh approximation (modeling.py, `gelu`).
 ACTIVATIONS = {
     "gelu": "gelu_new", "gelu_new": "gelu_new", "relu": "relu", "tanh": "tanh", "linear": "linear",
 }  # fmt: skip
-SILENT_KEYS = words(
-    """
-    attention_window directionality pooler_fc_size pooler_num_attention_heads
-    pooler_num_fc_layers pooler_size_per_head pooler_type
-    """
-)
-
 # Parts of the names of folders with a lowercase vocabulary; "cased" alone is in the other names.
 _LOWERCASE_NAMES = ("uncased", "chinese_l-", "multilingual_l-")
 
@@ -88,7 +71,7 @@ def read_config(path: Path) -> dict[str, Any]:
     """
     file = path / "bert_config.json"
     content = folder.read_json(file)
-    return canonical.read_config(file, content, ACTIVATIONS, SILENT_KEYS)
+    return canonical.read_config(file, content, ACTIVATIONS)
 
 
 def read(path: Path, ignore: Collection[str] = ()) -> Checkpoint:
@@ -137,8 +120,8 @@ def write(checkpoint: Checkpoint, path: Path) -> None:
 
 def _is_state(name: str, shapes: Collection[str]) -> bool:
     """Return True for a tensor of an optimizer."""
-    tensor, _, slot = name.rpartition("/")
-    return name in _COUNTERS or (slot in _SLOTS and tensor in shapes)
+    slot = _SLOT.fullmatch(name)
+    return bool(_COUNTER.fullmatch(name)) or (slot is not None and slot[1] in shapes)
 
 
 def read_tokenizer(path: Path, config: dict[str, Any]) -> tuple[list[str] | None, dict[str, Any]]:

@@ -92,8 +92,8 @@ ACTIVATIONS = {
 }  # fmt: skip
 # Other keys of `PretrainedConfig`, `BertConfig`, training scripts and sentence-transformers, which
 # need no warning. They do not change the output of the encoder.
-# In order: origin, dtype and speed, outputs, heads and training, Google's pooler, special tokens
-# (their ids are read from the vocabulary), text generation.
+# In order: origin, dtype and speed, outputs, heads and training, special tokens (their ids are read
+# from the vocabulary), text generation.
 SILENT_KEYS = words(
     """
     _commit_hash _name_or_path architectures finetuning_task language name name_or_path
@@ -103,15 +103,10 @@ SILENT_KEYS = words(
     xla_device output_attentions output_hidden_states output_past return_dict use_return_dict
     _num_labels classifier_dropout id2label label2id num_labels problem_type
     sbert_ce_default_activation_function sentence_transformers task_specific_params
-    tie_encoder_decoder tie_word_embeddings directionality pooler_fc_size
-    pooler_num_attention_heads pooler_num_fc_layers pooler_size_per_head pooler_type
-    bos_token_id decoder_start_token_id eos_token_id eos_token_ids mask_token_id pad_token_id
-    prefix sep_token_id bad_words_ids begin_suppress_tokens cross_attention_hidden_size
-    diversity_penalty do_sample early_stopping encoder_no_repeat_ngram_size
-    exponential_decay_length_penalty forced_bos_token_id forced_eos_token_id length_penalty
-    max_length max_new_tokens min_length no_repeat_ngram_size num_beam_groups num_beams
-    num_return_sequences output_scores remove_invalid_values repetition_penalty
-    return_dict_in_generate suppress_tokens temperature top_k top_p typical_p
+    tie_encoder_decoder tie_word_embeddings bos_token_id decoder_start_token_id eos_token_id
+    eos_token_ids mask_token_id pad_token_id prefix sep_token_id do_sample early_stopping
+    length_penalty max_length num_beams num_return_sequences repetition_penalty temperature top_k
+    top_p
     """
 )
 
@@ -152,7 +147,6 @@ def read(path: Path, ignore: Collection[str] = ()) -> Checkpoint:
     weights = _read_weights(path, config, tied, ignore)
     vocabulary = tokenizer_config.read_vocabulary(path, config["vocab_size"])
     task, multi_label = huggingface_heads.read_task(source_config, weights)
-    file = path / "config.json"
     checkpoint = Checkpoint(
         format=FORMAT,
         path=str(path),
@@ -160,10 +154,10 @@ def read(path: Path, ignore: Collection[str] = ()) -> Checkpoint:
         weights=weights,
         vocabulary=vocabulary,
         tokenizer=tokenizer_config.read(path, vocabulary, config),
-        labels=huggingface_heads.read_labels(file, source_config, task, weights),
+        labels=huggingface_heads.read_labels(path, source_config, task, weights),
         task=task,
         multi_label=multi_label,
-        dropout=huggingface_heads.read_dropout(file, source_config),
+        dropout=source_config.get("classifier_dropout"),
         tied=tied,
         pooling=huggingface_heads.read_single_pooling(path),
     )

@@ -8,7 +8,7 @@ import dataclasses
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -36,31 +36,19 @@ TORCH_ACTIVATIONS = {
     "SiLU": "silu",
 }  # fmt: skip
 _SOFTMAX = ("torch.nn.Softmax", "torch.nn.modules.activation.Softmax")
-_TORCH_MODULES = {"Identity": "torch.nn.modules.linear"}
 
 
-class Architecture(NamedTuple):
-    """The task of a class in transformers, and its groups of weights besides the encoder."""
-
-    task: str | None
-    groups: set[str]
-
-
-# For a checkpoint without a task, the first class with the same groups is used.
-ARCHITECTURES = {
-    "BertModel": Architecture(None, {"pooler"}),
-    "BertForPreTraining": Architecture("pretraining", {"pooler", "masked_lm", "next_sentence"}),
-    "BertForMaskedLM": Architecture("masked_tokens", {"masked_lm"}),
-    "BertForNextSentencePrediction": Architecture("next_sentence", {"pooler", "next_sentence"}),
-    "BertForSequenceClassification": Architecture("classification", {"pooler", "classifier"}),
-    "BertForTokenClassification": Architecture("tagging", {"classifier"}),
-    "BertForMultipleChoice": Architecture("multiple_choice", {"pooler", "classifier"}),
-    "BertForQuestionAnswering": Architecture("question_answering", {"span_selector"}),
-}
-# Task -> `problem_type` of a config, if a text has one label.
-_PROBLEMS: dict[str | None, str] = {
-    "classification": "single_label_classification",
-    "regression": "regression",
+# Class in transformers -> its task, and its groups of weights besides the encoder. For a checkpoint
+# without a task, the first class with the same groups is used.
+ARCHITECTURES: dict[str, tuple[str | None, set[str]]] = {
+    "BertModel": (None, {"pooler"}),
+    "BertForPreTraining": ("pretraining", {"pooler", "masked_lm", "next_sentence"}),
+    "BertForMaskedLM": ("masked_tokens", {"masked_lm"}),
+    "BertForNextSentencePrediction": ("next_sentence", {"pooler", "next_sentence"}),
+    "BertForSequenceClassification": ("classification", {"pooler", "classifier"}),
+    "BertForTokenClassification": ("tagging", {"classifier"}),
+    "BertForMultipleChoice": ("multiple_choice", {"pooler", "classifier"}),
+    "BertForQuestionAnswering": ("question_answering", {"span_selector"}),
 }
 
 
@@ -101,9 +89,8 @@ def torch_activation(activation: str) -> str:
     if activation not in names:
         rule = f"the activation of a head must be one of {', '.join(names)}"
         raise invalid(FORMAT, rule, activation, "Use format='keras'")
-    name = names[activation]
-    module = _TORCH_MODULES.get(name, "torch.nn.modules.activation")
-    return f"{module}.{name}"
+    module = "linear" if activation == "linear" else "activation"
+    return f"torch.nn.modules.{module}.{names[activation]}"
 
 
 def config_of_head(checkpoint: Checkpoint) -> dict[str, Any]:
@@ -114,10 +101,11 @@ def config_of_head(checkpoint: Checkpoint) -> dict[str, Any]:
         labels = checkpoint.labels or [f"LABEL_{index}" for index in range(count)]
         config["id2label"] = {str(index): label for index, label in enumerate(labels)}
         config["label2id"] = {label: index for index, label in enumerate(labels)}
-        if checkpoint.multi_label:
-            config["problem_type"] = "multi_label_classification"
-        else:
-            config["problem_type"] = _PROBLEMS.get(checkpoint.task)
+        problem = "regression" if checkpoint.task == "regression" else None
+        if checkpoint.task == "classification":
+            kind = "multi" if checkpoint.multi_label else "single"
+            problem = f"{kind}_label_classification"
+        config["problem_type"] = problem
         if checkpoint.dropout is not None:
             config["classifier_dropout"] = checkpoint.dropout
     if checkpoint.pairs:
@@ -132,18 +120,27 @@ def read_task(
     config: Mapping[str, Any], weights: Mapping[str, np.ndarray]
 ) -> tuple[str | None, bool]:
     """Return the task in the config, and True if a text can have several classes."""
-    names = config.get("architectures")
-    name = names[0] if isinstance(names, list) and names else None
-    known = ARCHITECTURES.get(name) if isinstance(name, str) else None
-    groups = set(map(canonical.group_of, weights))
-    if known is None or known.task is None or not known.groups - {"pooler"} <= groups:
+    names = config.get("architectures") or [""]
+    task, groups = ARCHITECTURES.get(str(names[0]), (None, set()))
+    if task is None or not groups - {"pooler"} <= set(map(canonical.group_of, weights)):
         return None, False
     problem = config.get("problem_type")
     # transformers takes a single output without a `problem_type` for a regression.
     is_single = problem is None and len(weights.get("classifier/bias", ())) == 1
-    if known.task == "classification" and (problem == "regression" or is_single):
+    if task == "classification" and (problem == "regression" or is_single):
         return "regression", False
-    return known.task, problem == "multi_label_classification"
+    return task, problem == "multi_label_classification"
+
+
+def task_of_groups(checkpoint: Checkpoint) -> str | None:
+    """Return the first task that has all heads of a checkpoint that does not name its task."""
+    heads = checkpoint.groups - {"pooler"}
+    for task, groups in ARCHITECTURES.values():
+        if groups - {"pooler"} == heads:
+            return task
+    raise ValueError(
+        f"{checkpoint.path}: no head has all of {', '.join(sorted(heads))}; drop some of them"
+    )
 
 
 def possible_tasks(checkpoint: Checkpoint) -> list[str]:
@@ -151,9 +148,7 @@ def possible_tasks(checkpoint: Checkpoint) -> list[str]:
     if checkpoint.format != FORMAT:
         return []
     tasks = [
-        architecture.task
-        for architecture in ARCHITECTURES.values()
-        if architecture.task is not None and architecture.groups <= checkpoint.groups
+        task for task, groups in ARCHITECTURES.values() if groups <= checkpoint.groups and task
     ]
     if "classifier" not in checkpoint.groups:
         return tasks
@@ -164,7 +159,7 @@ def possible_tasks(checkpoint: Checkpoint) -> list[str]:
 
 
 def read_labels(
-    file: Path, config: Mapping[str, Any], task: str | None, weights: Mapping[str, np.ndarray]
+    path: Path, config: Mapping[str, Any], task: str | None, weights: Mapping[str, np.ndarray]
 ) -> list[str] | None:
     """Return the names of the classes as strings, or None for the defaults (LABEL_0, ...).
 
@@ -183,7 +178,7 @@ def read_labels(
     classes = [str(index) for index in range(len(weights["classifier/bias"]))]
     if set(label_of) != set(classes):
         warnings.warn(
-            f"{file}: id2label must name the classifier's {len(classes)} classes; received "
+            f"{path}: id2label must name the classifier's {len(classes)} classes; received "
             f"{config['id2label']!r:.200}. Classes without a name are called 0, 1, ...; pass "
             "labels=[...] to name them",
             stacklevel=level_of_caller(),
@@ -191,14 +186,6 @@ def read_labels(
     if not set(label_of) <= set(classes):  # the names of another classifier
         return None
     return [label_of.get(index, index) for index in classes]
-
-
-def read_dropout(file: Path, config: Mapping[str, Any]) -> float | None:
-    """Return the dropout rate of the classes with a classifier, or None for the encoder's rate."""
-    rate = config.get("classifier_dropout")
-    if rate is not None and (type(rate) not in (int, float) or not 0 <= rate < 1):
-        raise invalid(file, "classifier_dropout must be null or at least 0 and below 1", rate)
-    return rate
 
 
 def with_pairs(checkpoint: Checkpoint, config: Mapping[str, Any]) -> Checkpoint:

@@ -100,16 +100,6 @@ _TASK_CLASSES = {
     "masked_lm": ("bert_masked_lm", "BertMaskedLM"),
 }
 _VOCABULARY = "assets/tokenizer/vocabulary.txt"
-_TOKENIZER_DEFAULTS = {
-    "config_file": "tokenizer.json",
-    "vocabulary": None,
-    "sequence_length": None,
-    "split": True,
-    "suffix_indicator": "##",
-    "oov_token": "[UNK]",
-    "special_tokens": None,
-    "special_tokens_in_strings": False,
-}
 
 
 def matches(path: Path) -> bool:
@@ -199,21 +189,14 @@ def _read_tokenizer(path: Path, vocabulary: list[str] | None, limit: int) -> dic
     file = path / "tokenizer.json"
     lowercase = vocabulary is not None and folder.is_lowercase(vocabulary)
     config = _config_of(file, {"BertTokenizer"})[1] if file.is_file() else {}
-    for key, value in (("split", True), ("suffix_indicator", "##")):
-        if config.get(key, value) != value:
-            raise invalid(file, f"{key} must be {value!r}", config[key])
     preprocessor = folder.read_optional_json(path / "preprocessor.json").get("config")
     length = preprocessor.get("sequence_length") if isinstance(preprocessor, dict) else None
-    options = {
+    return {
         "lowercase": config.get("lowercase", lowercase),
         "strip_accents": config.get("strip_accents", False),
         "split_cjk": True,
         "sequence_length": length if type(length) is int and 0 < length <= limit else None,
     }
-    for key in ("lowercase", "strip_accents"):
-        if not isinstance(options[key], bool):
-            raise invalid(file, f"{key} must be true or false", options[key])
-    return options
 
 
 def write(checkpoint: Checkpoint, path: Path) -> None:
@@ -301,8 +284,9 @@ def _write_tokenizer(
         raise invalid(FORMAT, rule, token, "Use format='huggingface'")
     (path / _VOCABULARY).parent.mkdir(parents=True)
     folder.write_vocabulary(path / _VOCABULARY, vocabulary)
-    config = {key: options[key] for key in ("lowercase", "strip_accents")}
-    tokenizer = _object("bert_tokenizer", "BertTokenizer", {**_TOKENIZER_DEFAULTS, **config})
+    config = {"config_file": "tokenizer.json", "vocabulary": None}
+    config |= {key: options[key] for key in ("lowercase", "strip_accents")}
+    tokenizer = _object("bert_tokenizer", "BertTokenizer", config)
     folder.write_json(path / "tokenizer.json", tokenizer)
     return tokenizer
 

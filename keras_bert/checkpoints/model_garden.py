@@ -42,7 +42,7 @@ _GOOGLE_KEYS = {
     "attention_dropout": "attention_probs_dropout_prob",
     "max_sequence_length": "max_position_embeddings",
 }
-_SILENT_KEYS = google.SILENT_KEYS | words(
+_SILENT_KEYS = words(
     """
     backward_compatible return_all_encoder_outputs return_attention_scores
     return_word_embeddings
@@ -63,10 +63,10 @@ def matches(path: Path) -> bool:
 def read_config(path: Path) -> dict[str, Any]:
     """Read bert_config.json or params.yaml as keyword arguments of `BertEncoder`.
 
-    The folder has bert_config.json with Google's keys, params.yaml from the Model Garden's
-    trainer, or bert_encoder.yaml with the `encoder` section of params.yaml.
+    The folder has bert_config.json with Google's keys, or params.yaml from the Model Garden's
+    trainer.
     """
-    files = [path / name for name in ("bert_config.json", "params.yaml", "bert_encoder.yaml")]
+    files = [path / name for name in ("bert_config.json", "params.yaml")]
     file = next((file for file in files if file.is_file()), None)
     if file is None:
         raise FileNotFoundError(
@@ -202,7 +202,7 @@ def _activation_of(encoder: Any) -> str:
 def _variables(encoder: Any, config: Mapping[str, Any]) -> dict[str, Any]:
     """Return source of the table -> variable."""
     variables = {}
-    for entry in name_tables.expand(_ENCODER_TABLE, config):
+    for entry in name_tables.expand(_ENCODER_TABLE, config, labels=0):
         for source in entry.sources:
             value = encoder
             for attribute in source.split("/")[1:]:

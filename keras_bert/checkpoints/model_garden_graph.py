@@ -62,35 +62,31 @@ _BEFORE_BLOCKS = (
     "_embedding_norm_layer",
 )
 
-# Pattern of the name of a variable -> source, for objects without attributes.
-_IN_BLOCK = r"transformer/layer_(\d+)"
-_BY_NAME = {
-    re.compile(rf"(?:.+/)?(?:{pattern})"): source
-    for pattern, source in {
-        "word_embeddings/embeddings": "encoder/_embedding_layer/embeddings",
-        "position_embedding/embeddings": _POSITIONS,
-        "type_embeddings/embeddings": "encoder/_type_embedding_layer/embeddings",
-        "embeddings/layer_norm/(gamma|beta)": r"encoder/_embedding_norm_layer/\1",
-        f"{_IN_BLOCK}/self_attention/(query|key|value)/(kernel|bias)": (
-            r"encoder/_transformer_layers/\1/_attention_layer/_\2_dense/\3"
+# Patterns of the names of variables, for objects without attributes.
+_NAMES = name_tables.table(
+    {
+        "embeddings/word_embeddings": "word_embeddings",
+        "embeddings/position_embeddings": "position_embedding",
+        "embeddings/token_type_embeddings": "type_embeddings",
+        "embeddings/layer_norm": "embeddings/layer_norm",
+        "layer_{i}/attention/qkv": "transformer/layer_{i}/self_attention/{qkv}",
+        "layer_{i}/attention/output": (
+            "transformer/layer_{i}/self_attention(?:/attention)?_output"
         ),
-        f"{_IN_BLOCK}/self_attention(?:/attention)?_output/(kernel|bias)": (
-            r"encoder/_transformer_layers/\1/_attention_layer/_output_dense/\2"
-        ),
-        f"{_IN_BLOCK}/self_attention_layer_norm/(gamma|beta)": (
-            r"encoder/_transformer_layers/\1/_attention_layer_norm/\2"
-        ),
-        f"{_IN_BLOCK}/(intermediate|output)/(kernel|bias)": (
-            r"encoder/_transformer_layers/\1/_\2_dense/\3"
-        ),
-        f"{_IN_BLOCK}/output_layer_norm/(gamma|beta)": (
-            r"encoder/_transformer_layers/\1/_output_layer_norm/\2"
-        ),
-        "pooler_transform/(kernel|bias)": r"encoder/_pooler_layer/\1",
-        "cls/predictions/transform/dense/(kernel|bias)": r"masked_lm/dense/\1",
-        "cls/predictions/transform/LayerNorm/(gamma|beta)": r"masked_lm/layer_norm/\1",
-        "cls/predictions/output_bias(?:/bias)?": "masked_lm/bias",
-    }.items()
+        "layer_{i}/attention_layer_norm": "transformer/layer_{i}/self_attention_layer_norm",
+        "layer_{i}/intermediate": "transformer/layer_{i}/intermediate",
+        "layer_{i}/output": "transformer/layer_{i}/output",
+        "layer_{i}/output_layer_norm": "transformer/layer_{i}/output_layer_norm",
+        "pooler/dense": "pooler_transform",
+        "masked_lm/transform": "cls/predictions/transform/dense",
+        "masked_lm/layer_norm": "cls/predictions/transform/LayerNorm",
+        "masked_lm/output_bias": "cls/predictions/output_bias(?:/bias)?",
+    }
+)
+_SOURCE_OF_NAME = {
+    re.compile("(?:.+/)?" + name.replace("{i}", r"(?P<i>\d+)")): source
+    for tensor, rule in _NAMES.items()
+    for name, source in zip(rule.sources, TABLE[tensor].sources, strict=True)
 }
 
 # Keys of counters, of the state of an optimizer, of configs of Keras layers and of the tokenizer.
@@ -256,7 +252,7 @@ def _nodes_by_name(nodes: Sequence[Node]) -> dict[str, set[int]]:
     for index, node in enumerate(nodes):
         if node.key is None or _IGNORED.fullmatch(node.key):
             continue
-        for pattern, source in _BY_NAME.items():
+        for pattern, source in _SOURCE_OF_NAME.items():
             if match := pattern.fullmatch(node.name):
-                nodes_of.setdefault(match.expand(source), set()).add(index)
+                nodes_of.setdefault(source.format(**match.groupdict()), set()).add(index)
     return nodes_of

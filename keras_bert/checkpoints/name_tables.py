@@ -29,9 +29,6 @@ BY_HEAD = {
     "layer_{i}/attention/qkv/bias": Layout.HEADS_OUT,
     "layer_{i}/attention/output/kernel": Layout.HEADS_IN,
 }
-_ANY = -1  # a size that a checkpoint may choose: the number of classes
-_NO_NAMES: Mapping[str, str] = {}
-_ALL_SAME: Mapping[str, Layout] = {}
 
 
 class Rule(NamedTuple):
@@ -47,9 +44,9 @@ class Rule(NamedTuple):
 def table(
     names: Mapping[str, str],
     *,
-    variables: Mapping[str, str] = _NO_NAMES,
+    variables: Mapping[str, str] | None = None,
     separator: str = "/",
-    layouts: Mapping[str, Layout] = _ALL_SAME,
+    layouts: Mapping[str, Layout] | None = None,
 ) -> dict[str, Rule]:
     """Return a name table for a format whose tensors are named "module" + separator + "variable".
 
@@ -66,17 +63,17 @@ def table(
         if name in names:
             source = names[name]
         elif module in names:
-            source = names[module] + separator + variables.get(variable, variable)
+            source = names[module] + separator + (variables or {}).get(variable, variable)
         else:
             continue
         parts = ("query", "key", "value") if "{qkv}" in source else ("",)
         sources = tuple(source.replace("{qkv}", part) for part in parts)
-        rules[name] = Rule(sources, layouts.get(name, Layout.SAME))
+        rules[name] = Rule(sources, (layouts or {}).get(name, Layout.SAME))
     return rules
 
 
 class Entry(NamedTuple):
-    """A row of a name table for one layer of one model. -1 in a shape matches any size."""
+    """A row of a name table for one layer of one model."""
 
     name: str
     sources: tuple[str, ...]
@@ -114,7 +111,7 @@ class Entry(NamedTuple):
         return [part.reshape(self.source_shape) for part in parts]
 
 
-def expand(table: Mapping[str, Rule], config: Mapping[str, Any], labels: int = _ANY) -> list[Entry]:
+def expand(table: Mapping[str, Rule], config: Mapping[str, Any], labels: int) -> list[Entry]:
     """Expand a name table for a model of the given sizes and number of classes."""
     sizes: dict[str | int, int] = {
         "vocab": config["vocab_size"],
@@ -177,11 +174,10 @@ def read_weights(
     """
     canonical.check_sizes(file, config, shapes)
     bias = table["classifier/bias"].sources[0] if "classifier/bias" in table else ""
-    labels = shapes[bias][0] if len(shapes.get(bias, ())) == 1 else _ANY
+    labels = shapes[bias][0] if shapes.get(bias) else 0
     entries = expand(table, config, labels)
     known = {source for entry in entries for source in entry.sources}
-    present = {entry.name for entry in entries if not set(entry.sources).isdisjoint(shapes)}
-    wanted = _wanted(entries, present)
+    wanted = _wanted(entries, shapes)
     shape_of = {source: entry.source_shape for entry in wanted for source in entry.sources}
     unknown = sorted(set(shapes) - known)
     rule = "a checkpoint must hold exactly the tensors that its config calls for"
@@ -195,36 +191,24 @@ def read_weights(
         "missing": [source for source in shape_of if source not in shapes],
         "unknown": unknown,
         "wrong shape": [
-            f"{source} (expected {_shown(shape)}, found {shapes[source]})"
+            f"{source} (expected {shape}, found {shapes[source]})"
             for source, shape in shape_of.items()
-            if source in shapes and not _fits(shapes[source], shape)
+            if shapes.get(source, shape) != shape
         ],
     }
     canonical.raise_if(file, rule, problems)
     return Weights(file, wanted, load)
 
 
-def _fits(shape: tuple[int, ...], expected: tuple[int, ...]) -> bool:
-    pairs = zip(shape, expected, strict=False)
-    return len(shape) == len(expected) and all(wanted in (_ANY, size) for size, wanted in pairs)
-
-
-def _shown(shape: tuple[int, ...]) -> str:
-    return str(shape).replace(str(_ANY), "any")
-
-
-def _wanted(entries: Iterable[Entry], present: Collection[str]) -> list[Entry]:
+def _wanted(entries: Iterable[Entry], sources: Collection[str]) -> list[Entry]:
     """Return what a model must have: the encoder, and each group of which a part is present."""
-    groups = set(map(canonical.group_of, present))
-    optional = canonical.OPTIONAL_GROUPS - groups
+    present = {entry.name for entry in entries if not set(entry.sources).isdisjoint(sources)}
+    absent = canonical.OPTIONAL_GROUPS - set(map(canonical.group_of, present))
+    absent |= canonical.OPTIONAL_WEIGHTS - present
     return [
         entry
         for entry in entries
-        if entry.name in present
-        or (
-            canonical.group_of(entry.name) not in optional
-            and entry.name not in canonical.OPTIONAL_WEIGHTS
-        )
+        if entry.name not in absent and canonical.group_of(entry.name) not in absent
     ]
 
 
@@ -239,7 +223,7 @@ def to_source(
 
     Arrays may be views, in the order of the table. `format` is for error messages.
     """
-    entries = {entry.name: entry for entry in expand(table, config)}
+    entries = {entry.name: entry for entry in expand(table, config, labels=-1)}
     unsupported = [name for name in weights if name not in entries]
     rule = "the weights must be those that the format stores"
     canonical.raise_if(format, rule, {"unsupported": unsupported})

@@ -24,6 +24,7 @@ FILES = "saved_model.pb with variables/variables.index and its .data files"
 TABLE = model_garden_graph.TABLE
 
 _LOWERCASE = "do_lower_case/.ATTRIBUTES/VARIABLE_VALUE"
+_POSITIONS = "encoder/_position_embedding_layer/_position_embeddings"
 _LAYER = re.compile(r"encoder/_transformer_layers/(\d{1,9})/.+")
 # Paths of the names of ops: of the graph, and of its functions.
 _OPS = (
@@ -76,26 +77,17 @@ def _infer_config(path: Path, tensors: Bundle, key_of: Mapping[str, str]) -> dic
     """
     layers = {int(match[1]) for match in map(_LAYER.fullmatch, key_of) if match}
 
-    def shape(source: str, rank: int) -> tuple[int, ...]:
-        sizes = tensors.shapes.get(key_of.get(source, ""))
-        if sizes is None or len(sizes) != rank:
-            raise invalid(tensors.prefix, f"{source} must have {rank} dimensions", sizes)
-        return sizes
-
-    vocab, hidden = shape("encoder/_embedding_layer/embeddings", 2)
-    positions, _ = shape("encoder/_position_embedding_layer/_position_embeddings", 2)
-    types, _ = shape("encoder/_type_embedding_layer/embeddings", 2)
+    shapes = {source: tensors.shapes[key] for source, key in key_of.items()}
+    embeddings = shapes["encoder/_embedding_layer/embeddings"]
     block = "encoder/_transformer_layers/0"
-    _, heads, _ = shape(f"{block}/_attention_layer/_query_dense/kernel", 3)
-    _, intermediate = shape(f"{block}/_intermediate_dense/kernel", 2)
     config = {
-        "vocab_size": vocab,
-        "hidden_size": hidden,
+        "vocab_size": embeddings[0],
+        "hidden_size": embeddings[1],
         "num_hidden_layers": len(layers),
-        "num_attention_heads": heads,
-        "intermediate_size": intermediate,
-        "max_position_embeddings": positions,
-        "type_vocab_size": types,
+        "num_attention_heads": shapes[f"{block}/_attention_layer/_query_dense/kernel"][1],
+        "intermediate_size": shapes[f"{block}/_intermediate_dense/kernel"][1],
+        "max_position_embeddings": shapes[_POSITIONS][0],
+        "type_vocab_size": shapes["encoder/_type_embedding_layer/embeddings"][0],
         "hidden_act": _read_activation(path),
     }
     activations = {name: name for name in _ACTIVATIONS}

@@ -26,10 +26,8 @@ _GENERIC_CLASSES = ("PreTrainedTokenizerFast", "TokenizersBackend")
 # Names of BERT's WordPiece tokenizer; most also end in "Fast".
 _BERT_CLASSES = words(
     """
-    BertTokenizer BertTokenizerLegacy ConvBertTokenizer DistilBertTokenizer
-    DPRContextEncoderTokenizer DPRQuestionEncoderTokenizer DPRReaderTokenizer ElectraTokenizer
-    LayoutLMTokenizer LxmertTokenizer MobileBertTokenizer RealmTokenizer RetriBertTokenizer
-    SqueezeBertTokenizer
+    BertTokenizer BertTokenizerLegacy DistilBertTokenizer ElectraTokenizer MobileBertTokenizer
+    DPRContextEncoderTokenizer DPRQuestionEncoderTokenizer DPRReaderTokenizer
     """
 )
 _CLASSES = {*_GENERIC_CLASSES, *_BERT_CLASSES, *(f"{name}Fast" for name in _BERT_CLASSES)}

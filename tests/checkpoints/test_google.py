@@ -106,12 +106,10 @@ def test_fine_tuned_heads(tmp_path, head, sources, classes):
 
 def test_optimizer_state_is_ignored_by_name(tmp_path):
     tensors = {**encoder_tensors(), **pretraining_tensors()}
-    slots = {f"{name}/{slot}": array for name, array in tensors.items() for slot in google._SLOTS}
-    counters = {name: np.int64(3) for name in google._COUNTERS}
-    for name in ("global_step", "beta1_power", "beta2_power", "good_steps", "loss_scale"):
-        assert name in counters
-    for slot in ("adam_m", "adam_v", "lamb_m", "lamb_v", "AdamWeightDecayOptimizer", "Adam_1"):
-        assert f"bert/pooler/dense/bias/{slot}" in slots
+    names = "adam_m adam_v lamb_m lamb_v Adam Adam_1 AdamWeightDecayOptimizer LAMBOptimizer_1"
+    slots = {f"{name}/{slot}": array for name, array in tensors.items() for slot in names.split()}
+    names = "global_step beta1_power beta2_power loss_scale current_loss_scale good_steps"
+    counters = {name: np.int64(3) for name in names.split()}
     make_folder(tmp_path / "a", tensors | slots | counters)
     make_folder(tmp_path / "b", tensors)
     assert checkpoints.read(tmp_path / "a").weights.keys() == (
@@ -146,36 +144,6 @@ def test_a_head_or_pooler_must_be_complete_or_missing(tmp_path):
     assert not any(name.startswith("pooler") for name in checkpoints.read(tmp_path).weights)
 
 
-def test_integer_tensors_are_errors(tmp_path):
-    tensors = encoder_tensors()
-    tensors["bert/pooler/dense/bias"] = np.zeros(H, "int32")
-    make_folder(tmp_path, tensors)
-    with pytest.raises(ValueError, match="pooler/dense/bias must hold floats, received int32"):
-        dict(checkpoints.read(tmp_path).weights)
-
-
-def test_bfloat16_becomes_float32(tmp_path):
-    tensors = encoder_tensors()
-    tensors["bert/pooler/dense/bias"] = tf.constant([1.5, -2, 0, 4], tf.bfloat16)
-    make_folder(tmp_path, tensors)
-    bias = checkpoints.read(tmp_path).weights["pooler/dense/bias"]
-    assert bias.dtype == np.float32
-    np.testing.assert_array_equal(bias, [1.5, -2, 0, 4])
-
-
-def test_choice_among_several_checkpoints(tmp_path):
-    make_folder(tmp_path, encoder_tensors())
-    save(tmp_path, {"other": np.zeros(1, "float32")}, "model.ckpt-10")
-    checkpoints.read(tmp_path)  # bert_model.ckpt
-    for file in tmp_path.glob("bert_model.ckpt*"):
-        file.rename(tmp_path / file.name.replace("bert_model.ckpt", "model.ckpt-20"))
-    with pytest.raises(ValueError, match="received model.ckpt-10, model.ckpt-20$"):
-        checkpoints.read(tmp_path)
-    for file in tmp_path.glob("model.ckpt-10*"):
-        file.unlink()
-    checkpoints.read(tmp_path)  # the only one
-
-
 def test_missing_files(tmp_path):
     make_folder(tmp_path, encoder_tensors())
     (tmp_path / "bert_model.ckpt.data-00000-of-00001").unlink()
@@ -186,26 +154,14 @@ def test_missing_files(tmp_path):
         google.read(tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("found", "expected"), [("gelu", "gelu_new"), ("gelu_new", "gelu_new"), ("relu", "relu")]
-)
-def test_activations(tmp_path, found, expected):
-    config = {**SIZES, "hidden_act": found}
-    (tmp_path / "bert_config.json").write_text(json.dumps(config))
-    assert google.read_config(tmp_path)["hidden_act"] == expected
-
-
 def test_config_keys(tmp_path):
     file = tmp_path / "bert_config.json"
     with pytest.raises(FileNotFoundError, match="bert_config.json"):
         google.read_config(tmp_path)
-    known = "directionality pooler_fc_size pooler_num_attention_heads pooler_num_fc_layers"
-    known += " pooler_size_per_head pooler_type attention_window"
-    file.write_text(json.dumps({**SIZES, **dict.fromkeys(known.split(), 1)}))
-    assert tuple(google.read_config(tmp_path)) == canonical.CONFIG_KEYS
-    file.write_text(json.dumps({**SIZES, "embedding_size": 128}))
-    with pytest.raises(ValueError, match="bert_config.json: embedding_size must be 4"):
-        google.read_config(tmp_path)
+    file.write_text(json.dumps({**SIZES, "hidden_act": "gelu", "pooler_type": "x"}))
+    config = google.read_config(tmp_path)
+    assert tuple(config) == canonical.CONFIG_KEYS
+    assert config["hidden_act"] == "gelu_new"
     file.write_text("{")
     with pytest.raises(ValueError, match="bert_config.json cannot be read as JSON"):
         google.read_config(tmp_path)
@@ -216,9 +172,7 @@ def test_config_keys(tmp_path):
     [
         ("uncased_L-12_H-768_A-12", VOCABULARY, True),
         ("cased_L-12_H-768_A-12", VOCABULARY, False),
-        ("multi_cased_L-12_H-768_A-12", VOCABULARY, False),
         ("chinese_L-12_H-768_A-12", CASED, True),
-        ("multilingual_L-12_H-768_A-12", CASED, True),
         ("wwm_Uncased_L-24_H-1024_A-16", CASED, True),
         ("mine", VOCABULARY, True),
         ("mine", CASED, False),
@@ -235,14 +189,3 @@ def test_casing_from_folder_name_or_vocabulary(tmp_path, name, vocabulary, lower
         "split_cjk": True,
         "sequence_length": None,
     }
-
-
-def test_a_vocabulary_must_not_be_longer_than_the_embeddings(tmp_path):
-    make_folder(tmp_path, encoder_tensors(), [*VOCABULARY, "x"])
-    with pytest.raises(ValueError, match="vocab.txt: .*vocab_size 11 ids, received 12$"):
-        checkpoints.read(tmp_path)
-
-
-def test_a_vocabulary_can_be_shorter_than_the_embeddings(tmp_path):
-    make_folder(tmp_path, encoder_tensors(), VOCABULARY[:-1])
-    assert checkpoints.read(tmp_path).vocabulary == VOCABULARY[:-1]

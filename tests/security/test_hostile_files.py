@@ -346,7 +346,7 @@ def test_a_config_of_many_layers_for_many_safetensors(tmp_path, count):
     tensors["large"] = entry(0, 4000, (1000,))
     safetensors_file(path / "model.safetensors", tensors, bytes(4000))
     start = time.process_time()
-    assert_rejected(path, "at most 16384 tensors|at most 200, received 10000|missing")
+    assert_rejected(path, "at most 16384 tensors|at most 200 for these weights|missing")
     assert time.process_time() - start < 5
 
 
@@ -403,7 +403,7 @@ def test_sizes_larger_than_the_weights(tmp_path, reader, key):
     file.write_text(json.dumps(config))
     for vocabulary in path.rglob("voc*.txt"):
         vocabulary.unlink()
-    assert_rejected(path, rf"{key} must be a positive integer of at most \d+")
+    assert_rejected(path, rf"{key} must be at most \d+")
 
 
 def test_sizes_larger_than_the_weights_of_a_keras_file(tmp_path):
@@ -482,9 +482,9 @@ def test_vocabulary_of_many_lines(tmp_path):
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 VOCABULARIES = {
-    "long": (["a" * 20_000_000], "at most 1000 characters, received 'a{79}"),
+    "long": (["a" * 20_000_000], "at most 1000 characters"),
     "prefixes": (["a" * length for length in range(1, 1010)], "at most 1000 characters"),
-    "bytes": ([f"{number:0999}" for number in range(34_000)], "at most 33554432 characters"),
+    "bytes": ([f"{number:0999}" for number in range(34_000)], "33554432 characters"),
 }
 
 
@@ -501,7 +501,7 @@ def test_huge_vocabularies(tmp_path, name):
 
 
 def test_a_vocabulary_of_many_tokens():
-    with pytest.raises(ValueError, match="at most 1048576 tokens, received 1048581"):
+    with pytest.raises(ValueError, match="at most 1048576 tokens .* received 1048581"):
         keras_bert.Preprocessor(vocabulary=SPECIAL + ["a"] * 2**20)
 
 
