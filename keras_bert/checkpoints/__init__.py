@@ -27,16 +27,7 @@ from keras_bert.runtime.files import temporary_folder
 from keras_bert.runtime.reading import one_line
 from keras_bert.untrusted import links
 
-__all__ = [
-    "FORMATS",
-    "WRITABLE",
-    "Checkpoint",
-    "assign",
-    "canonical",
-    "detect",
-    "read",
-    "write",
-]
+__all__ = ["FORMATS", "WRITABLE", "Checkpoint", "assign", "canonical", "detect", "read", "write"]
 
 WRITABLE: dict[str, Any] = {
     module.FORMAT: module for module in (google, huggingface, keras_hub, sentence_transformers)

@@ -134,11 +134,10 @@ def read(path: Path, ignore: Collection[str] = ()) -> Checkpoint:
 def _config_of(file: Path, class_names: Collection[str]) -> tuple[str, dict[str, Any]]:
     """Return the class and the config of the object in a file."""
     content = folder.read_json(file)
-    name = content.get("class_name")
-    config = content.get("config")
-    if not isinstance(name, str) or name not in class_names or not isinstance(config, dict):
+    name = str(content["class_name"])
+    if name not in class_names:
         raise invalid(file, f"class_name must be one of {', '.join(class_names)}", name)
-    return name, config
+    return name, content["config"]
 
 
 def to_canonical_config(source: object, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -189,8 +188,8 @@ def _read_tokenizer(path: Path, vocabulary: list[str] | None, limit: int) -> dic
     file = path / "tokenizer.json"
     lowercase = vocabulary is not None and folder.is_lowercase(vocabulary)
     config = _config_of(file, {"BertTokenizer"})[1] if file.is_file() else {}
-    preprocessor = folder.read_optional_json(path / "preprocessor.json").get("config")
-    length = preprocessor.get("sequence_length") if isinstance(preprocessor, dict) else None
+    preprocessor = folder.read_optional_json(path / "preprocessor.json").get("config") or {}
+    length = preprocessor.get("sequence_length")
     return {
         "lowercase": config.get("lowercase", lowercase),
         "strip_accents": config.get("strip_accents", False),
@@ -211,8 +210,7 @@ def write(checkpoint: Checkpoint, path: Path) -> None:
     _write_weights(path, tensors, head)
     backbone = _object("bert_backbone", "BertBackbone", config)
     folder.write_json(path / "config.json", backbone)
-    sizes = [array.size for name, array in tensors.items() if name.startswith(_MODEL_FILE)]
-    folder.write_json(path / "metadata.json", {**_VERSIONS, "parameter_count": sum(sizes)})
+    folder.write_json(path / "metadata.json", _VERSIONS)
     tokenizer = None
     if checkpoint.vocabulary is not None:
         tokenizer = _write_tokenizer(path, checkpoint.tokenizer, checkpoint.vocabulary)

@@ -93,12 +93,10 @@ def _read_yaml(file: Path) -> dict[str, Any]:
     except Exception as error:  # yaml raises many types for a value that its tag does not fit
         raise invalid(file, "must be YAML in UTF-8", error) from error
     for key in ("task", "model", "encoder"):
-        if isinstance(content, dict) and key in content:
-            content = content[key]
-    encoder = content if isinstance(content, dict) else {"type": content}
-    options = encoder.get("bert")
-    if not isinstance(options, dict) or encoder.get("type", "bert") != "bert":
-        raise invalid(file, "the encoder must be of type 'bert'", encoder.get("type"))
+        content = content.get(key, content)
+    options = content.get("bert")
+    if not options or content.get("type", "bert") != "bert":
+        raise invalid(file, "the encoder must be of type 'bert'", content.get("type"))
     return {_GOOGLE_KEYS.get(str(key), str(key)): value for key, value in options.items()}
 
 

@@ -27,10 +27,7 @@ _LOWERCASE = "do_lower_case/.ATTRIBUTES/VARIABLE_VALUE"
 _POSITIONS = "encoder/_position_embedding_layer/_position_embeddings"
 _LAYER = re.compile(r"encoder/_transformer_layers/(\d{1,9})/.+")
 # Paths of the names of ops: of the graph, and of its functions.
-_OPS = (
-    "meta_graphs.graph_def.node.op",
-    "meta_graphs.graph_def.library.function.node_def.op",
-)
+_OPS = ("meta_graphs.graph_def.node.op", "meta_graphs.graph_def.library.function.node_def.op")
 
 # Activation -> alternative sets of ops. Tanh alone is not enough: the pooler has it too.
 _ACTIVATIONS = {

@@ -11,13 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_bert.checkpoints import (
-    canonical,
-    folder,
-    huggingface,
-    huggingface_heads,
-    tensor_files,
-)
+from keras_bert.checkpoints import canonical, folder, huggingface, huggingface_heads, tensor_files
 from keras_bert.checkpoints.canonical import Checkpoint, DenseLayer, EmbeddingModules
 from keras_bert.untrusted import containers
 from keras_bert.untrusted.errors import invalid

@@ -23,10 +23,7 @@ _CLS = {"SpecialToken": {"id": "[CLS]", "type_id": 0}}
 _SEP = {"SpecialToken": {"id": "[SEP]", "type_id": 0}}
 _REQUIRED_TOKENS = {"[UNK]", "[CLS]", "[SEP]"}  # the library reads no file without them
 _SINGLE = [_CLS, {"Sequence": {"id": "A", "type_id": 0}}, _SEP]
-_PAIR = [
-    {"Sequence": {"id": "B", "type_id": 1}},
-    {"SpecialToken": {"id": "[SEP]", "type_id": 1}},
-]
+_PAIR = [{"Sequence": {"id": "B", "type_id": 1}}, {"SpecialToken": {"id": "[SEP]", "type_id": 1}}]
 
 
 def read(path: Path) -> dict[str, Any]:

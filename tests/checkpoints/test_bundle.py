@@ -88,17 +88,6 @@ def test_every_changed_byte_of_the_data_is_noticed(tmp_path, value):
         file.write_bytes(content)
 
 
-def test_a_changed_byte_of_a_large_tensor_is_noticed(tmp_path):
-    file = save(tmp_path / "ckpt", a=tf.zeros(300_000), b=tf.zeros(3))
-    flip(file, 700_001)
-    found = bundle.read(tmp_path / "ckpt")
-    np.testing.assert_array_equal(found.load("b"), [0, 0, 0])
-    with pytest.raises(
-        ValueError, match="'a', received data with a wrong checksum.* download the files again"
-    ):
-        found.load("a")
-
-
 def test_every_changed_byte_of_the_index_is_noticed(tmp_path):
     save(tmp_path / "ckpt", a=tf.range(5))
     file = tmp_path / "ckpt.index"

@@ -248,7 +248,7 @@ BAD = {
     ),
     "task": (
         lambda f: edit(f / "task.json", lambda c: c.update(class_name=["BertMaskedLM"])),
-        "class_name must be one of BertTextClassifier, BertMaskedLM, received \\['BertMaskedLM'",
+        "class_name must be one of BertTextClassifier, BertMaskedLM, received .*BertMaskedLM",
     ),
     "activation": (
         lambda f: edit(f / "task.json", lambda c: c["config"].update(activation="softmax")),
