@@ -51,12 +51,10 @@ _OTHER_PARTS = re.compile(
     r"(^|_)(rotary|rope|alibi|pre_?norm|pre_?ln|rms_?norm|relative|moe|experts?|(ge|swi)?glu)(_|$)"
 )
 # Keys of Google's pooler and of newer configs that the encoder does not use.
-_UNUSED = words(
-    """
+_UNUSED = words("""
     attention_window directionality pooler_fc_size pooler_num_attention_heads
     pooler_num_fc_layers pooler_size_per_head pooler_type
-    """
-)
+""")
 _NO_VALUES: tuple[Any, ...] = (None, False, 0, -1, "", [], {})
 # Sizes that only other models have -> the size of BERT that they must equal.
 _EQUAL_SIZES = {
@@ -66,13 +64,11 @@ _EQUAL_SIZES = {
 }
 # The activations of Keras. `leaky_relu` is not among them: its slope is 0.2 in Keras and 0.01 in
 # PyTorch. Neither is `glu`, which halves the width.
-KERAS_ACTIVATIONS = words(
-    """
+KERAS_ACTIVATIONS = words("""
     celu elu exponential hard_shrink hard_sigmoid hard_silu hard_swish hard_tanh linear
     log_sigmoid log_softmax mish relu relu6 selu sigmoid silu soft_shrink softmax softplus
     softsign sparse_plus sparse_sigmoid sparsemax squareplus swish tanh tanh_shrink threshold
-    """
-)
+""")
 
 # Canonical name -> shape. Kernels are (in, out). "qkv" is 3 * hidden: query, key and value,
 # concatenated. "labels" is the number of classes in the checkpoint.

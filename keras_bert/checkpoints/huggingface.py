@@ -94,8 +94,7 @@ ACTIVATIONS = {
 # need no warning. They do not change the output of the encoder.
 # In order: origin, dtype and speed, outputs, heads and training, special tokens (their ids are read
 # from the vocabulary), text generation.
-SILENT_KEYS = words(
-    """
+SILENT_KEYS = words("""
     _commit_hash _name_or_path architectures finetuning_task language name name_or_path
     tokenizer_class transformers_version _attn_implementation _attn_implementation_autoset
     _attn_implementation_internal attn_implementation chunk_size_feed_forward dtype
@@ -107,8 +106,7 @@ SILENT_KEYS = words(
     eos_token_ids mask_token_id pad_token_id prefix sep_token_id do_sample early_stopping
     length_penalty max_length num_beams num_return_sequences repetition_penalty temperature top_k
     top_p
-    """
-)
+""")
 
 _SAFETENSORS = "model.safetensors"
 _PICKLE = "pytorch_model.bin"

@@ -54,19 +54,18 @@ ARCHITECTURES: dict[str, tuple[str | None, set[str]]] = {
 
 def architecture(checkpoint: Checkpoint) -> str:
     """Return the class in transformers that has exactly the heads of a checkpoint."""
+    if checkpoint.groups <= {"pooler"}:
+        return "BertModel"
     wanted = "classification" if checkpoint.task == "regression" else checkpoint.task
     fitting = {
         name: groups
         for name, (task, groups) in ARCHITECTURES.items()
-        if groups <= checkpoint.groups and wanted in (task, None)
+        if groups <= checkpoint.groups and task and wanted in (task, None)
     }
     for name, groups in fitting.items():
         if groups == checkpoint.groups:
             return name
-    if checkpoint.groups <= {"pooler"}:
-        return "BertModel"
     advice = ""
-    fitting.pop("BertModel", None)
     if fitting:
         name, groups = next(iter(fitting.items()))
         advice = f"; drop {', '.join(sorted(checkpoint.groups - groups))} for {name}"

@@ -42,12 +42,10 @@ _GOOGLE_KEYS = {
     "attention_dropout": "attention_probs_dropout_prob",
     "max_sequence_length": "max_position_embeddings",
 }
-_SILENT_KEYS = words(
-    """
+_SILENT_KEYS = words("""
     backward_compatible return_all_encoder_outputs return_attention_scores
     return_word_embeddings
-    """
-)
+""")
 _ENCODER_TABLE = {
     name: rule
     for name, rule in model_garden_graph.TABLE.items()

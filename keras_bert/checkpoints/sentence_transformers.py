@@ -33,19 +33,21 @@ def matches(path: Path) -> bool:
 
 def read(path: Path, ignore: Collection[str] = ()) -> Checkpoint:
     """Read a folder that `SentenceTransformer.save` wrote. An unknown module is a `ValueError`."""
-    (first, encoder), *modules = [(name, path / inner) for name, inner in read_module_paths(path)]
-    if first != "Transformer" or (modules and modules[0][0] != "Pooling"):
+    modules = [(name, path / inner) for name, inner in read_module_paths(path)]
+    names = [name for name, _ in modules]
+    if names != ["Transformer"] and names[:2] != ["Transformer", "Pooling"]:
         rule = "the modules must begin with Transformer, Pooling, or be one Transformer"
-        raise invalid(path / _MODULES_FILE, rule, [first, *(name for name, _ in modules)])
+        raise invalid(path / _MODULES_FILE, rule, names)
+    encoder = modules[0][1]
     checkpoint = huggingface.read(encoder, ignore)
     tokenizer = dict(checkpoint.tokenizer)
     sentence_bert = folder.read_optional_json(encoder / "sentence_bert_config.json")
     if sentence_bert.get("do_lower_case") is True:
         tokenizer["lowercase"] = True
     checkpoint = dataclasses.replace(checkpoint, path=str(path), tokenizer=tokenizer)
-    if not modules:
+    if len(modules) == 1:
         return _read_cross_encoder(path, checkpoint)
-    embedding = _read_embedding(path, modules, checkpoint.config["hidden_size"])
+    embedding = _read_embedding(path, modules[1:], checkpoint.config["hidden_size"])
     is_only_pooling = len(embedding.pooling) == 1 and not any(embedding.layers)
     pooling = embedding.pooling[0] if is_only_pooling else None
     return dataclasses.replace(

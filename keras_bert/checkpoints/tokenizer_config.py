@@ -24,12 +24,10 @@ _NO_LIMIT = 10**30  # what Hugging Face writes for a tokenizer without a maximum
 # Classes of transformers that read what tokenizer.json states, and no options of the config.
 _GENERIC_CLASSES = ("PreTrainedTokenizerFast", "TokenizersBackend")
 # Names of BERT's WordPiece tokenizer; most also end in "Fast".
-_BERT_CLASSES = words(
-    """
+_BERT_CLASSES = words("""
     BertTokenizer BertTokenizerLegacy DistilBertTokenizer ElectraTokenizer MobileBertTokenizer
     DPRContextEncoderTokenizer DPRQuestionEncoderTokenizer DPRReaderTokenizer
-    """
-)
+""")
 _CLASSES = {*_GENERIC_CLASSES, *_BERT_CLASSES, *(f"{name}Fast" for name in _BERT_CLASSES)}
 # Key in tokenizer_config.json -> key of the normalizer in tokenizer.json, and the value with which
 # BertTokenizer of transformers 4 and 5 replaces it.

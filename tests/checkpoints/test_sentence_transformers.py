@@ -134,6 +134,7 @@ def test_what_is_unknown_is_named(tmp_path, file, values, message):
         (["Transformer", "Pooling", "LSTM"], "unknown module.* 'LSTM'"),
         (["Transformer", "Normalize"], "must begin with Transformer, Pooling"),
         (["BoW", "Pooling"], "must begin with Transformer, Pooling"),
+        ([], "must begin with Transformer, Pooling"),
         (["Transformer", "Pooling", "other.Dense"], "unknown module.* 'other.Dense'"),
     ],
 )
