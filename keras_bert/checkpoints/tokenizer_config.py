@@ -180,10 +180,10 @@ def _check_class(path: Path) -> None:
     """Raise a `ValueError` if a config names a tokenizer that is not BERT's WordPiece."""
     for file in (path / "config.json", path / FILE):
         config = folder.read_optional_json(file)
-        others = [str(config.get("tokenizer_class") or "BertTokenizer")]
-        if others[0] in _CLASSES:
-            others.clear()
-        if code := (config.get("auto_map") or {}).get("AutoTokenizer"):
+        name = str(config.get("tokenizer_class") or "BertTokenizer")
+        code = (config.get("auto_map") or {}).get("AutoTokenizer")
+        others = [] if name in _CLASSES else [name]
+        if code:
             others.append(f"the code of {code}")
         for key, value in _JAPANESE_KEYS.items():
             if config.get(key, value) != value:

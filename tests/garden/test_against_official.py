@@ -385,23 +385,6 @@ def test_ours_as_theirs(activation):
     assert_encoders_agree(ours, model_garden.to_encoder(conversion.to_checkpoint(ours)))
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"norm_first": True}, "norm_first must be False"),
-        ({"output_range": 1}, "output_range must be None"),
-        ({"embedding_width": 2}, "embedding_width must be 4"),
-        ({"inner_activation": "swish"}, "inner_activation must be one of gelu"),
-    ],
-)
-@ENCODERS
-def test_encoders_in_memory_that_are_not_bert(kind, options, message):
-    theirs = CLASSES[kind](vocab_size=9, hidden_size=4, num_layers=1, num_attention_heads=2,
-                           max_sequence_length=4, inner_dim=3, **options)  # fmt: skip
-    with pytest.raises(ValueError, match=message):
-        model_garden.from_encoder(theirs)
-
-
 # The trees that the ordinary tests use ----------------------------------------------------------
 
 
