@@ -69,14 +69,14 @@ def word_pieces(vocabulary: Sequence[str], added: Iterable[AddedToken]) -> Seque
     return vocabulary[:size]
 
 
-def read(path: Path) -> dict[str, tuple[int | None, AddedToken]]:
+def read(path: Path, tokenizer: Mapping[str, Any]) -> dict[str, tuple[int | None, AddedToken]]:
     """Read {token: (id, `AddedToken`)} from the tokenizer files in a folder.
 
-    The id is `None` if the files do not state it. If several files declare a token, the flags of
-    the first declaration and the first id count.
+    `tokenizer` is the content of tokenizer.json. The id is `None` if the files do not state it. If
+    several files declare a token, the flags of the first declaration and the first id count.
     """
     tokens: dict[str, tuple[int | None, AddedToken]] = {}
-    for file, id_, fields in _declared(path):
+    for file, id_, fields in _declared(path, tokenizer):
         known = {name: fields[name] for name in ("content", *_FLAGS) if name in fields}
         try:
             token = AddedToken(**known)
@@ -93,17 +93,18 @@ def read(path: Path) -> dict[str, tuple[int | None, AddedToken]]:
     return tokens
 
 
-def _declared(path: Path) -> Iterator[tuple[Path, Any, dict[str, Any]]]:
+def _declared(
+    path: Path, tokenizer: Mapping[str, Any]
+) -> Iterator[tuple[Path, Any, dict[str, Any]]]:
     """Yield each token that a folder declares: file, id, and fields with those of `AddedToken`."""
     config_file = path / "tokenizer_config.json"
     config = folder.read_optional_json(config_file)
     for key, fields in (config.get("added_tokens_decoder") or {}).items():
         id_ = int(key) if len(key) <= _MAX_DIGITS else key  # Python converts at most 4300 digits
         yield config_file, id_, {"normalized": not fields.get("special", False), **fields}
-    file = path / "tokenizer.json"
-    for fields in folder.read_optional_json(file).get("added_tokens") or ():
+    for fields in tokenizer.get("added_tokens") or ():
         normalized = not fields.get("special", False)
-        yield file, fields.get("id"), {"normalized": normalized, **fields}
+        yield path / "tokenizer.json", fields.get("id"), {"normalized": normalized, **fields}
     map_file = path / "special_tokens_map.json"
     for file, content in ((config_file, config), (map_file, folder.read_optional_json(map_file))):
         for value in _special_tokens(content):

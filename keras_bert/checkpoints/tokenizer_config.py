@@ -51,14 +51,17 @@ _REQUIRED_VALUES = {
 _JAPANESE_KEYS = {"word_tokenizer_type": "basic", "subword_tokenizer_type": "wordpiece"}
 
 
-def read_vocabulary(path: Path, vocab_size: int) -> list[str] | None:
+def read_vocabulary(
+    path: Path, vocab_size: int, tokenizer: Mapping[str, Any] | None = None
+) -> list[str] | None:
     """Read vocab.txt, or else tokenizer.json, and the tokens that other files add.
 
-    Return `None` if the folder has neither file. Two vocabularies that differ are an error.
+    `tokenizer` is the content of tokenizer.json, if it was read before. Return `None` if the
+    folder has neither file. Two vocabularies that differ are an error.
     """
     file = path / VOCABULARY_FILE
     json_file = path / tokenizer_json.FILE
-    content = tokenizer_json.read(path)
+    content = tokenizer_json.read(path) if tokenizer is None else tokenizer
     if file.is_file():
         tokens = dict(enumerate(folder.read_vocabulary(file)))
     elif json_file.is_file():
@@ -66,14 +69,15 @@ def read_vocabulary(path: Path, vocab_size: int) -> list[str] | None:
         tokens = tokenizer_json.vocabulary(json_file, content)
     else:
         return None
-    declared = added_tokens.read(path)
+    declared = added_tokens.read(path, content)
     # Tokens of the vocabulary override added tokens with the same id or name.
     known = set(tokens.values())
     for token, (id_, _) in declared.items():
         if id_ is not None and token not in known:
             tokens.setdefault(id_, token)
-    if content.get("model"):
-        _check_same_tokens(file, tokens, tokenizer_json.vocabulary(json_file, content), declared)
+    others = tokenizer_json.vocabulary(json_file, content) if content.get("model") else tokens
+    if tokens != others:
+        _check_same_tokens(file, tokens, others, declared)
     gaps = set(range(len(tokens))).difference(tokens)
     if gaps:
         rule = "ids must be contiguous from 0, received no token for"
@@ -119,8 +123,9 @@ def read(path: Path, vocabulary: list[str] | None, config: Mapping[str, Any]) ->
     if vocabulary is not None:
         _check_class(path)
         _check_values(path, tokenizer)
-        normalizer = tokenizer_json.read(path).get("normalizer") or {}
-        added = read_added(path, vocabulary)
+        content = tokenizer_json.read(path)
+        normalizer = content.get("normalizer") or {}
+        added = read_added(path, vocabulary, content)
     is_generic = tokenizer.get("tokenizer_class") in _GENERIC_CLASSES
     if not is_generic:
         _warn_of_defaults(path, tokenizer, normalizer)
@@ -206,11 +211,14 @@ def _check_values(path: Path, tokenizer: Mapping[str, Any]) -> None:
                 raise invalid(file, f"{key} must be {value!r:.80}", received)
 
 
-def read_added(path: Path, vocabulary: list[str]) -> list[AddedToken]:
-    """Return the tokens that are matched whole in texts. Warn of tokens without an id."""
+def read_added(path: Path, vocabulary: list[str], tokenizer: Mapping[str, Any]) -> list[AddedToken]:
+    """Return the tokens that are matched whole in texts. Warn of tokens without an id.
+
+    `tokenizer` is the content of tokenizer.json.
+    """
     declared = {
         name: token
-        for name, (_, token) in added_tokens.read(path).items()
+        for name, (_, token) in added_tokens.read(path, tokenizer).items()
         if name not in added_tokens.SPECIAL
     }
     known = set(vocabulary)

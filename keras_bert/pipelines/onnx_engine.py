@@ -188,8 +188,8 @@ def _read_tokenizer(path):
         content = tokenizer_json.read(path)
         normalizer = content["normalizer"]
         length = content["truncation"]["max_length"]
-        vocabulary = tokenizer_config.read_vocabulary(path, MAX_TOKENS) or []
-        added = tokenizer_config.read_added(path, vocabulary)
+        vocabulary = tokenizer_config.read_vocabulary(path, MAX_TOKENS, content) or []
+        added = tokenizer_config.read_added(path, vocabulary, content)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ValueError(
             f"{path}: its tokenizer cannot be read: {one_line(error)}. Export the model again"
