@@ -214,51 +214,39 @@ def expected(encoder, masked_lm=None, head=None):
     word, position, kind, norm, *blocks, pooler = layers
     if head is not None and hasattr(head, "dense"):
         pooler = head.dense
-    hidden = word.embeddings.shape[1]
-    found = {
-        "embeddings/word_embeddings/embeddings": word.embeddings,
-        "embeddings/position_embeddings/embeddings": position.embeddings,
-        "embeddings/token_type_embeddings/embeddings": kind.embeddings,
-        "embeddings/layer_norm/gamma": norm.gamma,
-        "embeddings/layer_norm/beta": norm.beta,
-        "pooler/dense/kernel": pooler.kernel,
-        "pooler/dense/bias": pooler.bias,
+    modules = {
+        "embeddings/word_embeddings": word,
+        "embeddings/position_embeddings": position,
+        "embeddings/token_type_embeddings": kind,
+        "embeddings/layer_norm": norm,
+        "pooler/dense": pooler,
     }
+    found = {}
+    if masked_lm is not None:
+        modules["masked_lm/transform"] = masked_lm.dense
+        modules["masked_lm/layer_norm"] = masked_lm.layer_norm
+        found["masked_lm/output_bias"] = masked_lm.bias
+    if head is not None:
+        modules["next_sentence"] = head.out_proj
     for i, block in enumerate(blocks):
         attention = block._attention_layer
-        output = getattr(block, "_attention_output_dense", None) or attention._output_dense
+        by_hand = getattr(block, "_attention_output_dense", None)
+        modules[f"layer_{i}/attention/output"] = by_hand or attention._output_dense
+        for name in ("attention_layer_norm", "intermediate", "output", "output_layer_norm"):
+            suffix = "" if name.endswith("norm") else "_dense"
+            modules[f"layer_{i}/{name}"] = getattr(block, f"_{name}{suffix}")
         three = [attention._query_dense, attention._key_dense, attention._value_dense]
-        found |= {
-            f"layer_{i}/attention/qkv/kernel": np.concatenate(
-                [layer.kernel.numpy().reshape(hidden, hidden) for layer in three], axis=1
-            ),
-            f"layer_{i}/attention/qkv/bias": np.concatenate(
-                [layer.bias.numpy().reshape(hidden) for layer in three]
-            ),
-            f"layer_{i}/attention/output/kernel": output.kernel.numpy().reshape(hidden, hidden),
-            f"layer_{i}/attention/output/bias": output.bias,
-            f"layer_{i}/attention_layer_norm/gamma": block._attention_layer_norm.gamma,
-            f"layer_{i}/attention_layer_norm/beta": block._attention_layer_norm.beta,
-            f"layer_{i}/intermediate/kernel": block._intermediate_dense.kernel,
-            f"layer_{i}/intermediate/bias": block._intermediate_dense.bias,
-            f"layer_{i}/output/kernel": block._output_dense.kernel,
-            f"layer_{i}/output/bias": block._output_dense.bias,
-            f"layer_{i}/output_layer_norm/gamma": block._output_layer_norm.gamma,
-            f"layer_{i}/output_layer_norm/beta": block._output_layer_norm.beta,
-        }
-    if masked_lm is not None:
-        found |= {
-            "masked_lm/transform/kernel": masked_lm.dense.kernel,
-            "masked_lm/transform/bias": masked_lm.dense.bias,
-            "masked_lm/layer_norm/gamma": masked_lm.layer_norm.gamma,
-            "masked_lm/layer_norm/beta": masked_lm.layer_norm.beta,
-            "masked_lm/output_bias": masked_lm.bias,
-        }
-    if head is not None:
-        found |= {
-            "next_sentence/kernel": head.out_proj.kernel,
-            "next_sentence/bias": head.out_proj.bias,
-        }
+        hidden = word.embeddings.shape[1]
+        kernels = [layer.kernel.numpy().reshape(hidden, hidden) for layer in three]
+        found[f"layer_{i}/attention/qkv/kernel"] = np.concatenate(kernels, axis=1)
+        biases = [layer.bias.numpy().reshape(hidden) for layer in three]
+        found[f"layer_{i}/attention/qkv/bias"] = np.concatenate(biases)
+    for name, module in modules.items():
+        for variable in ("embeddings", "kernel", "bias", "gamma", "beta"):
+            if hasattr(module, variable):
+                found[f"{name}/{variable}"] = np.asarray(getattr(module, variable))
+        if name.endswith("attention/output"):
+            found[f"{name}/kernel"] = found[f"{name}/kernel"].reshape(hidden, hidden)
     return {name: np.asarray(array) for name, array in found.items()}
 
 

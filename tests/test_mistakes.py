@@ -137,18 +137,18 @@ def test_model_inside_of_another(model):
 def test_export_is_not_a_model(model, tmp_path):
     version = keras_bert.export(model, tmp_path / "served")
     for path in (version, version.parent):
-        with pytest.raises(ValueError, match="is an exported model, which cannot be loaded"):
+        with pytest.raises(ValueError, match="is an export, which cannot be loaded"):
             keras_bert.pipeline(path)
 
 
 def test_folders_that_are_not_checkpoints(encoder, model, tmp_path):
     keras_bert.export(encoder, tmp_path / "pair")
     for path in ("pair", "pair/encoder", "pair/encoder/1", "pair/preprocess/1"):
-        with pytest.raises(ValueError, match=r"HubLayer\(.*pair/encoder/1'\)"):
+        with pytest.raises(ValueError, match="is an export.*HubLayer"):
             keras_bert.load(tmp_path / path)
     (tmp_path / "onnx").mkdir()
     (tmp_path / "onnx/model.onnx").touch()
-    with pytest.raises(ValueError, match="is an ONNX export"):
+    with pytest.raises(ValueError, match="is an export.*keras_bert.pipeline"):
         keras_bert.load(tmp_path / "onnx")
 
 

@@ -27,16 +27,7 @@ from keras_bert.runtime.files import temporary_folder
 from keras_bert.runtime.reading import one_line
 from keras_bert.untrusted import links
 
-__all__ = [
-    "FORMATS",
-    "WRITABLE",
-    "Checkpoint",
-    "assign",
-    "canonical",
-    "detect",
-    "read",
-    "write",
-]
+__all__ = ["FORMATS", "WRITABLE", "Checkpoint", "assign", "canonical", "detect", "read", "write"]
 
 WRITABLE: dict[str, Any] = {
     module.FORMAT: module for module in (google, huggingface, keras_hub, sentence_transformers)
@@ -51,17 +42,17 @@ def detect(path: str | os.PathLike[str]) -> str:
         kind = "a file" if path.exists() else "nothing there"
         raise FileNotFoundError(f"{path}: must be the folder of a checkpoint, received {kind}")
     links.check(path)
-    _raise_if_unreadable(path)
+    _raise_if_exported(path)
     formats = _matching(path)
     if len(formats) == 1:
         return formats[0]
     looked_for = "; ".join(f"{name}: {module.FILES}" for name, module in FORMATS.items())
     names = sorted(printable(entry.name) for entry in path.iterdir())
-    rest = f" and {len(names) - 20} more" if len(names) > 20 else ""
-    holds = "two checkpoints" if formats else "no checkpoint"
+    more = ["..."] if len(names) > 20 else []
     raise ValueError(
-        f"{path}: must hold a checkpoint of one known format, received {holds}; looked for "
-        f"{looked_for}; found {', '.join(names[:20]) or 'an empty folder'}{rest}"
+        f"{path}: must hold a checkpoint of one known format, received "
+        f"{' and '.join(formats) or 'no checkpoint'}; looked for {looked_for}; found "
+        f"{', '.join(names[:20] + more) or 'an empty folder'}"
     )
 
 
@@ -74,32 +65,24 @@ def _matching(path: Path) -> list[str]:
     return [name for name, module in FORMATS.items() if module.matches(path)]
 
 
-def _raise_if_unreadable(path: Path) -> None:
-    """Raise ValueError with a remedy for a known kind of folder that is not a checkpoint."""
-    for folder in (path, *path.absolute().parents[:2]):
-        if _is_encoder_export(folder):
-            encoder = repr(str(folder / "encoder/1"))
-            raise ValueError(
-                f"{path} is an export of an encoder and its preprocessor, which cannot be loaded. "
-                f"Load the model that was exported, or use keras_bert.HubLayer({encoder})"
-            )
-    # `export` writes models.config beside the versions of a model.
-    folder = path.absolute().parent if (path / "saved_model.pb").is_file() else path
-    if (folder / "models.config").is_file() or (path / "assets/labels.txt").is_file():
+def _raise_if_exported(path: Path) -> None:
+    """Raise ValueError for a folder that `export` wrote, which is no checkpoint."""
+    folder = path.absolute()
+    is_version = (folder / "saved_model.pb").is_file()
+    model = folder.parent if is_version else folder
+    files = [folder / "assets/labels.txt", model / "models.config"]
+    remedy = None
+    if any((f / "preprocess/1/saved_model.pb").is_file() for f in (folder, *folder.parents[:2])):
+        remedy = "keras_bert.HubLayer"
+    elif any(file.is_file() for file in files):
+        remedy = "keras-bert serve"
+    elif (folder / "model.onnx").is_file() and not (folder / "config.json").is_file():
+        remedy = "keras_bert.pipeline"
+    if remedy:
         raise ValueError(
-            f"{path} is an exported model, which cannot be loaded. Load the model that was "
-            "exported, or run the export with keras-bert serve or tf.saved_model.load"
+            f"{path} is an export, which cannot be loaded. Load the model that was exported, or "
+            f"run the export with {remedy}"
         )
-    if (path / "model.onnx").is_file() and not (path / "config.json").is_file():
-        raise ValueError(
-            f"{path} is an ONNX export, which cannot be loaded. Load the model that was exported, "
-            "or run the ONNX export with keras_bert.pipeline"
-        )
-
-
-def _is_encoder_export(path: Path) -> bool:
-    """Return True for the folder of an exported encoder and its preprocessor."""
-    return all((path / name / "1/saved_model.pb").is_file() for name in ("encoder", "preprocess"))
 
 
 def read(path: str | os.PathLike[str], ignore: Collection[str] = ()) -> Checkpoint:
@@ -128,12 +111,15 @@ def write(checkpoint: Checkpoint, path: str | os.PathLike[str], format: str) -> 
     path = Path(path).expanduser().resolve()
     if format not in WRITABLE:
         raise ValueError(f"format must be one of {', '.join(WRITABLE)}; received {format!r:.80}")
-    is_plain = checkpoint.activation in (None, "linear")
-    if not is_plain and not (format == huggingface.FORMAT and checkpoint.pairs):
+    if checkpoint.activation not in (None, "linear") and not (
+        format == huggingface.FORMAT and checkpoint.pairs
+    ):
         raise ValueError(
             f"{format}: cannot hold the activation {checkpoint.activation!r:.80} of this head. Use "
             "format='keras', or for a model of pairs format='huggingface'"
         )
+    if checkpoint.multi_label and format in (google.FORMAT, keras_hub.FORMAT):
+        raise ValueError(f"{format}: classes must exclude each other, received a multi-label model")
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise FileExistsError(f"{path} must be an empty folder or not exist; choose another")
     path.parent.mkdir(parents=True, exist_ok=True)

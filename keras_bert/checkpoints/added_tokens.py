@@ -15,6 +15,7 @@ from keras_bert.untrusted.errors import invalid
 # Where a text contains these strings, they are ordinary text.
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 _MAX_LENGTH = 200  # characters
+_MAX_CHARACTERS = 2**20  # of all tokens; it takes a second to build a matcher of them
 _MAX_DIGITS = 9  # of an id
 
 
@@ -37,14 +38,12 @@ class AddedToken:
     normalized: bool = False
 
     def __post_init__(self) -> None:
-        if not isinstance(self.content, str) or not 0 < len(self.content) <= _MAX_LENGTH:
-            rule = f"an added token must be a string of 1 to {_MAX_LENGTH} characters"
-            raise ValueError(f"{rule}, received {self.content!r:.80}")
-        for field in _FLAGS:
-            value = getattr(self, field)
-            if not isinstance(value, bool):
-                rule = f"{field} of the added token {self.content!r:.80} must be true or false"
-                raise ValueError(f"{rule}, received {value!r:.80}")
+        is_text = isinstance(self.content, str) and 0 < len(self.content) <= _MAX_LENGTH
+        if not is_text or not all(isinstance(getattr(self, flag), bool) for flag in _FLAGS):
+            raise ValueError(
+                f"an added token must have 1 to {_MAX_LENGTH} characters, and flags that are true "
+                f"or false, received {self!r:.80}"
+            )
 
 
 _FLAGS = ("lstrip", "rstrip", "single_word", "normalized")
@@ -54,15 +53,7 @@ def as_added_token(value: "str | Mapping[str, Any] | AddedToken") -> AddedToken:
     """Return the `AddedToken` of a string, which is matched exactly, or of a dict of its fields."""
     if isinstance(value, AddedToken):
         return value
-    if isinstance(value, str):
-        return AddedToken(value)
-    known = {"content", *_FLAGS}
-    if not isinstance(value, Mapping) or not set(value) <= known or "content" not in value:
-        names = ", ".join(sorted(known))
-        raise ValueError(
-            f"an added token must be a string or a dict of {names}, received {value!r:.80}"
-        )
-    return AddedToken(**value)
+    return AddedToken(value) if isinstance(value, str) else AddedToken(**value)
 
 
 def word_pieces(vocabulary: Sequence[str], added: Iterable[AddedToken]) -> Sequence[str]:
@@ -78,78 +69,55 @@ def word_pieces(vocabulary: Sequence[str], added: Iterable[AddedToken]) -> Seque
     return vocabulary[:size]
 
 
-def read(path: Path) -> dict[str, tuple[int | None, AddedToken]]:
+def read(path: Path, tokenizer: Mapping[str, Any]) -> dict[str, tuple[int | None, AddedToken]]:
     """Read {token: (id, `AddedToken`)} from the tokenizer files in a folder.
 
-    The id is `None` if the files do not state it. If several files declare a token, the flags of
-    the first declaration and the first id count.
+    `tokenizer` is the content of tokenizer.json. The id is `None` if the files do not state it. If
+    several files declare a token, the flags of the first declaration and the first id count.
     """
     tokens: dict[str, tuple[int | None, AddedToken]] = {}
-    for file, id_, value, normalized in _declared(path):
-        fields = {"content": value} if isinstance(value, str) else value
-        if not isinstance(fields, Mapping):
-            raise invalid(file, "an added token must be a string or an object", value)
-        flags: dict[str, Any] = {name: fields[name] for name in _FLAGS if name in fields}
-        flags.setdefault("normalized", normalized)
+    for file, id_, fields in _declared(path, tokenizer):
+        known = {name: fields[name] for name in ("content", *_FLAGS) if name in fields}
         try:
-            token = AddedToken(fields.get("content", ""), **flags)
+            token = AddedToken(**known)
         except ValueError as error:
             raise ValueError(f"{file}: {error}") from error
         if id_ is not None:
             folder.check_id(file, token.content, id_)
         first_id, first_token = tokens.get(token.content, (None, token))
         tokens[token.content] = (id_ if first_id is None else first_id, first_token)
+    characters = sum(map(len, tokens))
+    if characters > _MAX_CHARACTERS:
+        rule = f"added tokens must have at most {_MAX_CHARACTERS} characters in total"
+        raise invalid(path, rule, characters)
     return tokens
 
 
-def _declared(path: Path) -> Iterator[tuple[Path, int | None, Any, bool]]:
-    """Yield each token that a folder declares: file, id, token, default of `normalized`."""
+def _declared(
+    path: Path, tokenizer: Mapping[str, Any]
+) -> Iterator[tuple[Path, Any, dict[str, Any]]]:
+    """Yield each token that a folder declares: file, id, and fields with those of `AddedToken`."""
     config_file = path / "tokenizer_config.json"
     config = folder.read_optional_json(config_file)
-    decoder = config.get("added_tokens_decoder") or {}
-    if not isinstance(decoder, dict):
-        raise invalid(config_file, "added_tokens_decoder must be an object", decoder)
-    for key, value in decoder.items():
-        if len(key) > _MAX_DIGITS:  # Python converts at most 4300 digits
-            raise invalid(config_file, f"an id must have at most {_MAX_DIGITS} digits", key)
-        id_ = int(key) if key.isdecimal() else None
-        yield config_file, id_, value, _is_normalized(value)
-    file = path / "tokenizer.json"
-    for value in _list(file, folder.read_optional_json(file), "added_tokens"):
-        id_ = value.get("id") if isinstance(value, dict) else None
-        yield file, _int_or_none(id_), value, _is_normalized(value)
+    for key, fields in (config.get("added_tokens_decoder") or {}).items():
+        id_ = int(key) if len(key) <= _MAX_DIGITS else key  # Python converts at most 4300 digits
+        yield config_file, id_, {"normalized": not fields.get("special", False), **fields}
+    for fields in tokenizer.get("added_tokens") or ():
+        normalized = not fields.get("special", False)
+        yield path / "tokenizer.json", fields.get("id"), {"normalized": normalized, **fields}
     map_file = path / "special_tokens_map.json"
     for file, content in ((config_file, config), (map_file, folder.read_optional_json(map_file))):
-        for value in _special_tokens(file, content):
-            yield file, None, value, False
+        for value in _special_tokens(content):
+            yield file, None, {"content": value} if isinstance(value, str) else value
     file = path / "added_tokens.json"
     for token, id_ in folder.read_optional_json(file).items():
-        yield file, _int_or_none(id_), token, True
+        yield file, id_, {"content": token, "normalized": True}
 
 
-def _list(file: Path, content: Mapping[str, Any], key: str) -> Iterable[Any]:
-    """Return the list, or the values of the object, under a key that may be missing."""
-    value = content.get(key) or ()
-    if isinstance(value, dict):
-        return value.values()
-    if not isinstance(value, (list, tuple)):
-        raise invalid(file, f"{key} must be a list", value)
-    return value
-
-
-def _int_or_none(value: Any) -> int | None:
-    return value if type(value) is int else None
-
-
-def _is_normalized(value: Any) -> bool:
-    """Return the default of `normalized`: True for objects that are not special tokens."""
-    return isinstance(value, dict) and not value.get("special", False)
-
-
-def _special_tokens(file: Path, content: Mapping[str, Any]) -> Iterator[Any]:
+def _special_tokens(content: Mapping[str, Any]) -> Iterator[Any]:
     """Yield the special tokens of tokenizer_config.json or special_tokens_map.json."""
     for key, value in content.items():
         if key in ("additional_special_tokens", "extra_special_tokens"):
-            yield from _list(file, content, key)
+            yield from value.values() if isinstance(value, dict) else value or ()
         elif key.endswith("_token") and isinstance(value, (str, dict)):
             yield value

@@ -8,7 +8,6 @@ Source: tensorflow/core/protobuf/trackable_object_graph.proto, tensor_bundle.pro
 tensorflow/core/util/tensor_bundle/tensor_bundle.cc (WriteStringTensor).
 """
 
-import contextlib
 import glob
 import re
 from collections.abc import Callable
@@ -25,12 +24,11 @@ from keras_bert.untrusted.errors import invalid
 
 GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 _MAX_STATE_FILE = 2**20  # bytes of the file "checkpoint"
-# BERT-Large with Adam's slots has 2**12 nodes with 2**16 fields.
-_MAX_NODES = 2**17
-_MAX_FIELDS = 2**20
+_MAX_FIELDS = 2**18  # of a graph; that of BERT-Large with Adam's slots has 2**16
 _MAX_LENGTH = 10  # bytes of the length of a string
 _CHECKSUM = 4  # bytes
 PREFERRED = "bert_model.ckpt"
+_VALUE = "VARIABLE_VALUE"
 _LATEST = re.compile(rb'^model_checkpoint_path: "(.+)"$', re.MULTILINE)
 
 
@@ -43,10 +41,6 @@ class Bundle(NamedTuple):
     prefix: Path
     shapes: dict[str, tuple[int, ...]]
     load: Callable[[str], Any]
-
-    @property
-    def is_object_based(self) -> bool:
-        return GRAPH in self.shapes
 
 
 class Node(NamedTuple):
@@ -67,42 +61,35 @@ def find(path: Path) -> Path:
     If there are several, bert_model.ckpt is preferred, then the latest according to the file
     "checkpoint" that TensorFlow writes.
     """
-    names = [file.name for file in path.glob("*.index") if file.name.isprintable()]
-    prefixes = sorted(path / name.removesuffix(".index") for name in names)
+    prefixes = {file.stem: file.with_suffix("") for file in path.glob("*.index")}
     if not prefixes:
         raise FileNotFoundError(f"{path}: no checkpoint, looked for {PREFERRED}.index")
+    names = [PREFERRED]
     state_file = path / "checkpoint"
-    latest = None
     if state_file.is_file():
         latest = _LATEST.search(reading.read_bytes(state_file, _MAX_STATE_FILE))
-    # The path in the file may be that of the machine that trained the model.
-    name = Path(latest[1].decode("utf-8", "replace")).name if latest else PREFERRED
-    for prefix in (path / PREFERRED, path / name):
-        if prefix in prefixes:
-            return prefix
-    if len(prefixes) > 1:
-        raise ValueError(
-            f"{path}: must hold one checkpoint or {PREFERRED}, received "
-            f"{printable(', '.join(prefix.name for prefix in prefixes), 200)}"
-        )
-    return prefixes[0]
+        if latest:  # the path may be that of the machine that trained the model
+            names.append(Path(latest[1].decode("utf-8", "replace")).name)
+    if len(prefixes) == 1:
+        names += prefixes
+    for name in names:
+        if name in prefixes:
+            return prefixes[name]
+    shown = printable(", ".join(sorted(prefixes)), 200)
+    raise ValueError(f"{path}: must hold one checkpoint or {PREFERRED}, received {shown}")
 
 
 def holds_graph(path: Path) -> bool:
-    """Return True if the checkpoint in a folder is object-based. A broken one counts as name-based.
+    """Return True if a checkpoint in a folder is object-based. A broken one counts as name-based.
 
-    Only the index is searched, for the name of the object graph. If `find` cannot choose among
-    several checkpoints, the first is used.
+    Only the indexes are searched, for the name of the object graph.
     """
-    files = sorted(path.glob("*.index"))
-    if not files:
-        return False
-    with contextlib.suppress(ValueError):
-        prefix = find(path)
-        files = [prefix.with_name(f"{prefix.name}.index")]
-    # Keys are stored without the prefix that they share with the previous key: drop the "_".
-    with open(files[0], "rb") as stream:
-        return GRAPH[1:].encode() in stream.read(bundle_index.MAX_INDEX)
+    for file in path.glob("*.index"):
+        with open(file, "rb") as stream:
+            # Keys are stored without what they share with the previous key: drop the "_".
+            if GRAPH[1:].encode() in stream.read(bundle_index.MAX_INDEX):
+                return True
+    return False
 
 
 def read(prefix: Path) -> Bundle:
@@ -163,28 +150,24 @@ def read_graph(bundle: Bundle) -> list[Node]:
 
     from keras_bert.untrusted.tensorflow_messages import TrackableObjectGraph
 
-    rule = f"{GRAPH} must be an object graph"
+    if GRAPH not in bundle.shapes:
+        raise ValueError(
+            f"{bundle.prefix}: must be an object-based checkpoint (TensorFlow 2), received a "
+            "name-based one (TensorFlow 1)"
+        )
     content = bundle.load(GRAPH)
-    if not isinstance(content, bytes):
-        raise invalid(bundle.prefix, rule, content)
     try:
         protobuf.check(content, TrackableObjectGraph.DESCRIPTOR, _MAX_FIELDS)
         graph = TrackableObjectGraph.FromString(content)
-    except (DecodeError, ValueError) as error:
-        raise invalid(bundle.prefix, rule, error) from error
-    if len(graph.nodes) > _MAX_NODES:
-        raise invalid(
-            bundle.prefix, f"{GRAPH} must have at most {_MAX_NODES} nodes", len(graph.nodes)
-        )
+    except (DecodeError, TypeError, ValueError) as error:
+        raise invalid(bundle.prefix, f"{GRAPH} must be an object graph", error) from error
     nodes = []
     for proto in graph.nodes:
         children = {child.local_name: child.node_id for child in proto.children}
         for index in children.values():
             if not 0 <= index < len(graph.nodes):
                 raise invalid(bundle.prefix, f"{GRAPH} must link to its own nodes", index)
-        values = [value for value in proto.attributes if value.name == "VARIABLE_VALUE"]
-        if values:
-            nodes.append(Node(children, values[0].checkpoint_key, values[0].full_name))
-        else:
-            nodes.append(Node(children, None, ""))
+        keys = {value.name: value.checkpoint_key for value in proto.attributes}
+        names = {value.name: value.full_name for value in proto.attributes}
+        nodes.append(Node(children, keys.get(_VALUE), names.get(_VALUE, "")))
     return nodes

@@ -27,21 +27,11 @@ DEFAULTS: dict[str, Any] = {
     "initializer_range": 0.02,
     "layer_norm_eps": 1e-12,
 }
-CONFIG_KEYS = (
-    "vocab_size",
-    "hidden_size",
-    "num_hidden_layers",
-    "num_attention_heads",
-    "intermediate_size",
-    "hidden_act",
-    "hidden_dropout_prob",
-    "attention_probs_dropout_prob",
-    "max_position_embeddings",
-    "type_vocab_size",
-    "initializer_range",
-    "layer_norm_eps",
-)
-SIZES = tuple(key for key in CONFIG_KEYS if key not in DEFAULTS)
+SIZES = (
+    "vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size",
+    "max_position_embeddings", "type_vocab_size",
+)  # fmt: skip
+CONFIG_KEYS = (*SIZES, *DEFAULTS)
 
 # Keys that change what a model computes, and the value for which they do not. Null does not either.
 NEUTRAL_VALUES: dict[str, Any] = {
@@ -60,18 +50,25 @@ NEUTRAL_VALUES: dict[str, Any] = {
 _OTHER_PARTS = re.compile(
     r"(^|_)(rotary|rope|alibi|pre_?norm|pre_?ln|rms_?norm|relative|moe|experts?|(ge|swi)?glu)(_|$)"
 )
+# Keys of Google's pooler and of newer configs that the encoder does not use.
+_UNUSED = words("""
+    attention_window directionality pooler_fc_size pooler_num_attention_heads
+    pooler_num_fc_layers pooler_size_per_head pooler_type
+""")
 _NO_VALUES: tuple[Any, ...] = (None, False, 0, -1, "", [], {})
 # Sizes that only other models have -> the size of BERT that they must equal.
-_EQUAL_SIZES = {"embedding_size": "hidden_size", "num_key_value_heads": "num_attention_heads"}
+_EQUAL_SIZES = {
+    "embedding_size": "hidden_size",
+    "embedding_width": "hidden_size",
+    "num_key_value_heads": "num_attention_heads",
+}
 # The activations of Keras. `leaky_relu` is not among them: its slope is 0.2 in Keras and 0.01 in
 # PyTorch. Neither is `glu`, which halves the width.
-KERAS_ACTIVATIONS = words(
-    """
+KERAS_ACTIVATIONS = words("""
     celu elu exponential hard_shrink hard_sigmoid hard_silu hard_swish hard_tanh linear
     log_sigmoid log_softmax mish relu relu6 selu sigmoid silu soft_shrink softmax softplus
     softsign sparse_plus sparse_sigmoid sparsemax squareplus swish tanh tanh_shrink threshold
-    """
-)
+""")
 
 # Canonical name -> shape. Kernels are (in, out). "qkv" is 3 * hidden: query, key and value,
 # concatenated. "labels" is the number of classes in the checkpoint.
@@ -130,14 +127,9 @@ def check_sizes(
         raise invalid(file, f"must have at most {_MAX_TENSORS} tensors", len(shapes))
     largest = max((size for shape in shapes.values() for size in shape), default=0)
     for key in SIZES:
-        limit = len(shapes) if key == "num_hidden_layers" else largest
-        size = config[key]
-        if size > limit:
-            rule = f"{key} must be a positive integer of at most {limit}, as large as"
-            raise invalid(file, f"{rule} the weights allow", size)
-    layers = config["num_hidden_layers"]
-    if layers > MAX_LAYERS:
-        raise invalid(file, f"num_hidden_layers must be at most {MAX_LAYERS}", layers)
+        limit = min(len(shapes), MAX_LAYERS) if key == "num_hidden_layers" else largest
+        if config[key] > limit:
+            raise invalid(file, f"{key} must be at most {limit} for these weights", config[key])
 
 
 def is_name(name: str) -> bool:
@@ -228,11 +220,10 @@ class Checkpoint:
 
     def without(self, groups: Collection[str]) -> "Checkpoint":
         """Return a copy without some of `OPTIONAL_GROUPS`."""
-        for group in groups:
-            if group not in self.groups:
-                parts = ", ".join(sorted(self.groups)) or "no parts"
-                rule = f"drop: this checkpoint has only {parts}"
-                raise invalid(self.path, rule, group)
+        unknown = sorted(set(groups) - self.groups)
+        if unknown:
+            parts = ", ".join(sorted(self.groups)) or "no parts"
+            raise invalid(self.path, f"drop: this checkpoint has only {parts}", unknown[0])
         kept = {k: w for k, w in self.weights.items() if group_of(k) not in groups}
         keeps_heads = self.groups.isdisjoint(set(groups) - {"pooler"})
         return dataclasses.replace(self, weights=kept, task=self.task if keeps_heads else None)
@@ -245,8 +236,6 @@ def without_ignored(
 
     A pattern that matches no tensor is an error. `file` is for error messages.
     """
-    if isinstance(ignore, str):
-        raise invalid(file, "ignore must be a list of patterns", ignore)
     kept = dict(tensors)
     for pattern in ignore:
         matching = [name for name in tensors if fnmatch.fnmatchcase(name, pattern)]
@@ -278,7 +267,6 @@ def check_numbers(source: object, name: str, array: np.ndarray) -> None:
 def read_config(
     file: object,
     content: Mapping[str, Any],
-    *,
     activations: Mapping[str, str],
     silent: Collection[str] = (),
 ) -> dict[str, Any]:
@@ -291,7 +279,9 @@ def read_config(
     _check_keys(file, content)
     missing = [key for key in SIZES if key not in content]
     raise_if(file, "a BERT config must hold the sizes of the model", {"missing keys": missing})
-    unused = sorted(set(content).difference(CONFIG_KEYS, NEUTRAL_VALUES, _EQUAL_SIZES, silent))
+    unused = sorted(
+        set(content).difference(CONFIG_KEYS, NEUTRAL_VALUES, _EQUAL_SIZES, _UNUSED, silent)
+    )
     if unused:
         shown = ", ".join(printable(key, 200) for key in unused[:_SHOWN_KEYS])
         more = ", ..." if len(unused) > _SHOWN_KEYS else ""
@@ -300,31 +290,31 @@ def read_config(
             stacklevel=level_of_caller(),
         )
     config = {key: content.get(key, DEFAULTS.get(key)) for key in CONFIG_KEYS}
-    for key in SIZES:
-        if type(config[key]) is not int or config[key] < 1:
-            raise invalid(file, f"{key} must be a positive integer", config[key])
-    for key in DEFAULTS.keys() - {"hidden_act"}:
-        value = config[key]
-        if type(value) not in (int, float) or not 0 <= value <= sys.float_info.max:
+    for key, value in config.items():
+        if key in SIZES and (type(value) is not int or value < 1):
+            raise invalid(file, f"{key} must be a positive integer", value)
+        if type(DEFAULTS.get(key)) is float and not _is_rate(value):
             raise invalid(file, f"{key} must be a number of at least 0", value)
     activation = config["hidden_act"]
-    known = sorted({*activations, *KERAS_ACTIVATIONS})
-    if activation not in known:
-        raise invalid(file, f"hidden_act must be one of {', '.join(known)}", activation)
+    names = sorted({*activations, *KERAS_ACTIVATIONS})
+    if activation not in names:
+        raise invalid(file, f"hidden_act must be one of {', '.join(names)}", activation)
     return {**config, "hidden_act": activations.get(activation, activation)}
+
+
+def _is_rate(value: Any) -> bool:
+    return type(value) in (int, float) and 0 <= value <= sys.float_info.max
 
 
 def _check_keys(file: object, content: Mapping[str, Any]) -> None:
     """Raise a `ValueError` for a key that changes what a BERT computes."""
+    equal = {key: content.get(size) for key, size in _EQUAL_SIZES.items()}
+    for key, neutral in (NEUTRAL_VALUES | equal).items():
+        if content.get(key) not in (None, neutral):
+            raise invalid(file, f"{key} must be {neutral!r:.80} for a BERT encoder", content[key])
     for key, value in content.items():
-        if key in NEUTRAL_VALUES and value not in (None, NEUTRAL_VALUES[key]):
-            rule = f"{key} must be {NEUTRAL_VALUES[key]!r:.80} for a BERT encoder"
-            raise invalid(file, rule, value)
         if _OTHER_PARTS.search(key) and value not in _NO_VALUES:
             rule = f"{printable(key, 200)} must be null or false for a BERT encoder"
-            raise invalid(file, rule, value)
-        if key in _EQUAL_SIZES and value not in (None, content.get(_EQUAL_SIZES[key])):
-            rule = f"{key} must be equal to {_EQUAL_SIZES[key]} for a BERT encoder"
             raise invalid(file, rule, value)
 
 
@@ -335,10 +325,7 @@ def to_source_activation(activation: str, names: Mapping[str, str], *, format: s
         return source_name
     advice = ""
     if activation == "gelu" and "gelu_new" in names.values():
-        advice = (
-            "For weights from Google's code, whose gelu is gelu_new, load the model with "
-            'hidden_act="gelu_new"'
-        )
+        advice = 'For weights from Google\'s code, load the model with hidden_act="gelu_new"'
     known = ", ".join(dict.fromkeys(names.values()))
     raise invalid(format, f"hidden_act must be {known}", activation, advice)
 
@@ -376,38 +363,11 @@ def patterns(names: Sequence[str], others: Collection[str] = ()) -> list[str]:
             continue
         if len(shortest) == _SHOWN_NAMES:
             return [*shortest, "..."]
-        prefix = _own_prefix(name, others)
-        shortest.append(printable(name if prefix is None else f"{prefix}*", 200))
-    return shortest
-
-
-def _own_prefix(name: str, others: Collection[str]) -> str | None:
-    """Return the shortest prefix of a name, up to a "." or "/", with which none of `others` begins.
-
-    Return `None` if there is no such prefix.
-    """
-    for match in re.finditer(r"[./]", name):
-        prefix = name[: match.end()]
-        if not any(other.startswith(prefix) for other in others):
-            return prefix
-    return None
-
-
-_TASK_OF_GROUP = {
-    "classifier": "classification",
-    "masked_lm": "masked_tokens",
-    "next_sentence": "next_sentence",
-    "span_selector": "question_answering",
-}
-
-
-def task_of_groups(checkpoint: Checkpoint) -> str | None:
-    """Return the task that has all heads of a checkpoint that does not name its task."""
-    groups = checkpoint.groups - {"pooler"}
-    if groups == {"masked_lm", "next_sentence"}:
-        return "pretraining"
-    if len(groups) > 1:
-        raise ValueError(
-            f"{checkpoint.path}: no head has all of {', '.join(sorted(groups))}; drop some of them"
+        prefixes = (name[: match.end()] for match in re.finditer(r"[./]", name))
+        own = (
+            f"{prefix}*"
+            for prefix in prefixes
+            if not any(other.startswith(prefix) for other in others)
         )
-    return _TASK_OF_GROUP[groups.pop()] if groups else None
+        shortest.append(printable(next(own, name), 200))
+    return shortest

@@ -122,14 +122,12 @@ def check_id(file: Path, token: str, id_: object) -> None:
 
 def check_tokens(source: object, vocabulary: Sequence[str]) -> None:
     """Raise a `ValueError` for a vocabulary from which no tokenizer can be made in seconds."""
-    for token in vocabulary:
-        if len(token) > _MAX_TOKEN:
-            raise invalid(source, f"a token must have at most {_MAX_TOKEN} characters", token)
-    if len(vocabulary) > MAX_TOKENS:
-        raise invalid(source, f"must have at most {MAX_TOKENS} tokens", len(vocabulary))
-    characters = sum(map(len, vocabulary))
-    if characters > _MAX_VOCABULARY:
-        raise invalid(source, f"must have at most {_MAX_VOCABULARY} characters", characters)
+    lengths = [len(token) for token in vocabulary]
+    if max(lengths, default=0) > _MAX_TOKEN:
+        raise invalid(source, f"a token must have at most {_MAX_TOKEN} characters", max(lengths))
+    if len(lengths) > MAX_TOKENS or sum(lengths) > _MAX_VOCABULARY:
+        rule = f"must have at most {MAX_TOKENS} tokens and {_MAX_VOCABULARY} characters"
+        raise invalid(source, rule, len(lengths))
 
 
 def refuse_sentencepiece(source: object, vocabulary: Sequence[str]) -> None:

@@ -5,88 +5,56 @@ and run_squad.py (heads), optimization.py (slots).
 """
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 from keras_bert.checkpoints import bundle, canonical, folder, name_tables, tokenizer_config
 from keras_bert.checkpoints.canonical import Checkpoint
-from keras_bert.checkpoints.name_tables import Layout, rule
+from keras_bert.checkpoints.name_tables import Layout
 from keras_bert.runtime.packages import import_tensorflow
-from keras_bert.runtime.words import words
 
 FORMAT = "google"
 FILES = "bert_config.json with bert_model.ckpt.index and its .data files"
 
 _LAYER = "bert/encoder/layer_{i}"
-_ATTENTION = f"{_LAYER}/attention"
+_TRANSPOSED = ("next_sentence/kernel", "classifier/kernel", "span_selector/kernel")
 TABLE = name_tables.table(
     {
+        "embeddings/word_embeddings/embeddings": "bert/embeddings/word_embeddings",
+        "embeddings/position_embeddings/embeddings": "bert/embeddings/position_embeddings",
+        "embeddings/token_type_embeddings/embeddings": "bert/embeddings/token_type_embeddings",
         "embeddings/layer_norm": "bert/embeddings/LayerNorm",
-        "layer_{i}/attention/qkv": (
-            f"{_ATTENTION}/self/query",
-            f"{_ATTENTION}/self/key",
-            f"{_ATTENTION}/self/value",
-        ),
-        "layer_{i}/attention/output": f"{_ATTENTION}/output/dense",
-        "layer_{i}/attention_layer_norm": f"{_ATTENTION}/output/LayerNorm",
+        "layer_{i}/attention/qkv": f"{_LAYER}/attention/self/{{qkv}}",
+        "layer_{i}/attention/output": f"{_LAYER}/attention/output/dense",
+        "layer_{i}/attention_layer_norm": f"{_LAYER}/attention/output/LayerNorm",
         "layer_{i}/intermediate": f"{_LAYER}/intermediate/dense",
         "layer_{i}/output": f"{_LAYER}/output/dense",
         "layer_{i}/output_layer_norm": f"{_LAYER}/output/LayerNorm",
         "pooler/dense": "bert/pooler/dense",
         "masked_lm/transform": "cls/predictions/transform/dense",
         "masked_lm/layer_norm": "cls/predictions/transform/LayerNorm",
+        "masked_lm/output_bias": "cls/predictions/output_bias",
+        "next_sentence/kernel": "cls/seq_relationship/output_weights",
+        "next_sentence/bias": "cls/seq_relationship/output_bias",
+        "classifier/kernel": "output_weights",
+        "classifier/bias": "output_bias",
+        "span_selector/kernel": "cls/squad/output_weights",
+        "span_selector/bias": "cls/squad/output_bias",
     },
-    {
-        "embeddings/word_embeddings/embeddings": rule("bert/embeddings/word_embeddings"),
-        "embeddings/position_embeddings/embeddings": rule("bert/embeddings/position_embeddings"),
-        "embeddings/token_type_embeddings/embeddings": rule(
-            "bert/embeddings/token_type_embeddings"
-        ),
-        "masked_lm/output_bias": rule("cls/predictions/output_bias"),
-        "next_sentence/kernel": rule(
-            "cls/seq_relationship/output_weights", layout=Layout.TRANSPOSED
-        ),
-        "next_sentence/bias": rule("cls/seq_relationship/output_bias"),
-        "classifier/kernel": rule("output_weights", layout=Layout.TRANSPOSED),
-        "classifier/bias": rule("output_bias"),
-        "span_selector/kernel": rule("cls/squad/output_weights", layout=Layout.TRANSPOSED),
-        "span_selector/bias": rule("cls/squad/output_bias"),
-    },
+    layouts=dict.fromkeys(_TRANSPOSED, Layout.TRANSPOSED),
 )
 
 # Optimizer state, ignored by name. A slot is ignored only beside its tensor.
-_COUNTERS = words(
-    """
-    global_step beta1_power beta2_power loss_scale current_loss_scale good_steps bad_steps
-    num_good_steps num_bad_steps
-    """
-)
-_SLOTS = words(
-    """
-    adam_m adam_v lamb_m lamb_v Adam Adam_1 AdamWeightDecayOptimizer AdamWeightDecayOptimizer_1
-    LAMBOptimizer LAMBOptimizer_1
-    """
-)
+_COUNTER = re.compile(r"global_step|beta[12]_power|(current_)?loss_scale|(num_)?(good|bad)_steps")
+_SLOT = re.compile(r"(.+)/((adam|lamb)_[mv]|(Adam|AdamWeightDecayOptimizer|LAMBOptimizer)(_1)?)")
 
 # Google's "gelu" is the tanh approximation (modeling.py, `gelu`).
 ACTIVATIONS = {
     "gelu": "gelu_new", "gelu_new": "gelu_new", "relu": "relu", "tanh": "tanh", "linear": "linear",
 }  # fmt: skip
-SILENT_KEYS = words(
-    """
-    attention_window directionality pooler_fc_size pooler_num_attention_heads
-    pooler_num_fc_layers pooler_size_per_head pooler_type
-    """
-)
-
-# Google's folder names contain the casing (uncased_L-12_H-768_A-12), except for two uncased models.
-# The order matters, because "cased" also matches "uncased".
-_LOWERCASE_BY_NAME = (
-    (r"uncased", True),
-    (r"cased", False),
-    (r"chinese_L-|multilingual_L-", True),
-)
+# Parts of the names of folders with a lowercase vocabulary; "cased" alone is in the other names.
+_LOWERCASE_NAMES = ("uncased", "chinese_l-", "multilingual_l-")
 
 
 def matches(path: Path) -> bool:
@@ -103,7 +71,7 @@ def read_config(path: Path) -> dict[str, Any]:
     """
     file = path / "bert_config.json"
     content = folder.read_json(file)
-    return canonical.read_config(file, content, activations=ACTIVATIONS, silent=SILENT_KEYS)
+    return canonical.read_config(file, content, ACTIVATIONS)
 
 
 def read(path: Path, ignore: Collection[str] = ()) -> Checkpoint:
@@ -113,12 +81,14 @@ def read(path: Path, ignore: Collection[str] = ()) -> Checkpoint:
     """
     config = read_config(path)
     vocabulary, tokenizer = read_tokenizer(path, config)  # before the slow weights
-    weights = _read_weights(bundle.find(path), config, ignore)
+    tensors = bundle.read(bundle.find(path))
+    shapes = canonical.without_ignored(tensors.prefix, tensors.shapes, ignore)
+    shapes = {name: shape for name, shape in shapes.items() if not _is_state(name, shapes)}
     return Checkpoint(
         format=FORMAT,
         path=str(path),
         config=config,
-        weights=weights,
+        weights=name_tables.read_weights(tensors.prefix, TABLE, config, shapes, tensors.load),
         vocabulary=vocabulary,
         tokenizer=tokenizer,
     )
@@ -132,8 +102,6 @@ def write(checkpoint: Checkpoint, path: Path) -> None:
     of 1e-12 are supported, and no multi-label classifier.
     """
     tf = import_tensorflow("writing a TensorFlow checkpoint")
-    if checkpoint.multi_label:
-        raise ValueError(f"{FORMAT}: classes must exclude each other, received a multi-label model")
     config = dict(checkpoint.config)
     activation = config["hidden_act"]
     config["hidden_act"] = canonical.to_source_activation(activation, ACTIVATIONS, format=FORMAT)
@@ -150,24 +118,10 @@ def write(checkpoint: Checkpoint, path: Path) -> None:
     )
 
 
-def _read_weights(
-    prefix: Path, config: dict[str, Any], ignore: Collection[str]
-) -> Mapping[str, Any]:
-    tensors = bundle.read(prefix)
-    if tensors.is_object_based:
-        raise ValueError(
-            f"{prefix}: must be a name-based checkpoint (TensorFlow 1), received an object-based "
-            "one (TensorFlow 2, Model Garden)"
-        )
-    shapes = canonical.without_ignored(prefix, tensors.shapes, ignore)
-    weights = {name: shape for name, shape in shapes.items() if not _is_state(name, shapes)}
-    return name_tables.read_weights(prefix, TABLE, config, weights, tensors.load)
-
-
 def _is_state(name: str, shapes: Collection[str]) -> bool:
     """Return True for a tensor of an optimizer."""
-    tensor, _, slot = name.rpartition("/")
-    return name in _COUNTERS or (slot in _SLOTS and tensor in shapes)
+    slot = _SLOT.fullmatch(name)
+    return bool(_COUNTER.fullmatch(name)) or (slot is not None and slot[1] in shapes)
 
 
 def read_tokenizer(path: Path, config: dict[str, Any]) -> tuple[list[str] | None, dict[str, Any]]:
@@ -179,9 +133,8 @@ def read_tokenizer(path: Path, config: dict[str, Any]) -> tuple[list[str] | None
 
 
 def _is_lowercase(path: Path, vocabulary: list[str] | None) -> bool:
-    """Infer the casing from the folder name, else from the vocabulary, else return True."""
-    name = path.resolve().name
-    for pattern, lowercase in _LOWERCASE_BY_NAME:
-        if re.search(pattern, name, re.IGNORECASE):
-            return lowercase
-    return folder.is_lowercase(vocabulary)
+    """Infer the casing from the folder name, else from the vocabulary."""
+    name = path.resolve().name.lower()
+    if any(part in name for part in _LOWERCASE_NAMES):
+        return True
+    return "cased" not in name and folder.is_lowercase(vocabulary)

@@ -17,17 +17,14 @@ from keras_bert.checkpoints import (
     folder,
     huggingface_heads,
     name_tables,
-    pooling_config,
     tensor_files,
     tokenizer_config,
     tokenizer_json,
 )
 from keras_bert.checkpoints.canonical import Checkpoint
-from keras_bert.checkpoints.name_tables import Layout, rule
+from keras_bert.checkpoints.name_tables import Layout
 from keras_bert.checkpoints.tensor_files import Tensor
-from keras_bert.runtime.escaping import printable
 from keras_bert.runtime.words import words
-from keras_bert.untrusted.errors import invalid
 
 FORMAT = "huggingface"
 FILES = (
@@ -42,11 +39,7 @@ TABLE = name_tables.table(
         "embeddings/position_embeddings": "bert.embeddings.position_embeddings",
         "embeddings/token_type_embeddings": "bert.embeddings.token_type_embeddings",
         "embeddings/layer_norm": "bert.embeddings.LayerNorm",
-        "layer_{i}/attention/qkv": (
-            f"{_LAYER}.attention.self.query",
-            f"{_LAYER}.attention.self.key",
-            f"{_LAYER}.attention.self.value",
-        ),
+        "layer_{i}/attention/qkv": f"{_LAYER}.attention.self.{{qkv}}",
         "layer_{i}/attention/output": f"{_LAYER}.attention.output.dense",
         "layer_{i}/attention_layer_norm": f"{_LAYER}.attention.output.LayerNorm",
         "layer_{i}/intermediate": f"{_LAYER}.intermediate.dense",
@@ -55,13 +48,11 @@ TABLE = name_tables.table(
         "pooler/dense": "bert.pooler.dense",
         "masked_lm/transform": "cls.predictions.transform.dense",
         "masked_lm/layer_norm": "cls.predictions.transform.LayerNorm",
+        "masked_lm/output_bias": "cls.predictions.bias",
+        "masked_lm/output_embeddings": "cls.predictions.decoder.weight",
         "next_sentence": "cls.seq_relationship",
         "classifier": "classifier",
         "span_selector": "qa_outputs",
-    },
-    {
-        "masked_lm/output_bias": rule("cls.predictions.bias"),
-        "masked_lm/output_embeddings": rule("cls.predictions.decoder.weight"),
     },
     separator=".",
     variables={"kernel": "weight", "embeddings": "weight", "gamma": "weight", "beta": "bias"},
@@ -86,9 +77,10 @@ _WEIGHT_NAMES = {"kernel": "weight", "embeddings": "weight"}
 # Buffers with the default inputs: 0, 1, 2, ... and zeros.
 IGNORED = frozenset({"bert.embeddings.position_ids", "bert.embeddings.token_type_ids"})
 # Some versions of transformers write copies of tied tensors.
+_DECODER_BIAS = "cls.predictions.decoder.bias"
 COPIES = {
     "cls.predictions.decoder.weight": "bert.embeddings.word_embeddings.weight",
-    "cls.predictions.decoder.bias": "cls.predictions.bias",
+    _DECODER_BIAS: "cls.predictions.bias",
 }
 
 # "gelu" is exact, and "gelu_new" is its tanh approximation.
@@ -100,10 +92,9 @@ ACTIVATIONS = {
 }  # fmt: skip
 # Other keys of `PretrainedConfig`, `BertConfig`, training scripts and sentence-transformers, which
 # need no warning. They do not change the output of the encoder.
-# In order: origin, dtype and speed, outputs, heads and training, Google's pooler, special tokens
-# (their ids are read from the vocabulary), text generation.
-SILENT_KEYS = words(
-    """
+# In order: origin, dtype and speed, outputs, heads and training, special tokens (their ids are read
+# from the vocabulary), text generation.
+SILENT_KEYS = words("""
     _commit_hash _name_or_path architectures finetuning_task language name name_or_path
     tokenizer_class transformers_version _attn_implementation _attn_implementation_autoset
     _attn_implementation_internal attn_implementation chunk_size_feed_forward dtype
@@ -111,25 +102,21 @@ SILENT_KEYS = words(
     xla_device output_attentions output_hidden_states output_past return_dict use_return_dict
     _num_labels classifier_dropout id2label label2id num_labels problem_type
     sbert_ce_default_activation_function sentence_transformers task_specific_params
-    tie_encoder_decoder tie_word_embeddings directionality pooler_fc_size
-    pooler_num_attention_heads pooler_num_fc_layers pooler_size_per_head pooler_type
-    bos_token_id decoder_start_token_id eos_token_id eos_token_ids mask_token_id pad_token_id
-    prefix sep_token_id bad_words_ids begin_suppress_tokens cross_attention_hidden_size
-    diversity_penalty do_sample early_stopping encoder_no_repeat_ngram_size
-    exponential_decay_length_penalty forced_bos_token_id forced_eos_token_id length_penalty
-    max_length max_new_tokens min_length no_repeat_ngram_size num_beam_groups num_beams
-    num_return_sequences output_scores remove_invalid_values repetition_penalty
-    return_dict_in_generate suppress_tokens temperature top_k top_p typical_p
-    """
-)
+    tie_encoder_decoder tie_word_embeddings bos_token_id decoder_start_token_id eos_token_id
+    eos_token_ids mask_token_id pad_token_id prefix sep_token_id do_sample early_stopping
+    length_penalty max_length num_beams num_return_sequences repetition_penalty temperature top_k
+    top_p
+""")
 
 _SAFETENSORS = "model.safetensors"
 _PICKLE = "pytorch_model.bin"
-_HDF5 = "tf_model.h5"
 # In order of preference.
 _WEIGHTS_FILES = (
-    *(name + ending for name in (_SAFETENSORS, _PICKLE) for ending in ("", tensor_files.INDEX)),
-    _HDF5,
+    _SAFETENSORS,
+    f"{_SAFETENSORS}{tensor_files.INDEX}",
+    _PICKLE,
+    f"{_PICKLE}{tensor_files.INDEX}",
+    "tf_model.h5",
 )
 
 
@@ -143,7 +130,7 @@ def read_config(path: Path) -> dict[str, Any]:
     """Read config.json as keyword arguments of `BertEncoder`."""
     file = path / "config.json"
     content = folder.read_json(file)
-    return canonical.read_config(file, content, activations=ACTIVATIONS, silent=SILENT_KEYS)
+    return canonical.read_config(file, content, ACTIVATIONS, SILENT_KEYS)
 
 
 def read(path: Path, ignore: Collection[str] = ()) -> Checkpoint:
@@ -153,8 +140,7 @@ def read(path: Path, ignore: Collection[str] = ()) -> Checkpoint:
     and optionally the vocabulary, in vocab.txt or tokenizer.json.
     """
     config = read_config(path)
-    config_file = path / "config.json"
-    source_config = folder.read_json(config_file)
+    source_config = folder.read_json(path / "config.json")
     tied = source_config.get("tie_word_embeddings") is not False
     weights = _read_weights(path, config, tied, ignore)
     vocabulary = tokenizer_config.read_vocabulary(path, config["vocab_size"])
@@ -166,12 +152,12 @@ def read(path: Path, ignore: Collection[str] = ()) -> Checkpoint:
         weights=weights,
         vocabulary=vocabulary,
         tokenizer=tokenizer_config.read(path, vocabulary, config),
-        labels=huggingface_heads.read_labels(config_file, source_config, task, weights),
+        labels=huggingface_heads.read_labels(path, source_config, task, weights),
         task=task,
         multi_label=multi_label,
-        dropout=huggingface_heads.read_dropout(config_file, source_config),
+        dropout=source_config.get("classifier_dropout"),
         tied=tied,
-        pooling=pooling_config.read_single(path),
+        pooling=huggingface_heads.read_single_pooling(path),
     )
     return huggingface_heads.with_pairs(checkpoint, source_config)
 
@@ -183,14 +169,12 @@ def _read_weights(
     if file is None:
         raise FileNotFoundError(f"{path}: no weights, looked for {', '.join(_WEIGHTS_FILES)}")
     tensors = canonical.without_ignored(file, _normalize(file, tensor_files.read(file)), ignore)
-    tensors = _without_copies(file, tensors) if tied else _with_bias_of_decoder(tensors)
-    for name, tensor in tensors.items():
-        if not tensor.dtype.startswith(("float", "bfloat16")):
-            raise invalid(file, f"{printable(name, 200)} must hold floats", tensor.dtype)
+    if tied:
+        _remove_copies(file, tensors)
+    elif _DECODER_BIAS in tensors:  # transformers adds it in place of the other bias
+        tensors[COPIES[_DECODER_BIAS]] = tensors.pop(_DECODER_BIAS)
     shapes = {name: tensor.shape for name, tensor in tensors.items()}
-    return name_tables.read_weights(
-        file, TABLE, config, shapes, lambda name: tensors[name].load(), lazy=True
-    )
+    return name_tables.read_weights(file, TABLE, config, shapes, lambda name: tensors[name].load())
 
 
 def write(checkpoint: Checkpoint, path: Path) -> None:
@@ -201,7 +185,7 @@ def write(checkpoint: Checkpoint, path: Path) -> None:
     architecture = huggingface_heads.architecture(checkpoint)
     tensors = name_tables.to_source(TABLE, checkpoint.config, checkpoint.weights, format=FORMAT)
     if not checkpoint.tied:  # transformers then reads only this copy of the bias
-        tensors["cls.predictions.decoder.bias"] = tensors["cls.predictions.bias"]
+        tensors[_DECODER_BIAS] = tensors[COPIES[_DECODER_BIAS]]
     if architecture == "BertModel":
         tensors = {name.removeprefix("bert."): array for name, array in tensors.items()}
     vocabulary = checkpoint.vocabulary or []
@@ -217,7 +201,7 @@ def write(checkpoint: Checkpoint, path: Path) -> None:
     }
     folder.write_json(path / "config.json", config)
     if checkpoint.pooling is not None:
-        pooling_config.write(path, [checkpoint.pooling], config["hidden_size"])
+        huggingface_heads.write_pooling(path, [checkpoint.pooling], config["hidden_size"])
     tensor_files.write(path / _SAFETENSORS, tensors)
     if checkpoint.vocabulary is not None:
         tokenizer_config.write_with_vocabulary(path, checkpoint.tokenizer, vocabulary)
@@ -259,14 +243,13 @@ def _prefix_of_model(names: Iterable[str]) -> str:
     return prefixes[0].removesuffix("bert.") if len(prefixes) == 1 else ""
 
 
-def _without_copies(file: Path, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+def _remove_copies(file: Path, tensors: dict[str, Tensor]) -> None:
     """Remove the copies of tied tensors, which must be equal."""
-    kept = dict(tensors)
     unequal = []
     for copy, original in COPIES.items():
-        if copy in kept:
-            tensor = kept.pop(copy)
-            if not _same_bits(kept.setdefault(original, tensor), tensor):
+        if copy in tensors:
+            tensor = tensors.pop(copy)
+            if not np.array_equal(tensor.load(), tensors.setdefault(original, tensor).load()):
                 unequal.append(copy)
     canonical.raise_if(
         file,
@@ -274,16 +257,6 @@ def _without_copies(file: Path, tensors: dict[str, Tensor]) -> dict[str, Tensor]
         f"To use the original tensors, pass ignore={unequal} to keras_bert.load",
         {"unequal": [f"{copy} (differs from {COPIES[copy]})" for copy in unequal]},
     )
-    return kept
-
-
-def _with_bias_of_decoder(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Use the bias of an untied decoder, which transformers adds in place of the other bias."""
-    decoder, original = "cls.predictions.decoder.bias", "cls.predictions.bias"
-    kept = dict(tensors)
-    if decoder in kept:
-        kept[original] = kept.pop(decoder)
-    return kept
 
 
 def _from_tensorflow(name: str, tensor: Tensor) -> tuple[str, Tensor]:
@@ -296,16 +269,6 @@ def _from_tensorflow(name: str, tensor: Tensor) -> tuple[str, Tensor]:
         name = re.sub(pattern, replacement, name)
     module, _, kind = name.rpartition(".")
     if kind == "kernel":
-        shape, dtype, load = tensor
-        tensor = Tensor(shape[::-1], dtype, lambda: load().T)
+        load = tensor.load
+        tensor = Tensor(tensor.shape[::-1], lambda: load().T)
     return f"{module}.{_WEIGHT_NAMES.get(kind, kind)}", tensor
-
-
-def _same_bits(tensor: Tensor, other: Tensor) -> bool:
-    if tensor is other:
-        return True
-    # Compare bytes, because NaN != NaN and 0.0 == -0.0.
-    ours = np.ascontiguousarray(tensor.load())
-    theirs = np.ascontiguousarray(other.load())
-    is_like = ours.shape == theirs.shape and ours.dtype == theirs.dtype
-    return is_like and bool(np.array_equal(ours.view(np.uint8), theirs.view(np.uint8)))

@@ -1,4 +1,4 @@
-"""Heads of Hugging Face's classes: task, labels and the class of a checkpoint.
+"""Heads and poolings in Hugging Face's folders: task, labels and the class of a checkpoint.
 
 Source: huggingface/transformers, models/bert/modeling_bert.py and configuration_utils.py;
 UKPLab/sentence-transformers, cross_encoder/model.py.
@@ -6,80 +6,73 @@ UKPLab/sentence-transformers, cross_encoder/model.py.
 
 import dataclasses
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from keras_bert.checkpoints import canonical
+from keras_bert.checkpoints import canonical, folder
 from keras_bert.checkpoints.canonical import Checkpoint
 from keras_bert.runtime.warn import level_of_caller
 from keras_bert.untrusted.errors import invalid
 
 FORMAT = "huggingface"
 
+_POOLING_FILE = "1_Pooling/config.json"
+# Key in files before version 5.7 of sentence-transformers -> mode, in the order in which the
+# vectors are concatenated.
+_MODE_OF_KEY = {
+    "pooling_mode_cls_token": "cls",
+    "pooling_mode_max_tokens": "max",
+    "pooling_mode_mean_tokens": "mean",
+    "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
+    "pooling_mode_weightedmean_tokens": "weightedmean",
+    "pooling_mode_lasttoken": "lasttoken",
+}
 # Name of the class in torch.nn -> activation in Keras.
 TORCH_ACTIVATIONS = {
     "Identity": "linear", "Tanh": "tanh", "ReLU": "relu", "GELU": "gelu", "Sigmoid": "sigmoid",
     "SiLU": "silu",
 }  # fmt: skip
 _SOFTMAX = ("torch.nn.Softmax", "torch.nn.modules.activation.Softmax")
-_TORCH_MODULES = {"Identity": "torch.nn.modules.linear"}
 
 
-class Architecture(NamedTuple):
-    """The task of a class in transformers, and its groups of weights besides the encoder."""
-
-    task: str | None
-    groups: set[str]
-
-
-# For a checkpoint without a task, the first class with the same groups is used.
-ARCHITECTURES = {
-    "BertModel": Architecture(None, {"pooler"}),
-    "BertForPreTraining": Architecture("pretraining", {"pooler", "masked_lm", "next_sentence"}),
-    "BertForMaskedLM": Architecture("masked_tokens", {"masked_lm"}),
-    "BertForNextSentencePrediction": Architecture("next_sentence", {"pooler", "next_sentence"}),
-    "BertForSequenceClassification": Architecture("classification", {"pooler", "classifier"}),
-    "BertForTokenClassification": Architecture("tagging", {"classifier"}),
-    "BertForMultipleChoice": Architecture("multiple_choice", {"pooler", "classifier"}),
-    "BertForQuestionAnswering": Architecture("question_answering", {"span_selector"}),
-}
-# (task, whether a text can have several labels) -> `problem_type` of a config.
-_PROBLEMS: dict[tuple[str | None, bool], str] = {
-    ("classification", False): "single_label_classification",
-    ("classification", True): "multi_label_classification",
-    ("regression", False): "regression",
+# Class in transformers -> its task, and its groups of weights besides the encoder. For a checkpoint
+# without a task, the first class with the same groups is used.
+ARCHITECTURES: dict[str, tuple[str | None, set[str]]] = {
+    "BertModel": (None, {"pooler"}),
+    "BertForPreTraining": ("pretraining", {"pooler", "masked_lm", "next_sentence"}),
+    "BertForMaskedLM": ("masked_tokens", {"masked_lm"}),
+    "BertForNextSentencePrediction": ("next_sentence", {"pooler", "next_sentence"}),
+    "BertForSequenceClassification": ("classification", {"pooler", "classifier"}),
+    "BertForTokenClassification": ("tagging", {"classifier"}),
+    "BertForMultipleChoice": ("multiple_choice", {"pooler", "classifier"}),
+    "BertForQuestionAnswering": ("question_answering", {"span_selector"}),
 }
 
 
 def architecture(checkpoint: Checkpoint) -> str:
     """Return the class in transformers that has exactly the heads of a checkpoint."""
-    for name, (task, groups) in ARCHITECTURES.items():
-        fits_regressor = checkpoint.task == "regression" and task == "classification"
-        fits_task = checkpoint.task in (task, None) or fits_regressor
-        if checkpoint.groups == groups and fits_task:
-            return name
     if checkpoint.groups <= {"pooler"}:
         return "BertModel"
-    received = ", ".join(sorted(checkpoint.groups))
+    wanted = "classification" if checkpoint.task == "regression" else checkpoint.task
+    fitting = {
+        name: groups
+        for name, (task, groups) in ARCHITECTURES.items()
+        if groups <= checkpoint.groups and task and wanted in (task, None)
+    }
+    for name, groups in fitting.items():
+        if groups == checkpoint.groups:
+            return name
+    advice = ""
+    if fitting:
+        name, groups = next(iter(fitting.items()))
+        advice = f"; drop {', '.join(sorted(checkpoint.groups - groups))} for {name}"
     raise ValueError(
         f"{FORMAT}: a checkpoint must have the weights of one class in transformers, received "
-        f"{received}{_advice_to_drop(checkpoint)}"
+        f"{', '.join(sorted(checkpoint.groups))}{advice}"
     )
-
-
-def _advice_to_drop(checkpoint: Checkpoint) -> str:
-    """Return the end of an error: what to drop so that a class has all weights, or ""."""
-    for name, (task, groups) in ARCHITECTURES.items():
-        if task is None:
-            continue
-        is_subset = groups < checkpoint.groups
-        if task == checkpoint.task or checkpoint.task is None and is_subset:
-            extra = checkpoint.groups - groups
-            return f"; drop {', '.join(sorted(extra))} for {name}" if extra else ""
-    return ""
 
 
 def keras_activation(path: object) -> str | None:
@@ -95,9 +88,8 @@ def torch_activation(activation: str) -> str:
     if activation not in names:
         rule = f"the activation of a head must be one of {', '.join(names)}"
         raise invalid(FORMAT, rule, activation, "Use format='keras'")
-    name = names[activation]
-    module = _TORCH_MODULES.get(name, "torch.nn.modules.activation")
-    return f"{module}.{name}"
+    module = "linear" if activation == "linear" else "activation"
+    return f"torch.nn.modules.{module}.{names[activation]}"
 
 
 def config_of_head(checkpoint: Checkpoint) -> dict[str, Any]:
@@ -108,7 +100,11 @@ def config_of_head(checkpoint: Checkpoint) -> dict[str, Any]:
         labels = checkpoint.labels or [f"LABEL_{index}" for index in range(count)]
         config["id2label"] = {str(index): label for index, label in enumerate(labels)}
         config["label2id"] = {label: index for index, label in enumerate(labels)}
-        config["problem_type"] = _PROBLEMS.get((checkpoint.task, checkpoint.multi_label))
+        problem = "regression" if checkpoint.task == "regression" else None
+        if checkpoint.task == "classification":
+            kind = "multi" if checkpoint.multi_label else "single"
+            problem = f"{kind}_label_classification"
+        config["problem_type"] = problem
         if checkpoint.dropout is not None:
             config["classifier_dropout"] = checkpoint.dropout
     if checkpoint.pairs:
@@ -123,18 +119,27 @@ def read_task(
     config: Mapping[str, Any], weights: Mapping[str, np.ndarray]
 ) -> tuple[str | None, bool]:
     """Return the task in the config, and True if a text can have several classes."""
-    names = config.get("architectures")
-    name = names[0] if isinstance(names, list) and names else None
-    known = ARCHITECTURES.get(name) if isinstance(name, str) else None
-    groups = set(map(canonical.group_of, weights))
-    if known is None or known.task is None or not known.groups - {"pooler"} <= groups:
+    names = config.get("architectures") or [""]
+    task, groups = ARCHITECTURES.get(str(names[0]), (None, set()))
+    if task is None or not groups - {"pooler"} <= set(map(canonical.group_of, weights)):
         return None, False
     problem = config.get("problem_type")
     # transformers takes a single output without a `problem_type` for a regression.
     is_single = problem is None and len(weights.get("classifier/bias", ())) == 1
-    if known.task == "classification" and (problem == "regression" or is_single):
+    if task == "classification" and (problem == "regression" or is_single):
         return "regression", False
-    return known.task, problem == "multi_label_classification"
+    return task, problem == "multi_label_classification"
+
+
+def task_of_groups(checkpoint: Checkpoint) -> str | None:
+    """Return the first task that has all heads of a checkpoint that does not name its task."""
+    heads = checkpoint.groups - {"pooler"}
+    for task, groups in ARCHITECTURES.values():
+        if groups - {"pooler"} == heads:
+            return task
+    raise ValueError(
+        f"{checkpoint.path}: no head has all of {', '.join(sorted(heads))}; drop some of them"
+    )
 
 
 def possible_tasks(checkpoint: Checkpoint) -> list[str]:
@@ -142,9 +147,7 @@ def possible_tasks(checkpoint: Checkpoint) -> list[str]:
     if checkpoint.format != FORMAT:
         return []
     tasks = [
-        architecture.task
-        for architecture in ARCHITECTURES.values()
-        if architecture.task is not None and architecture.groups <= checkpoint.groups
+        task for task, groups in ARCHITECTURES.values() if groups <= checkpoint.groups and task
     ]
     if "classifier" not in checkpoint.groups:
         return tasks
@@ -155,7 +158,7 @@ def possible_tasks(checkpoint: Checkpoint) -> list[str]:
 
 
 def read_labels(
-    file: Path, config: Mapping[str, Any], task: str | None, weights: Mapping[str, np.ndarray]
+    path: Path, config: Mapping[str, Any], task: str | None, weights: Mapping[str, np.ndarray]
 ) -> list[str] | None:
     """Return the names of the classes as strings, or None for the defaults (LABEL_0, ...).
 
@@ -163,20 +166,18 @@ def read_labels(
     """
     if "classifier/bias" not in weights or task in ("regression", "multiple_choice"):
         return None
-    names = config.get("id2label") or {}
+    names = config.get("id2label")
     if isinstance(names, list):
         names = {str(index): name for index, name in enumerate(names)}
     if not isinstance(names, dict):
-        names = {}
-    label_of = {
-        index: str(name) for index, name in names.items() if isinstance(name, (str, int, float))
-    }
+        return None
+    label_of = {index: str(name) for index, name in names.items() if name is not None}
     if all(label == f"LABEL_{index}" for index, label in label_of.items()):
         return None
     classes = [str(index) for index in range(len(weights["classifier/bias"]))]
     if set(label_of) != set(classes):
         warnings.warn(
-            f"{file}: id2label must name the classifier's {len(classes)} classes; received "
+            f"{path}: id2label must name the classifier's {len(classes)} classes; received "
             f"{config['id2label']!r:.200}. Classes without a name are called 0, 1, ...; pass "
             "labels=[...] to name them",
             stacklevel=level_of_caller(),
@@ -184,15 +185,6 @@ def read_labels(
     if not set(label_of) <= set(classes):  # the names of another classifier
         return None
     return [label_of.get(index, index) for index in classes]
-
-
-def read_dropout(file: Path, config: Mapping[str, Any]) -> float | None:
-    """Return the dropout rate of the classes with a classifier, or None for the encoder's rate."""
-    rate = config.get("classifier_dropout")
-    if rate is not None and (type(rate) not in (int, float) or not 0 <= rate < 1):
-        rule = "classifier_dropout must be null or at least 0 and below 1"
-        raise invalid(file, rule, rate)
-    return rate
 
 
 def with_pairs(checkpoint: Checkpoint, config: Mapping[str, Any]) -> Checkpoint:
@@ -234,3 +226,35 @@ def as_cross_encoder(checkpoint: Checkpoint, activation: object) -> Checkpoint:
     if name == "sigmoid":
         return dataclasses.replace(checkpoint, task=task, pairs=True, multi_label=True)
     return dataclasses.replace(checkpoint, task=task, pairs=True, activation=name)
+
+
+def read_pooling(file: Path) -> tuple[str, ...]:
+    """Return the modes of a pooling module of sentence-transformers."""
+    config = folder.read_json(file)
+    if config.get("include_prompt") is False:
+        raise invalid(file, "include_prompt must be true", False)
+    modes = config.get("pooling_mode")
+    if modes is None and config.keys().isdisjoint(_MODE_OF_KEY):
+        modes = "mean"
+    if modes is None:
+        modes = [mode for key, mode in _MODE_OF_KEY.items() if config.get(key)]
+    if not modes:
+        raise invalid(file, "must choose a pooling", config)
+    return (modes,) if isinstance(modes, str) else tuple(modes)
+
+
+def read_single_pooling(path: Path) -> str | None:
+    """Return the mode of a folder without modules.json; `None` unless there is exactly one."""
+    file = path / _POOLING_FILE
+    modes = read_pooling(file) if file.is_file() else ()
+    return modes[0] if len(modes) == 1 else None
+
+
+def write_pooling(path: Path, modes: Sequence[str], hidden_size: int) -> None:
+    """Write the pooling module in the folder of a model."""
+    config: dict[str, Any] = {key: mode in modes for key, mode in _MODE_OF_KEY.items()}
+    if list(modes) != [mode for mode in _MODE_OF_KEY.values() if mode in modes]:
+        config = {"pooling_mode": list(modes)}  # the older keys have no order
+    file = path / _POOLING_FILE
+    file.parent.mkdir()
+    folder.write_json(file, {"word_embedding_dimension": hidden_size, **config})

@@ -1,10 +1,9 @@
-"""KerasHub and KerasNLP: presets of BertBackbone, BertTextClassifier and BertMaskedLM.
+"""KerasHub and KerasNLP: BertBackbone, BertTextClassifier and BertMaskedLM, in presets and memory.
 
 Source: keras-team/keras-hub, src/models/bert (config), src/utils/preset_utils.py (files);
 keras-team/keras, src/saving/saving_lib.py (names in weights files).
 """
 
-import contextlib
 import re
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -26,19 +25,14 @@ _TASK_FILE = "task.weights.h5"
 _MODEL = f"{_MODEL_FILE}:layers"
 _TASK = f"{_TASK_FILE}:layers"
 _LAYER = f"{_MODEL}/transformer_encoder_{{i}}"
-_ATTENTION = f"{_LAYER}/_self_attention_layer"
 TABLE = name_tables.table(
     {
         "embeddings/word_embeddings": f"{_MODEL}/reversible_embedding",
         "embeddings/position_embeddings": f"{_MODEL}/position_embedding",
         "embeddings/token_type_embeddings": f"{_MODEL}/embedding",
         "embeddings/layer_norm": f"{_MODEL}/layer_normalization",
-        "layer_{i}/attention/qkv": (
-            f"{_ATTENTION}/query_dense",
-            f"{_ATTENTION}/key_dense",
-            f"{_ATTENTION}/value_dense",
-        ),
-        "layer_{i}/attention/output": f"{_ATTENTION}/output_dense",
+        "layer_{i}/attention/qkv": f"{_LAYER}/_self_attention_layer/{{qkv}}_dense",
+        "layer_{i}/attention/output": f"{_LAYER}/_self_attention_layer/output_dense",
         "layer_{i}/attention_layer_norm": f"{_LAYER}/_self_attention_layer_norm",
         "layer_{i}/intermediate": f"{_LAYER}/_feedforward_intermediate_dense",
         "layer_{i}/output": f"{_LAYER}/_feedforward_output_dense",
@@ -46,15 +40,32 @@ TABLE = name_tables.table(
         "pooler/dense": f"{_MODEL}/dense",
         "masked_lm/transform": f"{_TASK}/masked_lm_head/_intermediate_dense",
         "masked_lm/layer_norm": f"{_TASK}/masked_lm_head/_intermediate_layer_norm",
+        "masked_lm/output_bias": f"{_TASK}/masked_lm_head/vars/0",
         "classifier": f"{_TASK}/dense",
     },
-    {"masked_lm/output_bias": name_tables.rule(f"{_TASK}/masked_lm_head/vars/0")},
-    variables={
-        "kernel": "vars/0",
-        "bias": "vars/1",
-        "gamma": "vars/0",
-        "beta": "vars/1",
-        "embeddings": "vars/0",
+    variables={name: "vars/0" for name in ("kernel", "gamma", "embeddings")}
+    | {name: "vars/1" for name in ("bias", "beta")},
+    layouts=name_tables.BY_HEAD,
+)
+# Sources in memory are the `path` of a variable.
+_BLOCK = "transformer_layer_{i}"
+_MEMORY_TABLE = name_tables.table(
+    {
+        "embeddings/word_embeddings": "token_embedding",
+        "embeddings/position_embeddings": "position_embedding",
+        "embeddings/token_type_embeddings": "segment_embedding",
+        "embeddings/layer_norm": "embeddings_layer_norm",
+        "layer_{i}/attention/qkv": f"{_BLOCK}/self_attention_layer/{{qkv}}",
+        "layer_{i}/attention/output": f"{_BLOCK}/self_attention_layer/attention_output",
+        "layer_{i}/attention_layer_norm": f"{_BLOCK}/self_attention_layer_norm",
+        "layer_{i}/intermediate": f"{_BLOCK}/feedforward_intermediate_dense",
+        "layer_{i}/output": f"{_BLOCK}/feedforward_output_dense",
+        "layer_{i}/output_layer_norm": f"{_BLOCK}/feedforward_layer_norm",
+        "pooler/dense": "pooled_dense",
+        "masked_lm/transform": "mlm_head/intermediate_dense",
+        "masked_lm/layer_norm": "mlm_head/intermediate_layer_norm",
+        "masked_lm/output_bias": "mlm_head/output_bias",
+        "classifier": "logits",
     },
     layouts=name_tables.BY_HEAD,
 )
@@ -83,17 +94,12 @@ _CONFIG = {
 }
 # Versions whose file layout is written.
 _VERSIONS = {"keras_version": "3.15.1", "keras_hub_version": "0.32.0"}
-_VOCABULARY = "assets/tokenizer/vocabulary.txt"
-_TOKENIZER_DEFAULTS = {
-    "config_file": "tokenizer.json",
-    "vocabulary": None,
-    "sequence_length": None,
-    "split": True,
-    "suffix_indicator": "##",
-    "oov_token": "[UNK]",
-    "special_tokens": None,
-    "special_tokens_in_strings": False,
+# Head -> module and class in KerasHub.
+_TASK_CLASSES = {
+    "classifier": ("bert_text_classifier", "BertTextClassifier"),
+    "masked_lm": ("bert_masked_lm", "BertMaskedLM"),
 }
+_VOCABULARY = "assets/tokenizer/vocabulary.txt"
 
 
 def matches(path: Path) -> bool:
@@ -107,11 +113,11 @@ def read(path: Path, ignore: Collection[str] = ()) -> Checkpoint:
     It holds config.json and model.weights.h5; optionally task.json and task.weights.h5 of a
     classifier or a masked LM, tokenizer.json and its vocabulary.
     """
-    config_file = path / "config.json"
-    config = to_canonical_config(config_file, _config_of(config_file, {"BertBackbone"})[1])
+    file = path / "config.json"
+    config = to_canonical_config(file, _config_of(file, {"BertBackbone"})[1])
     files = [path / _MODEL_FILE]
-    task = _read_task(path)
-    if task is not None and (path / _TASK_FILE).is_file():
+    task = _read_task(path) if (path / _TASK_FILE).is_file() else None
+    if task is not None:
         files.append(path / _TASK_FILE)
     vocabulary = folder.read_optional_vocabulary(path / _VOCABULARY, config["vocab_size"])
     return Checkpoint(
@@ -121,18 +127,17 @@ def read(path: Path, ignore: Collection[str] = ()) -> Checkpoint:
         vocabulary=vocabulary,
         tokenizer=_read_tokenizer(path, vocabulary, config["max_position_embeddings"]),
         weights=_read_weights(path, files, config, ignore),
-        task=task if len(files) == 2 else None,
+        task=task,
     )
 
 
 def _config_of(file: Path, class_names: Collection[str]) -> tuple[str, dict[str, Any]]:
     """Return the class and the config of the object in a file."""
     content = folder.read_json(file)
-    name = content.get("class_name")
-    config = content.get("config")
-    if not isinstance(name, str) or name not in class_names or not isinstance(config, dict):
+    name = str(content["class_name"])
+    if name not in class_names:
         raise invalid(file, f"class_name must be one of {', '.join(class_names)}", name)
-    return name, config
+    return name, content["config"]
 
 
 def to_canonical_config(source: object, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -142,7 +147,7 @@ def to_canonical_config(source: object, arguments: Mapping[str, Any]) -> dict[st
     config["attention_probs_dropout_prob"] = config.get("hidden_dropout_prob", 0.1)
     config["hidden_act"] = "gelu"
     silent = {"name", "trainable", "dtype"}
-    return canonical.read_config(source, config, activations=ACTIVATIONS, silent=silent)
+    return canonical.read_config(source, config, ACTIVATIONS, silent)
 
 
 def to_source_config(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -168,42 +173,29 @@ def _read_weights(
     arrays: dict[str, np.ndarray] = {}
     for file in files:
         for name, array in containers.read_hdf5(file).items():
-            source = f"{file.name}:{_current_name(name)}"
-            if source in arrays:
-                raise invalid(file, "a tensor must have one name", name)
-            if not _IGNORED.fullmatch(name):
-                arrays[source] = array
+            if _IGNORED.fullmatch(name):
+                continue
+            for pattern, replacement in _SPELLINGS:
+                name = re.sub(pattern, replacement, name)
+            arrays[f"{file.name}:{name}"] = array
     arrays = canonical.without_ignored(path, arrays, ignore)
     shapes = {name: array.shape for name, array in arrays.items()}
     return name_tables.read_weights(path, TABLE, config, shapes, arrays.__getitem__)
-
-
-def _current_name(name: str) -> str:
-    """Return the name that the table has for a name in a file."""
-    for pattern, replacement in _SPELLINGS:
-        name = re.sub(pattern, replacement, name)
-    return name
 
 
 def _read_tokenizer(path: Path, vocabulary: list[str] | None, limit: int) -> dict[str, Any]:
     """Read the tokenizer options; preprocessor.json has the sequence length."""
     file = path / "tokenizer.json"
     lowercase = vocabulary is not None and folder.is_lowercase(vocabulary)
-    options: dict[str, Any] = {"lowercase": lowercase, "strip_accents": False}
-    if file.is_file():
-        _, config = _config_of(file, {"BertTokenizer"})
-        for key, default in {**options, "split": True}.items():
-            options[key] = config.get(key, default)
-            if not isinstance(options[key], bool):
-                raise invalid(file, f"{key} must be true or false", options[key])
-        if not options.pop("split"):
-            raise invalid(file, "split must be true", False)
-        if config.get("suffix_indicator", "##") != "##":
-            raise invalid(file, "suffix_indicator must be '##'", config["suffix_indicator"])
-    preprocessor = folder.read_optional_json(path / "preprocessor.json").get("config")
-    length = preprocessor.get("sequence_length") if isinstance(preprocessor, dict) else None
-    is_length = type(length) is int and 0 < length <= limit
-    return {**options, "split_cjk": True, "sequence_length": length if is_length else None}
+    config = _config_of(file, {"BertTokenizer"})[1] if file.is_file() else {}
+    preprocessor = folder.read_optional_json(path / "preprocessor.json").get("config") or {}
+    length = preprocessor.get("sequence_length")
+    return {
+        "lowercase": config.get("lowercase", lowercase),
+        "strip_accents": config.get("strip_accents", False),
+        "split_cjk": True,
+        "sequence_length": length if type(length) is int and 0 < length <= limit else None,
+    }
 
 
 def write(checkpoint: Checkpoint, path: Path) -> None:
@@ -218,15 +210,13 @@ def write(checkpoint: Checkpoint, path: Path) -> None:
     _write_weights(path, tensors, head)
     backbone = _object("bert_backbone", "BertBackbone", config)
     folder.write_json(path / "config.json", backbone)
-    sizes = [array.size for name, array in tensors.items() if name.startswith(_MODEL_FILE)]
-    folder.write_json(path / "metadata.json", {**_VERSIONS, "parameter_count": sum(sizes)})
+    folder.write_json(path / "metadata.json", _VERSIONS)
     tokenizer = None
     if checkpoint.vocabulary is not None:
         tokenizer = _write_tokenizer(path, checkpoint.tokenizer, checkpoint.vocabulary)
     if head is None:
         return
-    module = {"classifier": "bert_text_classifier", "masked_lm": "bert_masked_lm"}[head]
-    name = {"classifier": "BertTextClassifier", "masked_lm": "BertMaskedLM"}[head]
+    module, name = _TASK_CLASSES[head]
     preprocessor = None
     if tokenizer is not None:
         limit = checkpoint.config["max_position_embeddings"]
@@ -247,20 +237,18 @@ def write(checkpoint: Checkpoint, path: Path) -> None:
 
 def _supported_head(checkpoint: Checkpoint) -> str | None:
     """Return the head of a checkpoint, or raise an error if KerasHub does not support it."""
-    known = {"classifier", "masked_lm"}
     heads = checkpoint.groups - {"pooler"}
     if checkpoint.task not in (None, "embedding", *TASKS.values()):
         rule = "the head must be a classifier or a masked LM"
         raise ValueError(f"{FORMAT}: {rule}, received {checkpoint.task}; save its encoder alone")
     if "pooler" not in checkpoint.groups:
         raise ValueError(f"{FORMAT}: BertBackbone must have a pooler, received none")
-    if checkpoint.multi_label:
-        raise ValueError(f"{FORMAT}: classes must exclude each other, received a multi-label model")
-    if len(heads) > 1 or heads - known:
-        extra = heads - known or heads - {"masked_lm"}
+    extra = heads - _TASK_CLASSES.keys()
+    if extra or len(heads) > 1:
+        dropped = ", ".join(sorted(extra or heads - {"masked_lm"}))
         raise ValueError(
             f"{FORMAT}: a preset has one head, a classifier or a masked LM, received "
-            f"{', '.join(sorted(heads))}; drop {', '.join(sorted(extra))}"
+            f"{', '.join(sorted(heads))}; drop {dropped}"
         )
     return next(iter(heads), None)
 
@@ -268,16 +256,16 @@ def _supported_head(checkpoint: Checkpoint) -> str | None:
 def _write_weights(path: Path, tensors: Mapping[str, np.ndarray], head: str | None) -> None:
     import h5py
 
-    with contextlib.ExitStack() as stack:
-        names = [_MODEL_FILE, _TASK_FILE] if head else [_MODEL_FILE]
-        files = {name: stack.enter_context(h5py.File(path / name, "w")) for name in names}
-        for source, array in tensors.items():
-            file, _, name = source.partition(":")
-            name = name.replace("/transformer_encoder_0/", "/transformer_encoder/")
-            files[file].create_dataset(name, data=np.ascontiguousarray(array))
-        if head:  # KerasHub warns if the optimizer has no variables
-            files[_TASK_FILE].create_dataset("optimizer/vars/0", data=np.int64(0))
-            files[_TASK_FILE].create_dataset("optimizer/vars/1", data=np.float32(5e-5))
+    for file_name in (_MODEL_FILE, _TASK_FILE) if head else (_MODEL_FILE,):
+        with h5py.File(path / file_name, "w") as file:
+            for source, array in tensors.items():
+                owner, _, name = source.partition(":")
+                name = name.replace("/transformer_encoder_0/", "/transformer_encoder/")
+                if owner == file_name:
+                    file.create_dataset(name, data=np.ascontiguousarray(array))
+            if file_name == _TASK_FILE:  # KerasHub warns if the optimizer has no variables
+                file.create_dataset("optimizer/vars/0", data=np.int64(0))
+                file.create_dataset("optimizer/vars/1", data=np.float32(5e-5))
 
 
 def _write_tokenizer(
@@ -285,8 +273,7 @@ def _write_tokenizer(
 ) -> dict[str, Any]:
     """Write the tokenizer, and return its serialized form."""
     if not options["split_cjk"]:
-        rule = "split_cjk must be true, because BertTokenizer always splits ideographs"
-        raise invalid(FORMAT, rule, False)
+        raise invalid(FORMAT, "split_cjk must be true, as in BertTokenizer", False)
     if options["strip_accents"] and not options["lowercase"]:
         raise invalid(FORMAT, "strip_accents must be false if lowercase is false", True)
     if options.get("added_tokens"):
@@ -295,8 +282,9 @@ def _write_tokenizer(
         raise invalid(FORMAT, rule, token, "Use format='huggingface'")
     (path / _VOCABULARY).parent.mkdir(parents=True)
     folder.write_vocabulary(path / _VOCABULARY, vocabulary)
-    config = {key: options[key] for key in ("lowercase", "strip_accents")}
-    tokenizer = _object("bert_tokenizer", "BertTokenizer", {**_TOKENIZER_DEFAULTS, **config})
+    config = {"config_file": "tokenizer.json", "vocabulary": None}
+    config |= {key: options[key] for key in ("lowercase", "strip_accents")}
+    tokenizer = _object("bert_tokenizer", "BertTokenizer", config)
     folder.write_json(path / "tokenizer.json", tokenizer)
     return tokenizer
 
@@ -309,3 +297,50 @@ def _object(module: str, name: str, config: Mapping[str, Any]) -> dict[str, Any]
         "config": {"name": module, "trainable": True, **config},
         "registered_name": f"keras_hub>{name}",
     }
+
+
+def from_model(model: Any) -> Checkpoint:
+    """Convert a `BertBackbone`, `BertTextClassifier` or `BertMaskedLM` to a `Checkpoint`.
+
+    The weights are copied. The vocabulary is that of the model's preprocessor, if it has one.
+    """
+    kind = type(model).__name__
+    task = TASKS.get(kind)
+    if task is None and kind != "BertBackbone":
+        raise ValueError(f"the model must be a BertBackbone, {' or '.join(TASKS)}; received {kind}")
+    backbone = model if task is None else model.backbone
+    config = to_canonical_config(model.name, backbone.get_config())
+    variables = {variable.path: variable for variable in model.weights}
+    shapes = {path: tuple(variable.shape) for path, variable in variables.items()}
+    weights = name_tables.read_weights(
+        model.name, _MEMORY_TABLE, config, shapes, lambda path: np.array(variables[path].numpy())
+    )
+    options = folder.default_tokenizer(lowercase=True)
+    vocabulary = None
+    preprocessor = None if task is None else model.preprocessor
+    if preprocessor is not None:
+        tokenizer = preprocessor.tokenizer
+        vocabulary = list(tokenizer.get_vocabulary())
+        options |= {
+            "lowercase": tokenizer.lowercase,
+            "strip_accents": tokenizer.strip_accents,
+            "sequence_length": preprocessor.sequence_length,
+        }
+    return Checkpoint(FORMAT, model.name, config, dict(weights), vocabulary, options, task=task)
+
+
+def to_backbone(checkpoint: Checkpoint, backbone: Any = None) -> Any:
+    """Copy the encoder of a checkpoint with a pooler to a `keras_hub.models.BertBackbone`.
+
+    If `backbone` is `None`, a new one is created. Heads are ignored.
+    """
+    config = to_source_config(checkpoint.config)
+    if backbone is None:
+        import keras_hub
+
+        backbone = keras_hub.models.BertBackbone(**config)
+    encoder = canonical.without_heads(checkpoint.weights)
+    tensors = name_tables.to_source(_MEMORY_TABLE, checkpoint.config, encoder, format=FORMAT)
+    variables = {variable.path: variable for variable in backbone.weights}
+    name_tables.assign(variables, tensors, source=backbone.name)
+    return backbone

@@ -1,13 +1,23 @@
-"""The TensorFlow Model Garden: object-based checkpoints.
+"""The TensorFlow Model Garden: object-based checkpoints, and encoders in memory.
 
-Source: tensorflow/models official/nlp: configs/encoders.py, tools/export_tfhub_lib.py.
+Source: tensorflow/models official/nlp: configs/encoders.py, tools/export_tfhub_lib.py,
+modeling/networks/bert_encoder.py.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from keras_bert.checkpoints import bundle, canonical, folder, google, model_garden_graph
+import numpy as np
+
+from keras_bert.checkpoints import (
+    bundle,
+    canonical,
+    folder,
+    google,
+    model_garden_graph,
+    name_tables,
+)
 from keras_bert.checkpoints.canonical import Checkpoint
 from keras_bert.runtime import reading
 from keras_bert.runtime.words import words
@@ -17,24 +27,30 @@ FORMAT = "model_garden"
 FILES = (
     "bert_config.json or params.yaml with the .index and .data files of a TensorFlow 2 checkpoint"
 )
-_MAX_DEPTH = 50  # of YAML; the parser takes quadratic time
 _MAX_YAML = 2**17  # bytes; the largest experiment of the Model Garden has 2**13
 
 # As in Google's code, `official.modeling.activations.gelu` is the tanh approximation.
 ACTIVATIONS = google.ACTIVATIONS
-# configs/encoders.py -> Google's keys.
-_YAML_KEYS = {
+# Keys of configs/encoders.py, and arguments of `BertEncoderV2` -> Google's keys.
+_GOOGLE_KEYS = {
     "num_layers": "num_hidden_layers",
     "hidden_activation": "hidden_act",
     "dropout_rate": "hidden_dropout_prob",
     "attention_dropout_rate": "attention_probs_dropout_prob",
+    "inner_dim": "intermediate_size",
+    "output_dropout": "hidden_dropout_prob",
+    "attention_dropout": "attention_probs_dropout_prob",
+    "max_sequence_length": "max_position_embeddings",
 }
-_SILENT_KEYS = google.SILENT_KEYS | words(
-    """
+_SILENT_KEYS = words("""
     backward_compatible return_all_encoder_outputs return_attention_scores
     return_word_embeddings
-    """
-)
+""")
+_ENCODER_TABLE = {
+    name: rule
+    for name, rule in model_garden_graph.TABLE.items()
+    if rule.sources[0].startswith("encoder/")
+}
 
 
 def matches(path: Path) -> bool:
@@ -45,53 +61,41 @@ def matches(path: Path) -> bool:
 def read_config(path: Path) -> dict[str, Any]:
     """Read bert_config.json or params.yaml as keyword arguments of `BertEncoder`.
 
-    The folder has bert_config.json with Google's keys, params.yaml from the Model Garden's
-    trainer, or bert_encoder.yaml with the `encoder` section of params.yaml.
+    The folder has bert_config.json with Google's keys, or params.yaml from the Model Garden's
+    trainer.
     """
-    files = [path / name for name in ("bert_config.json", "params.yaml", "bert_encoder.yaml")]
+    files = [path / name for name in ("bert_config.json", "params.yaml")]
     file = next((file for file in files if file.is_file()), None)
     if file is None:
         raise FileNotFoundError(
-            f"{path}: must hold bert_config.json, with the keys of google-research/bert, or "
-            "params.yaml, from the Model Garden's trainer; the checkpoint does not store the "
-            "activation"
+            f"{path}: must hold bert_config.json of google-research/bert, or params.yaml from the "
+            "Model Garden's trainer; the checkpoint does not store the activation"
         )
     content = folder.read_json(file) if file.suffix == ".json" else _read_yaml(file)
-    return canonical.read_config(file, content, activations=ACTIVATIONS, silent=_SILENT_KEYS)
+    return canonical.read_config(file, content, ACTIVATIONS, _SILENT_KEYS)
 
 
 def _read_yaml(file: Path) -> dict[str, Any]:
     """Read the encoder section of the trainer's parameters, with Google's keys."""
     import yaml
 
+    class Loader(yaml.SafeLoader):
+        def compose_node(self, parent: Any, index: Any) -> Any:
+            if self.check_event(yaml.AliasEvent):
+                raise ValueError("an alias, which can expand to any size")
+            return super().compose_node(parent, index)
+
+    data = reading.read_bytes(file, _MAX_YAML)
     try:
-        text = reading.read_bytes(file, _MAX_YAML).decode("utf-8")
-        _check_yaml(text)
-        content = yaml.safe_load(text)
+        content = yaml.load(data.decode("utf-8"), Loader)  # noqa: S506
     except Exception as error:  # yaml raises many types for a value that its tag does not fit
         raise invalid(file, "must be YAML in UTF-8", error) from error
     for key in ("task", "model", "encoder"):
-        if isinstance(content, dict) and key in content:
-            content = content[key]
-    encoder = content if isinstance(content, dict) else {"type": content}
-    options = encoder.get("bert")
-    if not isinstance(options, dict) or encoder.get("type", "bert") != "bert":
-        raise invalid(file, "the encoder must be of type 'bert'", encoder.get("type"))
-    return {_YAML_KEYS.get(str(key), str(key)): value for key, value in options.items()}
-
-
-def _check_yaml(text: str) -> None:
-    """Raise a `ValueError` for YAML that takes long to parse."""
-    import yaml
-
-    depth = 0
-    for event in yaml.parse(text):
-        if isinstance(event, yaml.AliasEvent):
-            raise ValueError("an alias, which can expand to any size")
-        depth += isinstance(event, yaml.CollectionStartEvent)
-        depth -= isinstance(event, yaml.CollectionEndEvent)
-        if depth > _MAX_DEPTH:
-            raise ValueError(f"more than {_MAX_DEPTH} nested values")
+        content = content.get(key, content)
+    options = content.get("bert")
+    if not options or content.get("type", "bert") != "bert":
+        raise invalid(file, "the encoder must be of type 'bert'", content.get("type"))
+    return {_GOOGLE_KEYS.get(str(key), str(key)): value for key, value in options.items()}
 
 
 def read(path: Path, ignore: Collection[str] = ()) -> Checkpoint:
@@ -106,20 +110,127 @@ def read(path: Path, ignore: Collection[str] = ()) -> Checkpoint:
     used. It was trained, while the encoder's pooler kept its initial weights.
     """
     tensors = bundle.read(bundle.find(path))
-    if not tensors.is_object_based:
-        raise ValueError(
-            f"{tensors.prefix}: must be an object-based checkpoint (TensorFlow 2), received a "
-            "name-based one"
-        )
-    config = read_config(path)
     variables = model_garden_graph.find_variables(tensors)
-    weights = model_garden_graph.read_weights(tensors, variables, config, ignore=ignore)
+    config = read_config(path)
     vocabulary, tokenizer = google.read_tokenizer(path, config)
     return Checkpoint(
         format=FORMAT,
         path=str(path),
         config=config,
-        weights=weights,
+        weights=model_garden_graph.read_weights(tensors, variables, config, ignore),
         vocabulary=vocabulary,
         tokenizer=tokenizer,
     )
+
+
+def from_encoder(encoder: Any) -> Checkpoint:
+    """Convert a `BertEncoderV2` or `BertEncoder` of `official.nlp.modeling.networks`.
+
+    Return a `Checkpoint` with copies of the weights and without a vocabulary. The encoder must be
+    BERT: no `norm_first`, `output_range` or factorized embeddings, and GELU, tanh GELU or ReLU.
+    """
+    name = type(encoder).__name__
+    config = _config_of(encoder)
+    variables = _variables(encoder, config)
+    shapes = {source: tuple(variable.shape) for source, variable in variables.items()}
+    weights = name_tables.read_weights(
+        name, _ENCODER_TABLE, config, shapes, lambda source: variables[source].numpy()
+    )
+    return Checkpoint(format="", path=name, config=config, weights=dict(weights))
+
+
+def to_encoder(checkpoint: Checkpoint, encoder: Any = None) -> Any:
+    """Copy weights to an encoder of the Model Garden: the inverse of `from_encoder`.
+
+    Weights of heads are ignored. If `encoder` is `None`, a `BertEncoderV2` is created, which needs
+    tf-models-official. After an error, no variable has changed.
+    """
+    ours = checkpoint.config
+    if encoder is None:
+        encoder = _new_encoder(ours)
+    name = type(encoder).__name__
+    theirs = _config_of(encoder)
+    different = [
+        f"{key} (expected {ours[key]!r:.80}, found {theirs[key]!r:.80})"
+        for key in (*canonical.SIZES, "hidden_act", "layer_norm_eps")
+        if ours[key] != theirs[key]
+    ]
+    canonical.raise_if(name, "must have the checkpoint's config", {"different": different})
+    weights = canonical.without_heads(checkpoint.weights)
+    tensors = name_tables.to_source(_ENCODER_TABLE, ours, weights, format=name)
+    name_tables.assign(_variables(encoder, theirs), tensors, source=name)
+    return encoder
+
+
+def _config_of(encoder: Any) -> dict[str, Any]:
+    """Return the config of an encoder in memory as keyword arguments of `BertEncoder`."""
+    if not encoder.built:
+        encoder(encoder.inputs)  # creates the variables
+    arguments = encoder.get_config()
+    content = {_GOOGLE_KEYS.get(key, key): value for key, value in arguments.items()}
+    content["hidden_act"] = _activation_of(encoder)
+    content["initializer_range"] = arguments["initializer"]["config"].get("stddev", 0.02)
+    names = {name: name for name in _OUTPUTS}
+    return canonical.read_config(type(encoder).__name__, content, names, silent=content)
+
+
+# Activations are recognized by their values at these inputs, because a function's name may mislead.
+_INPUTS = (-2.0, -0.5, 1.0, 3.0)
+_OUTPUTS = {
+    "gelu": (-0.04550026, -0.15426877, 0.84134475, 2.9959502),
+    "gelu_new": (-0.04540229, -0.15428599, 0.841192, 2.9963627),
+    "relu": (0.0, 0.0, 1.0, 3.0),
+}
+
+
+def _activation_of(encoder: Any) -> str:
+    activation = encoder.transformer_layers[0]._intermediate_activation_layer.activation
+    values = np.asarray(activation(np.array(_INPUTS, np.float32)))
+    for name, expected in _OUTPUTS.items():
+        if np.allclose(values, expected, rtol=0, atol=1e-5):
+            return name
+    raise ValueError(
+        f"{type(encoder).__name__}: inner_activation must be one of {', '.join(_OUTPUTS)}, "
+        f"received a function with the values {values.tolist()} at {list(_INPUTS)}"
+    )
+
+
+def _variables(encoder: Any, config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return source of the table -> variable."""
+    variables = {}
+    for entry in name_tables.expand(_ENCODER_TABLE, config, labels=0):
+        for source in entry.sources:
+            value = encoder
+            for attribute in source.split("/")[1:]:
+                value = value[int(attribute)] if attribute.isdigit() else getattr(value, attribute)
+            variables[source] = value
+    return variables
+
+
+def _new_encoder(config: Mapping[str, Any]) -> Any:
+    import tf_keras
+    from official.modeling import activations
+    from official.nlp.modeling import networks
+
+    functions = {
+        "gelu": tf_keras.activations.gelu,
+        "gelu_new": activations.gelu,
+        "relu": tf_keras.activations.relu,
+    }
+    names = {name: name for name in functions}
+    activation = canonical.to_source_activation(config["hidden_act"], names, format=FORMAT)
+    encoder = networks.BertEncoderV2(
+        vocab_size=config["vocab_size"],
+        hidden_size=config["hidden_size"],
+        num_layers=config["num_hidden_layers"],
+        num_attention_heads=config["num_attention_heads"],
+        max_sequence_length=config["max_position_embeddings"],
+        type_vocab_size=config["type_vocab_size"],
+        inner_dim=config["intermediate_size"],
+        inner_activation=functions[activation],
+        output_dropout=config["hidden_dropout_prob"],
+        attention_dropout=config["attention_probs_dropout_prob"],
+        initializer=tf_keras.initializers.TruncatedNormal(stddev=config["initializer_range"]),
+    )
+    encoder(encoder.inputs)  # creates the variables
+    return encoder

@@ -8,10 +8,10 @@ bert_pretrainer.py, bert_classifier.py, bert_token_classifier.py and bert_span_l
 modeling/layers/masked_lm.py and cls_head.py.
 """
 
+import itertools
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,23 +19,18 @@ import numpy as np
 from keras_bert.checkpoints import bundle, canonical, name_tables
 from keras_bert.checkpoints.bundle import Bundle, Node
 from keras_bert.runtime.escaping import printable
-from keras_bert.untrusted.errors import invalid
 
 # Sources are a layer of the encoder or a head, and attributes from there.
 _BLOCK = "encoder/_transformer_layers/{i}"
-_ATTENTION = f"{_BLOCK}/_attention_layer"
 _POSITIONS = "encoder/_position_embedding_layer/_position_embeddings"
 TABLE = name_tables.table(
     {
         "embeddings/word_embeddings": "encoder/_embedding_layer",
+        "embeddings/position_embeddings/embeddings": _POSITIONS,
         "embeddings/token_type_embeddings": "encoder/_type_embedding_layer",
         "embeddings/layer_norm": "encoder/_embedding_norm_layer",
-        "layer_{i}/attention/qkv": (
-            f"{_ATTENTION}/_query_dense",
-            f"{_ATTENTION}/_key_dense",
-            f"{_ATTENTION}/_value_dense",
-        ),
-        "layer_{i}/attention/output": f"{_ATTENTION}/_output_dense",
+        "layer_{i}/attention/qkv": f"{_BLOCK}/_attention_layer/_{{qkv}}_dense",
+        "layer_{i}/attention/output": f"{_BLOCK}/_attention_layer/_output_dense",
         "layer_{i}/attention_layer_norm": f"{_BLOCK}/_attention_layer_norm",
         "layer_{i}/intermediate": f"{_BLOCK}/_intermediate_dense",
         "layer_{i}/output": f"{_BLOCK}/_output_dense",
@@ -43,20 +38,14 @@ TABLE = name_tables.table(
         "pooler/dense": "encoder/_pooler_layer",
         "masked_lm/transform": "masked_lm/dense",
         "masked_lm/layer_norm": "masked_lm/layer_norm",
+        "masked_lm/output_bias": "masked_lm/bias",
         "next_sentence": "classification_heads/0/out_proj",
         "classifier": "classifier/out_proj",
         "span_selector": "span_labeling/layer_with_weights-0",
     },
-    {
-        "embeddings/position_embeddings/embeddings": name_tables.rule(_POSITIONS),
-        "masked_lm/output_bias": name_tables.rule("masked_lm/bias"),
-    },
     layouts=name_tables.BY_HEAD,
 )
 _HEADS = ("masked_lm", "classification_heads", "classifier", "span_labeling")
-# The layer or head in a source, and the attributes.
-_SOURCE = re.compile(r"(encoder/_transformer_layers/\d+|encoder/\w+|\w+)/(.+)")
-
 # Current name -> name in older versions.
 _OLDER_NAMES = (
     ("/_position_embeddings", "/embeddings"),
@@ -73,41 +62,37 @@ _BEFORE_BLOCKS = (
     "_embedding_norm_layer",
 )
 
-# Pattern of the name of a variable -> source, for objects without attributes.
-_IN_BLOCK = r"transformer/layer_(\d+)"
-_BY_NAME = {
-    re.compile(rf"(?:.+/)?(?:{pattern})"): source
-    for pattern, source in {
-        "word_embeddings/embeddings": "encoder/_embedding_layer/embeddings",
-        "position_embedding/embeddings": _POSITIONS,
-        "type_embeddings/embeddings": "encoder/_type_embedding_layer/embeddings",
-        "embeddings/layer_norm/(gamma|beta)": r"encoder/_embedding_norm_layer/\1",
-        f"{_IN_BLOCK}/self_attention/(query|key|value)/(kernel|bias)": (
-            r"encoder/_transformer_layers/\1/_attention_layer/_\2_dense/\3"
+# Patterns of the names of variables, for objects without attributes.
+_NAMES = name_tables.table(
+    {
+        "embeddings/word_embeddings": "word_embeddings",
+        "embeddings/position_embeddings": "position_embedding",
+        "embeddings/token_type_embeddings": "type_embeddings",
+        "embeddings/layer_norm": "embeddings/layer_norm",
+        "layer_{i}/attention/qkv": "transformer/layer_{i}/self_attention/{qkv}",
+        "layer_{i}/attention/output": (
+            "transformer/layer_{i}/self_attention(?:/attention)?_output"
         ),
-        f"{_IN_BLOCK}/self_attention(?:/attention)?_output/(kernel|bias)": (
-            r"encoder/_transformer_layers/\1/_attention_layer/_output_dense/\2"
-        ),
-        f"{_IN_BLOCK}/self_attention_layer_norm/(gamma|beta)": (
-            r"encoder/_transformer_layers/\1/_attention_layer_norm/\2"
-        ),
-        f"{_IN_BLOCK}/(intermediate|output)/(kernel|bias)": (
-            r"encoder/_transformer_layers/\1/_\2_dense/\3"
-        ),
-        f"{_IN_BLOCK}/output_layer_norm/(gamma|beta)": (
-            r"encoder/_transformer_layers/\1/_output_layer_norm/\2"
-        ),
-        "pooler_transform/(kernel|bias)": r"encoder/_pooler_layer/\1",
-        "cls/predictions/transform/dense/(kernel|bias)": r"masked_lm/dense/\1",
-        "cls/predictions/transform/LayerNorm/(gamma|beta)": r"masked_lm/layer_norm/\1",
-        "cls/predictions/output_bias(?:/bias)?": "masked_lm/bias",
-    }.items()
+        "layer_{i}/attention_layer_norm": "transformer/layer_{i}/self_attention_layer_norm",
+        "layer_{i}/intermediate": "transformer/layer_{i}/intermediate",
+        "layer_{i}/output": "transformer/layer_{i}/output",
+        "layer_{i}/output_layer_norm": "transformer/layer_{i}/output_layer_norm",
+        "pooler/dense": "pooler_transform",
+        "masked_lm/transform": "cls/predictions/transform/dense",
+        "masked_lm/layer_norm": "cls/predictions/transform/LayerNorm",
+        "masked_lm/output_bias": "cls/predictions/output_bias(?:/bias)?",
+    }
+)
+_SOURCE_OF_NAME = {
+    re.compile("(?:.+/)?" + name.replace("{i}", r"(?P<i>\d+)")): source
+    for tensor, rule in _NAMES.items()
+    for name, source in zip(rule.sources, TABLE[tensor].sources, strict=True)
 }
 
-# Keys of counters, of the state of an optimizer and of configs of Keras layers.
+# Keys of counters, of the state of an optimizer, of configs of Keras layers and of the tokenizer.
 _IGNORED = re.compile(
     r"_CHECKPOINTABLE_OBJECT_GRAPH"
-    r"|(?:save_counter|global_step)/\.ATTRIBUTES/VARIABLE_VALUE"
+    r"|(?:save_counter|global_step|do_lower_case)/\.ATTRIBUTES/VARIABLE_VALUE"
     r"|(?:.*/)?_?optimizer/.*"
     r"|.*/\.OPTIMIZER_SLOT/.*"
     r"|(?:.*/)?keras_api/metrics/.*"
@@ -127,35 +112,22 @@ class Variables(NamedTuple):
     unused: set[str]
 
 
-class _Encoder(NamedTuple):
-    """Nodes of an encoder: its blocks in order, and its other layers by their attributes."""
-
-    blocks: list[int]
-    layers: Mapping[str, int]
-
-
 def read_weights(
-    tensors: Bundle,
-    variables: Variables,
-    config: Mapping[str, Any],
-    *,
-    ignore: Collection[str] = (),
-    not_weights: Collection[str] = (),
+    tensors: Bundle, variables: Variables, config: Mapping[str, Any], ignore: Collection[str]
 ) -> Mapping[str, np.ndarray]:
     """Convert the tensors of an object-based checkpoint to canonical weights.
 
-    Keys in `not_weights`, tensors that match the patterns `ignore`, and optimizer state are left
-    out.
+    Tensors that match the patterns `ignore`, and optimizer state, are left out.
     """
-    source_of = {key: source for source, key in variables.key_of.items()}
+    key_of = variables.key_of
+    source_of = {key: source for source, key in key_of.items()}
     shapes = {}
     for key, shape in tensors.shapes.items():
-        is_left_out = key in variables.unused or key in not_weights or _IGNORED.fullmatch(key)
-        if key in source_of or not is_left_out:
-            # Unknown tensors keep their keys, so that the error lists them.
-            shapes[source_of.get(key, key)] = shape
+        if key in source_of:
+            shapes[source_of[key]] = shape
+        elif key not in variables.unused and not _IGNORED.fullmatch(key):
+            shapes[key] = shape  # so that an error lists it
     shapes = canonical.without_ignored(tensors.prefix, shapes, ignore)
-    key_of = variables.key_of
     return name_tables.read_weights(
         tensors.prefix, TABLE, config, shapes, lambda source: tensors.load(key_of[source])
     )
@@ -165,102 +137,83 @@ def find_variables(tensors: Bundle) -> Variables:
     """Find an encoder and its heads in the object graph of a checkpoint."""
     file = tensors.prefix
     nodes = bundle.read_graph(tensors)
-    encoders = list(_encoders(nodes))
+    encoders = _encoders(nodes)
     if len(encoders) > 1:
         raise ValueError(f"{file}: must hold one BERT encoder, received {len(encoders)}")
-    if encoders and len(encoders[0].blocks) > canonical.MAX_LAYERS:
-        rule = f"an encoder must have at most {canonical.MAX_LAYERS} layers"
-        raise invalid(file, rule, len(encoders[0].blocks))
     unused: set[int] = set()
     if encoders:
         nodes_of = _nodes_by_path(nodes, encoders[0])
         unused = _use_pooler_of_head(nodes, nodes_of)
     else:
         nodes_of = _nodes_by_name(nodes)
-    _check(file, nodes, nodes_of)
-    key_of = {source: str(nodes[node].key) for source, (node,) in nodes_of.items()}
-    return Variables(key_of, {str(nodes[node].key) for node in unused})
-
-
-def _check(file: Path, nodes: Sequence[Node], nodes_of: Mapping[str, set[int]]) -> None:
-    """Check that there is an encoder, and that each source is one variable of its own."""
     if not any(source.startswith("encoder/") for source in nodes_of):
         keys = [node.key for node in nodes if node.key and not _IGNORED.fullmatch(node.key)]
         shown = printable(", ".join(keys[:5]), 200) or "no variables"
-        raise ValueError(
-            f"{file}: must hold a BERT encoder of the Model Garden, received "
-            f"{shown}{', ...' if len(keys) > 5 else ''}"
-        )
+        raise ValueError(f"{file}: must hold a BERT encoder of the Model Garden, received {shown}")
     uses = Counter(node for indices in nodes_of.values() for node in indices)
     problems = {
         "several": [source for source, found in nodes_of.items() if len(found) > 1],
         "shared": sorted(str(nodes[node].key) for node, count in uses.items() if count > 1),
     }
     canonical.raise_if(file, "each weight must be one variable, which is not shared", problems)
+    key_of = {source: str(nodes[node].key) for source, (node,) in nodes_of.items()}
+    return Variables(key_of, {str(nodes[node].key) for node in unused})
 
 
-def _encoders(nodes: Sequence[Node]) -> Iterator[_Encoder]:
-    """Yield the encoders: objects with numbered layers, or with the attributes in `TABLE`."""
-    for node in nodes:
+def _encoders(nodes: list[Node]) -> list[Node]:
+    """Return the encoders, with the attributes in `TABLE`.
+
+    Layers that only have numbers get these attributes; a list of blocks is appended to `nodes`.
+    """
+    encoders = []
+    for node in tuple(nodes):
+        attributes = node.children
         numbered = {
             int(match[1]): child
             for name, child in node.children.items()
             if (match := _NUMBERED.fullmatch(name))
         }
         layers = [numbered[number] for number in sorted(numbered)]
-        positions = [
-            position
-            for position, layer in enumerate(layers)
-            if "_attention_layer" in nodes[layer].children
-        ]
-        if positions:
-            first = positions[0]
-            end = positions[-1] + 1
-            named = dict(zip(_BEFORE_BLOCKS, layers[:first], strict=False))
-            named |= dict(zip(["_pooler_layer"], layers[end:], strict=False))
-            yield _Encoder(layers[first:end], named | node.children)
-        elif "_transformer_layers" in node.children:
-            children = nodes[node.children["_transformer_layers"]].children
-            blocks: list[int] = []
-            while str(len(blocks)) in children:
-                blocks.append(children[str(len(blocks))])
-            yield _Encoder(blocks, node.children)
+        is_block = ["_attention_layer" in nodes[layer].children for layer in layers]
+        if any(is_block):
+            first = is_block.index(True)
+            end = len(layers) - is_block[::-1].index(True)
+            attributes = dict(zip(_BEFORE_BLOCKS, layers[:first], strict=False))
+            attributes |= dict(zip(["_pooler_layer"], layers[end:], strict=False))
+            attributes["_transformer_layers"] = len(nodes)
+            attributes |= node.children
+            blocks = {str(index): layer for index, layer in enumerate(layers[first:end])}
+            nodes.append(Node(blocks, None, ""))
+        if "_transformer_layers" in attributes:
+            encoders.append(Node(attributes, None, ""))
+    return encoders
 
 
-def _nodes_by_path(nodes: Sequence[Node], encoder: _Encoder) -> dict[str, set[int]]:
+def _nodes_by_path(nodes: list[Node], encoder: Node) -> dict[str, set[int]]:
     """Return source of `TABLE` -> nodes of the variables with this path."""
-    starts = {f"encoder/{name}": {child} for name, child in encoder.layers.items()}
-    for index, block in enumerate(encoder.blocks):
-        starts[f"encoder/_transformer_layers/{index}"] = {block}
+    starts = {"encoder": {len(nodes)}}
+    nodes.append(encoder)
     # A head may have several parents: its model, the saved object, a copy of a config.
     for head in _HEADS:
-        starts[head] = {node.children[head] for node in nodes if head in node.children}
+        starts[head] = _children(nodes, range(len(nodes)), head)
+    blocks = nodes[encoder.children["_transformer_layers"]].children
+    layers = min(len(blocks), canonical.MAX_LAYERS)
     nodes_of = {}
-    for source in _sources(len(encoder.blocks)):
-        names = [source, *(source.replace(new, old) for new, old in _OLDER_NAMES)]
-        indices = next(filter(None, (_follow(nodes, starts, name) for name in names)), None)
-        if indices:
-            nodes_of[source] = indices
+    for template in itertools.chain.from_iterable(rule.sources for rule in TABLE.values()):
+        for layer in range(layers if "{i}" in template else 1):
+            source = template.format(i=layer)
+            names = [source, *(source.replace(new, old) for new, old in _OLDER_NAMES)]
+            indices = next(filter(None, (_follow(nodes, starts, name) for name in names)), None)
+            if indices:
+                nodes_of[source] = indices
     return nodes_of
-
-
-def _sources(layers: int) -> Iterator[str]:
-    """Yield the sources of `TABLE` for a number of layers."""
-    for rule in TABLE.values():
-        for source in rule.sources:
-            if "{i}" in source:
-                yield from (source.format(i=index) for index in range(layers))
-            else:
-                yield source
 
 
 def _follow(nodes: Sequence[Node], starts: Mapping[str, set[int]], source: str) -> set[int]:
     """Return the variables to which the path of a source leads."""
-    match = _SOURCE.fullmatch(source)
-    if match is None or match[1] not in starts:
-        return set()
-    indices = starts[match[1]]
-    for attribute in match[2].split("/"):
+    start, *attributes = source.split("/")
+    indices = starts[start]
+    for attribute in attributes:
         indices = _children(nodes, indices, attribute)
     return {node for node in indices if nodes[node].key is not None}
 
@@ -274,9 +227,10 @@ def _use_pooler_of_head(nodes: Sequence[Node], nodes_of: dict[str, set[int]]) ->
 
     The pooler of a head was trained, while the encoder's pooler kept its initial weights.
     """
-    heads = {node.children["classifier"] for node in nodes if "classifier" in node.children}
-    lists = {node.children[_HEADS[1]] for node in nodes if _HEADS[1] in node.children}
-    poolers = _children(nodes, heads | _children(nodes, lists, "0"), "dense")
+    every_node = range(len(nodes))
+    heads = _children(nodes, every_node, "classifier")
+    heads |= _children(nodes, _children(nodes, every_node, "classification_heads"), "0")
+    poolers = _children(nodes, heads, "dense")
     for node in nodes:
         for name, child in node.children.items():
             # An item of a pretrainer's checkpoint: "<name of the head>.pooler_dense".
@@ -298,7 +252,7 @@ def _nodes_by_name(nodes: Sequence[Node]) -> dict[str, set[int]]:
     for index, node in enumerate(nodes):
         if node.key is None or _IGNORED.fullmatch(node.key):
             continue
-        for pattern, source in _BY_NAME.items():
+        for pattern, source in _SOURCE_OF_NAME.items():
             if match := pattern.fullmatch(node.name):
-                nodes_of.setdefault(match.expand(source), set()).add(index)
+                nodes_of.setdefault(source.format(**match.groupdict()), set()).add(index)
     return nodes_of

@@ -9,8 +9,6 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from keras_bert.checkpoints import bundle, canonical, folder, model_garden_graph
 from keras_bert.checkpoints.bundle import Bundle
 from keras_bert.checkpoints.canonical import Checkpoint
@@ -26,12 +24,10 @@ FILES = "saved_model.pb with variables/variables.index and its .data files"
 TABLE = model_garden_graph.TABLE
 
 _LOWERCASE = "do_lower_case/.ATTRIBUTES/VARIABLE_VALUE"
+_POSITIONS = "encoder/_position_embedding_layer/_position_embeddings"
 _LAYER = re.compile(r"encoder/_transformer_layers/(\d{1,9})/.+")
 # Paths of the names of ops: of the graph, and of its functions.
-_OPS = (
-    "meta_graphs.graph_def.node.op",
-    "meta_graphs.graph_def.library.function.node_def.op",
-)
+_OPS = ("meta_graphs.graph_def.node.op", "meta_graphs.graph_def.library.function.node_def.op")
 
 # Activation -> alternative sets of ops. Tanh alone is not enough: the pooler has it too.
 _ACTIVATIONS = {
@@ -52,46 +48,22 @@ def read(path: Path, ignore: Collection[str] = ()) -> Checkpoint:
     Nothing is executed, so reading an untrusted SavedModel is safe. `lowercase` is the value of the
     variable do_lower_case; without it, the casing is inferred from assets/vocab.txt.
     """
-    tensors = _open(path)
+    tensors = bundle.read(path / "variables/variables")
     variables = model_garden_graph.find_variables(tensors)
     config = _infer_config(path, tensors, variables.key_of)
-    weights = model_garden_graph.read_weights(
-        tensors, variables, config, ignore=ignore, not_weights={_LOWERCASE}
-    )
     vocabulary = folder.read_optional_vocabulary(path / "assets/vocab.txt", config["vocab_size"])
-    lowercase = _read_lowercase(tensors)
-    if lowercase is None:
+    if _LOWERCASE in tensors.shapes:
+        lowercase = bool(tensors.load(_LOWERCASE))
+    else:
         lowercase = folder.is_lowercase(vocabulary)
     return Checkpoint(
         format=FORMAT,
         path=str(path),
         config=config,
-        weights=weights,
+        weights=model_garden_graph.read_weights(tensors, variables, config, ignore),
         vocabulary=vocabulary,
         tokenizer=folder.default_tokenizer(lowercase),
     )
-
-
-def _open(path: Path) -> Bundle:
-    file = path / "variables/variables.index"
-    if not file.is_file():
-        raise FileNotFoundError(f"{file}: missing")
-    tensors = bundle.read(file.with_suffix(""))
-    if not tensors.is_object_based:
-        raise ValueError(
-            f"{tensors.prefix}: must be the variables of a TensorFlow 2 SavedModel, received those "
-            "of TensorFlow 1, which have no object graph"
-        )
-    return tensors
-
-
-def _read_lowercase(tensors: Bundle) -> bool | None:
-    if _LOWERCASE not in tensors.shapes:
-        return None
-    value = tensors.load(_LOWERCASE)
-    if not isinstance(value, (bool, np.bool_)):
-        raise invalid(tensors.prefix, f"{_LOWERCASE} must be true or false", value)
-    return bool(value)
 
 
 def _infer_config(path: Path, tensors: Bundle, key_of: Mapping[str, str]) -> dict[str, Any]:
@@ -102,30 +74,21 @@ def _infer_config(path: Path, tensors: Bundle, key_of: Mapping[str, str]) -> dic
     """
     layers = {int(match[1]) for match in map(_LAYER.fullmatch, key_of) if match}
 
-    def shape(source: str, rank: int) -> tuple[int, ...]:
-        sizes = tensors.shapes.get(key_of.get(source, ""))
-        if sizes is None or len(sizes) != rank:
-            raise invalid(tensors.prefix, f"{source} must have {rank} dimensions", sizes)
-        return sizes
-
-    vocab, hidden = shape("encoder/_embedding_layer/embeddings", 2)
-    positions, _ = shape("encoder/_position_embedding_layer/_position_embeddings", 2)
-    types, _ = shape("encoder/_type_embedding_layer/embeddings", 2)
+    shapes = {source: tensors.shapes[key] for source, key in key_of.items()}
+    embeddings = shapes["encoder/_embedding_layer/embeddings"]
     block = "encoder/_transformer_layers/0"
-    _, heads, _ = shape(f"{block}/_attention_layer/_query_dense/kernel", 3)
-    _, intermediate = shape(f"{block}/_intermediate_dense/kernel", 2)
     config = {
-        "vocab_size": vocab,
-        "hidden_size": hidden,
+        "vocab_size": embeddings[0],
+        "hidden_size": embeddings[1],
         "num_hidden_layers": len(layers),
-        "num_attention_heads": heads,
-        "intermediate_size": intermediate,
-        "max_position_embeddings": positions,
-        "type_vocab_size": types,
+        "num_attention_heads": shapes[f"{block}/_attention_layer/_query_dense/kernel"][1],
+        "intermediate_size": shapes[f"{block}/_intermediate_dense/kernel"][1],
+        "max_position_embeddings": shapes[_POSITIONS][0],
+        "type_vocab_size": shapes["encoder/_type_embedding_layer/embeddings"][0],
         "hidden_act": _read_activation(path),
     }
     activations = {name: name for name in _ACTIVATIONS}
-    return canonical.read_config(tensors.prefix, config, activations=activations)
+    return canonical.read_config(tensors.prefix, config, activations)
 
 
 def _read_activation(path: Path) -> str:
@@ -136,18 +99,15 @@ def _read_activation(path: Path) -> str:
     try:
         # Only the names of the ops are read: a small file could need gigabytes when it is parsed.
         names = protobuf.find(content, SavedModel.DESCRIPTOR, *_OPS)
+        ops = {name.decode("utf-8", "replace") for name in set().union(*names)}
+        if not ops:
+            raise ValueError("a file without a graph")
     except ValueError as error:
-        raise ValueError(f"{file}: must be a SavedModel, received {error}") from error
-    ops = {name.decode("utf-8", "replace") for name in set().union(*names)}
-    if not ops:
-        raise ValueError(f"{file}: must be a SavedModel, received one without a graph")
+        raise invalid(file, "must be a SavedModel", error) from error
     # Keras stores the arguments of layers in one of these files. The variables do not depend on
     # norm_first.
-    metadata = path / "keras_metadata.pb"
-    contents = {file: content}
-    if metadata.is_file():
-        contents[metadata] = reading.read_bytes(metadata, _MAX_BYTES)
-    for source, text in contents.items():
+    for source in (file, path / "keras_metadata.pb"):
+        text = reading.read_bytes(source, _MAX_BYTES) if source.is_file() else b""
         if re.search(rb'"norm_first": ?true', text):
             raise ValueError(f"{source}: norm_first must be false for BERT, received true")
     activations = [

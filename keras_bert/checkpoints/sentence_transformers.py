@@ -11,17 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from keras_bert.checkpoints import (
-    canonical,
-    folder,
-    huggingface,
-    huggingface_heads,
-    pooling_config,
-    tensor_files,
-)
+from keras_bert.checkpoints import canonical, folder, huggingface, huggingface_heads, tensor_files
 from keras_bert.checkpoints.canonical import Checkpoint, DenseLayer, EmbeddingModules
-from keras_bert.runtime.arguments import SIMILARITIES
-from keras_bert.runtime.escaping import check_name
 from keras_bert.untrusted import containers
 from keras_bert.untrusted.errors import invalid
 
@@ -42,26 +33,25 @@ def matches(path: Path) -> bool:
 
 def read(path: Path, ignore: Collection[str] = ()) -> Checkpoint:
     """Read a folder that `SentenceTransformer.save` wrote. An unknown module is a `ValueError`."""
-    (_, encoder), *modules = _read_modules(path)
+    modules = [(name, path / inner) for name, inner in read_module_paths(path)]
+    names = [name for name, _ in modules]
+    if names != ["Transformer"] and names[:2] != ["Transformer", "Pooling"]:
+        rule = "the modules must begin with Transformer, Pooling, or be one Transformer"
+        raise invalid(path / _MODULES_FILE, rule, names)
+    encoder = modules[0][1]
     checkpoint = huggingface.read(encoder, ignore)
     tokenizer = dict(checkpoint.tokenizer)
     sentence_bert = folder.read_optional_json(encoder / "sentence_bert_config.json")
     if sentence_bert.get("do_lower_case") is True:
         tokenizer["lowercase"] = True
-    if not modules:
-        checkpoint = dataclasses.replace(checkpoint, path=str(path), tokenizer=tokenizer)
+    checkpoint = dataclasses.replace(checkpoint, path=str(path), tokenizer=tokenizer)
+    if len(modules) == 1:
         return _read_cross_encoder(path, checkpoint)
-    embedding = _read_embedding(path, modules, checkpoint.config["hidden_size"])
+    embedding = _read_embedding(path, modules[1:], checkpoint.config["hidden_size"])
     is_only_pooling = len(embedding.pooling) == 1 and not any(embedding.layers)
     pooling = embedding.pooling[0] if is_only_pooling else None
     return dataclasses.replace(
-        checkpoint,
-        format=FORMAT,
-        path=str(path),
-        tokenizer=tokenizer,
-        task="embedding",
-        pooling=pooling,
-        embedding=embedding,
+        checkpoint, format=FORMAT, task="embedding", pooling=pooling, embedding=embedding
     )
 
 
@@ -94,15 +84,9 @@ def write(checkpoint: Checkpoint, path: Path) -> None:
     length = checkpoint.tokenizer["sequence_length"]
     sentence_bert = {"max_seq_length": length, "do_lower_case": False}
     folder.write_json(path / "sentence_bert_config.json", sentence_bert)
+    huggingface_heads.write_pooling(path, embedding.pooling, checkpoint.config["hidden_size"])
     types = ["Transformer", "Pooling"]
-    pooling_config.write(path, embedding.pooling, checkpoint.config["hidden_size"])
-    for layer in embedding.layers:
-        type_ = "Normalize" if layer is None else "Dense"
-        module_folder = path / f"{len(types)}_{type_}"
-        module_folder.mkdir()
-        if layer is not None:
-            _write_dense(module_folder, layer)
-        types.append(type_)
+    types += ["Normalize" if layer is None else "Dense" for layer in embedding.layers]
     modules = [
         {
             "idx": index,
@@ -112,6 +96,11 @@ def write(checkpoint: Checkpoint, path: Path) -> None:
         }
         for index, type_ in enumerate(types)
     ]
+    for module, layer in zip(modules[2:], embedding.layers, strict=True):
+        module_folder = path / str(module["path"])
+        module_folder.mkdir()
+        if layer is not None:
+            _write_dense(module_folder, layer)
     folder.write_json(path / _MODULES_FILE, modules)
     config = {
         "prompts": embedding.prompts,
@@ -119,16 +108,6 @@ def write(checkpoint: Checkpoint, path: Path) -> None:
         "similarity_fn_name": embedding.similarity,
     }
     folder.write_json(path / _CONFIG_FILE, config)
-
-
-def _read_modules(path: Path) -> list[tuple[str, Path]]:
-    """Return the class name and the folder of each module; the first one is the encoder."""
-    modules = read_module_paths(path)
-    names = [name for name, _ in modules]
-    if names != ["Transformer"] and names[:2] != ["Transformer", "Pooling"]:
-        rule = "the modules must begin with Transformer, Pooling, or be one Transformer"
-        raise invalid(path / _MODULES_FILE, rule, names)
-    return [(name, path / inner) for name, inner in modules]
 
 
 def read_module_paths(path: Path) -> list[tuple[str, str]]:
@@ -156,7 +135,7 @@ def _read_embedding(
     path: Path, modules: list[tuple[str, Path]], hidden_size: int
 ) -> EmbeddingModules:
     (_, pooling_folder), *others = modules
-    pooling = pooling_config.read(pooling_folder / "config.json")
+    pooling = huggingface_heads.read_pooling(pooling_folder / "config.json")
     width = hidden_size * len(pooling)
     layers: list[DenseLayer | None] = []
     for name, module_folder in others:
@@ -176,23 +155,16 @@ def _read_embedding(
 def _read_settings(file: Path) -> dict[str, Any]:
     """Return the prompts and the similarity of an embedder."""
     config = folder.read_optional_json(file)
-    prompts = config.get("prompts") or {}
-    if not isinstance(prompts, dict) or not all(isinstance(p, str) for p in prompts.values()):
-        raise invalid(file, "prompts must be strings", prompts)
-    for name in prompts:
-        check_name(name, f"{file}: the name of a prompt")
-    similarity = config.get("similarity_fn_name") or "cosine"
-    if similarity not in SIMILARITIES:
-        rule = f"similarity_fn_name must be one of {', '.join(SIMILARITIES)}"
-        raise invalid(file, rule, similarity)
     default = config.get("default_prompt_name")
-    if default is not None and not (isinstance(default, str) and default in prompts):
-        raise invalid(file, "default_prompt_name must be one of the prompts", default)
     size = config.get("truncate_dim")
     if size is not None:
         advice = "Remove it from the file, and pass truncate_dim to encode"
         raise invalid(file, "truncate_dim must be null", size, advice)
-    return {"prompts": prompts, "default_prompt": default, "similarity": similarity}
+    return {
+        "prompts": config.get("prompts") or {},
+        "default_prompt": None if default is None else str(default),
+        "similarity": config.get("similarity_fn_name") or "cosine",
+    }
 
 
 def _check_inputs(file: Path) -> None:
@@ -215,9 +187,6 @@ def _read_dense(path: Path, width: int) -> DenseLayer:
         raise invalid(file, f"activation_function must be one of {known} of torch.nn", activation)
     if config.get("use_residual"):
         raise invalid(file, "use_residual must be false", True)
-    if config.get("in_features") != width:
-        rule = f"in_features must be {width}, the width of the vectors before the layer"
-        raise invalid(file, rule, config.get("in_features"))
     units = config.get("out_features")
     shapes: dict[str, tuple[Any, ...]] = {"linear.weight": (units, width)}
     if config.get("bias", True):
@@ -229,11 +198,7 @@ def _read_dense(path: Path, width: int) -> DenseLayer:
 def _read_dense_weights(path: Path, shapes: dict[str, tuple[Any, ...]]) -> dict[str, np.ndarray]:
     """Read exactly the tensors with these shapes, as float32."""
     files = [path / name for name in ("model.safetensors", "pytorch_model.bin")]
-    file = next((file for file in files if file.is_file()), None)
-    if file is None:
-        raise FileNotFoundError(
-            f"{path}: no weights, looked for {', '.join(f.name for f in files)}"
-        )
+    file = next((file for file in files if file.is_file()), files[0])
     tensors = tensor_files.read(file)
     actual = {name: tensor.shape for name, tensor in tensors.items()}
     if actual != shapes or 0 in shapes["linear.weight"]:
@@ -246,10 +211,6 @@ def _read_dense_weights(path: Path, shapes: dict[str, tuple[Any, ...]]) -> dict[
 
 
 def _write_dense(path: Path, layer: DenseLayer) -> None:
-    known = huggingface_heads.TORCH_ACTIVATIONS.values()
-    if layer.activation not in known:
-        rule = f"the activation of a dense layer must be one of {', '.join(known)}"
-        raise invalid(FORMAT, rule, layer.activation)
     size, units = layer.kernel.shape
     config = {
         "in_features": size,

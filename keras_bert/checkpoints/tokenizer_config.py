@@ -7,7 +7,7 @@ models/auto/tokenization_auto.py.
 import dataclasses
 import json
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,14 +24,10 @@ _NO_LIMIT = 10**30  # what Hugging Face writes for a tokenizer without a maximum
 # Classes of transformers that read what tokenizer.json states, and no options of the config.
 _GENERIC_CLASSES = ("PreTrainedTokenizerFast", "TokenizersBackend")
 # Names of BERT's WordPiece tokenizer; most also end in "Fast".
-_BERT_CLASSES = words(
-    """
-    BertTokenizer BertTokenizerLegacy ConvBertTokenizer DistilBertTokenizer
-    DPRContextEncoderTokenizer DPRQuestionEncoderTokenizer DPRReaderTokenizer ElectraTokenizer
-    LayoutLMTokenizer LxmertTokenizer MobileBertTokenizer RealmTokenizer RetriBertTokenizer
-    SqueezeBertTokenizer
-    """
-)
+_BERT_CLASSES = words("""
+    BertTokenizer BertTokenizerLegacy DistilBertTokenizer ElectraTokenizer MobileBertTokenizer
+    DPRContextEncoderTokenizer DPRQuestionEncoderTokenizer DPRReaderTokenizer
+""")
 _CLASSES = {*_GENERIC_CLASSES, *_BERT_CLASSES, *(f"{name}Fast" for name in _BERT_CLASSES)}
 # Key in tokenizer_config.json -> key of the normalizer in tokenizer.json, and the value with which
 # BertTokenizer of transformers 4 and 5 replaces it.
@@ -55,28 +51,38 @@ _REQUIRED_VALUES = {
 _JAPANESE_KEYS = {"word_tokenizer_type": "basic", "subword_tokenizer_type": "wordpiece"}
 
 
-def read_vocabulary(path: Path, vocab_size: int) -> list[str] | None:
+def read_vocabulary(
+    path: Path, vocab_size: int, tokenizer: Mapping[str, Any] | None = None
+) -> list[str] | None:
     """Read vocab.txt, or else tokenizer.json, and the tokens that other files add.
 
-    Return `None` if the folder has neither file. Two vocabularies that differ are an error.
+    `tokenizer` is the content of tokenizer.json, if it was read before. Return `None` if the
+    folder has neither file. Two vocabularies that differ are an error.
     """
     file = path / VOCABULARY_FILE
+    json_file = path / tokenizer_json.FILE
+    content = tokenizer_json.read(path) if tokenizer is None else tokenizer
     if file.is_file():
         tokens = dict(enumerate(folder.read_vocabulary(file)))
+    elif json_file.is_file():
+        file = json_file
+        tokens = tokenizer_json.vocabulary(json_file, content)
     else:
-        file = path / tokenizer_json.FILE
-        if not file.is_file():
-            return None
-        tokens = tokenizer_json.vocabulary(file, tokenizer_json.read(path))
-    declared = added_tokens.read(path)
+        return None
+    declared = added_tokens.read(path, content)
     # Tokens of the vocabulary override added tokens with the same id or name.
     known = set(tokens.values())
     for token, (id_, _) in declared.items():
         if id_ is not None and token not in known:
             tokens.setdefault(id_, token)
-    if file.name == VOCABULARY_FILE:
-        _check_same_tokens(file, tokens, declared)
-    vocabulary = _in_order(file, tokens)
+    others = tokenizer_json.vocabulary(json_file, content) if content.get("model") else tokens
+    if tokens != others:
+        _check_same_tokens(file, tokens, others, declared)
+    gaps = set(range(len(tokens))).difference(tokens)
+    if gaps:
+        rule = "ids must be contiguous from 0, received no token for"
+        raise ValueError(f"{file}: {rule} {min(gaps)}")
+    vocabulary = [tokens[id_] for id_ in range(len(tokens))]
     folder.check_vocabulary_size(file, vocabulary, vocab_size)
     folder.check_tokens(file, vocabulary)
     folder.refuse_sentencepiece(file, vocabulary)
@@ -86,38 +92,21 @@ def read_vocabulary(path: Path, vocab_size: int) -> list[str] | None:
     return vocabulary + missing[: vocab_size - len(vocabulary)]
 
 
-def _check_same_tokens(file: Path, tokens: Mapping[int, str], declared: Mapping[str, Any]) -> None:
+def _check_same_tokens(
+    file: Path, tokens: Mapping[int, str], others: Mapping[int, str], declared: Collection[str]
+) -> None:
     """Raise a `ValueError` if tokenizer.json has other tokens than vocab.txt."""
-    json_file = file.parent / tokenizer_json.FILE
-    model = folder.read_optional_json(json_file).get("model")
-    if not isinstance(model, dict) or model.get("type", "WordPiece") != "WordPiece":
-        return  # `read` checks what the file has
-    other_tokens = tokenizer_json.vocabulary(json_file, {"model": model})
-    known = {*other_tokens.values(), *declared}
-    for id_ in sorted({*tokens, *other_tokens}):
+    known = {*others.values(), *declared}
+    for id_ in sorted({*tokens, *others}):
         token = tokens.get(id_)
-        other = other_tokens.get(id_)
+        other = others.get(id_)
         # tokenizer.json has each token once, and may leave out tokens that are added.
-        if other is None and token in known:
-            continue
-        if token != other:
+        if token != other and not (other is None and token in known):
             raise ValueError(
-                f"{file}: must have the tokens of {tokenizer_json.FILE}, received "
-                f"{_token(token)} for id {id_}, where {tokenizer_json.FILE} has {_token(other)}. "
-                "Delete the file that does not belong to the weights"
+                f"{file}: must have the tokens of {tokenizer_json.FILE}, received {token!r:.80} "
+                f"for id {id_}, where {tokenizer_json.FILE} has {other!r:.80}. Delete the file "
+                "that does not belong to the weights"
             )
-
-
-def _token(token: str | None) -> str:
-    return "no token" if token is None else repr(token)[:80]
-
-
-def _in_order(file: Path, tokens: Mapping[int, str]) -> list[str]:
-    """Return tokens in the order of their ids."""
-    for id_ in range(len(tokens)):
-        if id_ not in tokens:
-            raise ValueError(f"{file}: ids must be contiguous from 0, received no token for {id_}")
-    return [tokens[id_] for id_ in range(len(tokens))]
 
 
 def read(path: Path, vocabulary: list[str] | None, config: Mapping[str, Any]) -> dict[str, Any]:
@@ -132,10 +121,11 @@ def read(path: Path, vocabulary: list[str] | None, config: Mapping[str, Any]) ->
     normalizer: Mapping[str, Any] = {}
     added: list[AddedToken] = []
     if vocabulary is not None:
-        _check_class(path, tokenizer)
+        _check_class(path)
         _check_values(path, tokenizer)
-        normalizer = tokenizer_json.normalizer(tokenizer_json.read(path))
-        added = _read_added(path, vocabulary)
+        content = tokenizer_json.read(path)
+        normalizer = content.get("normalizer") or {}
+        added = read_added(path, vocabulary, content)
     is_generic = tokenizer.get("tokenizer_class") in _GENERIC_CLASSES
     if not is_generic:
         _warn_of_defaults(path, tokenizer, normalizer)
@@ -191,29 +181,21 @@ def _sequence_length(path: Path, tokenizer: Mapping[str, Any], limit: int) -> in
     return next(fitting, None)
 
 
-def _check_class(path: Path, tokenizer: Mapping[str, Any]) -> None:
+def _check_class(path: Path) -> None:
     """Raise a `ValueError` if a config names a tokenizer that is not BERT's WordPiece."""
-    config_file = path / "config.json"
-    for file in (config_file, path / FILE):
-        config = folder.read_optional_json(file) if file == config_file else tokenizer
-        name = _other_tokenizer(config)
-        if name is not None:
+    for file in (path / "config.json", path / FILE):
+        config = folder.read_optional_json(file)
+        name = str(config.get("tokenizer_class") or "BertTokenizer")
+        code = (config.get("auto_map") or {}).get("AutoTokenizer")
+        others = [] if name in _CLASSES else [name]
+        if code:
+            others.append(f"the code of {code}")
+        for key, value in _JAPANESE_KEYS.items():
+            if config.get(key, value) != value:
+                others.append(f"{config[key]} of BertJapaneseTokenizer")
+        if others:
             rule = "tokenizer_class must be one of BERT's WordPiece, such as BertTokenizer"
-            raise invalid(file, rule, name, folder.OTHER_TOKENIZER)
-
-
-def _other_tokenizer(config: Mapping[str, Any]) -> str | None:
-    """Return the name of a tokenizer that is not BERT's WordPiece, or `None`."""
-    name = config.get("tokenizer_class")
-    if name is not None and str(name) not in _CLASSES:
-        return str(name)
-    auto_map = config.get("auto_map")
-    if isinstance(auto_map, dict) and auto_map.get("AutoTokenizer"):
-        return f"the code of {auto_map['AutoTokenizer']}"
-    for key, value in _JAPANESE_KEYS.items():
-        if config.get(key, value) != value:
-            return f"{config[key]} of BertJapaneseTokenizer"
-    return None
+            raise invalid(file, rule, others[0], folder.OTHER_TOKENIZER)
 
 
 def _check_values(path: Path, tokenizer: Mapping[str, Any]) -> None:
@@ -229,11 +211,14 @@ def _check_values(path: Path, tokenizer: Mapping[str, Any]) -> None:
                 raise invalid(file, f"{key} must be {value!r:.80}", received)
 
 
-def _read_added(path: Path, vocabulary: list[str]) -> list[AddedToken]:
-    """Return the tokens that are matched whole in texts. Warn of tokens without an id."""
+def read_added(path: Path, vocabulary: list[str], tokenizer: Mapping[str, Any]) -> list[AddedToken]:
+    """Return the tokens that are matched whole in texts. Warn of tokens without an id.
+
+    `tokenizer` is the content of tokenizer.json.
+    """
     declared = {
         name: token
-        for name, (_, token) in added_tokens.read(path).items()
+        for name, (_, token) in added_tokens.read(path, tokenizer).items()
         if name not in added_tokens.SPECIAL
     }
     known = set(vocabulary)

@@ -8,7 +8,7 @@ import statistics
 
 import keras_bert
 from keras_bert import heads
-from keras_bert.checkpoints import canonical, folder, google, huggingface
+from keras_bert.checkpoints import canonical, folder, huggingface
 from keras_bert.cli import arguments, options, writing
 from keras_bert.pretraining import corpus, records, vocabulary
 from keras_bert.pretraining import train as pretraining
@@ -289,11 +289,8 @@ def _bert_config(args, corpus_records):
             "intermediate_size": 4 * hidden_size,
         }
     file = pathlib.Path(args.config)
-    silent = google.SILENT_KEYS | huggingface.SILENT_KEYS
     content = config | folder.read_json(file)
-    config = canonical.read_config(
-        file, content, activations=huggingface.ACTIVATIONS, silent=silent
-    )
+    config = canonical.read_config(file, content, huggingface.ACTIVATIONS, huggingface.SILENT_KEYS)
     if config["vocab_size"] != vocab_size:
         raise ValueError(
             f"{file}: vocab_size must equal that of the records, {vocab_size}; received "

@@ -7,7 +7,7 @@ from typing import Any
 import keras
 
 from keras_bert import heads
-from keras_bert.checkpoints import canonical, keras_hub_models, model_garden_encoders
+from keras_bert.checkpoints import canonical, keras_hub, model_garden
 from keras_bert.checkpoints.added_tokens import word_pieces
 from keras_bert.checkpoints.canonical import Checkpoint, DenseLayer, EmbeddingModules
 from keras_bert.checkpoints.folder import default_tokenizer
@@ -176,7 +176,7 @@ def from_keras_hub(model: Any, task: str | None = None, **options: Any) -> keras
     That is a `BertBackbone`, `BertTextClassifier` or `BertMaskedLM` of `keras_hub` or `keras_nlp`.
     The options are those of `from_checkpoint`; the default of `task` is the task of the model.
     """
-    checkpoint = keras_hub_models.from_model(model)
+    checkpoint = keras_hub.from_model(model)
     return from_checkpoint(checkpoint, task or checkpoint.task, **options)
 
 
@@ -185,7 +185,7 @@ def to_keras_hub(model: keras.Model, backbone: Any = None) -> Any:
 
     KerasHub supports only the tanh gelu and a `layer_norm_eps` of 1e-12.
     """
-    return keras_hub_models.to_backbone(to_checkpoint(heads.find_encoder(model)), backbone)
+    return keras_hub.to_backbone(to_checkpoint(heads.find_encoder(model)), backbone)
 
 
 def from_model_garden(encoder: Any, **options: Any) -> keras.Model:
@@ -193,7 +193,7 @@ def from_model_garden(encoder: Any, **options: Any) -> keras.Model:
 
     The weights are copied. The options are those of `from_checkpoint`. There is no preprocessor.
     """
-    return from_checkpoint(model_garden_encoders.from_encoder(encoder), **options)
+    return from_checkpoint(model_garden.from_encoder(encoder), **options)
 
 
 def to_model_garden(model: keras.Model, encoder: Any = None) -> Any:
@@ -201,7 +201,7 @@ def to_model_garden(model: keras.Model, encoder: Any = None) -> Any:
 
     `encoder` is a `BertEncoder` or `BertEncoderV2`; `None` creates a `BertEncoderV2`.
     """
-    return model_garden_encoders.to_encoder(to_checkpoint(heads.find_encoder(model)), encoder)
+    return model_garden.to_encoder(to_checkpoint(heads.find_encoder(model)), encoder)
 
 
 def _preprocessor(checkpoint, sequence_length, longest):

@@ -10,7 +10,7 @@ from typing import Any
 import keras
 
 from keras_bert import checkpoints, heads, provenance
-from keras_bert.checkpoints import canonical
+from keras_bert.checkpoints.huggingface_heads import task_of_groups
 from keras_bert.hub import conversion, keras_models, named_source, resolve
 from keras_bert.provenance import MODEL_FILE
 from keras_bert.runtime.warn import level_of_caller
@@ -272,7 +272,7 @@ def convert(
     if file and format == "huggingface" and _drops_pooler(checkpoint.task):
         checkpoint = checkpoint.without({"pooler"})
     if format == "keras":
-        task = checkpoint.task or canonical.task_of_groups(checkpoint)
+        task = checkpoint.task or task_of_groups(checkpoint)
         save(conversion.from_checkpoint(checkpoint, task), path)
     else:
         checkpoints.write(checkpoint, path, format)

@@ -9,9 +9,8 @@ import pathlib
 
 import numpy as np
 
-from keras_bert.checkpoints import tokenizer_json
-from keras_bert.checkpoints.folder import check_tokens
-from keras_bert.checkpoints.tokenizer_config import VOCABULARY_FILE
+from keras_bert.checkpoints import tokenizer_config, tokenizer_json
+from keras_bert.checkpoints.folder import MAX_TOKENS
 from keras_bert.exporting import onnx_folder
 from keras_bert.exporting.onnx_folder import LABELS_FILE, MODEL_FILE
 from keras_bert.runtime import reading
@@ -141,18 +140,25 @@ def _open_session(file):
 
 def _read_tokenizer(path):
     """Return the `PythonTokenizer` of a folder, and the maximum number of tokens of a text."""
-    exported = tokenizer_json.read_exported(path)
-    length = exported.max_length
+    with _refuse(f"{path}: its tokenizer cannot be read"):
+        content = tokenizer_json.read(path)
+        normalizer = content["normalizer"]
+        length = content["truncation"]["max_length"]
+        vocabulary = tokenizer_config.read_vocabulary(path, MAX_TOKENS, content) or []
+        added = tokenizer_config.read_added(path, vocabulary, content)
     if type(length) is not int or not 3 <= length <= _MAX_LENGTH:
         raise ValueError(
             f"{path / tokenizer_json.FILE}: the max_length of its truncation must be 3 to "
             f"{_MAX_LENGTH}; received {length!r:.80}. Export the model again"
         )
-    vocabulary = _read_lines(path / VOCABULARY_FILE)
-    check_tokens(path / VOCABULARY_FILE, vocabulary)
-    if any(vocabulary[id_ : id_ + 1] != [token] for token, id_ in exported.ids.items()):
-        raise ValueError(f"{path}: vocab.txt has other tokens than tokenizer.json. Export again")
-    return PythonTokenizer(vocabulary, **exported.options), length
+    tokenizer = PythonTokenizer(
+        vocabulary,
+        lowercase=normalizer.get("lowercase", True),
+        strip_accents=normalizer.get("strip_accents"),
+        split_cjk=normalizer.get("handle_chinese_chars", True),
+        added_tokens=added,
+    )
+    return tokenizer, length
 
 
 def _read_lines(file):

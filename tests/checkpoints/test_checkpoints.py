@@ -1,6 +1,5 @@
 """Canonical form, detection, assignment and vocabulary files."""
 
-import ast
 import json
 import re
 from pathlib import Path
@@ -12,97 +11,27 @@ from keras_bert import checkpoints
 from keras_bert.checkpoints import canonical, folder, name_tables
 
 CONFIG = dict(zip(canonical.SIZES, (11, 4, 2, 2, 6, 8, 2), strict=True))
-EXPECTED_SHAPES = {
-    "embeddings/word_embeddings/embeddings": (11, 4),
-    "embeddings/position_embeddings/embeddings": (8, 4),
-    "embeddings/token_type_embeddings/embeddings": (2, 4),
-    "embeddings/layer_norm/gamma": (4,),
-    "embeddings/layer_norm/beta": (4,),
-    **{
-        f"layer_{i}/{name}": shape
-        for i in range(2)
-        for name, shape in {
-            "attention/qkv/kernel": (4, 12),
-            "attention/qkv/bias": (12,),
-            "attention/output/kernel": (4, 4),
-            "attention/output/bias": (4,),
-            "attention_layer_norm/gamma": (4,),
-            "attention_layer_norm/beta": (4,),
-            "intermediate/kernel": (4, 6),
-            "intermediate/bias": (6,),
-            "output/kernel": (6, 4),
-            "output/bias": (4,),
-            "output_layer_norm/gamma": (4,),
-            "output_layer_norm/beta": (4,),
-        }.items()
-    },
-    "pooler/dense/kernel": (4, 4),
-    "pooler/dense/bias": (4,),
-    "masked_lm/transform/kernel": (4, 4),
-    "masked_lm/transform/bias": (4,),
-    "masked_lm/layer_norm/gamma": (4,),
-    "masked_lm/layer_norm/beta": (4,),
-    "masked_lm/output_bias": (11,),
-    "masked_lm/output_embeddings": (11, 4),
-    "next_sentence/kernel": (4, 2),
-    "next_sentence/bias": (2,),
-    "classifier/kernel": (4, 3),
-    "classifier/bias": (3,),
-    "span_selector/kernel": (4, 2),
-    "span_selector/bias": (2,),
-}
 
 
-# The encoder of sentence-transformers has Hugging Face's names.
-WITH_TABLES = [each for each in checkpoints.FORMATS.values() if hasattr(each, "TABLE")]
-
-
-@pytest.mark.parametrize("module", WITH_TABLES)
-def test_all_tables_have_the_same_canonical_tensors(module):
+@pytest.mark.parametrize(
+    "module", [each for each in checkpoints.FORMATS.values() if hasattr(each, "TABLE")]
+)
+def test_tables(module):
     entries = name_tables.expand(module.TABLE, CONFIG, labels=3)
-    lacking = canonical.OPTIONAL_GROUPS - {entry.group for entry in entries}
-    assert {entry.name: entry.shape for entry in entries} == {
-        name: shape
-        for name, shape in EXPECTED_SHAPES.items()
-        if name.partition("/")[0] not in lacking
+    lacking = canonical.OPTIONAL_GROUPS - {canonical.group_of(entry.name) for entry in entries}
+    assert set(module.TABLE) == {
+        name
+        for name in canonical.SHAPES
+        if canonical.group_of(name) not in lacking
         and (name not in canonical.OPTIONAL_WEIGHTS or module.FORMAT == "huggingface")
     }
-
-
-@pytest.mark.parametrize("module", WITH_TABLES)
-def test_split_is_the_inverse_of_join(module):
-    entries = name_tables.expand(module.TABLE, CONFIG, labels=3)
     sources = [source for entry in entries for source in entry.sources]
     assert len(sources) == len(set(sources))
     for entry in entries:
-        assert len(entry.sources) in (1, 3)
         array = np.arange(np.prod(entry.shape), dtype="float32").reshape(entry.shape)
         parts = entry.split(array)
         assert [part.shape for part in parts] == [entry.source_shape] * len(entry.sources)
         np.testing.assert_array_equal(entry.join(parts), array)
-
-
-def test_heavy_modules_are_imported_on_first_use():
-    lazily = {"google", "safetensors", "h5py", "keras_hub", "yaml", "official"}
-    lazily |= {"tf_keras"}
-    allowed = {"numpy", "ml_dtypes", "keras_bert", *lazily}
-    for file in Path(checkpoints.__file__).parent.glob("*.py"):
-        tree = ast.parse(file.read_text("utf-8"))
-        imports = [n for n in ast.walk(tree) if isinstance(n, ast.Import | ast.ImportFrom)]
-        for node in imports:
-            modules = (
-                [node.module]
-                if isinstance(node, ast.ImportFrom)
-                else [alias.name for alias in node.names]
-            )
-            for name in modules:
-                top = name.partition(".")[0]
-                assert top in allowed or top in __import__("sys").stdlib_module_names, name
-                if top == "keras_bert":
-                    own = ("checkpoints", "runtime", "untrusted")
-                    assert name.split(".")[1] in own
-                if top in lazily:
-                    assert node not in tree.body, f"{file.name} must import {top} on first use"
 
 
 def touch(path, *names):
@@ -145,20 +74,18 @@ def test_detect_error_lists_expected_and_found_files(tmp_path):
 def test_detect_rejects_two_checkpoints(tmp_path):
     names = ("config.json", "model.safetensors", "bert_config.json", "bert_model.ckpt.index")
     touch(tmp_path, *names)
-    with pytest.raises(ValueError, match="of one known format, received two checkpoints"):
+    with pytest.raises(ValueError, match="received google and huggingface"):
         checkpoints.detect(tmp_path)
 
 
-def test_detect_errors_for_empty_missing_and_large_folders(tmp_path):
+def test_detect_errors_for_empty_and_missing_folders(tmp_path):
     with pytest.raises(ValueError, match="found an empty folder"):
         checkpoints.detect(tmp_path)
     with pytest.raises(FileNotFoundError, match="absent: must be the folder.*nothing there"):
         checkpoints.detect(tmp_path / "absent")
-    touch(tmp_path, *(f"file_{i:02d}" for i in range(25)))
+    touch(tmp_path, "file")
     with pytest.raises(FileNotFoundError, match="received a file"):
-        checkpoints.detect(tmp_path / "file_00")
-    with pytest.raises(ValueError, match="file_19 and 5 more"):
-        checkpoints.read(tmp_path)
+        checkpoints.detect(tmp_path / "file")
 
 
 class Variable:
@@ -180,25 +107,12 @@ def test_assign():
 
 
 def test_assign_lists_all_problems_and_assigns_nothing():
-    variables = {
-        "a": Variable(2),
-        "b": Variable(2, 3),
-        "c": Variable(1),
-        "masked_lm/d": Variable(1),
-    }
-    weights = {"a": np.ones(2), "b": np.ones((3, 2)), "masked_lm/x": np.ones(1), "y": np.ones(1)}
-    message = (
-        r"folder: .*missing \(2\): c, masked_lm/d; unused \(1\): y; "
-        r"wrong shape \(1\): b \(expected \(2, 3\), found \(3, 2\)\)$"
-    )
+    variables = {"a": Variable(2), "c": Variable(1), "masked_lm/d": Variable(1)}
+    weights = {"a": np.ones(2), "masked_lm/x": np.ones(1), "y": np.ones(1)}
+    message = r"folder: .*missing \(2\): c, masked_lm/d; unused \(1\): y$"
     with pytest.raises(ValueError, match=message):
         checkpoints.assign(variables, weights, source="/some/folder", ignore=["masked_lm/"])
     assert all(variable.value is None for variable in variables.values())
-
-
-def test_assign_rejects_unused_weights_by_default():
-    with pytest.raises(ValueError, match=r"unused \(1\): masked_lm/x"):
-        checkpoints.assign({}, {"masked_lm/x": np.ones(1)}, source="here")
 
 
 @pytest.mark.parametrize(
@@ -238,6 +152,11 @@ def test_vocabulary_errors(tmp_path):
     file.write_bytes("a\nb\né\n".encode("latin-1"))
     with pytest.raises(ValueError, match="vocab.txt: .* UTF-8, received byte 0xe9 in line 3"):
         folder.read_vocabulary(file)
+
+
+def test_a_token_with_white_space_around_it_is_not_written(tmp_path):
+    with pytest.raises(ValueError, match="without white space around it, received 'c '"):
+        folder.write_vocabulary(tmp_path / "vocab.txt", ["[PAD]", "a b", "c "])
 
 
 @pytest.mark.parametrize(
@@ -282,32 +201,21 @@ def test_config_has_exactly_the_keys_of_the_encoder():
     ("found", "message"),
     [
         ({"model_type": "cat"}, "model_type must be 'bert' for a BERT encoder, received 'cat'"),
-        ({"embedding_size": 3}, "embedding_size must be equal to hidden_size "),
-        ({"num_key_value_heads": 1}, "num_key_value_heads must be equal to num_attention_heads "),
+        ({"embedding_size": 3}, "embedding_size must be 4 "),
+        ({"num_key_value_heads": 1}, "num_key_value_heads must be 2 "),
         ({"hidden_act": "quick_gelu"}, "hidden_act must be one of "),
         ({"hidden_act": "leaky_relu"}, "hidden_act must be one of "),
         ({"hidden_act": ["gelu"]}, "hidden_act must be one of "),
         ({"hidden_size": 0}, "hidden_size must be a positive integer, received 0"),
         ({"hidden_size": "8"}, "hidden_size must be a positive integer, received '8'"),
-        (
-            {"num_hidden_layers": True},
-            "num_hidden_layers must be a positive integer, received True",
-        ),
+        ({"num_hidden_layers": True}, "num_hidden_layers must be a positive integer"),
         ({"layer_norm_eps": None}, "layer_norm_eps must be a number of at least 0, received None"),
-        (
-            {"hidden_dropout_prob": -1},
-            "hidden_dropout_prob must be a number of at least 0, received -1",
-        ),
+        ({"hidden_dropout_prob": -1}, "hidden_dropout_prob must be a number of at least 0"),
     ],
 )
 def test_config_errors(found, message):
     with pytest.raises(ValueError, match="^some.config.json: .*" + re.escape(message)):
         read_config(**found)
-
-
-def test_config_without_sizes():
-    with pytest.raises(ValueError, match=r"missing keys \(7\): vocab_size, hidden_size"):
-        canonical.read_config(Path("c.json"), {}, activations={})
 
 
 def test_keys_that_change_nothing_are_listed_in_one_warning():

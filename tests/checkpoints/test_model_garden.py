@@ -2,13 +2,12 @@
 
 import dataclasses
 import json
-import re
 
 import numpy as np
 import pytest
 
 from keras_bert import checkpoints
-from keras_bert.checkpoints import bundle, canonical, google, model_garden, model_garden_encoders
+from keras_bert.checkpoints import bundle, model_garden
 from tests import damage
 
 tf = pytest.importorskip("tensorflow")
@@ -43,17 +42,12 @@ def test_read(tmp_path):
     objects.assert_same(checkpoint.weights, objects.expected(encoder))
 
 
-@pytest.mark.parametrize("name", ["model", "encoder", "bert", "network"])
-def test_attribute_names_do_not_matter(tmp_path, name):
+@pytest.mark.parametrize("name", ["encoder", None])
+def test_the_place_of_the_encoder_does_not_matter(tmp_path, name):
     encoder = objects.Maker(named=False).functional_encoder()
-    weights = checkpoints.read(save(tmp_path, **{name: encoder})).weights
-    objects.assert_same(weights, objects.expected(encoder))
-
-
-def test_encoder_as_root(tmp_path):
-    encoder = objects.Maker().encoder()
     objects.write_config(tmp_path)
-    tf.train.Checkpoint(encoder).write(str(tmp_path / "ckpt"))
+    root = tf.train.Checkpoint(**{name: encoder}) if name else tf.train.Checkpoint(encoder)
+    root.write(str(tmp_path / "ckpt"))
     objects.assert_same(checkpoints.read(tmp_path).weights, objects.expected(encoder))
 
 
@@ -140,7 +134,7 @@ def test_optimizer_state_is_ignored(tmp_path):
     objects.assert_same(checkpoints.read(tmp_path).weights, objects.expected(encoder))
 
 
-@pytest.mark.parametrize("name", ["extra", "optimizers", "global_step_2", "my_optimizer"])
+@pytest.mark.parametrize("name", ["extra", "my_optimizer"])
 def test_unknown_tensors_are_errors(tmp_path, name):
     encoder = objects.Maker().encoder()
     setattr(encoder, name, objects.tree(kernel=tf.Variable([1.0])))
@@ -160,28 +154,12 @@ def test_a_second_head_is_an_error(tmp_path):
         checkpoints.read(tmp_path)
 
 
-def test_all_problems_are_listed_at_once(tmp_path):
-    maker = objects.Maker()
-    encoder = maker.encoder()
-    block = encoder._transformer_layers[1]
-    block._attention_layer._key_dense = objects.tree(kernel=maker.variable("k", H, 3, 2))
-    save(tmp_path, model=encoder)
-    message = (
-        r"bert_model.ckpt: .*missing \(1\): .*layers/1/.*/_key_dense/bias; wrong shape \(1\): "
-        r".*layers/1/.*/_key_dense/kernel \(expected \(6, 2, 3\), found \(6, 3, 2\)\)$"
-    )
-    with pytest.raises(ValueError, match=message):
-        checkpoints.read(tmp_path)
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"num_hidden_layers": 2}, r"unknown \(16\): encoder/_transformer_layers/2/"),
-        ({"num_hidden_layers": 4}, r"missing \(16\): encoder/_transformer_layers/3/"),
         ({"num_attention_heads": 3}, r"wrong shape \(21\): .*\(expected \(6, 3, 2\), found"),
-        ({"type_vocab_size": 2}, r"wrong shape \(1\): encoder/_type_embedding_layer/embeddings"),
-        ({"vocab_size": 12}, "vocab_size must be a positive integer of at most 11, as large as"),
+        ({"vocab_size": 12}, "vocab_size must be at most 11"),
     ],
 )
 def test_config_that_does_not_match(tmp_path, change, message):
@@ -228,8 +206,6 @@ def test_factorized_embeddings_are_an_error(tmp_path):
 def test_object_based_and_name_based_checkpoints(tmp_path):
     save(tmp_path, model=objects.Maker().encoder())
     assert checkpoints.detect(tmp_path) == "model_garden"
-    with pytest.raises(ValueError, match="must be a name-based checkpoint"):
-        google.read(tmp_path)
     tf.raw_ops.SaveV2(
         prefix=str(tmp_path / "bert_model.ckpt"),
         tensor_names=["_A", "bert/pooler/dense/bias"],
@@ -244,9 +220,7 @@ def test_object_based_and_name_based_checkpoints(tmp_path):
 def test_without_a_config(tmp_path):
     save(tmp_path, config=False, model=objects.Maker().encoder())
     assert checkpoints.detect(tmp_path) == "model_garden"
-    with pytest.raises(
-        FileNotFoundError, match="bert_config.json, .* or params.yaml, .*activation"
-    ):
+    with pytest.raises(FileNotFoundError, match="bert_config.json .* or params.yaml .*activation"):
         checkpoints.read(tmp_path)
 
 
@@ -273,16 +247,9 @@ def encoder_yaml(**changes):
     return {"type": "bert", "bert": {**found, **changes}}
 
 
-@pytest.mark.parametrize(
-    ("name", "wrap"),
-    [
-        ("params.yaml", lambda part: {"runtime": {}, "task": {"model": {"encoder": part}}}),
-        ("bert_encoder.yaml", lambda part: part),
-        ("bert_encoder.yaml", lambda part: {"encoder": part}),
-    ],
-)
-def test_yaml(tmp_path, name, wrap):
-    (tmp_path / name).write_text(json.dumps(wrap(encoder_yaml())))
+def test_yaml(tmp_path):
+    content = {"runtime": {}, "task": {"model": {"encoder": encoder_yaml()}}}
+    (tmp_path / "params.yaml").write_text(json.dumps(content))
     assert model_garden.read_config(tmp_path) == {
         **objects.SIZES,
         "hidden_act": "gelu_new",
@@ -301,13 +268,9 @@ def test_yaml(tmp_path, name, wrap):
     [
         (encoder_yaml(norm_first=True), "norm_first must be False"),
         (encoder_yaml(output_range=1), "output_range must be None"),
-        (encoder_yaml(embedding_size=3), "embedding_size must be equal to hidden_size"),
+        (encoder_yaml(embedding_size=3), "embedding_size must be 6"),
         (encoder_yaml(hidden_activation="quick"), "hidden_act must be one of celu, .*gelu_new"),
         ({"type": "albert", "albert": {}}, "must be of type 'bert', received 'albert'"),
-        ({"type": "bert"}, "must be of type 'bert'"),
-        ({"type": "any", "any": {}, "bert": {}}, "must be of type 'bert', received 'any'"),
-        ([1], r"must be of type 'bert', received \[1\]"),
-        ("bert", "must be of type 'bert', received 'bert'"),
         ({"bert": {"vocab_size": 2}}, "missing keys"),
         ("{", "YAML in UTF-8, received while"),
         ("\xff", "YAML in UTF-8, received .utf-8. codec"),
@@ -319,37 +282,6 @@ def test_invalid_yaml(tmp_path, content, message):
     with pytest.raises(ValueError, match=f"params.yaml: .*{message}") as error:
         model_garden.read_config(tmp_path)
     assert "\n" not in str(error.value)
-
-
-def test_json_with_keys_of_the_model_garden(tmp_path):
-    objects.write_config(tmp_path, embedding_size=None, backward_compatible=True)
-    assert tuple(model_garden.read_config(tmp_path)) == canonical.CONFIG_KEYS
-    objects.write_config(tmp_path, embedding_size=128)
-    with pytest.raises(ValueError, match="bert_config.json: embedding_size must be equal"):
-        model_garden.read_config(tmp_path)
-
-
-def test_damaged_files(tmp_path):
-    save(tmp_path, model=objects.Maker().encoder())
-    index = tmp_path / "bert_model.ckpt.index"
-    data = tmp_path / "bert_model.ckpt.data-00000-of-00001"
-    content = data.read_bytes()
-    rule = re.escape(f"{tmp_path / 'bert_model.ckpt'}: must be a complete TensorFlow checkpoint")
-    data.write_bytes(content[:99] + bytes([content[99] ^ 1]) + content[100:])
-    with pytest.raises(ValueError, match=rf"{rule}.* in 'model/_embedding_layer/"):
-        checkpoints.read(tmp_path)
-    data.write_bytes(content[:-100])
-    with pytest.raises(ValueError, match=rule):
-        checkpoints.read(tmp_path)
-    data.unlink()
-    with pytest.raises(FileNotFoundError, match="bert_model.ckpt.data-00000-of-00001: missing"):
-        checkpoints.read(tmp_path)
-    data.write_bytes(content)
-    for size in (0, 10, index.stat().st_size - 5):
-        index.write_bytes(index.read_bytes()[:size])
-        with pytest.raises(ValueError, match=rule) as error:
-            model_garden.read(tmp_path)
-        assert "\n" not in str(error.value)
 
 
 def test_latest_checkpoint_of_a_trainer(tmp_path):
@@ -377,16 +309,6 @@ def test_latest_checkpoint_of_a_trainer(tmp_path):
     objects.assert_same(checkpoints.read(tmp_path).weights, objects.expected(encoder))
 
 
-def test_a_missing_shard(tmp_path):
-    path = save(tmp_path, model=objects.Maker().encoder())
-    for file in path.glob("bert_model.ckpt.data-*"):
-        file.rename(path / "bert_model.ckpt.data-00001-of-00002")
-    with pytest.raises(
-        ValueError, match="bert_model.ckpt: must be a complete TensorFlow checkpoint"
-    ):
-        checkpoints.read(path)
-
-
 @pytest.mark.parametrize("graph", [b"\xff\xff", np.float32(1), b"\x0a\x04\x0a\x02\x08\x07"])
 def test_invalid_object_graph(tmp_path, graph):
     objects.write_config(tmp_path)
@@ -410,7 +332,7 @@ def tanh_gelu(x):
 )
 def test_from_encoder(activation, expected):
     encoder = objects.Maker().encoder_in_memory(activation)
-    checkpoint = model_garden_encoders.from_encoder(encoder)
+    checkpoint = model_garden.from_encoder(encoder)
     assert checkpoint.config == {
         **objects.SIZES,
         "hidden_act": expected,
@@ -423,24 +345,16 @@ def test_from_encoder(activation, expected):
     objects.assert_same(checkpoint.weights, objects.expected(encoder))
 
 
-def test_from_encoder_copies_weights():
-    encoder = objects.Maker().encoder_in_memory(tanh_gelu)
-    weights = model_garden_encoders.from_encoder(encoder).weights
-    before = weights["pooler/dense/bias"].copy()
-    encoder._pooler_layer.bias.assign_add(tf.ones(H))
-    np.testing.assert_array_equal(weights["pooler/dense/bias"], before)
-
-
 def test_to_encoder():
-    checkpoint = model_garden_encoders.from_encoder(objects.Maker().encoder_in_memory(tanh_gelu))
+    checkpoint = model_garden.from_encoder(objects.Maker().encoder_in_memory(tanh_gelu))
     other = objects.Maker(seed=1).encoder_in_memory(tanh_gelu)
-    assert model_garden_encoders.to_encoder(checkpoint, other) is other
-    objects.assert_same(model_garden_encoders.from_encoder(other).weights, dict(checkpoint.weights))
+    assert model_garden.to_encoder(checkpoint, other) is other
+    objects.assert_same(model_garden.from_encoder(other).weights, dict(checkpoint.weights))
     heads = {"masked_lm/output_bias": np.ones(V), "classifier/bias": np.ones(2)}
     with_heads = dataclasses.replace(checkpoint, weights={**checkpoint.weights, **heads})
     other = objects.Maker(seed=2).encoder_in_memory(tanh_gelu)
-    model_garden_encoders.to_encoder(with_heads, other)  # heads are ignored
-    objects.assert_same(model_garden_encoders.from_encoder(other).weights, dict(checkpoint.weights))
+    model_garden.to_encoder(with_heads, other)  # heads are ignored
+    objects.assert_same(model_garden.from_encoder(other).weights, dict(checkpoint.weights))
 
 
 @pytest.mark.parametrize(
@@ -449,18 +363,12 @@ def test_to_encoder():
         ({"hidden_act": "relu"}, {}, r"different \(1\): hidden_act \(expected 'relu', found"),
         ({"type_vocab_size": 2}, {}, r"different \(1\): type_vocab_size \(expected 2, found 4"),
         ({"layer_norm_eps": 1e-5}, {}, r"different \(1\): layer_norm_eps"),
-        ({}, {"layer_0/output/bias": None}, r"missing \(1\): layer_0/output/bias"),
-        ({}, {"pooler/dense/bias": None}, r"missing \(1\): pooler/dense/bias"),
+        ({}, {"pooler/dense/bias": None}, r"missing \(1\): encoder/_pooler_layer/bias"),
         ({}, {"layer_3/output/bias": np.ones(H)}, r"unsupported \(1\): layer_3/output/bias"),
-        (
-            {},
-            {"layer_2/output/bias": np.ones(3)},
-            r"wrong shape \(1\): layer_2/output/bias \(expected \(6,\), found \(3,\)\)",
-        ),
     ],
 )
 def test_failed_to_encoder_assigns_nothing(config, weights, message):
-    found = model_garden_encoders.from_encoder(objects.Maker().encoder_in_memory(tanh_gelu))
+    found = model_garden.from_encoder(objects.Maker().encoder_in_memory(tanh_gelu))
     weights = {
         name: array for name, array in {**found.weights, **weights}.items() if array is not None
     }
@@ -468,30 +376,23 @@ def test_failed_to_encoder_assigns_nothing(config, weights, message):
     other = objects.Maker(seed=1).encoder_in_memory(tanh_gelu)
     before = objects.expected(other)
     with pytest.raises(ValueError, match=message):
-        model_garden_encoders.to_encoder(checkpoint, other)
-    objects.assert_same(model_garden_encoders.from_encoder(other).weights, before)
+        model_garden.to_encoder(checkpoint, other)
+    objects.assert_same(model_garden.from_encoder(other).weights, before)
 
 
 @pytest.mark.parametrize(
     ("activation", "options", "message"),
     [
-        (tanh_gelu, {"norm_first": True}, "norm_first must be False for BERT, received True"),
-        (tanh_gelu, {"output_range": 1}, "output_range must be None for BERT, received 1"),
-        (tanh_gelu, {"embedding_width": 2}, "embedding_width must be 6 for BERT, received 2"),
-        (
-            tf.nn.swish,
-            {},
-            "inner_activation must be one of gelu, gelu_new, relu, received",
-        ),
+        (tanh_gelu, {"norm_first": True}, "norm_first must be False"),
+        (tanh_gelu, {"output_range": 1}, "output_range must be None"),
+        (tanh_gelu, {"embedding_width": 2}, "embedding_width must be 6"),
+        (tf.nn.swish, {}, "inner_activation must be one of gelu, gelu_new, relu, received"),
     ],
 )
 def test_from_encoder_rejects_other_models(activation, options, message):
     encoder = objects.Maker().encoder_in_memory(activation, **options)
     with pytest.raises(ValueError, match=f"Module: {message}"):
-        model_garden_encoders.from_encoder(encoder)
-    bert = model_garden_encoders.from_encoder(objects.Maker().encoder_in_memory(tanh_gelu))
-    with pytest.raises(ValueError, match=f"Module: {message}"):
-        model_garden_encoders.to_encoder(bert, encoder)
+        model_garden.from_encoder(encoder)
 
 
 def test_fuzz(tmp_path):
@@ -499,4 +400,4 @@ def test_fuzz(tmp_path):
     save(tmp_path, model=maker.pretrainer(maker.encoder(), [maker.classification_head()]))
     (tmp_path / "vocab.txt").unlink()
     files = [file for file in tmp_path.iterdir() if file.suffix != ".json"]
-    damage.check(files, lambda: model_garden.read(tmp_path), times=300)
+    damage.check(files, lambda: dict(model_garden.read(tmp_path).weights), times=300)

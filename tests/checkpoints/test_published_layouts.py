@@ -131,13 +131,6 @@ LAYOUTS = [
         task="masked_tokens",
     ),
     Layout(
-        "google-bert/bert-base-multilingual-cased",
-        {**architectures("BertForMaskedLM"), **POOLER},
-        pretraining(),
-        task="masked_tokens",
-    ),
-    Layout("prajjwal1/bert-tiny", {"model_type": None}, pretraining(), names=gamma),
-    Layout(
         "huawei-noah/TinyBERT_General_4L_312D",
         {"model_type": None, "cell": {}, "emb_size": H, "structure": [], "pre_trained": "",
          "training": ""},
@@ -156,17 +149,6 @@ LAYOUTS = [
         task="pretraining",
     ),
     Layout(
-        "neuralmind/bert-base-portuguese-cased",
-        {**architectures("BertForMaskedLM"), **POOLER, "output_past": True},
-        pretraining(),
-        names=with_copies,
-        task="masked_tokens",
-    ),
-    Layout(
-        "beomi/kcbert-base", {**architectures("BertForMaskedLM"), **POOLER}, pretraining(),
-        task="masked_tokens",
-    ),
-    Layout(
         "klue/bert-base",
         {**architectures("BertForMaskedLM"), "classifier_dropout": None, "use_cache": True},
         masked_lm(),
@@ -174,17 +156,7 @@ LAYOUTS = [
         pooler=False,
         task="masked_tokens",
     ),
-    Layout(
-        "allenai/scibert_scivocab_uncased", {"model_type": "bert"}, pretraining(), names=gamma
-    ),
     Layout("SpanBERT/spanbert-base-cased", {"model_type": None, **POOLER}, names=bare),
-    Layout(
-        "microsoft/BiomedNLP-BiomedBERT-base-uncased-abstract",
-        architectures("BertForMaskedLM"),
-        masked_lm(),
-        names=with_copies,
-        task="masked_tokens",
-    ),
     Layout(
         "ctheodoris/Geneformer",
         {**architectures("BertForMaskedLM"), "hidden_act": "relu", "position_embedding_type":
@@ -194,21 +166,9 @@ LAYOUTS = [
         task="masked_tokens",
     ),
     Layout(
-        "sentence-transformers/all-MiniLM-L6-v2",
-        {**architectures("BertModel"), "gradient_checkpointing": False},
-        names=bare,
-    ),
-    Layout(
         "BAAI/bge-small-en-v1.5",
         {**architectures("BertModel"), "id2label": {"0": "LABEL_0"}, "label2id": {"LABEL_0": 0}},
         names=bare,
-    ),
-    Layout(
-        "dslim/bert-base-NER",
-        {**architectures("BertForTokenClassification"), "_num_labels": 3,
-         "id2label": {"0": "O", "1": "B-PER", "2": "I-PER"}},
-        classes(3),
-        task="tagging",
     ),
     Layout(
         "dbmdz/bert-large-cased-finetuned-conll03-english",
@@ -224,12 +184,6 @@ LAYOUTS = [
          "finetuning_task": "sentiment-analysis",
          "id2label": {str(index): f"{index + 1} stars" for index in range(5)}},
         classes(5),
-        task="classification",
-    ),
-    Layout(
-        "textattack/bert-base-uncased-SST-2",
-        {**architectures("BertForSequenceClassification"), "finetuning_task": "sst-2"},
-        classes(2),
         task="classification",
     ),
     Layout(
@@ -286,12 +240,6 @@ def test_a_published_layout_gives_the_numbers_of_its_tensors(layout, tmp_path):
     ("source", "config", "message"),
     [
         ("klue/roberta-base", {"model_type": "roberta"}, "model_type must be 'bert'"),
-        ("google/electra-small-discriminator", {"model_type": "electra"}, "model_type must be"),
-        (
-            "jinaai/jina-embeddings-v2-base-en",
-            {"position_embedding_type": "alibi"},
-            "position_embedding_type must be 'absolute'",
-        ),
         ("google/bert_for_seq_generation_L-24_bbc_encoder", {"is_decoder": True}, "is_decoder"),
     ],
 )

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from keras_bert import checkpoints
-from keras_bert.checkpoints import bundle, saved_model
+from keras_bert.checkpoints import saved_model
 from tests import damage
 
 tf = pytest.importorskip("tensorflow")
@@ -62,13 +62,6 @@ def test_read(made, no_execution):
     objects.assert_same(checkpoint.weights, expected)
 
 
-def test_keys_are_indices_of_a_list(made):
-    """Keras saves variables in a list, so the graph is needed to identify them."""
-    keys = bundle.read(made[0] / "variables/variables").shapes
-    assert "variables/0/.ATTRIBUTES/VARIABLE_VALUE" in keys
-    assert "do_lower_case/.ATTRIBUTES/VARIABLE_VALUE" in keys
-
-
 @pytest.mark.parametrize("lowercase", [True, False, None])
 def test_casing(tmp_path, lowercase):
     value = None if lowercase is None else tf.Variable(lowercase, trainable=False)
@@ -80,23 +73,9 @@ def test_casing(tmp_path, lowercase):
     assert checkpoints.read(path).tokenizer["lowercase"] is (lowercase is True)
 
 
-def test_casing_that_is_not_a_bool(tmp_path):
-    encoder = objects.Maker().encoder()
-    path = objects.save_model(tmp_path / "1", encoder, do_lower_case=tf.Variable(1.0))
-    with pytest.raises(ValueError, match="variables/variables: do_lower_case.* true or false"):
-        checkpoints.read(path)
-
-
 def test_without_a_vocabulary(tmp_path):
     path = objects.save_model(tmp_path / "1", objects.Maker().encoder(), vocab_file=None)
     assert checkpoints.read(path).vocabulary is None
-
-
-def test_vocabulary_of_the_wrong_size(made, tmp_path):
-    path = objects.save_model(tmp_path / "1", objects.Maker().encoder())
-    (path / "assets/vocab.txt").write_text("a\n" * 12)
-    with pytest.raises(ValueError, match="vocab.txt: .*vocab_size 11 ids, received 12"):
-        checkpoints.read(path)
 
 
 @pytest.mark.parametrize(
@@ -148,7 +127,7 @@ def test_kernel_of_the_wrong_rank(tmp_path):
     kernel = encoder._transformer_layers[0]._attention_layer._query_dense
     kernel.kernel = tf.Variable(np.ones((6, 6), "float32"))
     path = objects.save_model(tmp_path / "1", encoder)
-    with pytest.raises(ValueError, match=r"_query_dense/kernel must have 3 dimensions"):
+    with pytest.raises(ValueError, match="wrong shape"):
         checkpoints.read(path)
 
 
@@ -160,19 +139,6 @@ def test_norm_first_is_an_error(tmp_path, place):
         file.write(b'\x7a\x14{"norm_first": true}')
     with pytest.raises(ValueError, match=f"{place}: norm_first must be false"):
         checkpoints.read(path)
-
-
-def test_name_based_variables_are_an_error(tmp_path):
-    (tmp_path / "variables").mkdir()
-    (tmp_path / "saved_model.pb").touch()
-    tf.raw_ops.SaveV2(
-        prefix=str(tmp_path / "variables/variables"),
-        tensor_names=["module/bert/pooler/dense/bias"],
-        shape_and_slices=[""],
-        tensors=[np.zeros(3, "float32")],
-    )
-    with pytest.raises(ValueError, match="received those of TensorFlow 1"):
-        checkpoints.read(tmp_path)
 
 
 def test_missing_files(made):
@@ -192,18 +158,6 @@ def test_missing_files(made):
             file.write_bytes(content)
 
 
-def test_damaged_graph(made):
-    file = made[0] / "saved_model.pb"
-    content = file.read_bytes()
-    try:
-        for damaged in (content[:-3], b""):
-            file.write_bytes(damaged)
-            with pytest.raises(ValueError, match="saved_model.pb: must be a SavedModel, received"):
-                checkpoints.read(made[0])
-    finally:
-        file.write_bytes(content)
-
-
 def test_a_graph_of_many_messages_is_not_parsed(made, no_execution):
     """A node without content takes two bytes, and after parsing, a hundred times as many."""
     file = made[0] / "saved_model.pb"
@@ -219,4 +173,4 @@ def test_a_graph_of_many_messages_is_not_parsed(made, no_execution):
 def test_fuzz(made, no_execution):
     path, _ = made
     files = [path / "saved_model.pb", *(path / "variables").iterdir(), path / "assets/vocab.txt"]
-    damage.check(files, lambda: saved_model.read(path), times=300)
+    damage.check(files, lambda: dict(saved_model.read(path).weights), times=300)

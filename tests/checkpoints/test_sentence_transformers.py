@@ -108,27 +108,16 @@ def change(file, **values):
     ("file", "values", "message"),
     [
         ("1_Pooling/config.json", {"include_prompt": False}, "include_prompt must be true"),
-        ("1_Pooling/config.json", {"pooling_mode": ["cls", "cls"]}, "each pooling must occur once"),
-        ("1_Pooling/config.json", {"pooling_mode": "median"}, "pooling must be of cls, max"),
-        (
-            "2_Dense/config.json",
-            {"activation_function": "torch.nn.Hardswish"},
-            "received 'torch.nn.H",
-        ),
+        ("1_Pooling/config.json", {"pooling_mode": "median"}, "mode must be one of"),
         ("2_Dense/config.json", {"use_residual": True}, "use_residual must be false"),
         ("2_Dense/config.json", {"out_features": 5}, "must hold linear.weight"),
         ("config_sentence_transformers.json", {"similarity_fn_name": "x"}, "must be one of cosine"),
-        ("config_sentence_transformers.json", {"default_prompt_name": "x"}, "one of the prompts"),
-        ("2_Dense/config.json", {"bias": False}, "must hold linear.weight"),
-        ("1_Pooling/config.json", {"pooling_mode_mean_tokens": False}, "the pooling must be of"),
-        ("1_Pooling/config.json", {"pooling_mode_mean_tokens": "true"}, "must be true or false"),
-        ("config_sentence_transformers.json", {"default_prompt_name": ["a"]}, "one of the prompts"),
-        ("config_sentence_transformers.json", {"prompts": {"a": 1}}, "prompts must be strings"),
+        ("config_sentence_transformers.json", {"default_prompt_name": "x"}, "the prompts are none"),
+        ("1_Pooling/config.json", {"pooling_mode_mean_tokens": False}, "must choose a pooling"),
+        ("config_sentence_transformers.json", {"prompts": {"a": 1}}, "prompts must be a dict"),
         ("config_sentence_transformers.json", {"truncate_dim": 2}, "pass truncate_dim to encode"),
         ("2_Dense/config.json", {"activation_function": "my.GELU"}, "of torch.nn, received 'my.G"),
-        ("2_Dense/config.json", {"in_features": 9}, "in_features must be 8, the width"),
         ("3_Normalize/config.json", {"module_input_name": "x"}, "must be sentence_embedding"),
-        ("tokenizer_config.json", {"padding_side": "left"}, "padding_side must be 'right'"),
     ],
 )
 def test_what_is_unknown_is_named(tmp_path, file, values, message):
@@ -145,6 +134,7 @@ def test_what_is_unknown_is_named(tmp_path, file, values, message):
         (["Transformer", "Pooling", "LSTM"], "unknown module.* 'LSTM'"),
         (["Transformer", "Normalize"], "must begin with Transformer, Pooling"),
         (["BoW", "Pooling"], "must begin with Transformer, Pooling"),
+        ([], "must begin with Transformer, Pooling"),
         (["Transformer", "Pooling", "other.Dense"], "unknown module.* 'other.Dense'"),
     ],
 )
@@ -168,13 +158,6 @@ def test_many_modules_are_an_error(tmp_path):
     modules = [{"type": "sentence_transformers.models.Dense", "path": "2_Dense"}] * 21
     (path / "modules.json").write_text(json.dumps(modules))
     with pytest.raises(ValueError, match="must list at most 20 modules, received 21"):
-        keras_bert.load(path)
-
-
-def test_a_missing_folder_is_named(tmp_path):
-    path = folder_of(tmp_path, pooling="mean")
-    (path / "1_Pooling/config.json").unlink()
-    with pytest.raises(FileNotFoundError, match=r"1_Pooling.config.json: missing; modules.json"):
         keras_bert.load(path)
 
 
@@ -230,7 +213,7 @@ def test_models_that_the_format_cannot_hold(tmp_path):
         with pytest.raises(ValueError, match="Dense without LoRA"):
             keras_bert.save(model, tmp_path / "c", format="sentence_transformers")
     model = heads.embedder(encoder, layers=[keras.layers.Dense(3, activation="leaky_relu")])
-    with pytest.raises(ValueError, match="activation of a dense layer must be one of"):
+    with pytest.raises(ValueError, match="activation of a head must be one of"):
         keras_bert.save(model, tmp_path / "d", format="sentence_transformers")
     assert list(tmp_path.iterdir()) == []
 
@@ -238,25 +221,11 @@ def test_models_that_the_format_cannot_hold(tmp_path):
 def test_options_of_encode():
     encode = keras_bert.pipeline(tiny.embedder(**STACKS["prompts"])).encode
     np.testing.assert_allclose(encode("good"), encode("so good", prompt=""), atol=1e-6)
-    np.testing.assert_allclose(
-        encode("good", prompt="document"), encode("good", prompt=""), atol=1e-6
-    )
     assert encode(TEXTS, truncate_dim=3, normalize=True).shape == (5, 3)
     assert encode([], truncate_dim=3).shape == (0, 3)
     for options, message in (
-        ({"truncate_dim": 9}, "at most 8"), ({"truncate_dim": 0}, "at least 1"),
-        ({"prompt": 3}, "must be a string"),
-    ):  # fmt: skip
-        with pytest.raises(ValueError, match=message):
-            encode("good", **options)
-
-
-def test_wrong_options_of_the_head():
-    encoder = tiny.encoder(num_hidden_layers=1)
-    for options, message in (
-        ({"pooling": "median"}, "mode must be one of"),
-        ({"similarity": "x"}, "similarity must be one of"),
-        ({"default_prompt": "query"}, "the prompts are none"),
+        ({"truncate_dim": 9}, "at most 8"),
+        ({"truncate_dim": 0}, "at least 1"),
     ):
         with pytest.raises(ValueError, match=message):
-            heads.embedder(encoder, **options)
+            encode("good", **options)

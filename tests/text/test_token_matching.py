@@ -153,10 +153,8 @@ def test_words_are_not_spelled_with_added_tokens(untraced):
     ("added", "message"),
     [
         (["[E9]"], r"no '\[E9\]'.*added_tokens"),
-        ([""], "must be a string of 1 to 200 characters"),
-        ([token("a", lstrip=1)], "lstrip of the added token 'a' must be true or false"),
-        ([{"content": "a", "special": True}], "a string or a dict of content, lstrip"),
-        ([5], "a string or a dict"),
+        ([""], "1 to 200 characters"),
+        ([token("a", lstrip=1)], "true or false"),
     ],
 )
 def test_wrong_added_tokens(make_it, added, message):

@@ -480,7 +480,10 @@ def evaluate(examples, **options):
         (lambda: train(matryoshka_dims=[4.5]), "must be an integer"),
         (lambda: fit([("a", "x"), ("b", "x")]), "the same positive .* so there are no negatives"),
         (lambda: fit([("\u200b", " "), (" ", "")]), "no text has tokens"),
-        (lambda: evaluate(EmbeddingExamples(rows()), top_k=1), "top_k is not an option of the task"),
+        (
+            lambda: evaluate(EmbeddingExamples(rows()), top_k=1),
+            "top_k is not an option of the",
+        ),
         (lambda: evaluate(EmbeddingExamples(rows()), n=1), "n is not an option of the task embed"),
         (lambda: evaluate(EmbeddingExamples.of_texts(["a"])), "without labels cannot be scored"),
         (lambda: keras_bert.pipeline(encoder()).evaluate(tiny.examples()), "of_pairs"),
