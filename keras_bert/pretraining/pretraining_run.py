@@ -1,40 +1,23 @@
 """What a pretraining run trains, on which data, and how far it has come."""
 
 import dataclasses
+import functools
 import itertools
 import pathlib
 
 import keras
+import numpy as np
 
-from keras_bert import packed_heads
+from keras_bert import heads, packed_heads
 from keras_bert.pretraining.recipe import Recipe
 from keras_bert.pretraining.records import Records
-from keras_bert.pretraining.state import Checkpoints
 from keras_bert.pretraining.stream import Stream, StreamPosition
 from keras_bert.runtime import distribution
-from keras_bert.training import state_file
+from keras_bert.runtime.files import check_subfolder
+from keras_bert.training import engine, run_state
+from keras_bert.training.run_state import Checkpoints
 
 _EVAL_SEED = 0  # fixed, so that all evaluations use the same masks
-
-
-@dataclasses.dataclass(frozen=True)
-class Intervals:
-    """Steps between history lines, checkpoints and evaluations, and the rows of an evaluation."""
-
-    log_every: int
-    save_every: int
-    eval_every: int
-    eval_rows: int
-
-    def __post_init__(self):
-        for name, value in dataclasses.asdict(self).items():
-            if value < 1:
-                raise ValueError(f"{name} must be at least 1; received {value}")
-
-    def next_pause(self, step):
-        """Return the next step that ends with a history line, checkpoint or evaluation."""
-        every = (self.log_every, self.save_every, self.eval_every)
-        return min(step // steps * steps + steps for steps in every)
 
 
 @dataclasses.dataclass
@@ -47,8 +30,9 @@ class PretrainingRun:
         records: The training data.
         folder: Folder for all files of the run.
         recipe: The `Recipe`.
-        intervals: The `Intervals`.
-        checkpoints: The `Checkpoints`, set after the constructor: they hold the run's settings.
+        log_every, save_every, eval_every: Steps between history lines, checkpoints and evaluations.
+        eval_rows: Rows of an evaluation.
+        keep: Number of checkpoints to keep.
         step: Number of completed steps.
         position: `StreamPosition` of the next batch.
         history: A list of dicts, the lines of the history.
@@ -59,8 +43,11 @@ class PretrainingRun:
     records: Records
     folder: pathlib.Path
     recipe: Recipe
-    intervals: Intervals
-    checkpoints: Checkpoints = dataclasses.field(init=False)
+    log_every: int
+    save_every: int
+    eval_every: int
+    eval_rows: int
+    keep: int
     step: int = 0
     position: StreamPosition = StreamPosition()
     history: list = dataclasses.field(default_factory=list)
@@ -88,24 +75,43 @@ class PretrainingRun:
             "next_sentence": "next_sentence" in self.tasks,
         }
 
+    @functools.cached_property
+    def checkpoints(self):
+        """The `Checkpoints`, with the settings that must match for the run to resume."""
+        recipe, encoder = self.recipe, heads.find_encoder(self.model)
+        optimizer = self.trained.optimizer.get_config() | {"learning_rate": recipe.learning_rate}
+        pieces = self.records.counts()["pieces"]
+        settings = {
+            "records": self.records.manifest["settings"] | {"pieces": pieces},
+            "model": {key: encoder.get_config()[key] for key in encoder.bert_config},
+            "dtype": encoder.dtype_policy.name,
+            "phases": [dataclasses.asdict(phase) for phase in recipe.phases],
+            "optimizer": optimizer,
+            "warmup_steps": recipe.warmup_steps,
+            "gradient_accumulation_steps": recipe.gradient_accumulation_steps,
+            "stream": self.stream_options,
+            "seed": recipe.seed,
+        }
+        folder = self.folder / "checkpoints"
+        check_subfolder(folder)
+        return Checkpoints(
+            folder,
+            settings,
+            keep=self.keep,
+            if_broken="delete it to resume from the checkpoint before it",
+            if_other="use another folder; pass the model of this run as --model to train it "
+            "further",
+        )
+
     def restore(self):
         """Resume from the newest checkpoint, if any."""
-        restored = self.checkpoints.restore(self.variables())
-        if restored is not None:
-            self.step, progress = restored
-            with state_file.reading(self.checkpoints.newest_file(), self.checkpoints.REMEDY):
-                position, history = progress["position"], progress["history"]
-                if len(position) != 3 or not all(type(value) is int for value in position):
-                    raise ValueError("its position in the records is not three integers")
-                if not all(type(record) is dict for record in history):
-                    raise ValueError("its history is not a list of records")
-            self.position = StreamPosition(*position)
-            self.history = history
+        progress = self.checkpoints.restore(run_state.variables_of(self.trained))
+        if progress is not None:
+            with run_state.reading(self.checkpoints.files()[-1], self.checkpoints.if_broken):
+                self.step = int(progress["step"])
+                self.position = StreamPosition(*map(int, progress["position"]))
+            self.history = progress["history"]
         distribution.check_same_step(self.step)
-
-    def variables(self):
-        """Return the variables of model and optimizer, in the order of a checkpoint."""
-        return [*self.trained.variables, *self.trained.optimizer.variables]
 
     def end_of(self, phase):
         """Return the step at which a phase ends."""
@@ -134,7 +140,7 @@ class PretrainingRun:
             return []
         stream = self.stream(phase, "eval")
         chosen: list[tuple] = []
-        count = max(1, self.intervals.eval_rows // stream.batch_size)
+        count = max(1, self.eval_rows // stream.batch_size)
         for _, batch in itertools.islice(stream.batches(epochs=1), count):
             rows = len(batch[0]["input_word_ids"])
             # Omit a smaller last batch: its shape would need another compilation.
@@ -173,3 +179,64 @@ def model_to_train(model, packed):
         if mixed_training.can_train(trained):
             return mixed_training.TrainedModel(trained)
     return trained
+
+
+class Feed:
+    """The next batches of a `Stream`, which is at a `StreamPosition`.
+
+    Attributes:
+        stream: The stream.
+        positions: The position after each batch, by its number from 0. Whoever reads one removes
+            it.
+        tokens: The number of tokens of each batch, without padding, likewise.
+        error: The error of the stream, which TensorFlow hides, or `None`.
+    """
+
+    def __init__(self, stream, position, count):
+        self.stream = stream
+        self._position, self._count = position, count
+        self.positions, self.tokens = {}, {}
+        self.error = None
+
+    def data(self):
+        """Return the data of `engine.fit`."""
+        return data_for_fit(self._batches, self.stream, self.stream.rows)
+
+    def _batches(self):  # TensorFlow's strategies call this function more than once
+        drawn = itertools.islice(self.stream.batches(self._position), self._count)
+        try:
+            for number, (position, batch) in enumerate(drawn):
+                inputs = batch[0]
+                mask = inputs.get("input_mask", inputs.get("text_ids"))
+                self.positions[number] = position
+                self.tokens[number] = int(np.count_nonzero(mask))
+                yield batch
+        except (ValueError, OSError) as error:
+            self.error = error
+            raise
+
+
+def data_for_fit(batches, stream, rows):
+    """Return batches of a stream, each of `rows` rows, as the data of Keras' `fit`.
+
+    `batches` is a function that returns an iterator.
+    """
+    data = engine.data_for_fit(
+        lambda: map(_with_outputs, batches()),
+        _with_outputs(stream.example()),
+        lambda array: (rows, *array.shape[1:]),
+    )
+    if keras.backend.backend() != "tensorflow":
+        return data
+    import tensorflow as tf
+
+    options = tf.data.Options()
+    # The stream of each worker already yields only that worker's rows.
+    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
+    return data.with_options(options)
+
+
+def _with_outputs(batch):
+    """Replace dicts of one target by the target, as Keras expects for a model of one output."""
+    inputs, *rest = batch
+    return inputs, *(part if len(part) > 1 else part["masked_lm"] for part in rest)

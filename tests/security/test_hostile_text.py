@@ -32,7 +32,7 @@ from keras_bert.tasks.embedding import retrieval
 from keras_bert.tasks.multiple_choice import data as swag
 from keras_bert.tasks.results import Answer, Entities, Label, Labels, Metrics, Results
 from keras_bert.tasks.tagging import data as conll
-from keras_bert.training import report, state_file
+from keras_bert.training import report, run_state
 from tests import tiny
 
 PACKAGE = pathlib.Path(keras_bert.__file__).parent
@@ -338,7 +338,7 @@ def wrong_splits(folder):
 
 
 def wrong_settings(folder):
-    state_file.check_settings("a file", {ESCAPE: 1, "b" * 1000: 2}, {}, "start anew")
+    run_state.check_settings("a file", {ESCAPE: 1, "b" * 1000: 2}, {}, "start anew")
 
 
 def wrong_keys(folder):

@@ -11,7 +11,7 @@ from keras_bert.exporting import onnx_folder
 from keras_bert.pipelines.onnx_engine import OnnxEngine
 from keras_bert.pretraining import corpus, records, records_manifest
 from keras_bert.tasks.embedding import retrieval
-from keras_bert.training import run_state, state_file
+from keras_bert.training import run_state
 from keras_bert.untrusted import links
 from tests import tiny
 
@@ -199,7 +199,7 @@ def test_a_run_with_a_link_is_refused(tmp_path, secret):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / run_state.STATE_FILE).symlink_to(secret)
     with pytest.raises(ValueError, match="a link must stay inside"):
-        state_file.read(tmp_path / "run" / run_state.STATE_FILE, "delete it")
+        run_state.read(tmp_path / "run" / run_state.STATE_FILE, "delete it")
 
 
 def write_file(path, text):
