@@ -168,6 +168,20 @@ def lines(path, counts, longest):
             yield number, text
 
 
+def batched(texts, size):
+    """Yield lists of texts of at least `size` characters each; the last list may be empty."""
+    batch: list[str] = []
+    count = 0
+    for text in texts:
+        batch.append(text)
+        count += len(text)
+        if count >= size:
+            yield batch
+            batch = []
+            count = 0
+    yield batch
+
+
 def count(counts, kind, where):
     """Count a repair or an omission, and keep the place of the first one."""
     counts[kind] += 1

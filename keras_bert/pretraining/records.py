@@ -25,11 +25,27 @@ from typing import Any
 import numpy as np
 
 from keras_bert.data.packed_layout import within
-from keras_bert.pretraining import corpus, records_manifest, sentences, shards, vocabulary
-from keras_bert.pretraining.records_reader import MAX_SHARD, Documents, Records
+from keras_bert.pretraining import corpus, sentences, vocabulary
+from keras_bert.pretraining.corpus_formats import batched
+from keras_bert.pretraining.records_reader import (
+    MANIFEST,
+    SPLITS,
+    Documents,
+    Records,
+    check_settings,
+    files_of,
+    read_manifest,
+    tokenizer_settings,
+    write_manifest,
+)  # fmt: skip
 from keras_bert.pretraining.workers import apply
 from keras_bert.runtime.escaping import printable
-from keras_bert.runtime.files import exclusive_lock, remove_stale_temporaries, sha256_of
+from keras_bert.runtime.files import (
+    atomic_write,
+    exclusive_lock,
+    remove_stale_temporaries,
+    sha256_of,
+)
 from keras_bert.runtime.packages import import_tensorflow
 from keras_bert.text.preprocessor import Preprocessor
 from keras_bert.text.token_ids import splits_of
@@ -77,7 +93,7 @@ def build(
         sentences, pieces, unknown pieces, and repaired input, see `corpus.documents`).
 
     Raises:
-        ValueError: If an argument is invalid, the corpus contains no text, the folder holds records
+        ValueError: If the corpus contains no text, the folder holds records
             with other settings, another process uses the folder, or a file is broken.
         RuntimeError: If a worker process ended unexpectedly.
         OSError: If a file cannot be read or written.
@@ -93,14 +109,6 @@ def build(
     >>> [manifest["counts"][key] for key in ("documents", "sentences", "pieces")]
     [2, 3, 9]
     """
-    if not 0 <= held_out < 1:
-        raise ValueError(f"held_out must be at least 0 and below 1; received {held_out}")
-    if not 1 <= shard_bytes <= MAX_SHARD // 4:  # a token takes up to 4 bytes
-        raise ValueError(
-            f"shard_bytes must be between 1 and {MAX_SHARD // 4}; received {shard_bytes}"
-        )
-    if workers is not None and workers < 1:
-        raise ValueError(f"workers must be at least 1; received {workers}")
     import_tensorflow("making records")
     corpus.check_outside(folder, paths)
     files = corpus.files(paths)
@@ -124,9 +132,8 @@ def _settings(files, preprocessor, held_out, shard_bytes):
             {"file": file.name, "bytes": file.stat().st_size, "ends": _hash_of_ends(file)}
             for file in files
         ],
-        "vocabulary": records_manifest.vocabulary_hash(preprocessor.vocabulary),
+        **tokenizer_settings(preprocessor),
         "vocab_size": size,
-        **records_manifest.tokenizer_options(preprocessor),
         "held_out": held_out,
         "shard_bytes": shard_bytes,
         "piece_type": "<u2" if size <= 2**16 else "<u4",
@@ -146,13 +153,17 @@ def _hash_of_ends(path):
 
 def _build(files, folder, preprocessor, settings, workers, on_progress):
     """Write the shards that are missing, then return the complete manifest."""
-    manifest = _started(folder, settings)
+    file = folder / MANIFEST
+    manifest = {"settings": settings, "complete": False, "documents_done": 0, "shards": []}
+    if file.exists():
+        manifest = read_manifest(file)
+        check_settings(file, manifest["settings"], settings, "use another folder")
     vocabulary.write(folder, preprocessor.vocabulary, **preprocessor.tokenizer_options())
     entries = manifest["shards"]
     broken = {index for index, entry in enumerate(entries) if not _is_intact(folder, entry)}
     if manifest["complete"] and not broken:
         return manifest
-    for stale in ("train-*.tfrecord", "eval-*.tfrecord", records_manifest.FILE):
+    for stale in ("train-*.tfrecord", "eval-*.tfrecord", MANIFEST):
         remove_stale_temporaries(folder / stale)
     counts: dict[str, int] = {}
     parts = (
@@ -160,33 +171,29 @@ def _build(files, folder, preprocessor, settings, workers, on_progress):
         for part in _parts(files, settings["shard_bytes"], counts)
         if part.shard in broken or part.shard >= len(entries)
     )
-    parts = _with_progress(_with_sentences(parts, workers), on_progress)
+    parts = _with_sentences(parts, workers, on_progress)
     encode = _encoder(preprocessor)
     for shard, parts_of_shard in itertools.groupby(parts, key=lambda part: part.shard):
         entry = _write_shard(folder, shard, parts_of_shard, encode, settings)
         if shard not in broken:
             entries.append(entry)
             manifest["documents_done"] += entry["documents"]
-            records_manifest.write(folder, manifest)
+            write_manifest(folder, manifest)
         elif entry != entries[shard]:
             raise ValueError(
                 f"{folder}: the corpus has changed since the records were made; use another folder"
             )
     manifest["complete"] = True
-    manifest["counts"] = counts | _sums(manifest)
-    if not manifest["counts"]["pieces"]:
-        _raise_empty(files, folder, manifest)
-    records_manifest.write(folder, manifest)
-    return manifest
-
-
-def _started(folder, settings):
-    """Return the manifest of an earlier call with the same settings, or a new manifest."""
-    file = folder / records_manifest.FILE
-    if not file.exists():
-        return {"settings": settings, "complete": False, "documents_done": 0, "shards": []}
-    manifest = records_manifest.read(file)
-    records_manifest.check_settings(file, manifest["settings"], settings)
+    sums = {
+        key: sum(entry[key] for entry in files_of(manifest))
+        for key in ("sentences", "pieces", "unknown_pieces")
+    }
+    manifest["counts"] = counts | {"documents": manifest["documents_done"]} | sums
+    if not sums["pieces"]:
+        file.unlink(missing_ok=True)  # with it, a later call could not use another corpus
+        names = printable(", ".join(file.name for file in files[:3]), 200)
+        raise ValueError(f"the corpus contains no text: {names}; add a file with text")
+    write_manifest(folder, manifest)
     return manifest
 
 
@@ -197,24 +204,6 @@ def _is_intact(folder, shard):
         if not file.exists() or sha256_of(file) != entry["sha256"]:
             return False
     return True
-
-
-def _sums(manifest):
-    """Return the counts of the whole corpus."""
-    entries = records_manifest.files_of(manifest)
-    keys = ("sentences", "pieces", "unknown_pieces")
-    sums = {key: sum(entry[key] for entry in entries) for key in keys}
-    return {"documents": manifest["documents_done"], **sums}
-
-
-def _raise_empty(files, folder, manifest):
-    """Delete the records of a corpus without text, and raise an error."""
-    for entry in records_manifest.files_of(manifest):
-        (folder / entry["file"]).unlink(missing_ok=True)
-    # With the manifest, a later call could not use another corpus.
-    (folder / records_manifest.FILE).unlink(missing_ok=True)
-    names = printable(", ".join(file.name for file in files[:3]), 200)
-    raise ValueError(f"the corpus contains no text: {names}; add a file with text")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -254,23 +243,13 @@ def _parts(files, shard_bytes, counts):
         yield _Part(shard, first, size, documents)
 
 
-def _with_sentences(parts, workers):
-    """Replace the documents of parts by their sentences, in worker processes."""
+def _with_sentences(parts, workers, on_progress):
+    """Replace the documents of parts by their sentences; report the characters of what is done."""
     workers = workers or min(os.cpu_count() or 1, 61)  # the limit of ProcessPoolExecutor on Windows
-    if workers == 1:
-        for part in parts:
-            yield dataclasses.replace(part, documents=sentences.of_documents(part.documents))
-        return
     inputs = ((part, part.documents) for part in parts)
+    done = 0
     for part, texts in apply(sentences.of_documents, inputs, workers):
         yield dataclasses.replace(part, documents=texts)
-
-
-def _with_progress(parts, on_progress):
-    """Yield parts, and report the characters of those that are done."""
-    done = 0
-    for part in parts:
-        yield part
         done += part.size
         if on_progress is not None:
             on_progress(done)
@@ -279,29 +258,58 @@ def _with_progress(parts, on_progress):
 def _write_shard(folder, shard, parts, encode, settings):
     """Write the files of a shard and return its entry for the manifest."""
     count = 0
-    documents_of_split: dict[str, list] = {split: [] for split in records_manifest.SPLITS}
+    documents_of_split: dict[str, list] = {split: [] for split in SPLITS}
     for part in parts:
         count += len(part.documents)
         for index, document in enumerate(encode(part.documents), part.first):
-            if len(document.pieces):
-                split = "eval" if _is_held_out(index, settings["held_out"]) else "train"
-                documents_of_split[split].append(document)
+            if len(document[0]):
+                # Document 0 is for training if `held_out` is at most 0.61.
+                is_held_out = (index + 1) * _SPREAD % 2**32 < settings["held_out"] * 2**32
+                documents_of_split["eval" if is_held_out else "train"].append(document)
     entries = []
     for split, documents in documents_of_split.items():
         if documents:
             file = folder / f"{split}-{shard:05}.tfrecord"
-            entry = shards.write(file, documents, settings)
+            entry = _write_file(file, documents, settings)
             entries.append({"file": file.name, "split": split, **entry})
     return {"documents": count, "files": entries}
 
 
-def _is_held_out(index, share):
-    # Document 0 is for training if `share` is at most 0.61.
-    return (index + 1) * _SPREAD % 2**32 < share * 2**32
+def _write_file(file, documents, settings):
+    """Write documents of `_encoder` atomically; return the counts for the manifest."""
+    import tensorflow as tf
+
+    with (
+        atomic_write(file, durable=True) as temporary,
+        tf.io.TFRecordWriter(str(temporary)) as writer,
+    ):
+        for pieces, lengths, _ in documents:
+            values = {
+                "pieces": pieces.astype(settings["piece_type"]),
+                "sentence_lengths": lengths.astype(settings["length_type"]),
+            }
+            features = {
+                key: tf.train.Feature(bytes_list=tf.train.BytesList(value=[value.tobytes()]))
+                for key, value in values.items()
+            }
+            example = tf.train.Example(features=tf.train.Features(feature=features))
+            # Deterministic, because the order of a protocol buffer's map is otherwise arbitrary.
+            writer.write(example.SerializeToString(deterministic=True))
+    return {
+        "documents": len(documents),
+        "sentences": sum(len(lengths) for _, lengths, _ in documents),
+        "pieces": sum(len(pieces) for pieces, _, _ in documents),
+        "unknown_pieces": sum(unknown for _, _, unknown in documents),
+        "sha256": sha256_of(file),
+    }
 
 
 def _encoder(preprocessor):
-    """Return a function from documents, lists of sentences, to `TokenizedDocument`s."""
+    """Return a function that tokenizes documents, lists of sentences.
+
+    It yields for each document the ids of its tokens, the number of tokens per sentence and the
+    number of [UNK] tokens.
+    """
     import tensorflow as tf
 
     from keras_bert.text.fast_tokenizer import tokenize_function
@@ -310,37 +318,20 @@ def _encoder(preprocessor):
     unknown_id = preprocessor.tokenizer.unknown_id
 
     def encode(documents):
-        texts = [text for document in documents for text in document]
-        batches = [tokenize(tf.constant(batch, tf.string)) for batch in _batches(texts)]
+        texts = itertools.chain.from_iterable(documents)
+        # In batches, to limit the memory for long documents.
+        batches = [tokenize(tf.constant(batch, tf.string)) for batch in batched(texts, _PART_BYTES)]
         pieces = np.concatenate([ids.values.numpy() for ids in batches])
         lengths = np.concatenate([ids.row_lengths().numpy() for ids in batches])  # (texts,)
         splits = splits_of(lengths)
         first = 0
         for document in documents:
             end = first + len(document)
-            pieces_of_document = pieces[splits[first] : splits[end]]
-            yield shards.TokenizedDocument(
-                pieces_of_document,
-                _cut(lengths[first:end]),
-                unknown=int(np.sum(pieces_of_document == unknown_id)),
-            )
+            ids = pieces[splits[first] : splits[end]]
+            yield ids, _cut(lengths[first:end]), int(np.sum(ids == unknown_id))
             first = end
 
     return encode
-
-
-def _batches(texts):
-    """Yield lists of texts of about `_PART_BYTES`, to limit the memory for long documents."""
-    batch: list[str] = []
-    size = 0
-    for text in texts:
-        batch.append(text)
-        size += len(text)
-        if size >= _PART_BYTES:
-            yield batch
-            batch = []
-            size = 0
-    yield batch
 
 
 def _cut(lengths):

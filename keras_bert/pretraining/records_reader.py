@@ -1,17 +1,29 @@
-"""Reads records: the documents of a corpus as token ids."""
+"""Reads records, the documents of a corpus as token ids, and their manifest. Needs no TensorFlow.
+
+The manifest says which files a folder of records has, and how they were made.
+"""
 
 import dataclasses
 import hashlib
+import json
 import pathlib
 
 import numpy as np
 
-from keras_bert.pretraining import records_manifest, shards, vocabulary
-from keras_bert.runtime.reading import one_line, read_bytes
+from keras_bert.pretraining import vocabulary
+from keras_bert.runtime.files import atomic_write
+from keras_bert.runtime.reading import json_value, read_bytes
 from keras_bert.text.preprocessor import Preprocessor
 from keras_bert.text.token_ids import splits_of
+from keras_bert.training.run_state import reading
+from keras_bert.untrusted import containers, links
+from keras_bert.untrusted.protobuf import varint
 
-MAX_SHARD = 2**30  # bytes of a file
+MANIFEST = "records.json"
+SPLITS = ("train", "eval")
+_MAX_MANIFEST = 2**26  # bytes
+_MAX_SHARD = 2**30
+_REBUILD = "delete it and run `keras-bert records` again to rebuild all records"
 _REPEAT = "run the same `keras-bert records` command again to rebuild it"
 
 
@@ -55,12 +67,12 @@ class Records:
 
     def __init__(self, folder: str | pathlib.Path) -> None:
         self.folder = pathlib.Path(folder)
-        file = self.folder / records_manifest.FILE
+        file = self.folder / MANIFEST
         if not file.is_file():
             raise ValueError(
                 f"{folder} contains no {file.name}; make records with `keras-bert records`"
             )
-        self.manifest = records_manifest.read(file)
+        self.manifest = read_manifest(file)
         if not self.manifest["complete"]:
             raise ValueError(
                 f"{folder}: the records are incomplete; run `keras-bert records` again to resume"
@@ -72,44 +84,25 @@ class Records:
             pieces, made_with = vocabulary.read(self.folder)
         except FileNotFoundError as error:
             raise ValueError(f"{error.filename} is missing; {_REPEAT}") from None
-        self._check_vocabulary(pieces)
-        return Preprocessor(pieces, **made_with, **options)
-
-    def _check_vocabulary(self, pieces):
-        """Raise a `ValueError` unless the records were made with this vocabulary."""
-        if records_manifest.vocabulary_hash(pieces) != self.manifest["settings"]["vocabulary"]:
-            size = self.manifest["settings"]["vocab_size"]
-            received = "other tokens" if size == len(pieces) else f"{len(pieces)} tokens"
-            raise ValueError(
-                f"{self.folder}: the records were made with another vocabulary of {size} tokens; "
-                f"received {received}; use the vocabulary of the records"
-            )
+        preprocessor = Preprocessor(pieces, **made_with, **options)
+        self.check_preprocessor(preprocessor)
+        return preprocessor
 
     def check_preprocessor(self, preprocessor: Preprocessor) -> None:
         """Raise a `ValueError` unless the records have this vocabulary and these options."""
-        self._check_vocabulary(preprocessor.vocabulary)
-        options = records_manifest.tokenizer_options(preprocessor)
-        for key in ("lowercase", "strip_accents", "split_cjk", "added_tokens"):
-            made_with, received = self.manifest["settings"].get(key), options.get(key)
-            if made_with != received:
-                raise ValueError(
-                    f"{self.folder}: the records were made with {key}={made_with!r:.80}; received "
-                    f"{received!r:.80}"
-                )
+        settings = tokenizer_settings(preprocessor)
+        before = {key: self.manifest["settings"].get(key) for key in (*settings, "added_tokens")}
+        check_settings(self.folder, before, settings, "use the vocabulary of the records")
 
     def shards(self, split: str = "train") -> list[str]:
         """Return the file names of a split, `"train"` or `"eval"`, in order."""
-        return [entry["file"] for entry in self._entries() if entry["split"] == split]
+        return [entry["file"] for entry in files_of(self.manifest) if entry["split"] == split]
 
     def counts(self, split: str = "train") -> dict[str, int]:
         """Return a dict with the numbers of `documents`, `sentences` and `pieces` of a split."""
-        entries = [entry for entry in self._entries() if entry["split"] == split]
+        entries = [entry for entry in files_of(self.manifest) if entry["split"] == split]
         keys = ("documents", "sentences", "pieces")
         return {key: sum(entry[key] for entry in entries) for key in keys}
-
-    def _entries(self):
-        """Return the entries of all files, which the manifest has by shard."""
-        return records_manifest.files_of(self.manifest)
 
     def read(self, names: list[str]) -> "Documents":
         """Read shards into memory.
@@ -124,48 +117,128 @@ class Records:
             ValueError: If a file is missing or has changed since it was written.
         """
         settings = self.manifest["settings"]
-        pieces, lengths, sentences_of = [], [], []
+        pieces = [np.zeros(0, settings["piece_type"])]
+        lengths = [np.zeros(0, int)]
+        sentences_of = []
         for name in names:
-            for features in self._documents(name):
-                ids = np.frombuffer(features["pieces"], settings["piece_type"])
-                values = np.frombuffer(features["sentence_lengths"], settings["length_type"])
-                if values.sum() != len(ids) or ids.max(initial=0) >= settings["vocab_size"]:
-                    raise ValueError(
-                        f"{self.folder / name} is broken: its sentences do not fit its tokens, or "
-                        f"a token is not in the vocabulary; {_REPEAT}"
-                    )
-                pieces.append(ids)
-                lengths.append(values)
-                sentences_of.append(len(values))
-        empty = np.zeros(0, settings["piece_type"])
+            content = self._content(name)
+            with reading(self.folder / name, _REPEAT):
+                for features in _parse(content):
+                    ids = np.frombuffer(features["pieces"], settings["piece_type"])
+                    values = np.frombuffer(features["sentence_lengths"], settings["length_type"])
+                    if values.sum() != len(ids) or ids.max(initial=0) >= settings["vocab_size"]:
+                        raise ValueError(
+                            "its sentences do not fit its tokens, or a token is not in the "
+                            "vocabulary"
+                        )
+                    pieces.append(ids)
+                    lengths.append(values)
+                    sentences_of.append(len(values))
         return Documents(
-            np.concatenate([empty, *pieces]),
-            splits_of(np.concatenate([np.zeros(0, int), *lengths])),
-            splits_of(sentences_of),
+            np.concatenate(pieces), splits_of(np.concatenate(lengths)), splits_of(sentences_of)
         )
 
-    def _documents(self, name):
-        """Return the features of the documents in a file."""
-        content = self._bytes(name)
-        itemsize = np.dtype(self.manifest["settings"]["piece_type"]).itemsize
-        try:
-            documents = list(shards.parse(content))
-            for features in documents:
-                if len(features["pieces"]) % itemsize or len(features["sentence_lengths"]) % 4:
-                    raise ValueError("an array is truncated")
-        except (ValueError, KeyError, IndexError) as error:
-            raise ValueError(
-                f"{self.folder / name} is broken ({one_line(error)}); {_REPEAT}"
-            ) from error
-        return documents
-
-    def _bytes(self, name):
-        expected = next(entry["sha256"] for entry in self._entries() if entry["file"] == name)
+    def _content(self, name):
+        entries = {entry["file"]: entry for entry in files_of(self.manifest)}
         file = self.folder / name
         try:
-            content = read_bytes(file, MAX_SHARD)
+            content = read_bytes(file, _MAX_SHARD)
         except FileNotFoundError:
             raise ValueError(f"{file} is missing; {_REPEAT}") from None
-        if hashlib.sha256(content).hexdigest() != expected:
+        if hashlib.sha256(content).hexdigest() != entries[name]["sha256"]:
             raise ValueError(f"{file} has changed since it was written; {_REPEAT}")
         return content
+
+
+def _parse(content):
+    """Yield the features of each `tf.train.Example` in a TFRecord file, as dicts of bytes.
+
+    Does not verify the TFRecord checksums, so verify the hash of the file first.
+    """
+    view, at = memoryview(content), 0
+    while at < len(view):
+        size = int.from_bytes(view[at : at + 8], "little")  # followed by a checksum of 4 bytes
+        (features,) = _fields(view[at + 12 : at + 12 + size])
+        yield dict(map(_feature, _fields(features)))
+        at += 16 + size
+
+
+def _feature(entry):
+    key, feature = _fields(entry)
+    (values,) = _fields(feature)
+    return bytes(key).decode(), b"".join(_fields(values))
+
+
+def _fields(view):
+    """Yield the values of the length-delimited fields of a protocol buffer message."""
+    at = 0
+    while at < len(view):
+        _, at = varint(view, at)
+        size, at = varint(view, at)
+        yield view[at : at + size]
+        at += size
+
+
+def read_manifest(file):
+    """Return the manifest in a file, after a check of its hash and of the values that are used."""
+    links.check(file.parent)
+    with reading(file, _REBUILD):
+        manifest = json_value(read_bytes(file, _MAX_MANIFEST).decode("utf-8"))
+        if manifest.pop("sha256") != _hash_of(manifest):
+            raise ValueError("it has changed since it was written")
+        settings, entries = manifest["settings"], files_of(manifest)
+        if settings["piece_type"] not in ("<u2", "<u4") or settings["length_type"] != "<u4":
+            raise ValueError("piece_type or length_type is unknown")
+        for entry in entries:
+            name = entry["file"]
+            if not containers.is_below(name) or "/" in name or entry["split"] not in SPLITS:
+                raise ValueError(f"{name!r:.80} is not a file of the folder and a known split")
+        if len({entry["file"] for entry in entries}) < len(entries):
+            raise ValueError("a file occurs twice")
+        numbers = [settings["vocab_size"], manifest["documents_done"]]
+        numbers += [shard["documents"] for shard in manifest["shards"]]
+        keys = ("documents", "sentences", "pieces", "unknown_pieces")
+        numbers += [entry[key] for entry in entries for key in keys]
+        if not all(type(number) is int and number >= 0 for number in numbers):
+            raise ValueError("a count is not a number")
+        if not isinstance(manifest["complete"], bool):
+            raise ValueError("complete is not true or false")
+    return manifest
+
+
+def write_manifest(folder, manifest):
+    """Write the manifest atomically, with its hash."""
+    content = manifest | {"sha256": _hash_of(manifest)}
+    with atomic_write(folder / MANIFEST, durable=True) as beside:
+        text = json.dumps(content, indent=1, ensure_ascii=False)
+        beside.write_text(text + "\n", encoding="utf-8")
+
+
+def _hash_of(manifest):
+    return hashlib.sha256(json.dumps(manifest).encode()).hexdigest()
+
+
+def files_of(manifest):
+    """Return the entries of all files, a list of dicts."""
+    return [entry for shard in manifest["shards"] for entry in shard["files"]]
+
+
+def tokenizer_settings(preprocessor):
+    """Return what determines the ids: a hash of the vocabulary, and the tokenizer options."""
+    tokens = "".join(f"{token}\n" for token in preprocessor.vocabulary)
+    options = preprocessor.tokenizer_options()
+    added = [dataclasses.asdict(token) for token in options.pop("added_tokens")]
+    settings = {"vocabulary": hashlib.sha256(tokens.encode()).hexdigest(), **options}
+    return settings | ({"added_tokens": added} if added else {})
+
+
+def check_settings(where, before, settings, remedy):
+    """Raise a `ValueError` for a setting with another value than the records were made with."""
+    for key in settings | before:
+        old, new = before.get(key), settings.get(key)
+        if old == new:
+            continue
+        change = f"with {key}={old!r:.80}; received {new!r:.80}"
+        if key in ("corpus", "vocabulary"):  # the values are hashes
+            change = f"with another {key}"
+        raise ValueError(f"{where}: the records were made {change}; {remedy}")

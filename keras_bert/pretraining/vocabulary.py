@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 from keras_bert.checkpoints import folder, tokenizer_config
 from keras_bert.checkpoints.added_tokens import word_pieces
 from keras_bert.checkpoints.tokenizer_config import VOCABULARY_FILE
-from keras_bert.pretraining.corpus_formats import Document
+from keras_bert.pretraining.corpus_formats import Document, batched
 from keras_bert.runtime.arguments import as_integer
 from keras_bert.runtime.files import atomic_write
 from keras_bert.text.base_tokenizer import UNKNOWN
@@ -29,7 +29,6 @@ SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 GOOGLE_FIRST_TOKENS = ("[PAD]", *(f"[unused{index}]" for index in range(1, 100)), *SPECIAL[1:])
 MIN_GOOGLE_SIZE = 1000  # tokens; a smaller vocabulary has no room for 99 unused tokens
 
-_MAX_SIZE = 2**31 - 1  # tokens; ids are int32
 _CHUNK = 8 << 20  # characters per pass of `count_words`
 _MAX_WORDS = 5_000_000  # distinct words kept in memory
 _MAX_OCCURRENCES = 20_000_000  # words given to the trainer; larger counts are scaled down
@@ -67,8 +66,8 @@ def train(
         The tokens, a list of strings; the index of a token is its id.
 
     Raises:
-        ValueError: If the corpus has no words or gives too few tokens, an argument is out of
-            range, or `tokenizers` is not installed.
+        ValueError: If the corpus has no words or gives too few tokens, `size` has no room for the
+            special tokens, or `tokenizers` is not installed.
 
     Example:
 
@@ -76,13 +75,19 @@ def train(
     >>> len(tokens), tokens[:6], "low" in tokens
     (30, ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]', 'e'], True)
     """
-    _check_numbers(size, min_frequency, max_bytes)
-    _trainer_library()  # fail before the corpus is counted
+    as_integer("size", size, len(SPECIAL) + 1)
+    try:
+        import tokenizers  # noqa: F401 - fail before the corpus is counted
+    except ImportError as error:
+        raise ValueError(
+            "Training a vocabulary needs tokenizers; run: pip install 'keras3-bert[pretraining]'"
+        ) from error
     if max_bytes is not None:
         documents = _sample(documents, max_bytes)
-    counts = count_words(
-        documents, lowercase=lowercase, strip_accents=strip_accents, split_cjk=split_cjk
+    tokenizer = PythonTokenizer(
+        [UNKNOWN], lowercase=lowercase, strip_accents=strip_accents, split_cjk=split_cjk
     )
+    counts = count_words(documents, tokenizer)
     if not counts:
         raise ValueError("The corpus has no words; check the documents.")
     tokens = _tokens(counts, size, min_frequency)
@@ -106,40 +111,16 @@ def _tokens(counts, size, min_frequency):
     return [*first, *_learn(counts, alphabet, room, min_frequency)]
 
 
-def _check_numbers(size, min_frequency, max_bytes):
-    as_integer("size", size, len(SPECIAL) + 1)
-    as_integer("min_frequency", min_frequency, 1)
-    if max_bytes is not None:
-        as_integer("max_bytes", max_bytes, 1)
-    if size > _MAX_SIZE:
-        raise ValueError(f"size must be at most {_MAX_SIZE}; received {size}")
-
-
-def count_words(
-    documents: Documents,
-    *,
-    lowercase: bool = True,
-    strip_accents: bool | None = None,
-    split_cjk: bool = True,
-) -> collections.Counter[str]:
+def count_words(documents: Documents, tokenizer: PythonTokenizer) -> collections.Counter[str]:
     """Count words as the tokenizer splits them: a `collections.Counter`.
 
-    `documents` are `corpus.Document`s or strings. The options are those of `Preprocessor`. Above 5
-    million distinct words, the rarest words are dropped.
+    `documents` are `corpus.Document`s or strings. Above 5 million distinct words, the rarest words
+    are dropped.
     """
-    return _count_words(
-        documents,
-        PythonTokenizer(
-            [UNKNOWN], lowercase=lowercase, strip_accents=strip_accents, split_cjk=split_cjk
-        ),
-    )
-
-
-def _count_words(documents, tokenizer):
     counts: collections.Counter[str] = collections.Counter()
-    for text in _joined_texts(documents):
+    for texts in batched(_texts(documents), _CHUNK):
         # Most chunks repeat, so split each distinct chunk once.
-        for chunk, count in collections.Counter(tokenizer.chunks(text)).items():
+        for chunk, count in collections.Counter(tokenizer.chunks("\n".join(texts))).items():
             for word in tokenizer.words(chunk):
                 if len(word) <= MAX_WORD_LENGTH:
                     counts[word] += count
@@ -158,7 +139,7 @@ def coverage(documents: Documents, preprocessor: Preprocessor) -> dict[str, floa
     `whole`, the share of words that are one token.
     """
     tokenizer = preprocessor.python_tokenizer
-    counts = _count_words(documents, tokenizer)
+    counts = count_words(documents, tokenizer)
     if not counts:
         raise ValueError("The corpus has no words; check the documents.")
     unknown = 0
@@ -235,20 +216,6 @@ def _texts(documents):
             yield from document.paragraphs()
 
 
-def _joined_texts(documents):
-    """Yield the texts of documents, joined to strings of about `_CHUNK` characters."""
-    texts: list[str] = []
-    size = 0
-    for text in _texts(documents):
-        texts.append(text)
-        size += len(text)
-        if size >= _CHUNK:
-            yield "\n".join(texts)
-            texts = []
-            size = 0
-    yield "\n".join(texts)
-
-
 def _sample(documents, max_bytes):
     """Keep every n-th document; double n whenever the kept documents exceed `max_bytes`."""
     kept: list[tuple] = []  # (document, its bytes)
@@ -298,19 +265,10 @@ def _alphabet(counts, room, min_frequency):
     return spelled, sorted(tokens, key=lambda token: (token.startswith("##"), token))
 
 
-def _trainer_library():
-    try:
-        import tokenizers
-    except ImportError as error:
-        raise ValueError(
-            "Training a vocabulary needs tokenizers; run: pip install 'keras3-bert[pretraining]'"
-        ) from error
-    return tokenizers
-
-
 def _learn(counts, alphabet, room, min_frequency):
     """Return the tokens: the alphabet, then the others in the order of the trainer."""
-    tokenizers = _trainer_library()
+    import tokenizers
+
     scale = min(1.0, _MAX_OCCURRENCES / max(1, sum(counts.values())))
     tokenizer = tokenizers.Tokenizer(tokenizers.models.WordPiece(unk_token=SPECIAL[1]))
     tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()

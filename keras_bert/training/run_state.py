@@ -218,7 +218,7 @@ def reading(file, remedy):
     """Convert errors of the block into a `ValueError` that names the file and the remedy."""
     try:
         yield
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise ValueError(f"{file} is broken ({one_line(error)}); {remedy}") from error
 
 

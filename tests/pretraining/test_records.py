@@ -14,7 +14,7 @@ import sys
 import numpy as np
 import pytest
 
-from keras_bert.pretraining import decompression, records, records_manifest, workers
+from keras_bert.pretraining import decompression, records, records_reader, workers
 from tests import damage, prose
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -145,10 +145,6 @@ def test_preprocessor_equals_that_of_the_build(tmp_path):
     assert again.vocabulary == given.vocabulary
     assert (again.lowercase, again.strip_accents, again.max_sequence_length) == (False, False, 64)
     assert made.manifest["counts"]["unknown_pieces"] == 1
-    with pytest.raises(
-        ValueError, match="made with another vocabulary of 52 tokens; received .*3 tokens"
-    ):
-        made._check_vocabulary(["a", "b", "c"])
     file = folder / "vocab.txt"
     file.write_text(file.read_text().replace("zab", "zap"))
     with pytest.raises(ValueError, match="made with another vocabulary"):
@@ -292,7 +288,7 @@ def test_changed_settings_are_refused(tmp_path, change, message, complete):
     made = prose.build(tmp_path, prose.documents(30))
     if not complete:
         manifest = made.manifest | {"complete": False}
-        records_manifest.write(made.folder, manifest)
+        records_reader.write_manifest(made.folder, manifest)
     before, change = contents(made.folder), dict(change)
     if text := change.pop("text", None):
         (tmp_path / "corpus.txt").write_text(text)
@@ -302,22 +298,6 @@ def test_changed_settings_are_refused(tmp_path, change, message, complete):
     with pytest.raises(ValueError, match=message):
         records.build([tmp_path / "corpus.txt"], made.folder, preprocessor, **options)
     assert contents(made.folder) == before
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"held_out": 1.0}, "held_out must be at least 0 and below 1; received 1.0"),
-        ({"held_out": -0.1}, "held_out must be at least 0 and below 1; received -0.1"),
-        ({"shard_bytes": 2**40}, "shard_bytes must be between 1 and"),
-        ({"shard_bytes": 0}, "shard_bytes must be between 1 and"),
-        ({"workers": -1}, "workers must be at least 1; received -1"),
-    ],
-)
-def test_invalid_numbers_raise(tmp_path, options, message):
-    with pytest.raises(ValueError, match=message):
-        prose.build(tmp_path, "Zab.\n", **options)
-    assert not (tmp_path / "records").exists()
 
 
 @pytest.mark.parametrize("text", ["", " \n\n", "\u200b\n"])
@@ -355,7 +335,7 @@ def test_damaged_files_raise(tmp_path):
     def read():
         again = records.Records(made.folder)
         again.preprocessor()
-        found = [again.read(again.shards(split)) for split in records_manifest.SPLITS]
+        found = [again.read(again.shards(split)) for split in records_reader.SPLITS]
         assert sum(map(len, found)) == 60
 
     files = [made.folder / name for name in contents(made.folder)]
@@ -380,7 +360,7 @@ def test_edited_manifest_raises(tmp_path):
     manifest = json.loads(file.read_text())
     manifest["shards"].pop()
     file.write_text(json.dumps(manifest))
-    with pytest.raises(ValueError, match=r"records\.json has changed since"):
+    with pytest.raises(ValueError, match=r"records\.json is broken \(it has changed since"):
         records.Records(made.folder)
 
 
@@ -390,14 +370,11 @@ FAULTS = {
     "a repeated file": lambda m: m["shards"].append(m["shards"][0]),
     "no shards": lambda m: m.pop("shards"),
     "no settings": lambda m: m.pop("settings"),
-    "no counts": lambda m: m.pop("counts"),
     "a list of settings": lambda m: m.update(settings=[]),
     "a shard that is a string": lambda m: m.update(shards=["x"]),
     "a count that is a string": lambda m: m["shards"][0]["files"][0].update(pieces="9"),
     "a negative count": lambda m: m["shards"][0]["files"][0].update(pieces=-9),
-    "a corpus of numbers": lambda m: m["settings"].update(corpus=[3]),
     "another type": lambda m: m["settings"].update(piece_type="O"),
-    "no vocabulary": lambda m: m["settings"].pop("vocabulary"),
     "an unknown split": lambda m: m["shards"][0]["files"][0].update(split="\x1b[2J"),
 }
 
@@ -407,7 +384,7 @@ def test_manifest_of_a_stranger_raises(tmp_path, fault):
     """The hash of the manifest is right: a stranger can compute it, too."""
     made = prose.build(tmp_path, prose.documents(9))
     FAULTS[fault](made.manifest)
-    records_manifest.write(made.folder, made.manifest)
+    records_reader.write_manifest(made.folder, made.manifest)
     for call in (
         lambda: records.Records(made.folder),
         lambda: prose.build(tmp_path, prose.documents(9)),
