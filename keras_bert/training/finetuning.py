@@ -14,7 +14,6 @@ import keras
 from keras_bert import heads, optimizers, provenance
 from keras_bert.encoder import BertEncoder
 from keras_bert.runtime import label_types
-from keras_bert.runtime.arguments import as_integer
 from keras_bert.runtime.files import exclusive_lock
 from keras_bert.runtime.seeds import seeded
 from keras_bert.runtime.stopping import stop_requests
@@ -168,15 +167,26 @@ def finetune(
         options=options,
     )  # fmt: skip
     callbacks = user_callbacks.as_list(callbacks)
-    user_callbacks.check_callbacks(callbacks, folder, schedule)
-    run_data.check_options(task, train, options, inspect.signature(finetune).parameters)
-    _check_arguments(dev, metric, patience, evaluate_every, on_end)
+    if folder is not None:
+        user_callbacks.check_with_folder(callbacks)
+    arguments = inspect.signature(finetune).parameters
+    what = f"finetune for {type(train).__name__}"
+    task.training_options.of(options, what, arguments, run_data.NAMES_ELSEWHERE)
+    if dev is None and (metric, patience, evaluate_every) != (None, None, None):
+        raise ValueError("metric, patience and evaluate_every need dev, the data that is scored")
     run_data.check(task, train, dev)
     new_encoder, model = _encoder_and_model(encoder, train)
-    if max_length is not None:
-        _check_max_length(new_encoder, recipe.max_length)
+    limit = new_encoder.bert_config["max_position_embeddings"]
+    if max_length is not None and max_length > limit:
+        raise ValueError(
+            f"max_length must be at most {limit}, the maximum of the encoder; received {max_length}"
+        )
     is_new = model is None
-    with stop_requests() as stop, _lock(folder):
+    # Two processes on the same state would both return wrong weights.
+    lock = contextlib.nullcontext()
+    if folder is not None:
+        lock = exclusive_lock(folder, "training", keep=False)
+    with stop_requests() as stop, lock:
         stop.check()
         with seeded(recipe.seed):
             model = task.build(new_encoder, train) if is_new else model
@@ -184,30 +194,16 @@ def finetune(
         state = _restore(run, folder, show_progress)
         if is_new and not (state.epoch or state.batch):
             initialize_head(model, run.data.encoded, recipe.seed)
-        metrics = _train(run, state, show_progress, tensorboard)
+        if show_progress:
+            run_data.note_truncated(run.data, run.recipe.max_length)
+        _set_options(run)
+        stopped = _fit(run, state, show_progress, tensorboard)
+        metrics = _metrics(run, state, _restore_best(run, state), stopped)
         provenance.remember_run(model, encoder, train, dev, metrics)
         if on_end is not None:
             on_end(model, metrics)
         state.clear()
         return model, metrics
-
-
-def _train(run, state, show_progress, tensorboard):
-    """Train the model, give it the best weights, and return the metrics of `finetune`."""
-    if show_progress:
-        run_data.note_truncated(run.data, run.recipe.max_length)
-    _set_options(run)
-    stopped = _fit(run, state, show_progress, tensorboard)
-    return _metrics(run, state, _restore_best(run, state), stopped)
-
-
-def _check_arguments(dev, metric, patience, evaluate_every, on_end):
-    if on_end is not None and not callable(on_end):
-        raise ValueError(f"on_end must be a function; received {on_end!r:.80}")
-    if dev is None and (metric, patience, evaluate_every) != (None, None, None):
-        raise ValueError("metric, patience and evaluate_every need dev, the data that is scored")
-    if patience is not None:
-        as_integer("patience", patience, 1)
 
 
 @dataclasses.dataclass
@@ -304,8 +300,6 @@ def _identity(run):
     return {
         "data": f"{train.source}, {len(train)} examples",
         "dev data": None if dev is None else f"{dev.source}, {len(dev)} examples",
-        "sequences": len(data.encoded),
-        "parameters": model.count_params(),
         "trainable variables": len(model.trainable_variables),
         "scored over characters": None if dev is None else dev.characters,
         "labels": heads.find_output(model).labels,
@@ -414,6 +408,9 @@ def _restore_best(run, state):
 def _metrics(run, state, best_record, stopped):
     """Return the metrics that `finetune` returns."""
     data, train = run.data, run.data.train
+    train_loss = state.history[-1]["loss"] if state.history else state.loss
+    if best_record is not None:
+        train_loss = best_record["loss"]  # of the epoch whose weights the model has
     rows = len(train) * run.plan.rows / len(data.encoded)
     done = (state.epoch + state.batch / run.plan.batches) * rows
     recipe = run.recipe.to_dict()
@@ -421,7 +418,7 @@ def _metrics(run, state, best_record, stopped):
         recipe.setdefault("loss", data.encoded.loss_name)
     metrics = {
         "recipe": recipe,
-        "train_loss": _train_loss(state, best_record),
+        "train_loss": train_loss,
         "train_seconds": state.seconds,
         "examples_per_second": done / max(state.seconds, 1e-9),
         "stopped": stopped,
@@ -440,28 +437,6 @@ def _metrics(run, state, best_record, stopped):
     return metrics
 
 
-def _train_loss(state, best_record):
-    """Return the training loss of the epoch whose weights the model has."""
-    if best_record is not None:
-        return best_record["loss"]
-    return state.history[-1]["loss"] if state.history else state.loss
-
-
-def _lock(folder):
-    """Lock the folder: two processes on the same state would both return wrong weights."""
-    if folder is None:
-        return contextlib.nullcontext()
-    return exclusive_lock(folder, "training", keep=False)
-
-
-def _check_max_length(encoder, max_length):
-    limit = encoder.bert_config["max_position_embeddings"]
-    if max_length > limit:
-        raise ValueError(
-            f"max_length must be at most {limit}, the maximum of the encoder; received {max_length}"
-        )
-
-
 def _task_of(model, train):
     """Return the task that is trained: that of the model if it takes the data."""
     task = registry.for_data(train)
@@ -471,24 +446,16 @@ def _task_of(model, train):
     return of_model
 
 
-def _encoder_and_model(given, train):
+def _encoder_and_model(model, train):
     """Return a copy of the encoder and `None`, or the encoder and the model that is trained."""
-    if not isinstance(given, keras.Model):
-        raise ValueError(
-            "encoder must be a BertEncoder or a model on one, as keras_bert.load gives; received "
-            f"{given!r:.80}"
-        )
-    model = None if isinstance(given, BertEncoder) else given
-    if model is not None and heads.find_task(model) in heads.OF_PRETRAINING:
-        given, model = heads.find_encoder(model), None
-    if model is not None and not isinstance(train, registry.for_model(model).data):
+    encoder = heads.find_encoder(model)
+    if encoder.preprocessor is None:
+        raise ValueError("the encoder has no preprocessor; set encoder.preprocessor")
+    if isinstance(model, BertEncoder) or heads.find_task(model) in heads.OF_PRETRAINING:
+        return encoder.with_options(preprocessor=encoder.preprocessor.with_options()), None
+    if not isinstance(train, registry.for_model(model).data):
         raise ValueError(
             f"{train.source}: must be the data of {heads.find_task(model)}; received "
             f"{type(train).__name__}"
         )
-    encoder = given if model is None else heads.find_encoder(model)
-    if encoder.preprocessor is None:
-        raise ValueError("the encoder has no preprocessor; set encoder.preprocessor")
-    if model is None:
-        encoder = encoder.with_options(preprocessor=encoder.preprocessor.with_options())
     return encoder, model

@@ -17,7 +17,7 @@ from keras_bert.tasks import inference
 from keras_bert.training.user_callbacks import DEV_LOSS
 
 # Names of arguments in Keras and transformers.
-_NAMES_ELSEWHERE = {
+NAMES_ELSEWHERE = {
     "lr": "learning_rate", "verbose": "show_progress", "num_train_epochs": "epochs",
     "validation_data": "dev", "eval_dataset": "dev", "per_device_train_batch_size": "batch_size",
     "output_dir": "folder", "warmup_ratio": "warmup", "early_stopping_patience": "patience",
@@ -86,27 +86,18 @@ def encode(task, model, train, dev, recipe):
 
 def check(task, train, dev):
     """Raise an error for data that cannot be trained on or scored."""
-    if not isinstance(train, task.data[0]):
-        raise ValueError(
-            f"{train.source}: {type(train).__name__} only scores a model; train on "
-            f"{task.data[0].__name__}"
-        )
-    for part, data in (("training", train), ("dev", dev)):
+    for part, data, kinds in (("training", train, task.data[0]), ("dev", dev, task.data)):
         if data is None:
             continue
-        if not isinstance(data, task.data):
-            raise ValueError(
-                f"{data.source}: must be {type(train).__name__}, as the training data; "
-                f"received {type(data).__name__}"
-            )
-        if not task.is_labeled(data):
-            raise ValueError(
-                f"the {part} data, {data.source}, has no labels. Give labeled examples"
-            )
-        if not len(data):
-            raise ValueError(
-                f"the {part} data, {data.source}, contains no examples. Check its file or filter"
-            )
+        problem = None
+        if not isinstance(data, kinds):
+            problem = f"must be {task.data[0].__name__}; received {type(data).__name__}"
+        elif not task.is_labeled(data):
+            problem = "has no labels. Give labeled examples"
+        elif not len(data):
+            problem = "contains no examples. Check its file or filter"
+        if problem is not None:
+            raise ValueError(f"the {part} data, {data.source}, {problem}")
 
 
 def check_encoded(task, data, recipe):
@@ -130,16 +121,6 @@ def note_truncated(data, max_length):
         if encoded is not None and encoded.truncated:
             text = f"texts cut to max_length={max_length}: {encoded.truncated}"
             _note(f"{examples.source}: {text}")
-
-
-def check_options(task, train, options, arguments):
-    """Raise an error for an option that the task does not have.
-
-    `arguments` are the names of the arguments of `finetune`.
-    """
-    task.training_options.of(
-        options, f"finetune for {type(train).__name__}", arguments, _NAMES_ELSEWHERE
-    )
 
 
 def _compile_options(task, model, encoded, loss):

@@ -101,9 +101,12 @@ class RunState:
     """
 
     def __init__(self, folder, settings):
-        self._folder = None if folder is None else pathlib.Path(folder)
-        self._settings = settings
+        self._checkpoints: Checkpoints | None = None
+        self._best_file: pathlib.Path | None = None
         self._best: tuple[dict, list] | None = None  # only without a folder
+        if folder is not None:
+            self._checkpoints = Checkpoints(folder, settings, STATE_FILE, keep=1)
+            self._best_file = self._checkpoints.folder / BEST_FILE
         self.epoch, self.batch, self.history = 0, 0, []
         self.seconds, self.loss, self.rows = 0.0, 0.0, 0
         self.stopped = False
@@ -114,12 +117,12 @@ class RunState:
 
     def save(self, model):
         """Write the state atomically; it replaces the previous one."""
-        if self._folder is None:
+        if self._checkpoints is None:
             return
         if keras.backend.backend() == "jax":
             model.jax_state_sync()  # during `fit` the variables are outdated
         progress = {name: value for name, value in vars(self).items() if not name.startswith("_")}
-        self._checkpoints().save(variables_of(model), progress)
+        self._checkpoints.save(variables_of(model), progress)
 
     def restore(self, model):
         """Build the optimizer, read the state of an earlier run, and return True if there was one.
@@ -127,13 +130,13 @@ class RunState:
         Broken files and other settings are a `ValueError`.
         """
         model.optimizer.build(model.trainable_variables)
-        progress = None
-        if self._folder is not None:
-            progress = self._checkpoints().restore(variables_of(model))
+        if self._checkpoints is None:
+            return False
+        progress = self._checkpoints.restore(variables_of(model))
         if progress is None:
             self.clear()  # without a state, the best weights belong to some other run
             return False
-        with reading(self._folder / STATE_FILE, START_OVER):
+        with reading(self._checkpoints.folder / STATE_FILE, START_OVER):
             for name, value in vars(self).items():
                 if not name.startswith("_"):
                     setattr(self, name, type(value)(progress[name]))
@@ -143,23 +146,18 @@ class RunState:
             self._read_best(model)  # report an error before the training, not after
         return True
 
-    def _checkpoints(self):
-        return Checkpoints(self._folder, self._settings, STATE_FILE, keep=1)
-
     @property
     def has_best(self):
         """True if there are weights of a best epoch."""
-        if self._folder is None:
-            return self._best is not None
-        return (self._folder / BEST_FILE).is_file()
+        return self._best is not None if self._best_file is None else self._best_file.is_file()
 
     def keep_best(self, model, record):
         """Keep the model's weights as the best so far, with the metrics of their epoch."""
-        if self._folder is None:
+        if self._best_file is None:
             self._best = record, [keras.ops.convert_to_numpy(weight) for weight in model.weights]
         else:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            write(self._folder / BEST_FILE, {"record": record}, model.weights)
+            self._best_file.parent.mkdir(parents=True, exist_ok=True)
+            write(self._best_file, {"record": record}, model.weights)
 
     def restore_best(self, model):
         """Set the best weights; return the metrics of their epoch, or `None` if there are none."""
@@ -171,12 +169,13 @@ class RunState:
 
     def _read_best(self, model):
         """Return the record of the best epoch and its weights."""
-        file = self._folder / BEST_FILE
         remedy = f"delete {STATE_FILE} beside it to start over"
-        if not file.is_file():
-            raise ValueError(f"{file}, the best weights of the run, is missing; {remedy}")
-        header, arrays = read(file, remedy)
-        with reading(file, remedy):
+        if not self.has_best:
+            raise ValueError(
+                f"{self._best_file}, the best weights of the run, is missing; {remedy}"
+            )
+        header, arrays = read(self._best_file, remedy)
+        with reading(self._best_file, remedy):
             record = dict(header["record"])
             values = values_of(model.weights, arrays)
             # A run that is killed before it saves its state repeats that part of the epoch.
@@ -187,9 +186,9 @@ class RunState:
 
     def clear(self):
         """Delete the files of a finished run."""
-        if self._folder is not None:
+        if self._checkpoints is not None:
             for name in (STATE_FILE, BEST_FILE):
-                (self._folder / name).unlink(missing_ok=True)
+                (self._checkpoints.folder / name).unlink(missing_ok=True)
 
 
 def write(file, header, variables):

@@ -18,29 +18,18 @@ def as_list(callbacks):
     return [] if callbacks is None else keras.tree.flatten(callbacks)
 
 
-def check_callbacks(callbacks, folder, schedule):
-    """Raise an error for a callback that cannot work in `finetune`."""
+def check_with_folder(callbacks):
+    """Raise an error for a callback that cannot work in a run that resumes from a folder."""
     for callback in callbacks:
-        if not isinstance(callback, keras.callbacks.Callback):
-            raise ValueError(
-                f"callbacks must be keras.callbacks.Callback instances; received {callback!r:.80}"
-            )
         name = type(callback).__name__
-        if isinstance(callback, keras.callbacks.LearningRateScheduler) and schedule != "linear":
-            raise ValueError(
-                f"{name} sets the learning rate of each epoch; remove it, or schedule={schedule!r}"
-            )
-        if isinstance(callback, keras.callbacks.BackupAndRestore) and folder is not None:
+        if isinstance(callback, keras.callbacks.BackupAndRestore):
             raise ValueError(f"folder already resumes a killed run; remove folder or {name}")
         monitor = getattr(callback, "monitor", None) if _is_keras(callback) else None
-        of_training = monitor not in (None, "loss") and not monitor.startswith("val_")
-        if of_training and folder is not None:
+        if monitor not in (None, "loss") and not monitor.startswith("val_"):
             raise ValueError(
                 f"{name} monitors {monitor!r}, which folder does not keep for a killed run. "
                 "Monitor a score of dev, or remove folder"
             )
-        if isinstance(callback, keras.callbacks.SwapEMAWeights):
-            raise ValueError(f"finetune does not average weights; remove the callback {name}")
 
 
 def rate_setter(callbacks):
@@ -99,27 +88,14 @@ def selecting_metric(callbacks, metric):
     `EarlyStopping(restore_best_weights=True)` overrides `metric`.
     """
     for callback in callbacks:
-        if not getattr(callback, "restore_best_weights", False):
-            continue
-        if not callback.monitor.startswith("val_"):
-            raise ValueError(
-                "with dev, finetune returns the best epoch on dev; set restore_best_weights=False "
-                f"or monitor a value of dev, such as 'val_loss'; received {callback.monitor!r}"
-            )
-        monitored = _record_name(callback.monitor)
-        mode = "min" if lower_is_better(monitored) else "max"
-        starts_later = getattr(callback, "start_from_epoch", None)
-        if callback.mode not in ("auto", mode) or starts_later:
-            raise ValueError(
-                f"restore_best_weights of {type(callback).__name__} needs mode={mode!r} and "
-                "start_from_epoch=0, since finetune returns the best of all epochs"
-            )
-        if metric not in (None, monitored):
-            raise ValueError(
-                f"metric={metric!r} and the monitor {callback.monitor!r} of "
-                f"{type(callback).__name__} both select the best epoch; remove one"
-            )
-        metric = monitored
+        if getattr(callback, "restore_best_weights", False):
+            if not callback.monitor.startswith("val_"):
+                raise ValueError(
+                    "with dev, finetune returns the best epoch on dev; set "
+                    "restore_best_weights=False or monitor a value of dev, such as 'val_loss'; "
+                    f"received {callback.monitor!r}"
+                )
+            metric = _record_name(callback.monitor)
     return metric
 
 

@@ -328,8 +328,6 @@ def test_last_batch_of_an_epoch(made):
     [
         ({"rows": 0}, "batch_size must be a multiple of the 1 workers; received 0"),
         ({"rows": 5, "worker": (0, 2)}, "a multiple of the 2 workers; received 5"),
-        ({"shards_in_memory": 0}, "shards_in_memory must be an integer of at least 1; received 0"),
-        ({"max_predictions": 0}, "max_predictions must be at least 1; received 0"),
         ({"split": "test"}, "contains no documents of the split 'test'"),
         ({"length": 7}, "sequence_length must be at least 8; received 7"),
     ],

@@ -299,7 +299,7 @@ def test_phases_differ_and_evaluations_are_equal(eager, records, tmp_path, monke
     class Stream(run_module.Stream):
         def batches(self, position=None, epochs=None):
             for after, batch in super().batches(position, epochs):
-                drawn.append((self._is_training, position, batch[0]["input_word_ids"]))
+                drawn.append((self.split == "train", position, batch[0]["input_word_ids"]))
                 yield after, batch
 
     monkeypatch.setattr(run_module, "Stream", Stream)

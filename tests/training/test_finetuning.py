@@ -49,17 +49,11 @@ METRICS = {
     "scores": ["pearson", "spearman", "rmse"],
     "tags": ["f1", "precision", "recall", "accuracy", "majority"],
     "questions": [
-        "f1",
-        "exact_match",
-        "has_answer_f1",
-        "no_answer_accuracy",
-        "best_f1",
-        "best_f1_threshold",
-        "best_exact_match",
-        "best_exact_match_threshold",
+        "f1", "exact_match", "has_answer_f1", "no_answer_accuracy", "best_f1", "best_f1_threshold",
+        "best_exact_match", "best_exact_match_threshold",
     ],
     "choices": ["accuracy", "majority"],
-}
+}  # fmt: skip
 
 
 def finetune(examples=None, dev=None, encoder=None, **options):
@@ -430,11 +424,6 @@ def test_callback_stops_the_run(eager):
     assert (len(metrics["history"]), metrics["stopped"]) == (2, False)
 
 
-def test_folder_is_created(eager, tmp_path):
-    finetune(epochs=1, folder=tmp_path / "new" / "one")
-    assert list((tmp_path / "new" / "one").iterdir()) == []
-
-
 @pytest.fixture
 def untrained(monkeypatch):
     """Replace the training, and return the list of all batches of all calls."""
@@ -565,13 +554,15 @@ def test_divergence_raises(eager):
         finetune(epochs=2, learning_rate=1e30)
 
 
-@pytest.mark.parametrize(
-    "option", ["epochs", "batch_size", "gradient_accumulation_steps", "max_length"]
-)
-def test_numbers_below_the_minimum_raise(option):
-    minimum = 3 if option == "max_length" else 1
+@pytest.mark.parametrize(("option", "minimum"), [("epochs", 1), ("max_length", 3)])
+def test_numbers_below_the_minimum_raise(option, minimum):
     with pytest.raises(ValueError, match=f"{option} must be .*of at least {minimum}; received 0"):
         finetune(**{option: 0})
+
+
+ONE_TAG = conll.TaggedSentences([["a"]], [["O"]], source="it")
+ODD_TAG = conll.TaggedSentences([["a"]], [["B-odd"]], source="it")
+PAIRS = tabular.Examples(["a"], text_pairs=["b"], labels=["good"], source="it")
 
 
 @pytest.mark.parametrize(
@@ -579,45 +570,19 @@ def test_numbers_below_the_minimum_raise(option):
     [
         (tabular.Examples(["a"]), None, "the training data, the examples, has no labels"),
         (tiny.examples(), tabular.Examples(["a"]), "the dev data, the examples, has no labels"),
-        (
-            tabular.Examples([], labels=[]),
-            None,
-            "the training data, the examples, contains no examples",
-        ),
-        (
-            tiny.examples([("good", "a")] * 3, source="the training file"),
-            None,
-            "the training file: .*two labels.*'good'",
-        ),
-        (
-            tiny.examples(),
-            tiny.examples([("odd", "a")], source="the dev file"),
-            "the dev file, row 1: .*'odd'.*No row of the training data, the examples, has this",
-        ),
-        (
-            tiny.tagged(),
-            conll.TaggedSentences([["a"]], [["B-odd"]], source="the dev file"),
-            "the dev file, sentence 1: .*'B-odd'.*No row of the training data, ",
-        ),
-        (
-            tiny.examples(),
-            tabular.Examples(["a"], scores=[1], source="the dev file"),
-            "takes labels; received scores in the dev file",
-        ),
-        (
-            tiny.examples(),
-            tabular.Examples(["a"], text_pairs=["b"], labels=["good"], source="the dev file"),
-            "single texts; the dev file has pairs of texts. Give single texts, or train on pairs$",
-        ),
-        (
-            conll.TaggedSentences([["a"]], [["O"]], source="the train file"),
-            None,
-            "the train file: .*two tags.*'O'",
-        ),
-        (tiny.tagged(), tiny.examples(), "must be TaggedSentences, as the training data;"),
+        (tabular.Examples([], labels=[]), None, "the training data, .* contains no examples"),
+        (tiny.examples([("good", "a")] * 3, source="it"), None, "it: .*two labels.*'good'"),
+        (tiny.examples(), tiny.examples([("odd", "a")], source="it"),
+         "it, row 1: .*'odd'.*No row of the training data, the examples, has this"),
+        (tiny.tagged(), ODD_TAG, "it, sentence 1: .*'B-odd'.*No row of the training data, "),
+        (tiny.examples(), tabular.Examples(["a"], scores=[1], source="it"),
+         "takes labels; received scores in it"),
+        (tiny.examples(), PAIRS, "single texts; it has pairs of texts. Give single texts, or"),
+        (ONE_TAG, None, "it: .*two tags.*'O'"),
+        (tiny.tagged(), tiny.examples(), "must be TaggedSentences; received Examples"),
         (["a", "b"], None, "Examples, .*list"),
     ],
-)
+)  # fmt: skip
 def test_unusable_data_raises(examples, dev, message):
     with pytest.raises(ValueError, match=message):
         finetune(examples, dev, epochs=1)
@@ -633,15 +598,9 @@ def test_truncated_texts_are_counted_in_a_note(capsys):
 @pytest.mark.parametrize(
     ("examples", "options", "message"),
     [
-        (tiny.examples(), {"metric": "f1"}, "metric, patience and evaluate_every need dev"),
         (tiny.examples(), {"patience": 1}, "metric, patience and evaluate_every need dev"),
         (tiny.examples(), {"stride": 4}, "stride is not an option of finetune for Examples"),
-        (
-            tiny.tagged(),
-            {"class_weight": "balanced"},
-            "class_weight is not an option of finetune for TaggedSentences",
-        ),
-        (tiny.choices(), {"stride": 4}, "stride is not an option of finetune for Choices"),
+        (tiny.tagged(), {"class_weight": "balanced"}, "class_weight is not an option of finetune"),
     ],
 )
 def test_unknown_options_raise_before_the_model_is_built(examples, options, message, monkeypatch):
@@ -651,50 +610,21 @@ def test_unknown_options_raise_before_the_model_is_built(examples, options, mess
 
 
 @pytest.mark.parametrize(
-    ("kind", "metric", "message"),
+    ("kind", "metric", "known"),
     [
-        (
-            "one label",
-            "acuracy",
-            "metric must be one of accuracy, f1, mcc, dev_loss; received 'acuracy'",
-        ),
-        (
-            "one label",
-            "macro_f1",
-            "metric must be one of accuracy, f1, mcc, dev_loss; received 'macro_f1'",
-        ),
-        (
-            "one label",
-            "majority",
-            "metric must be one of accuracy, f1, mcc, dev_loss; received 'majority'",
-        ),
-        (
-            "label sets",
-            "accuracy",
-            "must be one of micro_f1, macro_f1, exact_match, dev_loss; received",
-        ),
-        ("scores", "f1", "metric must be one of pearson, spearman, rmse, dev_loss; received 'f1'"),
-        (
-            "tags",
-            "mcc",
-            "metric must be one of f1, precision, recall, accuracy, dev_loss; received 'mcc'",
-        ),
-        (
-            "questions",
-            "accuracy",
-            "one of f1, exact_match, .*best_f1, best_exact_match, dev_loss;",
-        ),
-        ("choices", "f1", "metric must be one of accuracy, dev_loss; received 'f1'"),
+        ("one label", "majority", "accuracy, f1, mcc, dev_loss"),
+        ("label sets", "accuracy", "micro_f1, macro_f1, exact_match, dev_loss"),
+        ("questions", "accuracy", "f1, exact_match, .*best_f1, best_exact_match, dev_loss"),
     ],
 )
-def test_metric_of_another_task_raises_before_training(kind, metric, message):
+def test_metric_of_another_task_raises_before_training(kind, metric, known):
     examples, _ = DATA[kind]
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match=f"metric must be one of {known}; received '{metric}'"):
         finetune(examples, examples, metric=metric, callbacks=[CtrlC(1)])
 
 
 def test_name_instead_of_encoder_raises():
-    with pytest.raises(ValueError, match="as keras_bert.load gives; received 'minilm'"):
+    with pytest.raises(ValueError, match="received 'minilm'. Load a name"):
         finetuning.finetune("minilm", tiny.examples())
 
 
@@ -801,17 +731,10 @@ def test_two_devices_train_and_score_like_one(python, backend):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"patience": 0}, "patience must be an integer of at least 1; received 0"),
-        ({"patience": 1.5}, "patience must be an integer"),
-        ({"patience": True}, "patience must be an integer"),
         ({"long_texts": "windows"}, "long_texts must be one of .*received 'windows'"),
-        ({"metric": "f2"}, "metric must be one of accuracy"),
         ({"class_weight": "equal"}, "class_weight must be"),
         ({"long_texts": "window", "metric": "f2"}, "metric must be one of accuracy"),
-        (
-            {"callbacks": keras.callbacks.EarlyStopping("val_f2")},
-            "monitors 'val_f2'; monitor must be one of",
-        ),
+        ({"callbacks": keras.callbacks.EarlyStopping("val_f2")}, "monitors 'val_f2'; monitor must"),
     ],
 )
 def test_wrong_options_change_nothing(options, message):
@@ -838,14 +761,8 @@ def test_the_loss_is_that_of_the_best_epoch():
 @pytest.mark.parametrize("task", ["classification", "pair", "embedding"])
 def test_the_columns_of_the_data_are_remembered(tmp_path, task):
     pandas = pytest.importorskip("pandas")
-    frame = pandas.DataFrame(
-        {
-            "Review Text": ["good", "bad"],
-            "text": ["a", "a"],
-            "Other": ["so", "film"],
-            "Kind": [1, 0],
-        }
-    )
+    texts = {"Review Text": ["good", "bad"], "text": ["a", "a"], "Other": ["so", "film"]}
+    frame = pandas.DataFrame({**texts, "Kind": [1, 0]})
     options = {"text": "Review Text", "label": None if task == "embedding" else "Kind"}
     if task != "classification":
         options["text_pair"] = "Other"
