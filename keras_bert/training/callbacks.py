@@ -12,8 +12,19 @@ _SAVE_SECONDS = 300  # between two saved states within an epoch
 _NOT_METRICS = ("epoch", "loss", DEV_LOSS, "majority")  # keys of a history record
 
 
-class StopOnCtrlC(keras.callbacks.Callback):
-    """Raises `KeyboardInterrupt` if a library has swallowed it; `stop` is a `StopRequest`."""
+class Diverged(ValueError):
+    """The loss or a weight is NaN or infinite."""
+
+    def __init__(self, what):
+        super().__init__(f"training diverged, {what}; a lower learning rate may help")
+
+
+class Check(keras.callbacks.Callback):
+    """Ends the training after Ctrl-C and if the loss or a weight is not finite.
+
+    A library may have swallowed the `KeyboardInterrupt`, so it is raised again; `stop` is a
+    `StopRequest`. Of the weights, NaN raises `Diverged` at the end of an epoch.
+    """
 
     def __init__(self, stop):
         super().__init__()
@@ -21,27 +32,11 @@ class StopOnCtrlC(keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch, logs=None):
         self._stop.check()
-
-    def on_epoch_end(self, epoch, logs=None):
-        self._stop.check()
-
-
-class Diverged(ValueError):
-    """The loss or a weight is NaN or infinite."""
-
-    def __init__(self, what, advice=""):
-        super().__init__(f"training diverged, {what}; a lower learning rate may help{advice}")
-        self.what = what
-
-
-class StopOnNaN(keras.callbacks.Callback):
-    """Raises `Diverged` if the loss or, at the end of an epoch, a weight is not finite."""
-
-    def on_train_batch_end(self, batch, logs=None):
         if not np.isfinite(logs["loss"]):
             raise Diverged(f"the loss is {logs['loss']}")
 
     def on_epoch_end(self, epoch, logs=None):
+        self._stop.check()
         # The last loss was computed before the last update of the weights.
         path = path_of_diverged_weight(self.model)
         if path is not None:

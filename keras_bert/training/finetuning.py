@@ -23,15 +23,14 @@ from keras_bert.tasks import inference, registry
 from keras_bert.training import engine, run_data, user_callbacks
 from keras_bert.training.batch_plan import BatchPlan
 from keras_bert.training.callbacks import (
+    Check,
     CompleteLastStep,
     Diverged,
     SaveState,
     ScoreDev,
-    StopOnCtrlC,
-    StopOnNaN,
     best,
     score_completely,
-)
+)  # fmt: skip
 from keras_bert.training.finetuning_recipe import FinetuningRecipe
 from keras_bert.training.gradient_caching import SetGradients, seed_dropout
 from keras_bert.training.head_initialization import initialize_head
@@ -193,9 +192,9 @@ def finetune(
         run = _prepare(task, model, train, dev, recipe, metric, patience, callbacks)
         state = _restore(run, folder, show_progress)
         if is_new and not (state.epoch or state.batch):
-            initialize_head(model, run.data.encoded, recipe.seed)
+            initialize_head(model, run.encoded, recipe.seed)
         if show_progress:
-            run_data.note_truncated(run.data, run.recipe.max_length)
+            run_data.note_truncated(run)
         _set_options(run)
         stopped = _fit(run, state, show_progress, tensorboard)
         metrics = _metrics(run, state, _restore_best(run, state), stopped)
@@ -215,7 +214,10 @@ class FinetuningRun:
     """
 
     model: keras.Model
-    data: run_data.RunData
+    train: Any
+    dev: Any
+    encoded: Any
+    encoded_dev: Any
     plan: BatchPlan
     recipe: FinetuningRecipe
     metric: str | None
@@ -228,18 +230,19 @@ def _prepare(task, model, train, dev, recipe, metric, patience, callbacks):
     """Encode the data, plan the batches and compile the model: the `FinetuningRun`."""
     model = task.training_model(model)
     recipe.max_length = inference.length_limit(model, recipe.max_length)
-    data = run_data.encode(task, model, train, dev, recipe)
+    encoded, encoded_dev, options = run_data.encode(task, model, train, dev, recipe)
+    scores, score = None, None
     if dev is not None:
+        scores = task.metric_names(heads.find_output(model), dev)
         metric = user_callbacks.selecting_metric(callbacks, metric)
-        if metric is not None and metric not in data.metrics:
-            raise ValueError(
-                f"metric must be one of {', '.join(data.metrics)}; received {metric!r}"
-            )
-    run_data.check_encoded(task, data, recipe)
-    user_callbacks.check_monitors(callbacks, data.scores, data.names_of_logs)
+        known = (*scores, user_callbacks.DEV_LOSS) if encoded_dev.has_targets else scores
+        if metric is not None and metric not in known:
+            raise ValueError(f"metric must be one of {', '.join(known)}; received {metric!r}")
+        score = run_data.scorer(model, dev, encoded_dev, recipe.batch_size)
+    user_callbacks.check_monitors(callbacks, scores, options)
     plan = BatchPlan(
         model,
-        data.encoded,
+        encoded,
         recipe.batch_size,
         recipe.seed,
         recipe.epochs,
@@ -252,9 +255,10 @@ def _prepare(task, model, train, dev, recipe, metric, patience, callbacks):
     )
     # The generators got their seeds when the encoder was created or loaded.
     seed_dropout(model, recipe.seed)
-    _compile(model, data.compile_options, optimizer, plan)
-    score = data.scorer(recipe.batch_size)
-    return FinetuningRun(model, data, plan, recipe, metric, patience, callbacks, score)
+    _compile(model, options, optimizer, plan)
+    return FinetuningRun(
+        model, train, dev, encoded, encoded_dev, plan, recipe, metric, patience, callbacks, score
+    )
 
 
 def _compile(model, options, optimizer, plan):
@@ -294,9 +298,8 @@ def _restore(run, folder, show_progress):
 
 def _identity(run):
     """Return properties of model and data that must match for a run to resume."""
-    model, data = run.model, run.data
+    model, train, dev = run.model, run.train, run.dev
     encoder = heads.find_encoder(model)
-    train, dev = data.train, data.dev
     return {
         "data": f"{train.source}, {len(train)} examples",
         "dev data": None if dev is None else f"{dev.source}, {len(dev)} examples",
@@ -305,14 +308,14 @@ def _identity(run):
         "labels": heads.find_output(model).labels,
         "dtype": encoder.dtype_policy.name,
         "encoder's weights": provenance.digest_of_weights(encoder),
-        "content of the data": digest(data.encoded),
-        "content of the dev data": None if dev is None else digest(data.encoded_dev),
+        "content of the data": digest(run.encoded),
+        "content of the dev data": None if dev is None else digest(run.encoded_dev),
     }
 
 
 def _set_options(run):
     """Give the model what it keeps of the recipe, and of the type of the labels in the data."""
-    output, train, options = heads.find_output(run.model), run.data.train, run.recipe.options
+    output, train, options = heads.find_output(run.model), run.train, run.recipe.options
     heads.find_encoder(run.model).preprocessor.max_sequence_length = run.recipe.max_length
     if "long_texts" in options:
         output.long_texts = options["long_texts"]
@@ -347,15 +350,10 @@ def _fit(run, state, show_progress, tensorboard):
         if not state.epoch and not state.batch:  # no weights to return
             raise
         return True
-    except Diverged as error:
-        if not state.has_best:
+    except Diverged:
+        keeps_best = any(isinstance(c, keras.callbacks.TerminateOnNaN) for c in run.callbacks)
+        if not (keeps_best and state.has_best):
             raise
-        if not any(isinstance(c, keras.callbacks.TerminateOnNaN) for c in run.callbacks):
-            raise Diverged(
-                error.what,
-                ". To keep the best epoch in such a case, pass "
-                "callbacks=[keras.callbacks.TerminateOnNaN()] to keras_bert.finetune",
-            ) from None
     return False
 
 
@@ -365,9 +363,8 @@ def _all_callbacks(run, state, log, stop):
     progress = Progress(state, plan, log.bar)
     return [
         *([] if plan.cache is None else [SetGradients(plan.cache, plan, state)]),
-        StopOnCtrlC(stop),
         CompleteLastStep(plan),
-        StopOnNaN(),
+        Check(stop),
         progress,
         ScoreDev(run, state, progress, log),
         *run.callbacks,
@@ -407,15 +404,15 @@ def _restore_best(run, state):
 
 def _metrics(run, state, best_record, stopped):
     """Return the metrics that `finetune` returns."""
-    data, train = run.data, run.data.train
+    encoded, train = run.encoded, run.train
     train_loss = state.history[-1]["loss"] if state.history else state.loss
     if best_record is not None:
         train_loss = best_record["loss"]  # of the epoch whose weights the model has
-    rows = len(train) * run.plan.rows / len(data.encoded)
+    rows = len(train) * run.plan.rows / len(encoded)
     done = (state.epoch + state.batch / run.plan.batches) * rows
     recipe = run.recipe.to_dict()
-    if data.encoded.loss is not None:
-        recipe.setdefault("loss", data.encoded.loss_name)
+    if encoded.loss is not None:
+        recipe.setdefault("loss", encoded.loss_name)
     metrics = {
         "recipe": recipe,
         "train_loss": train_loss,
@@ -423,13 +420,13 @@ def _metrics(run, state, best_record, stopped):
         "examples_per_second": done / max(state.seconds, 1e-9),
         "stopped": stopped,
         "history": state.history,
-        **data.encoded.counts(),
+        **encoded.counts(),
         **train.counts(),
     }
     if train.columns is not None:
         metrics["columns"] = train.columns
     if best_record is not None:
-        counts = data.encoded_dev.counts()
+        counts = run.encoded_dev.counts()
         metrics |= {f"dev_{name}": count for name, count in counts.items()}
         metrics["metric"] = best([best_record], run.metric)[1]
         metrics["best_epoch"] = best_record["epoch"]

@@ -1,9 +1,7 @@
 """The encoded data of a fine-tuning run, and what the task says about them."""
 
-import dataclasses
 import functools
 import sys
-from typing import Any
 
 import keras
 import numpy as np
@@ -24,64 +22,39 @@ NAMES_ELSEWHERE = {
 }  # fmt: skip
 
 
-@dataclasses.dataclass
-class RunData:
-    """The data of a run, encoded once.
-
-    Attributes:
-        model: The model that the data are encoded for.
-        train, dev: The data. Without dev data, `dev` and what belongs to it are `None`.
-        encoded, encoded_dev: The encoded data.
-        compile_options: Loss and metrics, arguments of `keras.Model.compile`.
-        scores: Names of the scores of the dev data without `majority`, a tuple.
-    """
-
-    model: keras.Model
-    train: Any
-    dev: Any
-    encoded: Any
-    encoded_dev: Any
-    compile_options: dict
-    scores: Any
-
-    @property
-    def metrics(self):
-        """The names of the metrics that can select the best epoch."""
-        return (*self.scores, DEV_LOSS) if self.encoded_dev.has_targets else self.scores
-
-    @property
-    def names_of_logs(self):
-        """The keys of Keras' epoch logs."""
-        losses, metrics = (self.compile_options.get(name) for name in ("loss", "weighted_metrics"))
-        names = [f"{name}_loss" for name in losses] if isinstance(losses, dict) else []
-        return ["loss", *names, *(metric.name for metric in metrics or ())]
-
-    def scorer(self, batch_size):
-        """Return the function that scores the model on the dev data, or `None` without them."""
-        if self.dev is None:
-            return None
-        predict = predict_function(self.model) if distribution.replicas() == 1 else None
-        return functools.partial(
-            _score, self.model, self.dev, self.encoded_dev, batch_size, predict
-        )
-
-
 def encode(task, model, train, dev, recipe):
-    """Encode the data of a run and return a `RunData`, or raise a `ValueError`."""
+    """Encode the data of a run.
+
+    Return the encoded training data, the encoded dev data or `None`, and the loss and the metrics
+    as arguments of `keras.Model.compile`.
+    """
     options = dict(recipe.options)
     loss = recipe.loss
     if loss is not None and "loss" in task.training_options.names():
         options["loss"], loss = loss, None
     made = task.training_options.of(options, task.name)
-    described = inference.describe(model)
-    encoded = task.encode(described, train, recipe.max_length, made)
-    encoded_dev, scores = None, None
+    encoded = task.encode(inference.describe(model), train, recipe.max_length, made)
+    if not len(encoded):
+        raise ValueError(
+            f"{train.source}: no text has tokens. Check the column of the texts and the vocabulary"
+        )
+    task.check_training_data(train, encoded)
+    if encoded.compares_rows and recipe.batch_size == 1:
+        raise ValueError(
+            "batch_size must be at least 2, because the loss compares the rows of a batch; "
+            "received 1"
+        )
+    encoded_dev = None
     if dev is not None:
         encoded_dev = _encode_dev(task, model, train, dev, recipe)
         encoded.share_loss(encoded_dev)
-        scores = task.metric_names(heads.find_output(model), dev)
-    compile_options = _compile_options(task, model, encoded, loss)
-    return RunData(model, train, dev, encoded, encoded_dev, compile_options, scores)
+    return encoded, encoded_dev, _compile_options(task, model, encoded, loss)
+
+
+def scorer(model, dev, encoded, batch_size):
+    """Return the function that scores the model on the dev data."""
+    predict = predict_function(model) if distribution.replicas() == 1 else None
+    return functools.partial(_score, model, dev, encoded, batch_size, predict)
 
 
 def check(task, train, dev):
@@ -100,26 +73,11 @@ def check(task, train, dev):
             raise ValueError(f"the {part} data, {data.source}, {problem}")
 
 
-def check_encoded(task, data, recipe):
-    """Raise an error if the encoded training data cannot be trained on."""
-    train, encoded = data.train, data.encoded
-    if not len(encoded):
-        raise ValueError(
-            f"{train.source}: no text has tokens. Check the column of the texts and the vocabulary"
-        )
-    task.check_training_data(train, encoded)
-    if encoded.compares_rows and recipe.batch_size == 1:
-        raise ValueError(
-            "batch_size must be at least 2, because the loss compares the rows of a batch; "
-            "received 1"
-        )
-
-
-def note_truncated(data, max_length):
+def note_truncated(run):
     """Print how many texts were cut."""
-    for examples, encoded in ((data.train, data.encoded), (data.dev, data.encoded_dev)):
+    for examples, encoded in ((run.train, run.encoded), (run.dev, run.encoded_dev)):
         if encoded is not None and encoded.truncated:
-            text = f"texts cut to max_length={max_length}: {encoded.truncated}"
+            text = f"texts cut to max_length={run.recipe.max_length}: {encoded.truncated}"
             _note(f"{examples.source}: {text}")
 
 

@@ -51,13 +51,18 @@ def with_settable_rate(optimizer, callbacks, recipe):
     return optimizers.SettableRateAdamW.from_config(config)
 
 
-def check_monitors(callbacks, scores, train_names):
+def check_monitors(callbacks, scores, compile_options):
     """Check what callbacks monitor, and set their `mode`, which Keras cannot know for F1.
 
-    `scores` are the names of the scores of the dev data, or `None` without dev data. `train_names`
-    are those of the training loss and metrics.
+    `scores` are the names of the scores of the dev data, or `None` without dev data.
+    `compile_options` has the training loss and metrics.
     """
-    known = ["val_loss", *(f"val_{score}" for score in scores or ())]
+    known = ["loss"]
+    if isinstance(compile_options.get("loss"), dict):
+        known += [f"{name}_loss" for name in compile_options["loss"]]
+    known += [metric.name for metric in compile_options.get("weighted_metrics") or ()]
+    if scores is not None:
+        known += ["val_loss", *(f"val_{score}" for score in scores)]
     for callback in callbacks:
         monitor = getattr(callback, "monitor", None)
         if not isinstance(monitor, str):
@@ -69,9 +74,8 @@ def check_monitors(callbacks, scores, train_names):
         received = f"{type(callback).__name__} monitors {monitor!r}"
         if scores is None and monitor.startswith("val_"):
             raise ValueError(f"{received}; pass dev, the data to score")
-        all_known = [*train_names, *(known if scores is not None else ())]
-        if monitor not in all_known:
-            raise ValueError(f"{received}; monitor must be one of {', '.join(all_known)}")
+        if monitor not in known:
+            raise ValueError(f"{received}; monitor must be one of {', '.join(known)}")
         if getattr(callback, "mode", None) == "auto":
             is_loss = monitor.endswith("loss") or lower_is_better(_record_name(monitor))
             callback.mode = "min" if is_loss else "max"

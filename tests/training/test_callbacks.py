@@ -202,7 +202,7 @@ def test_terminate_on_nan_returns_the_best_epoch():
     model, metrics = finetune(Spoil(), callbacks.TerminateOnNaN(), epochs=3)
     assert len(metrics["history"]) == metrics["best_epoch"] == 1
     assert all(np.isfinite(weight).all() for weight in model.get_weights())
-    with pytest.raises(ValueError, match=r"training diverged, .*TerminateOnNaN\(\)\] to ke"):
+    with pytest.raises(ValueError, match="training diverged, "):
         finetune(Spoil(), epochs=3)
 
 
