@@ -29,19 +29,17 @@ def files(paths: Paths) -> list[pathlib.Path]:
     `paths` is as for `documents`. A path that matches nothing, a broken link and a file that cannot
     be read more than once, such as a pipe, are a `ValueError`.
     """
-    found: dict[str, pathlib.Path] = {}
-    for path in [paths] if isinstance(paths, (str, os.PathLike)) else paths:
-        path = os.fspath(path)
-        if os.path.exists(path):
-            here = list(_below(pathlib.Path(path)))
-        else:
-            root = _fixed_part(path)
-            here = []
-            for match in glob.glob(path, recursive=True):
-                links.check_link(match, root, _ADVICE)
-                here += _below(pathlib.Path(match))
-        for file in here:
-            found.setdefault(os.path.realpath(file), file)
+    file_per_target: dict[str, pathlib.Path] = {}
+    for path in _as_list(paths):
+        files_of_path: list[pathlib.Path] = []
+        for match in [path] if os.path.exists(path) else glob.glob(path, recursive=True):
+            if match != path:
+                links.check_link(match, _fixed_part(path), _ADVICE)
+            files_of_path += _below(pathlib.Path(match))
+        if not files_of_path:
+            raise ValueError(f"{path}: no such file, folder or pattern, or it contains no files")
+        for file in files_of_path:
+            file_per_target.setdefault(os.path.realpath(file), file)
             if not file.is_file():
                 problem = "not a regular file" if file.exists() else "a broken link"
                 raise ValueError(f"{file} is {problem}; use files, which can be read repeatedly")
@@ -50,11 +48,12 @@ def files(paths: Paths) -> list[pathlib.Path]:
                     f"{os.fsencode(file)!r:.1000}: the file name must be UTF-8 without control "
                     "characters; rename it"
                 )
-        if not here:
-            is_folder = os.path.isdir(path)
-            problem = " contains no files" if is_folder else ": no such file, folder or pattern"
-            raise ValueError(f"{path}{problem}")
-    return sorted(found.values())
+    return sorted(file_per_target.values())
+
+
+def _as_list(paths):
+    """Return one path or several as a list of strings."""
+    return list(map(os.fspath, [paths] if isinstance(paths, (str, os.PathLike)) else paths))
 
 
 def check_outside(folder: str | os.PathLike, paths: Paths) -> None:
@@ -63,8 +62,7 @@ def check_outside(folder: str | os.PathLike, paths: Paths) -> None:
     A later call would read the output as a part of the corpus. `paths` is as for `documents`.
     """
     target = pathlib.Path(folder).resolve()
-    for path in [paths] if isinstance(paths, (str, os.PathLike)) else paths:
-        path = os.fspath(path)
+    for path in _as_list(paths):
         if os.path.exists(path):
             inside = os.path.isdir(path) and target.is_relative_to(pathlib.Path(path).resolve())
         else:
@@ -156,8 +154,8 @@ def documents(
     [['One.', 'Two.'], ['Three.']]
     """
     counts = collections.Counter() if counts is None else counts
-    found = files(paths)
-    return itertools.chain.from_iterable(_documents_of(file, counts) for file in found)
+    # `files` runs at once, so that it raises its errors before the first document is read.
+    return itertools.chain.from_iterable(_documents_of(file, counts) for file in files(paths))
 
 
 def _documents_of(path, counts):

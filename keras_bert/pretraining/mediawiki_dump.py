@@ -31,10 +31,9 @@ def read(path, counts):
         with open_decompressed(path) as file:
             while block := file.read(BLOCK):
                 parser.Parse(block, False)
-                for page, text in dump.take_articles():
-                    yield from corpus_formats.split_document(
-                        path, f"page {page}", text, markup="wikitext"
-                    )
+                for page, text in dump.articles:
+                    yield from corpus_formats.split_document(path, f"page {page}", text, "wikitext")
+                dump.articles.clear()
         parser.Parse(b"", True)
     except expat.ExpatError as error:
         reason = expat.ErrorString(error.code)
@@ -48,29 +47,21 @@ class _Dump:
 
     Attributes:
         page: Number of pages so far.
+        articles: A list of articles: number of the page, wikitext.
     """
 
     def __init__(self, path, counts):
         self.page = 0
-        self._path = path
-        self._counts = counts  # of what is left out
+        self.articles = []
+        self._path, self._counts = path, counts
         self._depth = 0
-        self._articles = []
         self._values = {}  # of the elements of the current page, by name
         self._is_redirect = False
         self._texts: list[str] | None = None  # parts of the current element, if it is kept
         self._size = 0
 
-    def take_articles(self):
-        """Return (number of the page, wikitext) of the articles since the last call."""
-        articles = self._articles
-        self._articles = []
-        return articles
-
     def doctype(self, *_):
-        raise ValueError(
-            f"{self._path}: XML with a DTD is not supported; MediaWiki dumps have no DTD"
-        )
+        raise ValueError(f"{self._path}: XML with a DTD is not supported; a dump has none")
 
     def start(self, name, attributes):
         name = name.rpartition(" ")[2]
@@ -80,10 +71,7 @@ class _Dump:
             )
         self._depth += 1
         if self._depth > _MAX_DEPTH:  # expat keeps 100 bytes for each open element
-            raise ValueError(
-                f"{self._path}, page {self.page}: XML must have at most {_MAX_DEPTH} nested "
-                "elements"
-            )
+            raise self._invalid(f"XML must have at most {_MAX_DEPTH} nested elements")
         if name == "page":
             self.page += 1
             self._values = {}
@@ -100,10 +88,8 @@ class _Dump:
         self._texts.append(text)
         self._size += len(text)
         if self._size > corpus_formats.LONGEST_RECORD:
-            raise ValueError(
-                f"{self._path}, page {self.page}: must be shorter than "
-                f"{corpus_formats.LONGEST_RECORD} characters; split it"
-            )
+            limit = corpus_formats.LONGEST_RECORD
+            raise self._invalid(f"must be shorter than {limit} characters; split it")
 
     def end(self, name):
         name = name.rpartition(" ")[2]
@@ -119,7 +105,7 @@ class _Dump:
     def _end_page(self):
         """Keep the page if it is an article, else count why it is left out."""
         if "ns" not in self._values:
-            raise ValueError(f"{self._path}, page {self.page}: has no <ns>; use a newer dump")
+            raise self._invalid("has no <ns>; use a newer dump")
         text = self._values.get("text", "")
         if self._values["ns"].strip() != "0":
             self._count("other_namespaces")
@@ -130,7 +116,10 @@ class _Dump:
         elif not text or text.isspace():
             self._count("empty_pages")
         else:
-            self._articles.append((self.page, text))
+            self.articles.append((self.page, text))
+
+    def _invalid(self, problem):
+        return ValueError(f"{self._path}, page {self.page}: {problem}")
 
     def _count(self, kind):
         corpus_formats.count(self._counts, kind, f"{self._path}: page {self.page}")

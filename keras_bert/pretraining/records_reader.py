@@ -17,7 +17,7 @@ from keras_bert.text.preprocessor import Preprocessor
 from keras_bert.text.token_ids import splits_of
 from keras_bert.training.run_state import reading
 from keras_bert.untrusted import containers, links
-from keras_bert.untrusted.protobuf import varint
+from keras_bert.untrusted.protobuf import fields
 
 MANIFEST = "records.json"
 SPLITS = ("train", "eval")
@@ -126,11 +126,10 @@ class Records:
                 for features in _parse(content):
                     ids = np.frombuffer(features["pieces"], settings["piece_type"])
                     values = np.frombuffer(features["sentence_lengths"], settings["length_type"])
-                    if values.sum() != len(ids) or ids.max(initial=0) >= settings["vocab_size"]:
-                        raise ValueError(
-                            "its sentences do not fit its tokens, or a token is not in the "
-                            "vocabulary"
-                        )
+                    if values.sum() != len(ids):
+                        raise ValueError("its sentences do not fit its tokens")
+                    if ids.max(initial=0) >= settings["vocab_size"]:
+                        raise ValueError("a token is not in the vocabulary")
                     pieces.append(ids)
                     lengths.append(values)
                     sentences_of.append(len(values))
@@ -170,13 +169,8 @@ def _feature(entry):
 
 
 def _fields(view):
-    """Yield the values of the length-delimited fields of a protocol buffer message."""
-    at = 0
-    while at < len(view):
-        _, at = varint(view, at)
-        size, at = varint(view, at)
-        yield view[at : at + size]
-        at += size
+    """Return the values of the fields of a protocol buffer message."""
+    return [view[start:end] for _, start, end in fields(view, 0, len(view))]
 
 
 def read_manifest(file):
@@ -193,16 +187,12 @@ def read_manifest(file):
             name = entry["file"]
             if not containers.is_below(name) or "/" in name or entry["split"] not in SPLITS:
                 raise ValueError(f"{name!r:.80} is not a file of the folder and a known split")
-        if len({entry["file"] for entry in entries}) < len(entries):
-            raise ValueError("a file occurs twice")
         numbers = [settings["vocab_size"], manifest["documents_done"]]
         numbers += [shard["documents"] for shard in manifest["shards"]]
         keys = ("documents", "sentences", "pieces", "unknown_pieces")
         numbers += [entry[key] for entry in entries for key in keys]
         if not all(type(number) is int and number >= 0 for number in numbers):
             raise ValueError("a count is not a number")
-        if not isinstance(manifest["complete"], bool):
-            raise ValueError("complete is not true or false")
     return manifest
 
 

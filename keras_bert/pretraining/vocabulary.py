@@ -142,22 +142,15 @@ def coverage(documents: Documents, preprocessor: Preprocessor) -> dict[str, floa
     counts = count_words(documents, tokenizer)
     if not counts:
         raise ValueError("The corpus has no words; check the documents.")
-    unknown = 0
-    tokens = 0
-    whole = 0
-    for count, ids in zip(counts.values(), tokenizer.tokenize(counts), strict=True):
-        if ids[0] == tokenizer.unknown_id:
-            unknown += count
-            continue
-        tokens += count * len(ids)
-        if len(ids) == 1:
-            whole += count
     total = counts.total()
+    words = zip(counts.values(), tokenizer.tokenize(counts), strict=True)
+    known = [(count, len(ids)) for count, ids in words if ids[0] != tokenizer.unknown_id]
+    known_total = sum(count for count, _ in known)
     return {
         "words": total,
-        "unknown": unknown / total,
-        "tokens_per_word": tokens / max(1, total - unknown),
-        "whole": whole / total,
+        "unknown": (total - known_total) / total,
+        "tokens_per_word": sum(count * size for count, size in known) / max(1, known_total),
+        "whole": sum(count for count, size in known if size == 1) / total,
     }
 
 
@@ -199,13 +192,9 @@ def read(path: str | os.PathLike) -> tuple[list[str], dict[str, Any]]:
     if vocabulary is None:
         missing = str(path / VOCABULARY_FILE)
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), missing)
-    limit = {"max_position_embeddings": 512}
-    options = dict(tokenizer_config.read(path, vocabulary, limit))
+    options = dict(tokenizer_config.read(path, vocabulary, {"max_position_embeddings": 512}))
     del options["sequence_length"]
     return vocabulary, options
-
-
-# --- Words ---------------------------------------------------------------------------------
 
 
 def _texts(documents):
@@ -235,9 +224,6 @@ def _sample(documents, max_bytes):
     return [document for document, _ in kept]
 
 
-# --- Tokens --------------------------------------------------------------------------------
-
-
 def _alphabet(counts, room, min_frequency):
     """Select the most frequent characters.
 
@@ -250,11 +236,10 @@ def _alphabet(counts, room, min_frequency):
         first[word[0]] += count
         for char in word[1:]:
             inside[char] += count
-    total = first + inside
     kept: set[str] = set()
     tokens: list[str] = []
     limit = max(int(room * _ALPHABET_SHARE), min(room, _SMALL_ALPHABET))
-    for char, count in sorted(total.items(), key=lambda item: (-item[1], item[0])):
+    for char, count in sorted((first + inside).items(), key=lambda item: (-item[1], item[0])):
         # Inside words the token has the prefix ##; the trainer needs the plain one as well.
         needed = [char, f"##{char}"] if char in inside else [char]
         if count < min_frequency or len(tokens) + len(needed) > limit:

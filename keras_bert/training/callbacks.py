@@ -79,13 +79,11 @@ class ScoreDev(keras.callbacks.Callback):
         run: The `FinetuningRun`, whose `score` may be `None`.
         state: Its `RunState`.
         progress: Its `Progress`.
-        log: Its `Log`.
     """
 
-    def __init__(self, run, state, progress, log):
+    def __init__(self, run, state, progress):
         super().__init__()
-        self._run, self._state = run, state
-        self._progress, self._log = progress, log
+        self._run, self._state, self._progress = run, state, progress
         self._logs = {}
 
     def on_train_batch_end(self, batch, logs=None):
@@ -125,7 +123,7 @@ class ScoreDev(keras.callbacks.Callback):
             self._progress.show_dev(metric, record[metric])
             if best_record is record:
                 state.keep_best(model, record)
-        self._log.epoch(record)
+        self._progress.report(record)
         state.history.append(record)
         return record
 

@@ -5,7 +5,6 @@ import dataclasses
 import inspect
 import os
 import sys
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -18,7 +17,6 @@ from keras_bert.runtime.files import exclusive_lock
 from keras_bert.runtime.seeds import seeded
 from keras_bert.runtime.stopping import stop_requests
 from keras_bert.runtime.terminal import print_line
-from keras_bert.runtime.warn import level_of_caller
 from keras_bert.tasks import inference, registry
 from keras_bert.training import engine, run_data, user_callbacks
 from keras_bert.training.batch_plan import BatchPlan
@@ -34,7 +32,7 @@ from keras_bert.training.callbacks import (
 from keras_bert.training.finetuning_recipe import FinetuningRecipe
 from keras_bert.training.gradient_caching import SetGradients, seed_dropout
 from keras_bert.training.head_initialization import initialize_head
-from keras_bert.training.progress import Log, Progress
+from keras_bert.training.progress import Progress
 from keras_bert.training.run_state import RunState, digest
 
 
@@ -113,10 +111,11 @@ def finetune(
         callbacks: `keras.callbacks.Callback`s. They see one `fit` of the returned model. The logs
             of an epoch have the metrics of the training, such as `loss`, `val_loss` and the scores
             of `dev`, such as `val_accuracy`. `EarlyStopping(restore_best_weights=True)` selects the
-            best epoch in place of `metric`. `LearningRateScheduler` sets the rate of each epoch, in
-            place of `warmup` and `schedule`. When a killed run resumes, callbacks get the best
-            value so far that they monitor, and no other state; the batches of an unfinished epoch
-            are numbered from 0. `on_test_batch_begin` and `on_test_batch_end` are not called.
+            best epoch in place of `metric`. `LearningRateScheduler` and `ReduceLROnPlateau` set the
+            rate of each epoch, in place of `warmup` and `schedule`. When a killed run resumes,
+            callbacks get the best value so far that they monitor, and no other state; the batches
+            of an unfinished epoch are numbered from 0. `on_test_batch_begin` and
+            `on_test_batch_end` are not called.
         show_progress: If `True`, draw a progress bar in a terminal or notebook, elsewhere print a
             line per epoch on stderr.
         optimizer: A Keras optimizer, in place of AdamW with `learning_rate`, `warmup` and
@@ -166,8 +165,7 @@ def finetune(
         options=options,
     )  # fmt: skip
     callbacks = user_callbacks.as_list(callbacks)
-    if folder is not None:
-        user_callbacks.check_with_folder(callbacks)
+    user_callbacks.check(callbacks, folder)
     arguments = inspect.signature(finetune).parameters
     what = f"finetune for {type(train).__name__}"
     task.training_options.of(options, what, arguments, run_data.NAMES_ELSEWHERE)
@@ -231,7 +229,7 @@ def _prepare(task, model, train, dev, recipe, metric, patience, callbacks):
     model = task.training_model(model)
     recipe.max_length = inference.length_limit(model, recipe.max_length)
     encoded, encoded_dev, options = run_data.encode(task, model, train, dev, recipe)
-    scores, score = None, None
+    score = None
     if dev is not None:
         scores = task.metric_names(heads.find_output(model), dev)
         metric = user_callbacks.selecting_metric(callbacks, metric)
@@ -239,7 +237,7 @@ def _prepare(task, model, train, dev, recipe, metric, patience, callbacks):
         if metric is not None and metric not in known:
             raise ValueError(f"metric must be one of {', '.join(known)}; received {metric!r}")
         score = run_data.scorer(model, dev, encoded_dev, recipe.batch_size)
-    user_callbacks.check_monitors(callbacks, scores, options)
+    user_callbacks.set_modes(callbacks)
     plan = BatchPlan(
         model,
         encoded,
@@ -329,18 +327,20 @@ def _fit(run, state, show_progress, tensorboard):
     Ctrl-C before the first step is a `KeyboardInterrupt`. If the loss or a weight is no longer
     finite, a `ValueError` is raised.
     """
-    _resume_callbacks(run, state)
+    for callback in run.callbacks:
+        if isinstance(callback, keras.callbacks.CSVLogger) and state.history:
+            callback.append = True  # keep the lines of the earlier process
     if state.stopped or state.epoch >= run.plan.epochs:
         return False
     steps = 1 if run.recipe.evaluate_every is None else run.plan.batches
-    log = Log(show_progress, tensorboard, run.plan.epochs, steps)
+    progress = Progress(state, run.plan, show_progress, tensorboard, steps)
     try:
-        with stop_requests() as stop, log.bar:
+        with stop_requests() as stop, progress.bar:
             stop.check()
             engine.fit(
                 run.plan.trained,
                 run.plan.data_for_fit(state.epoch, state.batch),
-                _all_callbacks(run, state, log, stop),
+                _all_callbacks(run, state, progress, stop),
                 steps=run.plan.batches,
                 model=run.model,
                 epochs=run.plan.epochs,
@@ -357,32 +357,19 @@ def _fit(run, state, show_progress, tensorboard):
     return False
 
 
-def _all_callbacks(run, state, log, stop):
+def _all_callbacks(run, state, progress, stop):
     """Return the callbacks of the run, in their order: they see a batch one after the other."""
     plan = run.plan
-    progress = Progress(state, plan, log.bar)
     return [
         *([] if plan.cache is None else [SetGradients(plan.cache, plan, state)]),
         CompleteLastStep(plan),
         Check(stop),
         progress,
-        ScoreDev(run, state, progress, log),
+        ScoreDev(run, state, progress),
         *run.callbacks,
         user_callbacks.RestoreMonitors(run.callbacks, state.history),
         SaveState(state, plan),
     ]
-
-
-def _resume_callbacks(run, state):
-    """Prepare the user's callbacks for a resumed run; a `BackupAndRestore` sets the epoch."""
-    restored = user_callbacks.resume(run.callbacks, run.model, state.history)
-    if restored > state.epoch and run.score is not None:
-        warnings.warn(
-            "BackupAndRestore does not keep the scores of earlier epochs, so the best epoch is one "
-            "of the following; finetune(folder=) keeps them",
-            stacklevel=level_of_caller(),
-        )
-    state.epoch = max(state.epoch, restored)
 
 
 def _restore_best(run, state):

@@ -2,7 +2,7 @@
 
 import keras
 
-from keras_bert import keras_private, optimizers
+from keras_bert import optimizers
 from keras_bert.tasks import registry
 
 DEV_LOSS = "dev_loss"
@@ -18,13 +18,15 @@ def as_list(callbacks):
     return [] if callbacks is None else keras.tree.flatten(callbacks)
 
 
-def check_with_folder(callbacks):
-    """Raise an error for a callback that cannot work in a run that resumes from a folder."""
+def check(callbacks, folder):
+    """Raise an error for a callback of Keras that would change the result of a resumed run."""
     for callback in callbacks:
         name = type(callback).__name__
         if isinstance(callback, keras.callbacks.BackupAndRestore):
-            raise ValueError(f"folder already resumes a killed run; remove folder or {name}")
-        monitor = getattr(callback, "monitor", None) if _is_keras(callback) else None
+            raise ValueError(f"{name} does not work in finetune; use folder to resume a killed run")
+        if folder is None or type(callback).__module__.split(".")[0] != "keras":
+            continue
+        monitor = getattr(callback, "monitor", None)
         if monitor not in (None, "loss") and not monitor.startswith("val_"):
             raise ValueError(
                 f"{name} monitors {monitor!r}, which folder does not keep for a killed run. "
@@ -41,49 +43,20 @@ def rate_setter(callbacks):
 
 
 def with_settable_rate(optimizer, callbacks, recipe):
-    """Let the callbacks set the rate of the optimizer of a `FinetuningRecipe`, if one does."""
-    setter = rate_setter(callbacks)
-    if setter is None or recipe.optimizer is not None:
+    """Give AdamW a constant rate, which a callback can set, in place of the schedule."""
+    if rate_setter(callbacks) is None or recipe.optimizer is not None:
         return optimizer
-    config = optimizer.get_config()
-    if setter == "LearningRateScheduler":
-        return optimizers.AdamW.from_config({**config, "learning_rate": recipe.learning_rate})
-    return optimizers.SettableRateAdamW.from_config(config)
+    config = optimizer.get_config() | {"learning_rate": recipe.learning_rate}
+    return optimizers.AdamW.from_config(config)
 
 
-def check_monitors(callbacks, scores, compile_options):
-    """Check what callbacks monitor, and set their `mode`, which Keras cannot know for F1.
-
-    `scores` are the names of the scores of the dev data, or `None` without dev data.
-    `compile_options` has the training loss and metrics.
-    """
-    known = ["loss"]
-    if isinstance(compile_options.get("loss"), dict):
-        known += [f"{name}_loss" for name in compile_options["loss"]]
-    known += [metric.name for metric in compile_options.get("weighted_metrics") or ()]
-    if scores is not None:
-        known += ["val_loss", *(f"val_{score}" for score in scores)]
+def set_modes(callbacks):
+    """Set the `mode` of callbacks, which Keras cannot know for F1 and other scores."""
     for callback in callbacks:
-        monitor = getattr(callback, "monitor", None)
-        if not isinstance(monitor, str):
-            continue
-        if not monitor.startswith("val_") and not _is_keras(callback):
-            continue  # another callback of the caller may add this value to the logs
-        if not getattr(callback, "save_best_only", True):  # a ModelCheckpoint of each epoch
-            continue
-        received = f"{type(callback).__name__} monitors {monitor!r}"
-        if scores is None and monitor.startswith("val_"):
-            raise ValueError(f"{received}; pass dev, the data to score")
-        if monitor not in known:
-            raise ValueError(f"{received}; monitor must be one of {', '.join(known)}")
         if getattr(callback, "mode", None) == "auto":
+            monitor = callback.monitor
             is_loss = monitor.endswith("loss") or lower_is_better(_record_name(monitor))
             callback.mode = "min" if is_loss else "max"
-
-
-def _is_keras(callback):
-    """Return True for an instance of a callback class of Keras itself."""
-    return type(callback).__module__.split(".")[0] == "keras"
 
 
 def selecting_metric(callbacks, metric):
@@ -116,20 +89,6 @@ def logs_of(record):
         if name not in ("epoch", "loss"):
             logs["val_loss" if name == DEV_LOSS else f"val_{name}"] = value
     return logs
-
-
-def resume(callbacks, model, history):
-    """Let a `BackupAndRestore` load its state into the model; return the epoch that comes next.
-
-    A `CSVLogger` keeps the lines of the earlier process, which has left a `history`.
-    """
-    for callback in callbacks:
-        if isinstance(callback, keras.callbacks.CSVLogger) and history:
-            callback.append = True
-        if isinstance(callback, keras.callbacks.BackupAndRestore):
-            callback.set_model(model)
-            callback.on_train_begin()
-    return keras_private.pop_initial_epoch(model)
 
 
 class RestoreMonitors(keras.callbacks.Callback):

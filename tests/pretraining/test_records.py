@@ -367,7 +367,6 @@ def test_edited_manifest_raises(tmp_path):
 FAULTS = {
     "a file above": lambda m: m["shards"][0]["files"][0].update(file="../secret"),
     "an absolute path": lambda m: m["shards"][0]["files"][0].update(file="/etc/passwd"),
-    "a repeated file": lambda m: m["shards"].append(m["shards"][0]),
     "no shards": lambda m: m.pop("shards"),
     "no settings": lambda m: m.pop("settings"),
     "a list of settings": lambda m: m.update(settings=[]),

@@ -151,7 +151,7 @@ def test_csv_logger_and_lambda_callback(tmp_path):
 
 
 @pytest.mark.slow
-def test_reduce_lr_on_plateau_scales_the_rest_of_the_schedule():
+def test_reduce_lr_on_plateau_replaces_the_schedule():
     reduce = callbacks.ReduceLROnPlateau("val_loss", factor=0.1, patience=1, min_delta=99)
     rates = []
     watch = callbacks.LambdaCallback(
@@ -159,7 +159,7 @@ def test_reduce_lr_on_plateau_scales_the_rest_of_the_schedule():
     )
     finetune(reduce, watch, epochs=4, warmup=0, learning_rate=1e-2)
     # Nothing improves by 99, so the second and the third epoch reduce the rate.
-    np.testing.assert_allclose(rates, [1e-2, 0.75e-2, 0.5e-3, 0.25e-4], rtol=1e-5)
+    np.testing.assert_allclose(rates, [1e-2, 1e-2, 1e-3, 1e-4], rtol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -204,21 +204,6 @@ def test_terminate_on_nan_returns_the_best_epoch():
     assert all(np.isfinite(weight).all() for weight in model.get_weights())
     with pytest.raises(ValueError, match="training diverged, "):
         finetune(Spoil(), epochs=3)
-
-
-@pytest.mark.slow
-def test_backup_and_restore_continues_a_killed_run(tmp_path):
-    with pytest.raises(Killed):
-        finetune(
-            callbacks.BackupAndRestore(tmp_path), kill_at_epoch(1), epochs=3, dev=None,
-        )  # fmt: skip
-    seen = Recorder()
-    model, metrics = finetune(callbacks.BackupAndRestore(tmp_path), seen, epochs=3, dev=None)
-    assert [call[1] for call in seen.calls if call[0] == "on_epoch_begin"] == [1, 2]
-    whole, expected = finetune(epochs=3, dev=None)
-    for weight, other in zip(model.get_weights(), whole.get_weights(), strict=True):
-        np.testing.assert_allclose(weight, other, atol=1e-6)
-    assert metrics["train_loss"] == pytest.approx(expected["train_loss"], rel=1e-5)
 
 
 @pytest.mark.slow
@@ -306,15 +291,9 @@ def test_a_run_killed_after_a_score_within_an_epoch_resumes(tmp_path):
 @pytest.mark.parametrize(
     ("given", "options", "message"),
     [
-        (callbacks.EarlyStopping("val_acc"), {},
-         "monitors 'val_acc'; monitor must be one of loss, accuracy, val_lo"),
-        (callbacks.EarlyStopping("acc"), {"dev": None},
-         "monitors 'acc'; monitor must be one of loss, accuracy$"),
         (callbacks.EarlyStopping("accuracy"), {"folder": "run"},
          "EarlyStopping monitors 'accuracy', which folder does not keep"),
-        (callbacks.BackupAndRestore("backup"), {"folder": "run"},
-         "folder already resumes a killed run"),
-        (callbacks.EarlyStopping(), {"dev": None}, "EarlyStopping monitors 'val_loss'; pass dev"),
+        (callbacks.BackupAndRestore("backup"), {}, "use folder to resume a killed run"),
         (callbacks.EarlyStopping("loss", restore_best_weights=True), {},
          "returns the best epoch on dev"),
         (None, {"evaluate_every": math.nan}, "evaluate_every must be a number of batches"),
@@ -352,7 +331,7 @@ model, metrics = finetuning.finetune(
         made.ReduceLROnPlateau("val_loss", factor=0.1, patience=1, min_delta=99), watch,
     ])
 assert len(metrics["history"]) == 6, metrics["history"]
-np.testing.assert_allclose(rates, [1e-2, 2e-2 / 3, 1e-3 / 3], rtol=1e-4)
+np.testing.assert_allclose(rates, [1e-2, 1e-2, 1e-3], rtol=1e-4)
 best = load({folder!r} + "/best.keras")
 scores = inference.evaluate(best, rows)
 whole = [record for record in metrics["history"] if record["epoch"] % 1 == 0]
