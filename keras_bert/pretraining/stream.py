@@ -16,7 +16,7 @@ import numpy as np
 from keras_bert.pretraining import packed_pairs, pairs
 from keras_bert.pretraining.hash_random import key_of
 from keras_bert.pretraining.masking import Masker
-from keras_bert.pretraining.records_reader import Documents, Records
+from keras_bert.pretraining.records import Documents, Records
 from keras_bert.text import token_ids
 
 

@@ -11,8 +11,14 @@ from keras_bert import heads
 from keras_bert.encoder import BertEncoder
 from keras_bert.hub import loading
 from keras_bert.pretraining.losses import compile_model
-from keras_bert.pretraining.pauses import HISTORY_FILE, Meter, Pauses
-from keras_bert.pretraining.pretraining_run import Feed, PretrainingRun, model_to_train
+from keras_bert.pretraining.pretraining_run import (
+    HISTORY_FILE,
+    Feed,
+    Meter,
+    Pauses,
+    PretrainingRun,
+    model_to_train,
+)  # fmt: skip
 from keras_bert.pretraining.recipe import OPTIMIZERS, Phase, Recipe, two_phases
 from keras_bert.pretraining.records import Records
 from keras_bert.runtime import distribution

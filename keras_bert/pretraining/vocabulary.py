@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 from keras_bert.checkpoints import folder, tokenizer_config
 from keras_bert.checkpoints.added_tokens import word_pieces
 from keras_bert.checkpoints.tokenizer_config import VOCABULARY_FILE
-from keras_bert.pretraining.corpus_formats import Document, batched
+from keras_bert.pretraining.corpus import Document, batched
 from keras_bert.runtime.arguments import as_integer
 from keras_bert.runtime.files import atomic_write
 from keras_bert.text.base_tokenizer import UNKNOWN

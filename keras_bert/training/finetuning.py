@@ -164,7 +164,7 @@ def finetune(
         fixed_length=fixed_length, evaluate_every=evaluate_every, optimizer=optimizer, loss=loss,
         options=options,
     )  # fmt: skip
-    callbacks = user_callbacks.as_list(callbacks)
+    callbacks = [] if callbacks is None else keras.tree.flatten(callbacks)
     user_callbacks.check(callbacks, folder)
     arguments = inspect.signature(finetune).parameters
     what = f"finetune for {type(train).__name__}"
@@ -296,11 +296,9 @@ def _restore(run, folder, show_progress):
 
 def _identity(run):
     """Return properties of model and data that must match for a run to resume."""
-    model, train, dev = run.model, run.train, run.dev
+    model, dev = run.model, run.dev
     encoder = heads.find_encoder(model)
     return {
-        "data": f"{train.source}, {len(train)} examples",
-        "dev data": None if dev is None else f"{dev.source}, {len(dev)} examples",
         "trainable variables": len(model.trainable_variables),
         "scored over characters": None if dev is None else dev.characters,
         "labels": heads.find_output(model).labels,

@@ -140,8 +140,6 @@ class RunState:
             for name, value in vars(self).items():
                 if not name.startswith("_"):
                     setattr(self, name, type(value)(progress[name]))
-            if not all(isinstance(record["epoch"], (int, float)) for record in self.history):
-                raise ValueError("a record of its history has no epoch")
         if any(record.keys() - {"epoch", "loss"} for record in self.history):
             self._read_best(model)  # report an error before the training, not after
         return True
@@ -178,10 +176,6 @@ class RunState:
         with reading(self._best_file, remedy):
             record = dict(header["record"])
             values = values_of(model.weights, arrays)
-            # A run that is killed before it saves its state repeats that part of the epoch.
-            is_next = self.epoch < record["epoch"] <= self.epoch + 1
-            if not is_next and record["epoch"] not in [other["epoch"] for other in self.history]:
-                raise ValueError("it belongs to another run")
         return record, values
 
     def clear(self):

@@ -13,11 +13,6 @@ def lower_is_better(name):
     return name == DEV_LOSS or registry.lower_is_better(name)
 
 
-def as_list(callbacks):
-    """Return one callback, several or `None` as a list."""
-    return [] if callbacks is None else keras.tree.flatten(callbacks)
-
-
 def check(callbacks, folder):
     """Raise an error for a callback of Keras that would change the result of a resumed run."""
     for callback in callbacks:

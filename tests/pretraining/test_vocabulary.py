@@ -2,11 +2,8 @@
 
 import collections
 import errno
-import json
-import os
 import pathlib
 import random
-import subprocess
 import sys
 
 import pytest
@@ -117,12 +114,6 @@ def test_the_tokenizer_can_produce_every_token(options):
         assert not any(tables.punctuation[ord(char)] for char in inner)
 
 
-def test_a_frequent_word_is_a_token():
-    tokens = vocabulary.train(["the cat sat on the mat"] * 50 + ["xylophones"], 28)
-    assert {"the", "cat", "sat", "mat"} < set(tokens)
-    assert "##xyl" not in tokens and "xylophones" not in tokens
-
-
 def test_punctuation_and_ideographs_are_separate_tokens():
     tokens = vocabulary.train(["don't stop-it 学校 (now)"] * 9, 30)
     assert {"'", "-", "学", "校", "("} < set(tokens)
@@ -138,25 +129,10 @@ def test_rare_characters_are_left_out(monkeypatch):
     assert len([token for token in tokens[5:] if len(token.removeprefix("##")) == 1]) <= 150 * 0.4
 
 
-SCRIPT = """
-import sys
-from keras_bert.pretraining import vocabulary
-from tests.pretraining.test_vocabulary import texts
-sys.stdout.buffer.write("\\n".join(vocabulary.train(texts(2000), 300)).encode())
-"""
-
-
-@pytest.mark.slow
-def test_two_processes_learn_the_same_tokens():
-    environment = {**os.environ, "PYTHONHASHSEED": "4711", "TOKENIZERS_PARALLELISM": "false"}
-    run = subprocess.run(
-        [sys.executable, "-c", SCRIPT], env=environment, capture_output=True, cwd=ROOT
-    )
-    assert run.returncode == 0, run.stderr.decode()
-    tokens = vocabulary.train(texts(2000), 300)
-    assert run.stdout.decode().split("\n") == tokens
+def test_each_training_learns_the_same_tokens():
+    tokens = vocabulary.train(texts(), 150)
     for _ in range(3):  # each training has another hash seed
-        assert vocabulary.train(texts(2000), 300) == tokens
+        assert vocabulary.train(texts(), 150) == tokens
 
 
 def test_large_counts_are_scaled_down(monkeypatch):
@@ -275,11 +251,3 @@ def test_a_token_with_white_space_around_it_is_an_error_with_the_file(tmp_path):
         vocabulary.write(tmp_path, [*vocabulary.SPECIAL, "a "])
     assert str(found.value).startswith(f"{tmp_path / 'vocab.txt'}: ")
     assert not list(tmp_path.iterdir())
-
-
-def test_the_files_have_the_format_of_hugging_face(tmp_path):
-    vocabulary.write(tmp_path, [*vocabulary.SPECIAL, "a"], lowercase=False, split_cjk=False)
-    config = json.loads((tmp_path / "tokenizer_config.json").read_text())
-    assert config["do_lower_case"] is config["strip_accents"] is False
-    assert config["tokenize_chinese_chars"] is False
-    assert (tmp_path / "vocab.txt").read_bytes() == b"[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n"

@@ -3,7 +3,6 @@
 import contextlib
 import csv
 import math
-import re
 
 import keras
 import numpy as np
@@ -234,15 +233,6 @@ def bar(monkeypatch):
 
     monkeypatch.setattr(progress, "progress", lambda *columns, show: Bar())
     return changes
-
-
-def test_the_bar_says_compiling_until_the_first_step_is_done(bar):
-    finetune(epochs=2)
-    first, second = (fields for fields in bar if "name" in fields)
-    assert (first["name"], first["rate"]) == ("Epoch 1 of 2", "compiling")
-    assert (second["name"], second["rate"]) == ("Epoch 2 of 2", "")
-    rates = [fields["rate"] for fields in bar if "rate" in fields and "name" not in fields]
-    assert rates and all(re.fullmatch(r"\d+ examples/s", rate) for rate in rates)
 
 
 def test_the_rate_leaves_out_what_is_not_training(bar, monkeypatch):

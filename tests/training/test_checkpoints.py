@@ -163,20 +163,6 @@ def test_other_settings_raise_with_their_name(before, now, message, tmp_path):
     assert values(found)[0] == 0
 
 
-@pytest.mark.parametrize(
-    ("before", "now"),
-    [
-        ({"lengths": (1, 2), "rate": 1e-4}, {"lengths": [1, 2], "rate": 1e-4}),
-        ({"a": []}, {"a": {}}),
-        ({}, {"a": {}}),
-        ({"a": {"b": None}}, {"a": {}}),
-    ],
-)
-def test_equal_settings(before, now, tmp_path):
-    save(tmp_path, [1.0], settings=before)
-    assert Checkpoints(tmp_path, now).restore(variables([0.0]))
-
-
 def test_many_settings_below_a_long_name():
     saved = {"a" * 100_000: {str(number): 0 for number in range(20_000)}}
     memory.reset_peak()

@@ -60,28 +60,6 @@ def test_nan_and_infinity_become_null(tmp_path):
     assert "Infinity" not in text and "NaN" not in text
 
 
-def test_curves(tmp_path):
-    report.draw_curves(tmp_path, HISTORY)
-    both = picture(tmp_path / report.CURVES_FILE)
-    report.draw_curves(tmp_path, [{"epoch": 1, "loss": 0.5}])  # without dev data
-    assert not np.array_equal(picture(tmp_path / report.CURVES_FILE), both)
-    assert [file.name for file in tmp_path.iterdir()] == [report.CURVES_FILE]
-
-
-def test_curves_have_titles_and_both_losses(tmp_path, monkeypatch):
-    figures, plain = [], report.new_figure
-    monkeypatch.setattr(
-        report, "new_figure", lambda *size: figures.append(plain(*size)) or figures[0]
-    )
-    report.draw_curves(tmp_path, [{**record, "dev_loss": 0.7} for record in HISTORY])
-    left, right = figures[0].axes
-    assert (left.get_title(), right.get_title()) == ("Loss", "Scores")
-    assert (left.get_xlabel(), left.get_ylabel()) == ("epoch", "mean loss per target")
-    assert right.get_ylabel() == "score (1 is perfect)"
-    names = [text.get_text() for text in left.get_legend().get_texts()]
-    assert len(left.lines) == 2 and len(names) == 2, names
-
-
 def test_curves_of_pretraining(tmp_path, monkeypatch):
     figures, plain = [], report.new_figure
     monkeypatch.setattr(
@@ -207,15 +185,6 @@ def test_the_key_of_labels_without_a_font_is_printed(tmp_path, monkeypatch, caps
     model = heads.classifier(tiny.encoder(num_hidden_layers=1), labels=KOREAN)
     report.draw_confusion(tmp_path, model, Examples(["a"], labels=["긍정"]), np.eye(2)[:1])
     assert "0: 긍정, 1: 부정" in capsys.readouterr().out
-
-
-def test_the_legend_tells_two_losses_apart():
-    figure = report.plot_curves([{**record, "dev_loss": 0.7} for record in HISTORY])
-    handles = figure.axes[0].get_legend().legend_handles
-    assert len({handle.get_linestyle() for handle in handles}) == 2
-    assert len({handle.get_markerfacecolor() for handle in handles}) == 2
-    xs = handles[0].get_xdata()
-    assert max(xs) - min(xs) >= 4 * figure.axes[0].get_legend()._fontsize * 0.9
 
 
 def test_pictures_from_python(tmp_path):

@@ -9,7 +9,7 @@ import keras_bert
 from keras_bert import checkpoints, provenance
 from keras_bert.exporting import onnx_folder
 from keras_bert.pipelines.onnx_engine import OnnxEngine
-from keras_bert.pretraining import corpus, records, records_reader
+from keras_bert.pretraining import corpus, records
 from keras_bert.tasks.embedding import retrieval
 from keras_bert.training import run_state
 from keras_bert.untrusted import links
@@ -190,7 +190,7 @@ def test_an_onnx_folder_with_a_link_is_refused(tmp_path, secret):
 
 def test_records_with_a_link_are_refused(tmp_path, secret):
     (tmp_path / "made").mkdir()
-    (tmp_path / "made" / records_reader.MANIFEST).symlink_to(secret)
+    (tmp_path / "made" / records.MANIFEST).symlink_to(secret)
     with pytest.raises(ValueError, match="a link must stay inside"):
         records.Records(tmp_path / "made")
 
