@@ -245,7 +245,7 @@ def _read_plain(path, counts):
 
 
 def _read_json_lines(path, counts):
-    """Yield the documents of JSON Lines: objects with the key "text", or lists of paragraphs."""
+    """Yield the documents of JSON Lines: objects with the key "text"."""
     for number, line in _lines(path, counts, LONGEST_RECORD):
         if len(line) >= LONGEST_RECORD:
             raise ValueError(
@@ -263,17 +263,13 @@ def _text_of_json(where, line):
         value = json_value(line)
     except ValueError as error:
         raise ValueError(f"{where} is not JSON ({error})") from error
-    text = value
-    if isinstance(value, dict):
-        if "text" not in value:
-            keys = printable(", ".join(list(value)[:10]), 200)
-            raise ValueError(f"{where} has no key 'text'; its keys are {keys}")
-        text = value["text"]
+    text = value.get("text") if isinstance(value, dict) else None
     if isinstance(text, list) and all(isinstance(paragraph, str) for paragraph in text):
         text = "\n".join(paragraph.replace("\n", " ") for paragraph in text)
     if not isinstance(text, str):
         raise ValueError(
-            f"{where}: must be a text or a list of paragraphs; received {json.dumps(text)[:80]}"
+            f"{where}: must have a text or a list of paragraphs with the key 'text'; received "
+            f"{json.dumps(value)[:80]}"
         )
     if "\\u" in line:  # escapes of surrogates and NUL, which are not text
         text = text.encode("utf-8", "replace").decode("utf-8").replace("\0", "")

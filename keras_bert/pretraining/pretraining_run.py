@@ -70,34 +70,17 @@ class PretrainingRun:
         has_pairs = isinstance(self.model.output, dict)
         return ("masked_lm", "next_sentence") if has_pairs else ("masked_lm",)
 
-    @property
-    def stream_options(self):
-        """The options of the `Stream`s of all phases."""
-        recipe = self.recipe
-        return {
-            "packed": recipe.packed,
-            "whole_words": recipe.whole_words,
-            "masked_share": recipe.masked_share,
-            "short_share": recipe.short_share,
-            "next_sentence": "next_sentence" in self.tasks,
-        }
-
     @functools.cached_property
     def checkpoints(self):
         """The `Checkpoints`, with the settings that must match for the run to resume."""
-        recipe, encoder = self.recipe, heads.find_encoder(self.model)
-        optimizer = self.trained.optimizer.get_config() | {"learning_rate": recipe.learning_rate}
+        encoder = heads.find_encoder(self.model)
         pieces = self.records.counts()["pieces"]
         settings = {
             "records": self.records.manifest["settings"] | {"pieces": pieces},
             "model": {key: encoder.get_config()[key] for key in encoder.bert_config},
             "dtype": encoder.dtype_policy.name,
-            "phases": [dataclasses.asdict(phase) for phase in recipe.phases],
-            "optimizer": optimizer,
-            "warmup_steps": recipe.warmup_steps,
-            "gradient_accumulation_steps": recipe.gradient_accumulation_steps,
-            "stream": self.stream_options,
-            "seed": recipe.seed,
+            "tasks": self.tasks,
+            "recipe": dataclasses.asdict(self.recipe),
         }
         folder = self.folder / "checkpoints"
         check_subfolder(folder)
@@ -135,9 +118,13 @@ class PretrainingRun:
             settings.sequence_length,
             split=split,
             max_predictions=settings.max_predictions,
+            masked_share=recipe.masked_share,
+            whole_words=recipe.whole_words,
+            short_share=recipe.short_share,
+            next_sentence="next_sentence" in self.tasks,
+            packed=recipe.packed,
             seed=seed,
             worker=distribution.worker(),
-            **self.stream_options,
         )
 
     def eval_set(self, phase):
@@ -415,9 +402,8 @@ class Pauses(keras.callbacks.Callback):
         if workers > 1:  # each process has only the rows of its own devices
             name += f"-worker-{worker}"
         file = run.folder / f"{name}.npz"
-        batches = self._feed.stream.batches(run.position)
-        for _ in range(batch % run.recipe.gradient_accumulation_steps):
-            next(batches)
+        index = batch % run.recipe.gradient_accumulation_steps  # within the step
+        batches = itertools.islice(self._feed.stream.batches(run.position), index, None)
         _, (inputs, targets, weights) = next(batches)
         with atomic_write(file) as temporary:
             np.savez(

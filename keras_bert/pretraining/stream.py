@@ -7,6 +7,7 @@ position in the epoch, so a resumed run gets the same batches.
 
 import dataclasses
 import functools
+import itertools
 import math
 from collections.abc import Iterator
 
@@ -155,24 +156,20 @@ class Stream:
         size = self.batch_size
         index, workers = self.worker
         own_rows = slice(index * size // workers, (index + 1) * size // workers)
-        spans = []  # of the current batch: (window, first row, end)
-        rows = 0
+        rows: list[tuple] = []  # of the current batch: (window, row)
         while epochs is None or position.epoch < epochs:
             window = self._window(position.epoch, position.window)
-            while position.row < len(window):
-                end = min(position.row + size - rows, len(window))
-                spans.append((window, position.row, end))
-                rows += end - position.row
-                position = dataclasses.replace(position, row=end)
-                if rows == size:
-                    yield position, self._batch(spans, own_rows)
-                    spans = []
-                    rows = 0
+            for row in range(position.row, len(window)):
+                rows.append((window, row))
+                if len(rows) == size:
+                    position = dataclasses.replace(position, row=row + 1)
+                    yield position, self._batch(rows[own_rows])
+                    rows = []
             position = StreamPosition(position.epoch, position.window + 1)
             if position.window == self._window_count:
                 position = StreamPosition(position.epoch + 1)
         if rows and workers == 1:
-            yield position, self._batch(spans, slice(0, rows))
+            yield position, self._batch(rows)
 
     def _read_window(self, epoch, index):
         """Read the documents of a window and plan its rows."""
@@ -196,16 +193,12 @@ class Stream:
         row_starts = token_ids.splits_of([len(row) for row in rows])
         return _Window(documents, drawn, key, np.concatenate(rows), row_starts)
 
-    def _batch(self, spans, own_rows):
-        """Return this worker's rows of a batch; `spans` lists (window, first row, end)."""
+    def _batch(self, rows):
+        """Return a batch of consecutive rows, a list of (window, row)."""
         parts = []
-        start = 0  # of the span in the batch
-        for window, first, end in spans:
-            in_span = slice(max(own_rows.start - start, 0), max(own_rows.stop - start, 0))
-            rows = range(first, end)[in_span]
-            start += end - first
-            if len(rows):
-                parts.append(self._rows(window, rows.start, rows.stop))
+        for _, rows_of_window in itertools.groupby(rows, key=lambda item: id(item[0])):
+            windows, indices = zip(*rows_of_window, strict=True)
+            parts.append(self._rows(windows[0], indices[0], indices[-1] + 1))
         return keras.tree.map_structure(lambda *arrays: np.concatenate(arrays), *parts)
 
     def _rows(self, window, first, end):

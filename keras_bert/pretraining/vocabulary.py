@@ -173,16 +173,16 @@ def write(
         "lowercase": lowercase,
         "strip_accents": lowercase if strip_accents is None else strip_accents,
         "split_cjk": split_cjk,
+        "sequence_length": None,
     }
     if added_tokens:
         options["added_tokens"] = list(added_tokens)
-    pieces = word_pieces(vocabulary, added_tokens)
-    text = folder.vocabulary_text(path / VOCABULARY_FILE, pieces)
+    text = folder.vocabulary_text(path / VOCABULARY_FILE, word_pieces(vocabulary, added_tokens))
     # vocab.txt is written to a temporary file first and appears last. If the disk is full, the
     # folder therefore never has new options beside an old vocabulary.
     with atomic_write(path / VOCABULARY_FILE) as beside:
         beside.write_text(text, encoding="utf-8", newline="\n")
-        tokenizer_config.write(path, {**options, "sequence_length": None}, vocabulary)
+        tokenizer_config.write(path, options, vocabulary)
 
 
 def read(path: str | os.PathLike) -> tuple[list[str], dict[str, Any]]:

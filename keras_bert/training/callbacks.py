@@ -5,7 +5,6 @@ import time
 import keras
 import numpy as np
 
-from keras_bert.runtime.stopping import stop_requests
 from keras_bert.training.user_callbacks import DEV_LOSS, logs_of, lower_is_better
 
 _SAVE_SECONDS = 300  # between two saved states within an epoch
@@ -19,16 +18,26 @@ class Diverged(ValueError):
         super().__init__(f"training diverged, {what}; a lower learning rate may help")
 
 
-class Check(keras.callbacks.Callback):
-    """Ends the training after Ctrl-C and if the loss or a weight is not finite.
+class Steps(keras.callbacks.Callback):
+    """Checks each step of a run, and completes the last step.
 
-    A library may have swallowed the `KeyboardInterrupt`, so it is raised again; `stop` is a
-    `StopRequest`. Of the weights, NaN raises `Diverged` at the end of an epoch.
+    It ends the training after Ctrl-C, also if a library has swallowed the `KeyboardInterrupt`, and
+    if the loss or, at the end of an epoch, a weight is not finite.
+
+    Args:
+        plan: The `BatchPlan`.
+        state: The `RunState`, which counts the batches.
+        stop: The `StopRequest`.
     """
 
-    def __init__(self, stop):
+    def __init__(self, plan, state, stop):
         super().__init__()
-        self._stop = stop
+        self._plan, self._state, self._stop = plan, state, stop
+
+    def on_train_batch_begin(self, batch, logs=None):
+        if self._plan.cache is not None:
+            number = self._state.epoch * self._plan.batches + self._state.batch
+            self._plan.cache.set_gradients(number)
 
     def on_train_batch_end(self, batch, logs=None):
         self._stop.check()
@@ -36,11 +45,22 @@ class Check(keras.callbacks.Callback):
             raise Diverged(f"the loss is {logs['loss']}")
 
     def on_epoch_end(self, epoch, logs=None):
+        if epoch + 1 == self._plan.epochs:
+            self._complete_last_step()
         self._stop.check()
         # The last loss was computed before the last update of the weights.
         path = path_of_diverged_weight(self.model)
         if path is not None:
             raise Diverged(f"{path} holds NaN or infinity")
+
+    def _complete_last_step(self):
+        """Train on `plan.missing` more batches, so that all accumulated gradients are applied."""
+        plan = self._plan
+        first = plan.epochs * plan.batches
+        for number in range(first, first + plan.missing):
+            if plan.cache is not None:
+                plan.cache.set_gradients(number)
+            plan.trained.train_on_batch(*plan.batch(number))
 
 
 def path_of_diverged_weight(model):
@@ -49,27 +69,6 @@ def path_of_diverged_weight(model):
         if not np.isfinite(keras.ops.convert_to_numpy(variable)).all():
             return variable.path
     return None
-
-
-class CompleteLastStep(keras.callbacks.Callback):
-    """Trains `plan.missing` more batches after the last epoch.
-
-    Without them, the last accumulated gradients would never be applied.
-    """
-
-    def __init__(self, plan):
-        super().__init__()
-        self._plan = plan
-
-    def on_epoch_end(self, epoch, logs=None):
-        plan = self._plan
-        if epoch + 1 < plan.epochs:
-            return
-        first = plan.epochs * plan.batches
-        for number in range(first, first + plan.missing):
-            if plan.cache is not None:
-                plan.cache.set_gradients(number)
-            plan.trained.train_on_batch(*plan.batch(number))
 
 
 class ScoreDev(keras.callbacks.Callback):
@@ -113,9 +112,9 @@ class ScoreDev(keras.callbacks.Callback):
             model = self.model  # on JAX, this updates its variables
             for callback in run.callbacks:
                 callback.on_test_begin()
-            record |= score_completely(run.score)
+            record |= run.score()
             logs = logs_of(record)
-            del logs["loss"]
+            del logs["loss"]  # of the training
             logs = {key.removeprefix("val_"): value for key, value in logs.items()}
             for callback in run.callbacks:
                 callback.on_test_end(logs)
@@ -126,14 +125,6 @@ class ScoreDev(keras.callbacks.Callback):
         self._progress.report(record)
         state.history.append(record)
         return record
-
-
-def score_completely(score):
-    """Return the metrics from a function, or raise `KeyboardInterrupt` after Ctrl-C."""
-    with stop_requests() as stop:
-        scores = score()
-        stop.check()  # a library that swallows Ctrl-C may return only a part of the answers
-    return scores
 
 
 class SaveState(keras.callbacks.Callback):

@@ -20,17 +20,9 @@ from keras_bert.runtime.terminal import print_line
 from keras_bert.tasks import inference, registry
 from keras_bert.training import engine, run_data, user_callbacks
 from keras_bert.training.batch_plan import BatchPlan
-from keras_bert.training.callbacks import (
-    Check,
-    CompleteLastStep,
-    Diverged,
-    SaveState,
-    ScoreDev,
-    best,
-    score_completely,
-)  # fmt: skip
+from keras_bert.training.callbacks import Diverged, SaveState, ScoreDev, Steps, best
 from keras_bert.training.finetuning_recipe import FinetuningRecipe
-from keras_bert.training.gradient_caching import SetGradients, seed_dropout
+from keras_bert.training.gradient_caching import seed_dropout
 from keras_bert.training.head_initialization import initialize_head
 from keras_bert.training.progress import Progress
 from keras_bert.training.run_state import RunState, digest
@@ -280,13 +272,7 @@ def _compile(model, options, optimizer, plan):
 
 def _restore(run, folder, show_progress):
     """Return the `RunState`, restored from the folder if it holds a state."""
-    settings = run.recipe.to_dict() | {"metric": run.metric, "packed": run.plan.shape}
-    rate_setter = user_callbacks.rate_setter(run.callbacks)
-    if rate_setter is not None:
-        settings["callback"] = rate_setter
-    if folder is not None:
-        settings = _identity(run) | settings
-    state = RunState(folder, settings)
+    state = RunState(folder, {} if folder is None else _settings(run))
     if state.restore(run.plan.trained) and show_progress:
         epochs = run.recipe.epochs
         epoch = min(state.epoch + 1, epochs)
@@ -294,8 +280,8 @@ def _restore(run, folder, show_progress):
     return state
 
 
-def _identity(run):
-    """Return properties of model and data that must match for a run to resume."""
+def _settings(run):
+    """Return what must be equal for a run to resume: recipe, model and data."""
     model, dev = run.model, run.dev
     encoder = heads.find_encoder(model)
     return {
@@ -306,6 +292,10 @@ def _identity(run):
         "encoder's weights": provenance.digest_of_weights(encoder),
         "content of the data": digest(run.encoded),
         "content of the dev data": None if dev is None else digest(run.encoded_dev),
+        "metric": run.metric,
+        "packed": run.plan.shape,
+        "callback": user_callbacks.rate_setter(run.callbacks),
+        **run.recipe.to_dict(),
     }
 
 
@@ -357,16 +347,17 @@ def _fit(run, state, show_progress, tensorboard):
 
 def _all_callbacks(run, state, progress, stop):
     """Return the callbacks of the run, in their order: they see a batch one after the other."""
-    plan = run.plan
+
+    def restore_monitors(logs):
+        user_callbacks.restore_monitors(run.callbacks, state.history)
+
     return [
-        *([] if plan.cache is None else [SetGradients(plan.cache, plan, state)]),
-        CompleteLastStep(plan),
-        Check(stop),
+        Steps(run.plan, state, stop),
         progress,
         ScoreDev(run, state, progress),
         *run.callbacks,
-        user_callbacks.RestoreMonitors(run.callbacks, state.history),
-        SaveState(state, plan),
+        keras.callbacks.LambdaCallback(on_train_begin=restore_monitors),
+        SaveState(state, run.plan),
     ]
 
 
@@ -381,7 +372,7 @@ def _restore_best(run, state):
         return None
     if record is None:  # stopped before the first score
         epoch = round(state.epoch + state.batch / run.plan.batches, 3)
-        record = {"epoch": epoch, "loss": state.loss, **score_completely(run.score)}
+        record = {"epoch": epoch, "loss": state.loss, **run.score()}
     if record["epoch"] not in [other["epoch"] for other in state.history]:
         state.history.append(record)  # stopped before the epoch was recorded
     return record

@@ -10,6 +10,7 @@ from keras_bert import heads
 from keras_bert.data.examples import UnknownLabel
 from keras_bert.exporting.predict_function import predict_function
 from keras_bert.runtime import distribution
+from keras_bert.runtime.stopping import stop_requests
 from keras_bert.runtime.terminal import print_line
 from keras_bert.tasks import inference
 from keras_bert.training.user_callbacks import DEV_LOSS
@@ -131,14 +132,16 @@ def _score(model, dev, encoded, batch_size, predict):
             losses.append(loss * scale)
         counts.append(float(keras.tree.flatten(weights)[0].sum()))
 
-    metrics = inference.evaluate(
-        model,
-        dev,
-        batch_size=batch_size,
-        encoded=encoded,
-        predict=predict,
-        on_outputs=add_loss if encoded.has_targets else None,
-    )
+    with stop_requests() as stop:
+        metrics = inference.evaluate(
+            model,
+            dev,
+            batch_size=batch_size,
+            encoded=encoded,
+            predict=predict,
+            on_outputs=add_loss if encoded.has_targets else None,
+        )
+        stop.check()  # a library that swallows Ctrl-C may return only a part of the answers
     if not encoded.has_targets:
         return metrics
     return metrics | {DEV_LOSS: float(np.dot(losses, counts) / max(sum(counts), 1e-9))}

@@ -254,8 +254,8 @@ def check_settings(file, saved, current, remedy):
     Both are nested dicts as JSON represents them. The message names the first setting that differs
     and ends with `remedy`. A missing setting equals `None` and a dict or list without settings.
     """
-    saved = dict(_leaves(saved))
-    current = dict(_leaves(current))
+    saved = dict(keras.tree.flatten_with_path(saved))
+    current = dict(keras.tree.flatten_with_path(current))
     for path in current | saved:
         if saved.get(path) != current.get(path):
             name = printable(".".join(map(str, path)), 200)
@@ -263,17 +263,6 @@ def check_settings(file, saved, current, remedy):
                 f"{file} belongs to a run with {name}={saved.get(path)!r:.200}; this run has "
                 f"{current.get(path)!r:.200}; {remedy}"
             )
-
-
-def _leaves(value, path=()):
-    """Yield the path and the value of each setting in nested dicts and lists."""
-    if isinstance(value, list):
-        value = dict(enumerate(value))
-    if not isinstance(value, dict):
-        yield path, value
-        return
-    for key, item in value.items():
-        yield from _leaves(item, (*path, key))
 
 
 def digest(encoded):

@@ -86,25 +86,17 @@ def logs_of(record):
     return logs
 
 
-class RestoreMonitors(keras.callbacks.Callback):
-    """Gives the user's callbacks of a resumed run the best values so far that they monitor.
+def restore_monitors(callbacks, history):
+    """Give the callbacks of a resumed run the best values so far that they monitor.
 
-    Args:
-        callbacks: The user's callbacks, which come before this one.
-        history: The records of the earlier process.
+    `history` has the records of the earlier process.
     """
-
-    def __init__(self, callbacks, history):
-        super().__init__()
-        self._callbacks = callbacks
-        self._logs = [logs_of(record) for record in history if record["epoch"] % 1 == 0]
-
-    def on_train_begin(self, logs=None):
-        for callback in self._callbacks:
-            monitor, mode = (getattr(callback, name, None) for name in ("monitor", "mode"))
-            values = [logs[monitor] for logs in self._logs if monitor in logs]
-            if not values or mode not in ("min", "max"):
-                continue
-            callback.best = min(values) if mode == "min" else max(values)
-            if hasattr(callback, "wait"):
-                callback.wait = len(values) - 1 - values.index(callback.best)
+    logs_per_epoch = [logs_of(record) for record in history if record["epoch"] % 1 == 0]
+    for callback in callbacks:
+        monitor, mode = (getattr(callback, name, None) for name in ("monitor", "mode"))
+        values = [logs[monitor] for logs in logs_per_epoch if monitor in logs]
+        if not values or mode not in ("min", "max"):
+            continue
+        callback.best = min(values) if mode == "min" else max(values)
+        if hasattr(callback, "wait"):
+            callback.wait = len(values) - 1 - values.index(callback.best)

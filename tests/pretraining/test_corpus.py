@@ -361,11 +361,6 @@ def test_json_lines(tmp_path):
         assert [d.source for d in corpus.documents(file)] == [f"{file}: line {n}" for n in (1, 3)]
 
 
-def test_json_lists_are_detected_by_file_name(tmp_path):
-    file = write(tmp_path / "a.ndjson", '["One.", "Two."]\n"Three."\n')
-    assert read(file) == [["One.", "Two."], ["Three."]]
-
-
 def test_invalid_json_escapes_are_repaired(tmp_path):
     file = write(tmp_path / "a.jsonl", '{"text": "a\\ud83d b\\u0000c \\ud83d\\ude00\\r\\nd"}')
     assert read(file) == [["a? bc 😀", "d"]]
@@ -376,10 +371,9 @@ def test_invalid_json_escapes_are_repaired(tmp_path):
     [
         ('{"text": "cut', r" is not JSON"),
         ("[" * 100_000, r" is not JSON"),
-        ('{"body": "a"}', r" has no key 'text'; its keys are body"),
-        ('{"text": 3}', r": must be a text or a list of paragraphs; received 3"),
-        ('{"text": ["a", 3]}', r": must be a text or a list of paragraphs; received \[\"a\", 3\]"),
-        ('{"text": null}', r": must be a text or a list of paragraphs; received null"),
+        ('{"body": "a"}', r": must have a text .* received {\"body\": \"a\"}"),
+        ('{"text": ["a", 3]}', r": must have a text or a list of paragraphs"),
+        ('["a", "b"]', r": must have a text or a list of paragraphs"),
     ],
 )
 def test_invalid_json_raises(tmp_path, line, message):

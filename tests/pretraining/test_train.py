@@ -22,6 +22,11 @@ from keras_bert.training import engine, run_state
 from tests import pretraining_runs as runs
 
 
+def assert_equal(arrays, others):
+    for array, other in zip(arrays, others, strict=True):
+        np.testing.assert_array_equal(array, other)
+
+
 @pytest.fixture(scope="module")
 def records(tmp_path_factory):
     return runs.records(tmp_path_factory.mktemp("corpus"))
@@ -97,8 +102,7 @@ def test_model_loads_and_predicts_masked_tokens(learned, capsys):
 
     model, _, folder, _ = learned
     whole = keras_bert.load(folder)
-    for a, b in zip(runs.weights(model), runs.weights(whole), strict=True):
-        np.testing.assert_array_equal(a, b)
+    assert_equal(runs.weights(model), runs.weights(whole))
     half = keras_bert.load(folder, task="masked_tokens")
     assert heads.find_task(half) == "masked_tokens"
     assert keras_bert.pipeline(half)("b b [MASK] b b. b b b.")[0]["token"] == "b"
@@ -126,8 +130,7 @@ def test_finished_run_is_not_repeated(eager, learned, records, tmp_path):
     )
     assert same == history
     for one in (again, keras_bert.load(tmp_path / "mine")):
-        for a, b in zip(runs.weights(model), runs.weights(one), strict=True):
-            np.testing.assert_array_equal(a, b)
+        assert_equal(runs.weights(model), runs.weights(one))
 
 
 @pytest.mark.slow
@@ -207,8 +210,7 @@ def test_ctrl_c_saves_the_current_step(eager, after, records, tmp_path, capsys):
     # The stop added one line; the other lines are equal.
     assert runs.figures(same)[0] == runs.figures(history)[0]
     assert runs.figures(same)[3:] == runs.figures(history)[2:]
-    for a, b in zip(runs.weights(plain), runs.weights(model), strict=True):
-        np.testing.assert_array_equal(a, b)
+    assert_equal(runs.weights(plain), runs.weights(model))
 
 
 def test_ctrl_c_between_two_steps_names_a_saved_step(eager, records, tmp_path, monkeypatch):
@@ -277,8 +279,7 @@ def test_phases_differ_and_evaluations_are_equal(eager, records, tmp_path, monke
     evaluated = [ids for training, _, ids in drawn if not training]
     half = len(evaluated) // 4  # one phase of one run
     for run in range(1, 4):
-        for a, b in zip(evaluated[:half], evaluated[run * half :][:half], strict=True):
-            np.testing.assert_array_equal(a, b)
+        assert_equal(evaluated[:half], evaluated[run * half :][:half])
 
 
 def test_unrelated_model_is_not_replaced(eager, records, tmp_path):
@@ -338,10 +339,10 @@ def test_a_linked_folder_of_checkpoints_is_refused(eager, records, tmp_path):
 
 
 CHANGES = {
-    "seed": {"seed": 1},
-    "phases.0.steps": {"steps": 5},
-    "optimizer.weight_decay": {"weight_decay": 0.1},
-    "stream.packed": {"packed": True},
+    "recipe.seed": {"seed": 1},
+    "recipe.phases.0.steps": {"steps": 5},
+    "recipe.weight_decay": {"weight_decay": 0.1},
+    "recipe.packed": {"packed": True},
 }
 
 

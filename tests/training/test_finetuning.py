@@ -55,6 +55,11 @@ METRICS = {
 }  # fmt: skip
 
 
+def assert_equal(arrays, others):
+    for array, other in zip(arrays, others, strict=True):
+        np.testing.assert_array_equal(array, other)
+
+
 def finetune(examples=None, dev=None, encoder=None, **options):
     options = {
         "batch_size": 8,
@@ -129,8 +134,7 @@ def test_best_weights_are_returned(eager, scored, tmp_path):
     kept = scored(accuracy=[0.5, 0.9, 0.9], f1=[0.1, 0.2, 0.3])
     examples = tiny.examples(tiny.ROWS[:8])
     model, metrics = finetune(examples, examples, epochs=3, folder=tmp_path)
-    for a, b in zip(weights(model), kept[1], strict=True):
-        np.testing.assert_array_equal(a, b)
+    assert_equal(weights(model), kept[1])
     assert (metrics["metric"], metrics["best_epoch"], metrics["accuracy"]) == ("accuracy", 2, 0.9)
     assert [record["f1"] for record in metrics["history"]] == [0.1, 0.2, 0.3]
     assert [record["epoch"] for record in metrics["history"]] == [1, 2, 3]
@@ -163,8 +167,7 @@ def test_ctrl_c_returns_the_best_so_far(eager, scored):
     model, metrics = finetune(examples, examples, batch_size=4, callbacks=[CtrlC(5)])
     assert metrics["stopped"]
     assert (metrics["best_epoch"], len(metrics["history"])) == (1, 2)
-    for a, b in zip(weights(model), kept[0], strict=True):
-        np.testing.assert_array_equal(a, b)
+    assert_equal(weights(model), kept[0])
 
 
 @pytest.mark.parametrize("method", ["on_train_batch_end", "on_test_begin"])
@@ -185,8 +188,7 @@ def test_an_epoch_with_a_swallowed_ctrl_c_is_not_the_best(eager, scored, hears_c
     model, metrics = finetune(examples, examples, batch_size=8, callbacks=[callback])
     assert (metrics["stopped"], metrics["best_epoch"], metrics["accuracy"]) == (True, 1, 0.5)
     assert [record["epoch"] for record in metrics["history"]] == [1]
-    for a, b in zip(weights(model), kept[0], strict=True):
-        np.testing.assert_array_equal(a, b)
+    assert_equal(weights(model), kept[0])
 
 
 def test_ctrl_c_in_first_epoch_returns_current_weights(eager, tmp_path):
@@ -229,8 +231,7 @@ def test_ctrl_c_during_keep_best(folder, is_kept, eager, scored, tmp_path, monke
     assert metrics["stopped"]
     assert (metrics["best_epoch"], metrics["accuracy"]) == ((2, 0.9) if is_kept else (1, 0.5))
     assert [record["epoch"] for record in metrics["history"]] == [1, 2][: 1 + is_kept]
-    for a, b in zip(weights(model), kept[is_kept], strict=True):
-        np.testing.assert_array_equal(a, b)
+    assert_equal(weights(model), kept[is_kept])
 
 
 @pytest.mark.slow
@@ -309,8 +310,7 @@ def test_same_seed_gives_same_run(eager):
     runs = []
     for seed in (1, 1, 2):
         runs.append(run(seed))
-    for a, b in zip(runs[0], runs[1], strict=True):
-        np.testing.assert_array_equal(a, b)
+    assert_equal(runs[0], runs[1])
     assert not any(np.array_equal(a, b) for a, b in zip(runs[0], runs[2], strict=True))
 
 
@@ -424,8 +424,7 @@ def test_encoder_does_not_change(eager):
     for a, b in zip(before, encoder.weights, strict=True):
         np.testing.assert_array_equal(a, b.numpy())
     assert encoder.preprocessor.max_sequence_length == length
-    for a, b in zip(*(model.get_weights() for model in models), strict=True):
-        np.testing.assert_array_equal(a, b)
+    assert_equal(*(model.get_weights() for model in models))
     trained = heads.find_encoder(models[0])
     assert not trained.get_layer("embeddings").trainable and trained.get_layer("layer_0").trainable
     assert any((a != b.numpy()).any() for a, b in zip(before, trained.weights, strict=True))
