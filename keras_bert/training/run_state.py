@@ -4,9 +4,11 @@ A state file is an `.npz` file of a JSON header and numbered arrays, the values 
 """
 
 import contextlib
+import dataclasses
 import hashlib
 import json
 import pathlib
+from typing import Any
 
 import keras
 import numpy as np
@@ -23,6 +25,7 @@ _HEADER = "header"  # name of the header in the file
 _ROWS = 1024  # sequences per batch that is hashed
 
 
+@dataclasses.dataclass
 class Checkpoints:
     """The `keep` newest state files of a run in a folder.
 
@@ -31,26 +34,20 @@ class Checkpoints:
     and for other settings.
     """
 
-    def __init__(
-        self,
-        folder,
-        settings,
-        name="step-*.npz",
-        *,
-        keep=3,
-        if_broken=START_OVER,
-        if_other=START_OVER,
-    ):
-        self.folder = pathlib.Path(folder)
-        self._settings = json.loads(json.dumps(settings, default=str))
-        self._name = name
-        self._keep = keep
-        self.if_broken = if_broken
-        self._if_other = if_other
+    folder: Any
+    settings: dict
+    name: str = "step-*.npz"
+    keep: int = 3
+    if_broken: str = START_OVER
+    if_other: str = START_OVER
+
+    def __post_init__(self):
+        self.folder = pathlib.Path(self.folder)
+        self.settings = json.loads(json.dumps(self.settings, default=str))
 
     def files(self):
         """Return the paths of the files, the oldest first."""
-        return sorted(self.folder.glob(self._name))
+        return sorted(self.folder.glob(self.name))
 
     def save(self, variables, progress, step=0):
         """Write a file, then delete the oldest ones.
@@ -59,11 +56,11 @@ class Checkpoints:
         `history`, a list of dicts.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
-        file = self.folder / self._name.replace("*", f"{step:08}")
-        write(file, {"settings": self._settings, "progress": progress}, variables)
-        for old in self.files()[: -self._keep]:
+        file = self.folder / self.name.replace("*", f"{step:08}")
+        write(file, {"settings": self.settings, "progress": progress}, variables)
+        for old in self.files()[: -self.keep]:
             old.unlink()
-        remove_stale_temporaries(self.folder / self._name)
+        remove_stale_temporaries(self.folder / self.name)
 
     def restore(self, variables):
         """Assign the values of the newest file to variables; return the `progress` or `None`.
@@ -79,7 +76,7 @@ class Checkpoints:
             if not all(isinstance(record, dict) for record in progress["history"]):
                 raise ValueError("its history is not a list of records")
         # Different settings can change the variables, so compare the settings first.
-        check_settings(file, saved, self._settings, self._if_other)
+        check_settings(file, saved, self.settings, self.if_other)
         with reading(file, self.if_broken):
             values = values_of(variables, arrays)
         assign(variables, values)

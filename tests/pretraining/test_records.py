@@ -4,7 +4,6 @@ import functools
 import hashlib
 import pathlib
 import re
-import shutil
 
 import filelock
 import numpy as np
@@ -234,16 +233,10 @@ def test_edited_corpus_is_refused(tmp_path):
         ({"text": "Other.\n"}, "with another corpus; use"),
         ({"pieces": [*prose.PIECES[:-1], "new", "."]}, "with another vocabulary; use"),
         ({"lowercase": False}, "lowercase=True; received False"),
-        ({"strip_accents": False}, "strip_accents=True; received False"),
-        ({"split_cjk": False}, "split_cjk=True; received False"),
     ],
 )
-@pytest.mark.parametrize("complete", [True, False])
-def test_changed_settings_are_refused(tmp_path, change, message, complete):
+def test_changed_settings_are_refused(tmp_path, change, message):
     made = prose.build(tmp_path, prose.documents(30))
-    if not complete:
-        manifest = made.manifest | {"complete": False}
-        records.write_manifest(made.folder, manifest)
     before, change = contents(made.folder), dict(change)
     if text := change.pop("text", None):
         (tmp_path / "corpus.txt").write_text(text)
@@ -341,22 +334,15 @@ def test_tokens_outside_the_vocabulary_raise(tmp_path):
         made.read(made.shards())
 
 
-@pytest.mark.parametrize("fault", ["missing", "truncated", "flipped", "longer", "other"])
-def test_broken_shard_raises_and_is_rebuilt(tmp_path, fault):
+@pytest.mark.parametrize("broken", [None, b"something else"])
+def test_broken_shard_raises_and_is_rebuilt(tmp_path, broken):
     made = prose.build(tmp_path, prose.documents(120))
     name = made.shards()[1]
     file = made.folder / name
     content = file.read_bytes()
-    if fault == "missing":
-        file.unlink()
-    elif fault == "truncated":
-        file.write_bytes(content[:-5])
-    elif fault == "longer":
-        file.write_bytes(content + b"\0")
-    elif fault == "other":
-        shutil.copy(made.folder / made.shards()[0], file)
-    else:
-        file.write_bytes(content[:50] + bytes([content[50] ^ 4]) + content[51:])
+    file.unlink()
+    if broken is not None:
+        file.write_bytes(broken)
     assert len(made.read(made.shards()[:1]))
     with pytest.raises(ValueError, match=f"{name} is missing or has changed .* run the same"):
         made.read(made.shards())

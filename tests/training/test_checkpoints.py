@@ -75,19 +75,6 @@ def test_data_is_synced_before_the_rename(tmp_path, monkeypatch):
     assert done == [("fsync", True), ("replace", "step-00000001.npz"), ("fsync", "folder")]
 
 
-def test_failed_save_keeps_earlier_checkpoints(tmp_path, monkeypatch):
-    save(tmp_path, [1.0], keep=1)
-
-    def full(stream, **arrays):
-        stream.write(b"half of it")
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(np, "savez", full)
-    with pytest.raises(OSError, match="No space left"):
-        save(tmp_path, [2.0], step=2, keep=1)
-    assert steps(tmp_path) == (1, ["step-00000001.npz"])
-
-
 def test_temporary_file_is_not_a_checkpoint(tmp_path):
     save(tmp_path, [1.0])
     (tmp_path / ".step-00000003.0a1b2c3d.npz").write_bytes(b"half")
