@@ -31,8 +31,8 @@ from pretrain_step import LENGTH, PREDICTIONS, made_up_records
 
 import keras_bert
 from keras_bert import heads, optimizers
-from keras_bert.pretraining import state, stream
-from keras_bert.training import flops
+from keras_bert.pretraining import stream
+from keras_bert.training import flops, run_state
 
 CHIPS_A_HOST, PEAK = 4, flops.stated_peak("TPU v5e")
 SEQUENCES = {LENGTH: 900_000 * 256, 512: 100_000 * 256}
@@ -72,7 +72,7 @@ def checkpoint(layers, hidden):
     variables = [*model.variables, *optimizer.variables]
     with tempfile.TemporaryDirectory() as folder:
         start = time.perf_counter()
-        state.Checkpoints(folder, {}).save(1, variables, {})
+        run_state.Checkpoints(folder, {}).save(variables, {}, 1)
         seconds = time.perf_counter() - start
         size = sum(file.stat().st_size for file in pathlib.Path(folder).rglob("*.npz"))
     return size, seconds

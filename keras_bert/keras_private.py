@@ -315,13 +315,6 @@ def last_learning_rate(optimizer):
     return float(optimizer._learning_rate(max(0, batches - 1)))
 
 
-def pop_initial_epoch(model):
-    """Return the epoch at which `BackupAndRestore` resumes a model, and forget it."""
-    epoch = model._initial_epoch or 0
-    model._initial_epoch = None
-    return epoch
-
-
 class BertOptimizerMixin(keras.optimizers.Optimizer):
     """Common parts of `AdamW` and `Lamb`: weight decay, clipping and Adam's moments.
 
@@ -405,30 +398,6 @@ def _dense(gradient):
     is_known = gradient.shape.is_fully_defined()
     shape = gradient.shape if is_known else gradient.dense_shape
     return ops.add(gradient, ops.zeros(shape, gradient.dtype))
-
-
-class SettableRateMixin(keras.optimizers.Optimizer):
-    """Lets callbacks set the learning rate of an optimizer with a schedule.
-
-    Setting `learning_rate` scales the rest of the schedule.
-    """
-
-    def __init__(self, *args, **options):
-        super().__init__(*args, **options)
-        self.rate_scale = self.add_variable((), "ones", name="rate_scale")
-
-    def _get_current_learning_rate(self):
-        return super()._get_current_learning_rate() * self.rate_scale
-
-    @property
-    def learning_rate(self):
-        return self._get_current_learning_rate()
-
-    @learning_rate.setter
-    def learning_rate(self, value):
-        scheduled = float(super()._get_current_learning_rate())
-        if scheduled > 0:
-            self.rate_scale.assign(value / scheduled)
 
 
 def copy_weight_decay_exclusions(source, target):

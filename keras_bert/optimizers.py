@@ -9,7 +9,7 @@ import math
 import keras
 from keras import ops
 
-from keras_bert.keras_private import BertOptimizerMixin, SettableRateMixin
+from keras_bert.keras_private import BertOptimizerMixin
 
 __all__ = [
     "AdamW",
@@ -177,11 +177,6 @@ class AdamW(BertOptimizerMixin, keras.optimizers.AdamW):
             return
         first, second = self.update_moments(gradient, variable)
         self.assign_sub(variable, corrected_rate * first / (ops.sqrt(second) + epsilon))
-
-
-@keras.saving.register_keras_serializable(package="keras_bert")
-class SettableRateAdamW(SettableRateMixin, AdamW):
-    """`AdamW` whose rate `keras.callbacks.ReduceLROnPlateau` can reduce despite a schedule."""
 
 
 def check_schedule(name):

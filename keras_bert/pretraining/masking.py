@@ -25,8 +25,6 @@ class Masker:
     """
 
     def __init__(self, vocabulary, max_predictions=20, share=0.15, whole_words=False):
-        if max_predictions < 1:
-            raise ValueError(f"max_predictions must be at least 1; received {max_predictions}")
         ids = {token: index for index, token in enumerate(vocabulary)}
         self.max_predictions = max_predictions
         self._share = share

@@ -3,7 +3,7 @@
 import dataclasses
 
 from keras_bert import optimizers
-from keras_bert.pretraining.pairs import SHORTEST
+from keras_bert.runtime.arguments import check_one_of
 
 OPTIMIZERS = {"adamw": optimizers.adamw, "lamb": optimizers.lamb}
 _WARMUP_STEPS = 10_000  # in the paper, of 1,000,000 steps
@@ -20,9 +20,6 @@ class Phase:
         max_predictions: Maximum number of masked positions per sequence. Default: the share of
             masked tokens times the length.
 
-    Raises:
-        ValueError: If a number is too small.
-
     Example:
 
     >>> Phase(1000, sequence_length=64).batch_size
@@ -33,11 +30,6 @@ class Phase:
     sequence_length: int = 128
     batch_size: int = 256
     max_predictions: int | None = None
-
-    def __post_init__(self):
-        for key, minimum in (("steps", 1), ("batch_size", 1), ("sequence_length", SHORTEST)):
-            if getattr(self, key) < minimum:
-                raise ValueError(f"{key} must be at least {minimum}; received {getattr(self, key)}")
 
 
 def two_phases(
@@ -90,9 +82,6 @@ class Recipe:
         short_share: Share of the pairs with a random shorter length.
         seed: Seed of masks, pairs and dropout.
 
-    Raises:
-        ValueError: If there are no phases, or a value is out of range.
-
     Example:
 
     >>> Recipe(two_phases(1000), learning_rate=5e-4).warmup_steps
@@ -112,28 +101,9 @@ class Recipe:
     seed: int = 0
 
     def __post_init__(self):
-        if not self.phases:
-            raise ValueError("phases must not be empty; pass at least one Phase")
-        if self.gradient_accumulation_steps < 1:
-            raise ValueError(
-                "gradient_accumulation_steps must be at least 1; received "
-                f"{self.gradient_accumulation_steps}"
-            )
-        if self.optimizer not in OPTIMIZERS:
-            raise ValueError(
-                f"optimizer must be one of {', '.join(OPTIMIZERS)}; received {self.optimizer!r:.80}"
-            )
-        if not 0 < self.masked_share < 1:
-            raise ValueError(f"masked_share must be between 0 and 1; received {self.masked_share}")
-        if not 0 <= self.short_share <= 1:
-            raise ValueError(f"short_share must be within 0 and 1; received {self.short_share}")
+        check_one_of("optimizer", self.optimizer, OPTIMIZERS)
         if self.warmup_steps is None:
             self.warmup_steps = min(_WARMUP_STEPS, self.steps // 10)
-        if not 0 <= self.warmup_steps <= self.steps:
-            raise ValueError(
-                f"warmup_steps must be within 0 and the {self.steps} steps of the run; received "
-                f"{self.warmup_steps}"
-            )
 
     @property
     def steps(self):

@@ -7,6 +7,8 @@ so the time is linear in the length of the text.
 
 import re
 
+from keras_bert.runtime.words import words
+
 # Characters between two sentences: after the end of one, and before the first letter of the next.
 _CLOSING = "\"'”’»›)\\]}」』）】》〉〕］"
 _NEVER_FIRST = "”’»›)]}」』）】》〉〕］,;:，、；："
@@ -20,32 +22,27 @@ _BOUNDARY = re.compile(
 )
 
 # Abbreviations that never end a sentence.
-_TITLES = frozenset(
-    {
-        "mr", "mrs", "ms", "messrs", "mme", "mlle", "dr", "prof", "rev", "fr", "hon", "gen", "col",
-        "maj", "capt", "cpt", "cmdr", "lt", "sgt", "cpl", "gov", "sen", "rep", "pres", "st", "ste",
-        "mt", "ft", "vs", "v", "cf", "e.g", "i.e", "viz", "ca", "c", "approx", "al", "fig", "figs",
-        "eq", "eqs", "vol", "vols", "pp", "p", "ch", "sec", "ed", "eds", "trans", "op", "cit",
-        "ibid", "nr", "nos", "esp", "incl", "z.b", "d.h", "u.a", "bzw",
-    }
-)  # fmt: skip
+_TITLES = words(
+    """
+    mr mrs ms messrs mme mlle dr prof rev fr hon gen col maj capt cpt cmdr lt sgt cpl gov sen
+    rep pres st ste mt ft vs v cf e.g i.e viz ca c approx al fig figs eq eqs vol vols pp p ch
+    sec ed eds trans op cit ibid nr nos esp incl z.b d.h u.a bzw
+    """
+)
 # Abbreviations that end a sentence if the next word is one of `_STARTERS`.
-_ABBREVIATIONS = frozenset(
-    {
-        "jr", "sr", "inc", "ltd", "co", "corp", "bros", "etc", "dept", "univ", "assn", "ave",
-        "blvd", "rd", "jan", "feb", "mar", "apr", "jun", "jul", "aug", "sep", "sept", "oct", "nov",
-        "dec", "mon", "tue", "wed", "thu", "fri", "sat", "sun", "ph.d", "m.d", "b.a", "m.a",
-    }
-)  # fmt: skip
-_STARTERS = frozenset(
-    {
-        "The", "A", "An", "This", "That", "These", "Those", "He", "She", "It", "They", "We", "You",
-        "I", "In", "On", "At", "By", "For", "From", "With", "After", "Before", "When", "While",
-        "If", "As", "But", "And", "However", "Although", "There", "Here", "His", "Her", "Its",
-        "Their", "Our", "My", "What", "Who", "Why", "How", "Some", "Many", "Most", "Since",
-        "During", "Because", "So", "Then", "Thus", "Later", "Today",
-    }
-)  # fmt: skip
+_ABBREVIATIONS = words(
+    """
+    jr sr inc ltd co corp bros etc dept univ assn ave blvd rd jan feb mar apr jun jul aug sep
+    sept oct nov dec mon tue wed thu fri sat sun ph.d m.d b.a m.a
+    """
+)
+_STARTERS = words(
+    """
+    The A An This That These Those He She It They We You I In On At By For From With After
+    Before When While If As But And However Although There Here His Her Its Their Our My What
+    Who Why How Some Many Most Since During Because So Then Thus Later Today
+    """
+)
 _WORD = re.compile(r"\w+")
 # The sentence continues after a quotation if one of these follows.
 _CONTINUATION = re.compile(

@@ -6,6 +6,8 @@ position in the epoch, so a resumed run gets the same batches.
 """
 
 import dataclasses
+import functools
+import itertools
 import math
 from collections.abc import Iterator
 
@@ -15,8 +17,7 @@ import numpy as np
 from keras_bert.pretraining import packed_pairs, pairs
 from keras_bert.pretraining.hash_random import key_of
 from keras_bert.pretraining.masking import Masker
-from keras_bert.pretraining.records_reader import Documents
-from keras_bert.runtime.arguments import as_integer
+from keras_bert.pretraining.records import Documents, Records
 from keras_bert.text import token_ids
 
 
@@ -29,6 +30,7 @@ class StreamPosition:
     row: int = 0
 
 
+@dataclasses.dataclass
 class Stream:
     r"""Batches of masked pairs from records.
 
@@ -80,63 +82,62 @@ class Stream:
     ((2, 16), (2, 3))
     """
 
-    def __init__(
-        self,
-        records,
-        batch_size,
-        sequence_length,
-        *,
-        split="train",
-        max_predictions=None,
-        masked_share=0.15,
-        whole_words=False,
-        short_share=0.1,
-        next_sentence=True,
-        packed=False,
-        seed=0,
-        shards_in_memory=8,
-        worker=(0, 1),
-    ):
-        if batch_size < 1 or batch_size % worker[1]:
+    records: Records
+    batch_size: int
+    sequence_length: int
+    _: dataclasses.KW_ONLY
+    split: str = "train"
+    max_predictions: int | None = None
+    masked_share: float = 0.15
+    whole_words: bool = False
+    short_share: float = 0.1
+    next_sentence: bool = True
+    packed: bool = False
+    seed: int = 0
+    shards_in_memory: int = 8
+    worker: tuple[int, int] = (0, 1)
+
+    def __post_init__(self):
+        _, workers = self.worker
+        if self.batch_size < 1 or self.batch_size % workers:
             raise ValueError(
-                f"batch_size must be a multiple of the {worker[1]} workers; received {batch_size}"
+                f"batch_size must be a multiple of the {workers} workers; received "
+                f"{self.batch_size}"
             )
-        as_integer("shards_in_memory", shards_in_memory, 1)
-        if max_predictions is None:
-            max_predictions = math.ceil(masked_share * sequence_length)
-        self.records = records
-        self.batch_size = batch_size
-        self.sequence_length = sequence_length
-        self.packed = packed
-        self.rows = batch_size // worker[1]
-        self._shards = records.shards(split)
+        self.rows = self.batch_size // workers
+        self._shards = self.records.shards(self.split)
         if not self._shards:
-            raise ValueError(f"{records.folder} contains no documents of the split {split!r:.80}")
-        preprocessor = records.preprocessor()
-        self._masker = Masker(preprocessor.vocabulary, max_predictions, masked_share, whole_words)
+            raise ValueError(
+                f"{self.records.folder} contains no documents of the split {self.split!r:.80}"
+            )
+        self._window_count = math.ceil(len(self._shards) / self.shards_in_memory)
+        # Calls of `batches` often begin in the last window.
+        self._window = functools.lru_cache(1)(self._read_window)
+        if self.max_predictions is None:
+            self.max_predictions = math.ceil(self.masked_share * self.sequence_length)
+        preprocessor = self.records.preprocessor()
+        self._masker = Masker(
+            preprocessor.vocabulary, self.max_predictions, self.masked_share, self.whole_words
+        )
         self._special_ids = preprocessor.python_tokenizer.special_ids
-        self._next_sentence = next_sentence
-        self._short_share = short_share
-        self._seed = seed
-        self._is_training = split == "train"
-        self._window_count = math.ceil(len(self._shards) / shards_in_memory)
-        self._worker = worker
-        self._cached_at: tuple[int, int] | None = None  # epoch and index of the cached window
-        self._cached: _Window | None = None
-        # Enough for rows of typical pairs. Rows of only the shortest pairs are rare.
-        self.texts_in_row = max(4, sequence_length // 16) if packed else 1
-        self.predictions_in_row = max_predictions
-        if packed:
+        self.texts_in_row = 1
+        self.predictions_in_row = self.max_predictions
+        if self.packed:
+            # Enough for rows of typical pairs. Rows of only the shortest pairs are rare.
+            self.texts_in_row = max(4, self.sequence_length // 16)
             # The number of masked tokens is rounded per text, and it is at least one.
-            above = max(0.5, 1 - masked_share * (5 if next_sentence else 3))
+            above = max(0.5, 1 - self.masked_share * (5 if self.next_sentence else 3))
             self.predictions_in_row = math.ceil(
-                masked_share * sequence_length + above * self.texts_in_row
+                self.masked_share * self.sequence_length + above * self.texts_in_row
             )
 
     def example(self):
         """Return a batch with no rows, which shows shapes and types."""
-        # Use the cached window: reading another one costs more than a hundred batches.
-        return self._rows(self._cached or self._window(0, 0), 0, 0)
+        nothing = np.zeros(0, np.int64)
+        spans = np.zeros((0, 2), np.int64)
+        no_pairs = pairs.Pairs(spans, spans, nothing, special=0)
+        documents = Documents(nothing, nothing, nothing)
+        return self._rows(_Window(documents, no_pairs, 0, nothing, np.zeros(1, np.int64)), 0, 0)
 
     def batches(
         self, position: StreamPosition | None = None, epochs: int | None = None
@@ -153,48 +154,37 @@ class Stream:
         """
         position = position or StreamPosition()
         size = self.batch_size
-        index, workers = self._worker
+        index, workers = self.worker
         own_rows = slice(index * size // workers, (index + 1) * size // workers)
-        spans = []  # of the current batch: (window, first row, end)
-        rows = 0
+        rows: list[tuple] = []  # of the current batch: (window, row)
         while epochs is None or position.epoch < epochs:
             window = self._window(position.epoch, position.window)
-            while position.row < len(window):
-                end = min(position.row + size - rows, len(window))
-                spans.append((window, position.row, end))
-                rows += end - position.row
-                position = dataclasses.replace(position, row=end)
-                if rows == size:
-                    yield position, self._batch(spans, own_rows)
-                    spans = []
-                    rows = 0
+            for row in range(position.row, len(window)):
+                rows.append((window, row))
+                if len(rows) == size:
+                    position = dataclasses.replace(position, row=row + 1)
+                    yield position, self._batch(rows[own_rows])
+                    rows = []
             position = StreamPosition(position.epoch, position.window + 1)
             if position.window == self._window_count:
                 position = StreamPosition(position.epoch + 1)
         if rows and workers == 1:
-            yield position, self._batch(spans, slice(0, rows))
-
-    def _window(self, epoch, index):
-        """Return a window, which is cached: calls of `batches` often begin in the last one."""
-        if self._cached is None or self._cached_at != (epoch, index):
-            self._cached = self._read_window(epoch, index)
-            self._cached_at = (epoch, index)
-        return self._cached
+            yield position, self._batch(rows)
 
     def _read_window(self, epoch, index):
         """Read the documents of a window and plan its rows."""
         order = range(len(self._shards))
-        if self._is_training:
-            order = sorted(order, key=lambda shard: key_of(self._seed, epoch, shard))
+        if self.split == "train":
+            order = sorted(order, key=lambda shard: key_of(self.seed, epoch, shard))
         names = [self._shards[at] for at in np.array_split(order, self._window_count)[index]]
         documents = self.records.read(names)
-        key = key_of(self._seed, epoch, index)
+        key = key_of(self.seed, epoch, index)
         drawn = pairs.draw(
             documents,
             self.sequence_length,
             key,
-            short_share=self._short_share,
-            next_sentence=self._next_sentence,
+            short_share=self.short_share,
+            next_sentence=self.next_sentence,
         )
         if not self.packed:
             return _Window(documents, drawn, key, np.arange(len(drawn)), np.arange(len(drawn) + 1))
@@ -203,16 +193,12 @@ class Stream:
         row_starts = token_ids.splits_of([len(row) for row in rows])
         return _Window(documents, drawn, key, np.concatenate(rows), row_starts)
 
-    def _batch(self, spans, own_rows):
-        """Return this worker's rows of a batch; `spans` lists (window, first row, end)."""
+    def _batch(self, rows):
+        """Return a batch of consecutive rows, a list of (window, row)."""
         parts = []
-        start = 0  # of the span in the batch
-        for window, first, end in spans:
-            in_span = slice(max(own_rows.start - start, 0), max(own_rows.stop - start, 0))
-            rows = range(first, end)[in_span]
-            start += end - first
-            if len(rows):
-                parts.append(self._rows(window, rows.start, rows.stop))
+        for _, rows_of_window in itertools.groupby(rows, key=lambda item: id(item[0])):
+            windows, indices = zip(*rows_of_window, strict=True)
+            parts.append(self._rows(windows[0], indices[0], indices[-1] + 1))
         return keras.tree.map_structure(lambda *arrays: np.concatenate(arrays), *parts)
 
     def _rows(self, window, first, end):
@@ -231,7 +217,7 @@ class Stream:
         else:
             batch = packed_pairs.one_per_row(masked)
         inputs, targets, weights = batch
-        if not self._next_sentence:
+        if not self.next_sentence:
             targets.pop("next_sentence")
             weights.pop("next_sentence")
             inputs.pop("cls_positions", None)
@@ -240,7 +226,7 @@ class Stream:
     def _masked_pairs(self, window, indices):
         """Return the `MaskedPairs` of the pairs with some indices."""
         texts = [window.pairs.first[indices]]
-        if self._next_sentence:
+        if self.next_sentence:
             texts.append(window.pairs.second[indices])
         pieces = window.documents.pieces
         columns = [[pieces[start:end] for start, end in spans.tolist()] for spans in texts]

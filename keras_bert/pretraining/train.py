@@ -1,8 +1,6 @@
 """Pretraining with the paper's recipe (section A.2): two phases, one schedule, MLM and NSP."""
 
 import contextlib
-import dataclasses
-import json
 import os
 import pathlib
 import sys
@@ -12,14 +10,17 @@ import keras
 from keras_bert import heads
 from keras_bert.encoder import BertEncoder
 from keras_bert.hub import loading
-from keras_bert.pretraining.feed import Feed
 from keras_bert.pretraining.losses import compile_model
-from keras_bert.pretraining.meter import Meter
-from keras_bert.pretraining.pauses import HISTORY_FILE, Pauses, write_files
-from keras_bert.pretraining.pretraining_run import Intervals, PretrainingRun, model_to_train
+from keras_bert.pretraining.pretraining_run import (
+    HISTORY_FILE,
+    Feed,
+    Meter,
+    Pauses,
+    PretrainingRun,
+    model_to_train,
+)  # fmt: skip
 from keras_bert.pretraining.recipe import OPTIMIZERS, Phase, Recipe, two_phases
 from keras_bert.pretraining.records import Records
-from keras_bert.pretraining.state import Checkpoints
 from keras_bert.runtime import distribution
 from keras_bert.runtime.files import exclusive_lock, remove_stale_temporaries
 from keras_bert.runtime.packages import import_tensorflow
@@ -27,8 +28,7 @@ from keras_bert.runtime.seeds import seeded
 from keras_bert.runtime.stopping import stop_requests
 from keras_bert.runtime.tensorboard import writer
 from keras_bert.runtime.terminal import print_line, progress
-from keras_bert.training import engine
-from keras_bert.training.report import CURVES_FILE
+from keras_bert.training import engine, report
 
 __all__ = ["OPTIMIZERS", "Phase", "Recipe", "compile_model", "pretrain", "two_phases"]
 
@@ -111,18 +111,18 @@ def pretrain(
     """
     import_tensorflow("pretraining")
     with stop_requests() as stop:
-        eval_every = save_every if eval_every is None else eval_every
-        intervals = Intervals(log_every, save_every, eval_every, eval_rows)
         _check_batches(recipe)
-        encoder, has_pairs = _check_model(model, records, recipe.phases)
-        _check_records(records, has_pairs)
+        _check_model(model, records, recipe.phases)
         with seeded(recipe.seed):
             model = heads.pretraining(model) if isinstance(model, BertEncoder) else model
         trained = model_to_train(model, recipe.packed)
         compile_model(trained, recipe.new_optimizer())
-        run = PretrainingRun(model, trained, records, pathlib.Path(folder), recipe, intervals)
-        run.checkpoints = Checkpoints(folder, _settings(run, encoder), keep)
-        if not run.checkpoints.exist() and pathlib.Path(folder, loading.MODEL_FILE).is_file():
+        run = PretrainingRun(
+            model, trained, records, pathlib.Path(folder), recipe,
+            log_every=log_every, save_every=save_every, eval_every=eval_every or save_every,
+            eval_rows=eval_rows, keep=keep,
+        )  # fmt: skip
+        if not run.checkpoints.files() and pathlib.Path(folder, loading.MODEL_FILE).is_file():
             raise ValueError(
                 f"{folder} contains a model, but no checkpoint of a run to resume; use another "
                 "folder"
@@ -144,11 +144,7 @@ def _check_batches(recipe):
 
 
 def _check_model(model, records, phases):
-    """Check the model, give it a preprocessor if it has none.
-
-    Returns:
-        The encoder, and True if the model learns next sentence prediction.
-    """
+    """Check that the model fits the records; give it a preprocessor if it has none."""
     encoder = heads.find_encoder(model)
     config = encoder.bert_config
     if model is not encoder and "masked_lm_positions" not in model.input:
@@ -167,41 +163,17 @@ def _check_model(model, records, phases):
         encoder.preprocessor = records.preprocessor()
         encoder.check_vocabulary()
     records.check_preprocessor(encoder.preprocessor)
-    if has_pairs and config["type_vocab_size"] < 2:
-        raise ValueError(
-            "next sentence prediction needs type_vocab_size=2 or more; received "
-            f"{config['type_vocab_size']}; use --no-next-sentence or a model of heads.masked_lm"
-        )
-    return encoder, has_pairs
-
-
-def _check_records(records, has_pairs):
     counts = records.counts()
-    if not counts["documents"]:
-        raise ValueError(f"{records.folder}: no documents are left to train on; hold out fewer")
-    if has_pairs and counts["sentences"] <= counts["documents"]:
+    problem = None
+    if config["type_vocab_size"] < 2:
+        problem = f"type_vocab_size=2 or more; received {config['type_vocab_size']}"
+    elif counts["sentences"] <= counts["documents"]:
+        problem = f"second sentences; no document of {records.folder} has one"
+    if has_pairs and problem is not None:
         raise ValueError(
-            f"{records.folder}: no document has a second sentence, which next sentence prediction "
-            "needs; use --no-next-sentence or a model of heads.masked_lm"
+            f"next sentence prediction needs {problem}; use --no-next-sentence or a model of "
+            "heads.masked_lm"
         )
-
-
-def _settings(run, encoder):
-    """Return the settings that must match for a run to resume."""
-    records, recipe = run.records, run.recipe
-    optimizer = run.trained.optimizer.get_config() | {"learning_rate": recipe.learning_rate}
-    settings = {
-        "records": records.manifest["settings"] | {"pieces": records.counts()["pieces"]},
-        "model": {key: encoder.get_config()[key] for key in encoder.bert_config},
-        "dtype": encoder.dtype_policy.name,
-        "phases": [dataclasses.asdict(phase) for phase in recipe.phases],
-        "optimizer": optimizer,
-        "warmup_steps": recipe.warmup_steps,
-        "gradient_accumulation_steps": recipe.gradient_accumulation_steps,
-        "stream": run.stream_options,
-        "seed": recipe.seed,
-    }
-    return json.loads(json.dumps(settings, default=str))
 
 
 def _train(run, tensorboard, show_progress, stop):
@@ -210,7 +182,7 @@ def _train(run, tensorboard, show_progress, stop):
     with contextlib.ExitStack() as stack:
         if run.writes:
             stack.enter_context(exclusive_lock(run.folder, "training"))
-            for name in (HISTORY_FILE, CURVES_FILE, loading.MODEL_FILE):
+            for name in (HISTORY_FILE, report.CURVES_FILE, loading.MODEL_FILE):
                 remove_stale_temporaries(run.folder / name)
         run.restore()
         was_finished = run.step == run.recipe.steps
@@ -232,7 +204,7 @@ def _train(run, tensorboard, show_progress, stop):
             if run.step < run.end_of(phase):
                 _fit(run, phase, bar, on_record, stop)
         if run.writes:
-            write_files(run)
+            report.draw_curves(run.folder, run.history, x="step")
             if was_finished:  # otherwise the last checkpoint saved the model
                 loading.save(run.model, run.folder)
 

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 from keras_bert.checkpoints import folder, tokenizer_config
 from keras_bert.checkpoints.added_tokens import word_pieces
 from keras_bert.checkpoints.tokenizer_config import VOCABULARY_FILE
-from keras_bert.pretraining.corpus_formats import Document
+from keras_bert.pretraining.corpus import Document, batched
 from keras_bert.runtime.arguments import as_integer
 from keras_bert.runtime.files import atomic_write
 from keras_bert.text.base_tokenizer import UNKNOWN
@@ -29,7 +29,6 @@ SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 GOOGLE_FIRST_TOKENS = ("[PAD]", *(f"[unused{index}]" for index in range(1, 100)), *SPECIAL[1:])
 MIN_GOOGLE_SIZE = 1000  # tokens; a smaller vocabulary has no room for 99 unused tokens
 
-_MAX_SIZE = 2**31 - 1  # tokens; ids are int32
 _CHUNK = 8 << 20  # characters per pass of `count_words`
 _MAX_WORDS = 5_000_000  # distinct words kept in memory
 _MAX_OCCURRENCES = 20_000_000  # words given to the trainer; larger counts are scaled down
@@ -67,8 +66,8 @@ def train(
         The tokens, a list of strings; the index of a token is its id.
 
     Raises:
-        ValueError: If the corpus has no words or gives too few tokens, an argument is out of
-            range, or `tokenizers` is not installed.
+        ValueError: If the corpus has no words or gives too few tokens, `size` has no room for the
+            special tokens, or `tokenizers` is not installed.
 
     Example:
 
@@ -76,13 +75,19 @@ def train(
     >>> len(tokens), tokens[:6], "low" in tokens
     (30, ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]', 'e'], True)
     """
-    _check_numbers(size, min_frequency, max_bytes)
-    _trainer_library()  # fail before the corpus is counted
+    as_integer("size", size, len(SPECIAL) + 1)
+    try:
+        import tokenizers  # noqa: F401 - fail before the corpus is counted
+    except ImportError as error:
+        raise ValueError(
+            "Training a vocabulary needs tokenizers; run: pip install 'keras3-bert[pretraining]'"
+        ) from error
     if max_bytes is not None:
         documents = _sample(documents, max_bytes)
-    counts = count_words(
-        documents, lowercase=lowercase, strip_accents=strip_accents, split_cjk=split_cjk
+    tokenizer = PythonTokenizer(
+        [UNKNOWN], lowercase=lowercase, strip_accents=strip_accents, split_cjk=split_cjk
     )
+    counts = count_words(documents, tokenizer)
     if not counts:
         raise ValueError("The corpus has no words; check the documents.")
     tokens = _tokens(counts, size, min_frequency)
@@ -106,40 +111,16 @@ def _tokens(counts, size, min_frequency):
     return [*first, *_learn(counts, alphabet, room, min_frequency)]
 
 
-def _check_numbers(size, min_frequency, max_bytes):
-    as_integer("size", size, len(SPECIAL) + 1)
-    as_integer("min_frequency", min_frequency, 1)
-    if max_bytes is not None:
-        as_integer("max_bytes", max_bytes, 1)
-    if size > _MAX_SIZE:
-        raise ValueError(f"size must be at most {_MAX_SIZE}; received {size}")
-
-
-def count_words(
-    documents: Documents,
-    *,
-    lowercase: bool = True,
-    strip_accents: bool | None = None,
-    split_cjk: bool = True,
-) -> collections.Counter[str]:
+def count_words(documents: Documents, tokenizer: PythonTokenizer) -> collections.Counter[str]:
     """Count words as the tokenizer splits them: a `collections.Counter`.
 
-    `documents` are `corpus.Document`s or strings. The options are those of `Preprocessor`. Above 5
-    million distinct words, the rarest words are dropped.
+    `documents` are `corpus.Document`s or strings. Above 5 million distinct words, the rarest words
+    are dropped.
     """
-    return _count_words(
-        documents,
-        PythonTokenizer(
-            [UNKNOWN], lowercase=lowercase, strip_accents=strip_accents, split_cjk=split_cjk
-        ),
-    )
-
-
-def _count_words(documents, tokenizer):
     counts: collections.Counter[str] = collections.Counter()
-    for text in _joined_texts(documents):
+    for texts in batched(_texts(documents), _CHUNK):
         # Most chunks repeat, so split each distinct chunk once.
-        for chunk, count in collections.Counter(tokenizer.chunks(text)).items():
+        for chunk, count in collections.Counter(tokenizer.chunks("\n".join(texts))).items():
             for word in tokenizer.words(chunk):
                 if len(word) <= MAX_WORD_LENGTH:
                     counts[word] += count
@@ -158,25 +139,18 @@ def coverage(documents: Documents, preprocessor: Preprocessor) -> dict[str, floa
     `whole`, the share of words that are one token.
     """
     tokenizer = preprocessor.python_tokenizer
-    counts = _count_words(documents, tokenizer)
+    counts = count_words(documents, tokenizer)
     if not counts:
         raise ValueError("The corpus has no words; check the documents.")
-    unknown = 0
-    tokens = 0
-    whole = 0
-    for count, ids in zip(counts.values(), tokenizer.tokenize(counts), strict=True):
-        if ids[0] == tokenizer.unknown_id:
-            unknown += count
-            continue
-        tokens += count * len(ids)
-        if len(ids) == 1:
-            whole += count
     total = counts.total()
+    words = zip(counts.values(), tokenizer.tokenize(counts), strict=True)
+    known = [(count, len(ids)) for count, ids in words if ids[0] != tokenizer.unknown_id]
+    known_total = sum(count for count, _ in known)
     return {
         "words": total,
-        "unknown": unknown / total,
-        "tokens_per_word": tokens / max(1, total - unknown),
-        "whole": whole / total,
+        "unknown": (total - known_total) / total,
+        "tokens_per_word": sum(count * size for count, size in known) / max(1, known_total),
+        "whole": sum(count for count, size in known if size == 1) / total,
     }
 
 
@@ -199,16 +173,16 @@ def write(
         "lowercase": lowercase,
         "strip_accents": lowercase if strip_accents is None else strip_accents,
         "split_cjk": split_cjk,
+        "sequence_length": None,
     }
     if added_tokens:
         options["added_tokens"] = list(added_tokens)
-    pieces = word_pieces(vocabulary, added_tokens)
-    text = folder.vocabulary_text(path / VOCABULARY_FILE, pieces)
+    text = folder.vocabulary_text(path / VOCABULARY_FILE, word_pieces(vocabulary, added_tokens))
     # vocab.txt is written to a temporary file first and appears last. If the disk is full, the
     # folder therefore never has new options beside an old vocabulary.
     with atomic_write(path / VOCABULARY_FILE) as beside:
         beside.write_text(text, encoding="utf-8", newline="\n")
-        tokenizer_config.write(path, {**options, "sequence_length": None}, vocabulary)
+        tokenizer_config.write(path, options, vocabulary)
 
 
 def read(path: str | os.PathLike) -> tuple[list[str], dict[str, Any]]:
@@ -218,13 +192,9 @@ def read(path: str | os.PathLike) -> tuple[list[str], dict[str, Any]]:
     if vocabulary is None:
         missing = str(path / VOCABULARY_FILE)
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), missing)
-    limit = {"max_position_embeddings": 512}
-    options = dict(tokenizer_config.read(path, vocabulary, limit))
+    options = dict(tokenizer_config.read(path, vocabulary, {"max_position_embeddings": 512}))
     del options["sequence_length"]
     return vocabulary, options
-
-
-# --- Words ---------------------------------------------------------------------------------
 
 
 def _texts(documents):
@@ -233,20 +203,6 @@ def _texts(documents):
             yield document
         else:
             yield from document.paragraphs()
-
-
-def _joined_texts(documents):
-    """Yield the texts of documents, joined to strings of about `_CHUNK` characters."""
-    texts: list[str] = []
-    size = 0
-    for text in _texts(documents):
-        texts.append(text)
-        size += len(text)
-        if size >= _CHUNK:
-            yield "\n".join(texts)
-            texts = []
-            size = 0
-    yield "\n".join(texts)
 
 
 def _sample(documents, max_bytes):
@@ -268,9 +224,6 @@ def _sample(documents, max_bytes):
     return [document for document, _ in kept]
 
 
-# --- Tokens --------------------------------------------------------------------------------
-
-
 def _alphabet(counts, room, min_frequency):
     """Select the most frequent characters.
 
@@ -283,11 +236,10 @@ def _alphabet(counts, room, min_frequency):
         first[word[0]] += count
         for char in word[1:]:
             inside[char] += count
-    total = first + inside
     kept: set[str] = set()
     tokens: list[str] = []
     limit = max(int(room * _ALPHABET_SHARE), min(room, _SMALL_ALPHABET))
-    for char, count in sorted(total.items(), key=lambda item: (-item[1], item[0])):
+    for char, count in sorted((first + inside).items(), key=lambda item: (-item[1], item[0])):
         # Inside words the token has the prefix ##; the trainer needs the plain one as well.
         needed = [char, f"##{char}"] if char in inside else [char]
         if count < min_frequency or len(tokens) + len(needed) > limit:
@@ -298,19 +250,10 @@ def _alphabet(counts, room, min_frequency):
     return spelled, sorted(tokens, key=lambda token: (token.startswith("##"), token))
 
 
-def _trainer_library():
-    try:
-        import tokenizers
-    except ImportError as error:
-        raise ValueError(
-            "Training a vocabulary needs tokenizers; run: pip install 'keras3-bert[pretraining]'"
-        ) from error
-    return tokenizers
-
-
 def _learn(counts, alphabet, room, min_frequency):
     """Return the tokens: the alphabet, then the others in the order of the trainer."""
-    tokenizers = _trainer_library()
+    import tokenizers
+
     scale = min(1.0, _MAX_OCCURRENCES / max(1, sum(counts.values())))
     tokenizer = tokenizers.Tokenizer(tokenizers.models.WordPiece(unk_token=SPECIAL[1]))
     tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()

@@ -13,9 +13,14 @@ from keras_bert.runtime.processes import safe_path
 def apply(function, inputs, workers):
     """Yield (key, function(argument)) for inputs (key, argument), in order, by worker processes.
 
-    The function must be picklable. Reads only a few inputs ahead, because a slow consumer would
-    otherwise fill the memory. A worker that ended unexpectedly is a `RuntimeError`.
+    One worker is this process. The function must be picklable. Reads only a few inputs ahead,
+    because a slow consumer would otherwise fill the memory. A worker that ended unexpectedly is a
+    `RuntimeError`.
     """
+    if workers == 1:
+        for key, argument in inputs:
+            yield key, function(argument)
+        return
     # Spawned processes do not import TensorFlow, and a fork of TensorFlow's threads can hang.
     context = multiprocessing.get_context("spawn")
     with safe_path():  # the first semaphore starts a process

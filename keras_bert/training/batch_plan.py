@@ -1,5 +1,6 @@
 """The batches of a fine-tuning run: their order, their layout, and whether steps are compiled."""
 
+import functools
 import math
 
 import keras
@@ -39,11 +40,12 @@ class BatchPlan:
         shape: Shape of packed batches, see `packing.packed_shape`. `None`: not packed.
         compiled: True if XLA should compile the steps as a whole.
         cache: The `GradientCache`, or `None`.
+        epoch: Function that returns the batches of an epoch, counted from 0.
 
     `can_be_mixed` is False if the optimizer is not one that `mixed_training` works with.
 
     Raises:
-        ValueError: If gradient caching is asked for without several batches per step.
+        ValueError: If gradient caching is asked for on several devices.
     """
 
     def __init__(
@@ -59,6 +61,9 @@ class BatchPlan:
         can_be_mixed=True,
     ):
         self._encoded, self._seed = encoded, seed
+        # Examples for embedders are rows of several texts.
+        self._texts_per_row = encoded.texts_per_row
+        self._sequences = encoded if self._texts_per_row is None else encoded.texts
         self.epochs, self.batch_size = epochs, batch_size
         first_epoch = Batches(encoded, batch_size, (seed, 0)).rows
         self.batches = len(first_epoch)
@@ -69,13 +74,13 @@ class BatchPlan:
         self.cache: GradientCache | None = None
         task = registry.find(model)
         self._of_positions = task is not None and task.positions_have_targets
-        self._epochs: dict[int, Batches] = {}
+        self.epoch = functools.lru_cache(2)(self._make_epoch)
         encoder = heads.find_encoder(model)
         is_packable = not fixed_length and packed_heads.can_be_packed(model) and _can_pack_here()
         self.shape = self._packed_shape(encoder) if is_packable else None
         if self.shape is not None:
-            make = packed_heads.packed_siamese if self._has_rows() else packed_heads.packed
-            self.trained = make(model)
+            has_rows = self._texts_per_row is not None
+            self.trained = (packed_heads.packed_siamese if has_rows else packed_heads.packed)(model)
         is_mixed = can_be_mixed and _can_be_mixed(self.trained)
         self._choose_compilation(_cost_of_compiling(encoder, is_mixed), fixed_length)
         if is_mixed and self.compiled:
@@ -91,7 +96,7 @@ class BatchPlan:
         count = min(self.epochs + (self.missing > 0), _PLANNED_EPOCHS)
         self._plans = [self._plan((self._seed, epoch)) for epoch in range(count)]
         return packing.packed_shape(
-            self._sequences().lengths,
+            self._sequences.lengths,
             [self._packed_sequences(plan) for plan in self._plans],
             encoder.bert_config["hidden_size"],
             distribution.replicas(),
@@ -99,16 +104,12 @@ class BatchPlan:
 
     def _cache_gradients(self, width, gradient_accumulation_steps):
         """Set `cache`, and the `trained` model that it belongs to."""
-        if gradient_accumulation_steps == 1:
-            raise ValueError(
-                "gradient_caching needs gradient_accumulation_steps of at least 2; received 1"
-            )
         if distribution.replicas() > 1:
             raise ValueError(
                 "gradient_caching works on one device; received "
                 f"{distribution.replicas()}. Use keras_bert.distribution.scope('one-device')"
             )
-        shape = (self.batch_size, self._encoded.texts_per_row, width)
+        shape = (self.batch_size, self._texts_per_row, width)
         self.trained = CachedModel(self.trained, gradient_accumulation_steps, shape)
         self.cache = GradientCache(self.trained, self._encoded.loss, self._seed, self.batch)
 
@@ -127,15 +128,6 @@ class BatchPlan:
             self._lengths = choose_compiled_lengths(needed, cost / self.batch_size, _COMPILED_SHARE)
         self.compiled = self._lengths is not None
 
-    def epoch(self, number):
-        """Return the batches of an epoch, counted from 0: `Batches` or `PackedBatches`."""
-        epochs = self._epochs  # TensorFlow's thread for data calls this method, too
-        if number in epochs:
-            return epochs[number]
-        batches = self._make_epoch(number)
-        self._epochs = {n: epochs[n] for n in sorted(epochs)[-1:]} | {number: batches}
-        return batches
-
     def batch(self, number):
         """Return a batch by its number over all epochs and the additional pass."""
         epoch = min(number // self.batches, self.epochs)
@@ -152,30 +144,23 @@ class BatchPlan:
         return engine.data_for_fit(batches, example, lambda array: [None] * array.ndim)
 
     def _make_epoch(self, number):
+        """Return the batches of an epoch, counted from 0: `Batches` or `PackedBatches`."""
         seed = self._seed, number
         if self.shape is None:
             return Batches(self._encoded, self.batch_size, seed, self._lengths)
-        shape, lengths = self.shape, self._sequences().lengths
+        shape, lengths = self.shape, self._sequences.lengths
         if number < len(self._plans):
             plan = self._plans[number]
         else:
             plan = self._plan(seed)
             shape = packing.widen_shape(shape, lengths, self._packed_sequences(plan))
-        if self._has_rows():
+        if self._texts_per_row is not None:
             return packing.PackedRows(self._encoded, plan, shape, of_positions=False)
         return packing.PackedBatches(self._encoded, plan, shape, of_positions=self._of_positions)
 
-    def _has_rows(self):
-        """Return True for embedders, whose examples are rows of several texts."""
-        return self._encoded.texts_per_row is not None
-
-    def _sequences(self):
-        """Return the encoded sequences that are packed."""
-        return self._encoded.texts if self._has_rows() else self._encoded
-
     def _plan(self, seed):
         """Return the indices of the examples of each batch, see `packing.plan_batches`."""
-        lengths = self._sequences().lengths.reshape(len(self._encoded.lengths), -1).sum(axis=1)
+        lengths = self._sequences.lengths.reshape(len(self._encoded.lengths), -1).sum(axis=1)
         return plan_of_sets(
             self._encoded,
             seed,
@@ -184,10 +169,9 @@ class BatchPlan:
 
     def _packed_sequences(self, plan):
         """Return the indices of the sequences of each batch."""
-        if not self._has_rows():
+        if self._texts_per_row is None:
             return plan
-        count = self._encoded.texts_per_row
-        return [packing.texts_of_rows(rows, count) for rows in plan]
+        return [packing.texts_of_rows(rows, self._texts_per_row) for rows in plan]
 
 
 def _can_pack_here():

@@ -5,47 +5,62 @@ import time
 import keras
 import numpy as np
 
-from keras_bert.runtime.stopping import stop_requests
 from keras_bert.training.user_callbacks import DEV_LOSS, logs_of, lower_is_better
 
 _SAVE_SECONDS = 300  # between two saved states within an epoch
 _NOT_METRICS = ("epoch", "loss", DEV_LOSS, "majority")  # keys of a history record
 
 
-class StopOnCtrlC(keras.callbacks.Callback):
-    """Raises `KeyboardInterrupt` if a library has swallowed it; `stop` is a `StopRequest`."""
-
-    def __init__(self, stop):
-        super().__init__()
-        self._stop = stop
-
-    def on_train_batch_end(self, batch, logs=None):
-        self._stop.check()
-
-    def on_epoch_end(self, epoch, logs=None):
-        self._stop.check()
-
-
 class Diverged(ValueError):
     """The loss or a weight is NaN or infinite."""
 
-    def __init__(self, what, advice=""):
-        super().__init__(f"training diverged, {what}; a lower learning rate may help{advice}")
-        self.what = what
+    def __init__(self, what):
+        super().__init__(f"training diverged, {what}; a lower learning rate may help")
 
 
-class StopOnNaN(keras.callbacks.Callback):
-    """Raises `Diverged` if the loss or, at the end of an epoch, a weight is not finite."""
+class Steps(keras.callbacks.Callback):
+    """Checks each step of a run, and completes the last step.
+
+    It ends the training after Ctrl-C, also if a library has swallowed the `KeyboardInterrupt`, and
+    if the loss or, at the end of an epoch, a weight is not finite.
+
+    Args:
+        plan: The `BatchPlan`.
+        state: The `RunState`, which counts the batches.
+        stop: The `StopRequest`.
+    """
+
+    def __init__(self, plan, state, stop):
+        super().__init__()
+        self._plan, self._state, self._stop = plan, state, stop
+
+    def on_train_batch_begin(self, batch, logs=None):
+        if self._plan.cache is not None:
+            number = self._state.epoch * self._plan.batches + self._state.batch
+            self._plan.cache.set_gradients(number)
 
     def on_train_batch_end(self, batch, logs=None):
+        self._stop.check()
         if not np.isfinite(logs["loss"]):
             raise Diverged(f"the loss is {logs['loss']}")
 
     def on_epoch_end(self, epoch, logs=None):
+        if epoch + 1 == self._plan.epochs:
+            self._complete_last_step()
+        self._stop.check()
         # The last loss was computed before the last update of the weights.
         path = path_of_diverged_weight(self.model)
         if path is not None:
             raise Diverged(f"{path} holds NaN or infinity")
+
+    def _complete_last_step(self):
+        """Train on `plan.missing` more batches, so that all accumulated gradients are applied."""
+        plan = self._plan
+        first = plan.epochs * plan.batches
+        for number in range(first, first + plan.missing):
+            if plan.cache is not None:
+                plan.cache.set_gradients(number)
+            plan.trained.train_on_batch(*plan.batch(number))
 
 
 def path_of_diverged_weight(model):
@@ -56,27 +71,6 @@ def path_of_diverged_weight(model):
     return None
 
 
-class CompleteLastStep(keras.callbacks.Callback):
-    """Trains `plan.missing` more batches after the last epoch.
-
-    Without them, the last accumulated gradients would never be applied.
-    """
-
-    def __init__(self, plan):
-        super().__init__()
-        self._plan = plan
-
-    def on_epoch_end(self, epoch, logs=None):
-        plan = self._plan
-        if epoch + 1 < plan.epochs:
-            return
-        first = plan.epochs * plan.batches
-        for number in range(first, first + plan.missing):
-            if plan.cache is not None:
-                plan.cache.set_gradients(number)
-            plan.trained.train_on_batch(*plan.batch(number))
-
-
 class ScoreDev(keras.callbacks.Callback):
     """Scores the model, keeps its weights if they are the best, and adds a line to the history.
 
@@ -84,13 +78,11 @@ class ScoreDev(keras.callbacks.Callback):
         run: The `FinetuningRun`, whose `score` may be `None`.
         state: Its `RunState`.
         progress: Its `Progress`.
-        log: Its `Log`.
     """
 
-    def __init__(self, run, state, progress, log):
+    def __init__(self, run, state, progress):
         super().__init__()
-        self._run, self._state = run, state
-        self._progress, self._log = progress, log
+        self._run, self._state, self._progress = run, state, progress
         self._logs = {}
 
     def on_train_batch_end(self, batch, logs=None):
@@ -120,9 +112,9 @@ class ScoreDev(keras.callbacks.Callback):
             model = self.model  # on JAX, this updates its variables
             for callback in run.callbacks:
                 callback.on_test_begin()
-            record |= score_completely(run.score)
+            record |= run.score()
             logs = logs_of(record)
-            del logs["loss"]
+            del logs["loss"]  # of the training
             logs = {key.removeprefix("val_"): value for key, value in logs.items()}
             for callback in run.callbacks:
                 callback.on_test_end(logs)
@@ -130,17 +122,9 @@ class ScoreDev(keras.callbacks.Callback):
             self._progress.show_dev(metric, record[metric])
             if best_record is record:
                 state.keep_best(model, record)
-        self._log.epoch(record)
+        self._progress.report(record)
         state.history.append(record)
         return record
-
-
-def score_completely(score):
-    """Return the metrics from a function, or raise `KeyboardInterrupt` after Ctrl-C."""
-    with stop_requests() as stop:
-        scores = score()
-        stop.check()  # a library that swallows Ctrl-C may return only a part of the answers
-    return scores
 
 
 class SaveState(keras.callbacks.Callback):

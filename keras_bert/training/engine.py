@@ -51,8 +51,6 @@ def fit(trained, data, callbacks, *, steps, model=None, epochs=1, start=(0, 0)):
             verbose=0,
             callbacks=callbacks,
         )
-    # `BackupAndRestore` has set it, and the next `fit` of the user would begin there.
-    keras_private.pop_initial_epoch(model)
 
 
 def data_for_fit(batches, example, shape):

@@ -5,7 +5,6 @@ import dataclasses
 import inspect
 import os
 import sys
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,29 +13,18 @@ import keras
 from keras_bert import heads, optimizers, provenance
 from keras_bert.encoder import BertEncoder
 from keras_bert.runtime import label_types
-from keras_bert.runtime.arguments import as_integer
 from keras_bert.runtime.files import exclusive_lock
 from keras_bert.runtime.seeds import seeded
 from keras_bert.runtime.stopping import stop_requests
 from keras_bert.runtime.terminal import print_line
-from keras_bert.runtime.warn import level_of_caller
 from keras_bert.tasks import inference, registry
 from keras_bert.training import engine, run_data, user_callbacks
 from keras_bert.training.batch_plan import BatchPlan
-from keras_bert.training.callbacks import (
-    CompleteLastStep,
-    Diverged,
-    SaveState,
-    ScoreDev,
-    StopOnCtrlC,
-    StopOnNaN,
-    best,
-    score_completely,
-)
+from keras_bert.training.callbacks import Diverged, SaveState, ScoreDev, Steps, best
 from keras_bert.training.finetuning_recipe import FinetuningRecipe
-from keras_bert.training.gradient_caching import SetGradients, seed_dropout
+from keras_bert.training.gradient_caching import seed_dropout
 from keras_bert.training.head_initialization import initialize_head
-from keras_bert.training.progress import Log, Progress
+from keras_bert.training.progress import Progress
 from keras_bert.training.run_state import RunState, digest
 
 
@@ -115,10 +103,11 @@ def finetune(
         callbacks: `keras.callbacks.Callback`s. They see one `fit` of the returned model. The logs
             of an epoch have the metrics of the training, such as `loss`, `val_loss` and the scores
             of `dev`, such as `val_accuracy`. `EarlyStopping(restore_best_weights=True)` selects the
-            best epoch in place of `metric`. `LearningRateScheduler` sets the rate of each epoch, in
-            place of `warmup` and `schedule`. When a killed run resumes, callbacks get the best
-            value so far that they monitor, and no other state; the batches of an unfinished epoch
-            are numbered from 0. `on_test_batch_begin` and `on_test_batch_end` are not called.
+            best epoch in place of `metric`. `LearningRateScheduler` and `ReduceLROnPlateau` set the
+            rate of each epoch, in place of `warmup` and `schedule`. When a killed run resumes,
+            callbacks get the best value so far that they monitor, and no other state; the batches
+            of an unfinished epoch are numbered from 0. `on_test_batch_begin` and
+            `on_test_batch_end` are not called.
         show_progress: If `True`, draw a progress bar in a terminal or notebook, elsewhere print a
             line per epoch on stderr.
         optimizer: A Keras optimizer, in place of AdamW with `learning_rate`, `warmup` and
@@ -167,47 +156,43 @@ def finetune(
         fixed_length=fixed_length, evaluate_every=evaluate_every, optimizer=optimizer, loss=loss,
         options=options,
     )  # fmt: skip
-    callbacks = user_callbacks.as_list(callbacks)
-    user_callbacks.check_callbacks(callbacks, folder, schedule)
-    run_data.check_options(task, train, options, inspect.signature(finetune).parameters)
-    _check_arguments(dev, metric, patience, evaluate_every, on_end)
+    callbacks = [] if callbacks is None else keras.tree.flatten(callbacks)
+    user_callbacks.check(callbacks, folder)
+    arguments = inspect.signature(finetune).parameters
+    what = f"finetune for {type(train).__name__}"
+    task.training_options.of(options, what, arguments, run_data.NAMES_ELSEWHERE)
+    if dev is None and (metric, patience, evaluate_every) != (None, None, None):
+        raise ValueError("metric, patience and evaluate_every need dev, the data that is scored")
     run_data.check(task, train, dev)
     new_encoder, model = _encoder_and_model(encoder, train)
-    if max_length is not None:
-        _check_max_length(new_encoder, recipe.max_length)
+    limit = new_encoder.bert_config["max_position_embeddings"]
+    if max_length is not None and max_length > limit:
+        raise ValueError(
+            f"max_length must be at most {limit}, the maximum of the encoder; received {max_length}"
+        )
     is_new = model is None
-    with stop_requests() as stop, _lock(folder):
+    # Two processes on the same state would both return wrong weights.
+    lock = contextlib.nullcontext()
+    if folder is not None:
+        lock = exclusive_lock(folder, "training", keep=False)
+    with stop_requests() as stop, lock:
         stop.check()
         with seeded(recipe.seed):
             model = task.build(new_encoder, train) if is_new else model
         run = _prepare(task, model, train, dev, recipe, metric, patience, callbacks)
         state = _restore(run, folder, show_progress)
         if is_new and not (state.epoch or state.batch):
-            initialize_head(model, run.data.encoded, recipe.seed)
-        metrics = _train(run, state, show_progress, tensorboard)
+            initialize_head(model, run.encoded, recipe.seed)
+        if show_progress:
+            run_data.note_truncated(run)
+        _set_options(run)
+        stopped = _fit(run, state, show_progress, tensorboard)
+        metrics = _metrics(run, state, _restore_best(run, state), stopped)
         provenance.remember_run(model, encoder, train, dev, metrics)
         if on_end is not None:
             on_end(model, metrics)
         state.clear()
         return model, metrics
-
-
-def _train(run, state, show_progress, tensorboard):
-    """Train the model, give it the best weights, and return the metrics of `finetune`."""
-    if show_progress:
-        run_data.note_truncated(run.data, run.recipe.max_length)
-    _set_options(run)
-    stopped = _fit(run, state, show_progress, tensorboard)
-    return _metrics(run, state, _restore_best(run, state), stopped)
-
-
-def _check_arguments(dev, metric, patience, evaluate_every, on_end):
-    if on_end is not None and not callable(on_end):
-        raise ValueError(f"on_end must be a function; received {on_end!r:.80}")
-    if dev is None and (metric, patience, evaluate_every) != (None, None, None):
-        raise ValueError("metric, patience and evaluate_every need dev, the data that is scored")
-    if patience is not None:
-        as_integer("patience", patience, 1)
 
 
 @dataclasses.dataclass
@@ -219,7 +204,10 @@ class FinetuningRun:
     """
 
     model: keras.Model
-    data: run_data.RunData
+    train: Any
+    dev: Any
+    encoded: Any
+    encoded_dev: Any
     plan: BatchPlan
     recipe: FinetuningRecipe
     metric: str | None
@@ -232,18 +220,19 @@ def _prepare(task, model, train, dev, recipe, metric, patience, callbacks):
     """Encode the data, plan the batches and compile the model: the `FinetuningRun`."""
     model = task.training_model(model)
     recipe.max_length = inference.length_limit(model, recipe.max_length)
-    data = run_data.encode(task, model, train, dev, recipe)
+    encoded, encoded_dev, options = run_data.encode(task, model, train, dev, recipe)
+    score = None
     if dev is not None:
+        scores = task.metric_names(heads.find_output(model), dev)
         metric = user_callbacks.selecting_metric(callbacks, metric)
-        if metric is not None and metric not in data.metrics:
-            raise ValueError(
-                f"metric must be one of {', '.join(data.metrics)}; received {metric!r}"
-            )
-    run_data.check_encoded(task, data, recipe)
-    user_callbacks.check_monitors(callbacks, data.scores, data.names_of_logs)
+        known = (*scores, user_callbacks.DEV_LOSS) if encoded_dev.has_targets else scores
+        if metric is not None and metric not in known:
+            raise ValueError(f"metric must be one of {', '.join(known)}; received {metric!r}")
+        score = run_data.scorer(model, dev, encoded_dev, recipe.batch_size)
+    user_callbacks.set_modes(callbacks)
     plan = BatchPlan(
         model,
-        data.encoded,
+        encoded,
         recipe.batch_size,
         recipe.seed,
         recipe.epochs,
@@ -256,9 +245,10 @@ def _prepare(task, model, train, dev, recipe, metric, patience, callbacks):
     )
     # The generators got their seeds when the encoder was created or loaded.
     seed_dropout(model, recipe.seed)
-    _compile(model, data.compile_options, optimizer, plan)
-    score = data.scorer(recipe.batch_size)
-    return FinetuningRun(model, data, plan, recipe, metric, patience, callbacks, score)
+    _compile(model, options, optimizer, plan)
+    return FinetuningRun(
+        model, train, dev, encoded, encoded_dev, plan, recipe, metric, patience, callbacks, score
+    )
 
 
 def _compile(model, options, optimizer, plan):
@@ -282,13 +272,7 @@ def _compile(model, options, optimizer, plan):
 
 def _restore(run, folder, show_progress):
     """Return the `RunState`, restored from the folder if it holds a state."""
-    settings = run.recipe.to_dict() | {"metric": run.metric, "packed": run.plan.shape}
-    rate_setter = user_callbacks.rate_setter(run.callbacks)
-    if rate_setter is not None:
-        settings["callback"] = rate_setter
-    if folder is not None:
-        settings = _identity(run) | settings
-    state = RunState(folder, settings)
+    state = RunState(folder, {} if folder is None else _settings(run))
     if state.restore(run.plan.trained) and show_progress:
         epochs = run.recipe.epochs
         epoch = min(state.epoch + 1, epochs)
@@ -296,29 +280,28 @@ def _restore(run, folder, show_progress):
     return state
 
 
-def _identity(run):
-    """Return properties of model and data that must match for a run to resume."""
-    model, data = run.model, run.data
+def _settings(run):
+    """Return what must be equal for a run to resume: recipe, model and data."""
+    model, dev = run.model, run.dev
     encoder = heads.find_encoder(model)
-    train, dev = data.train, data.dev
     return {
-        "data": f"{train.source}, {len(train)} examples",
-        "dev data": None if dev is None else f"{dev.source}, {len(dev)} examples",
-        "sequences": len(data.encoded),
-        "parameters": model.count_params(),
         "trainable variables": len(model.trainable_variables),
         "scored over characters": None if dev is None else dev.characters,
         "labels": heads.find_output(model).labels,
         "dtype": encoder.dtype_policy.name,
         "encoder's weights": provenance.digest_of_weights(encoder),
-        "content of the data": digest(data.encoded),
-        "content of the dev data": None if dev is None else digest(data.encoded_dev),
+        "content of the data": digest(run.encoded),
+        "content of the dev data": None if dev is None else digest(run.encoded_dev),
+        "metric": run.metric,
+        "packed": run.plan.shape,
+        "callback": user_callbacks.rate_setter(run.callbacks),
+        **run.recipe.to_dict(),
     }
 
 
 def _set_options(run):
     """Give the model what it keeps of the recipe, and of the type of the labels in the data."""
-    output, train, options = heads.find_output(run.model), run.data.train, run.recipe.options
+    output, train, options = heads.find_output(run.model), run.train, run.recipe.options
     heads.find_encoder(run.model).preprocessor.max_sequence_length = run.recipe.max_length
     if "long_texts" in options:
         output.long_texts = options["long_texts"]
@@ -332,18 +315,20 @@ def _fit(run, state, show_progress, tensorboard):
     Ctrl-C before the first step is a `KeyboardInterrupt`. If the loss or a weight is no longer
     finite, a `ValueError` is raised.
     """
-    _resume_callbacks(run, state)
+    for callback in run.callbacks:
+        if isinstance(callback, keras.callbacks.CSVLogger) and state.history:
+            callback.append = True  # keep the lines of the earlier process
     if state.stopped or state.epoch >= run.plan.epochs:
         return False
     steps = 1 if run.recipe.evaluate_every is None else run.plan.batches
-    log = Log(show_progress, tensorboard, run.plan.epochs, steps)
+    progress = Progress(state, run.plan, show_progress, tensorboard, steps)
     try:
-        with stop_requests() as stop, log.bar:
+        with stop_requests() as stop, progress.bar:
             stop.check()
             engine.fit(
                 run.plan.trained,
                 run.plan.data_for_fit(state.epoch, state.batch),
-                _all_callbacks(run, state, log, stop),
+                _all_callbacks(run, state, progress, stop),
                 steps=run.plan.batches,
                 model=run.model,
                 epochs=run.plan.epochs,
@@ -353,45 +338,27 @@ def _fit(run, state, show_progress, tensorboard):
         if not state.epoch and not state.batch:  # no weights to return
             raise
         return True
-    except Diverged as error:
-        if not state.has_best:
+    except Diverged:
+        keeps_best = any(isinstance(c, keras.callbacks.TerminateOnNaN) for c in run.callbacks)
+        if not (keeps_best and state.has_best):
             raise
-        if not any(isinstance(c, keras.callbacks.TerminateOnNaN) for c in run.callbacks):
-            raise Diverged(
-                error.what,
-                ". To keep the best epoch in such a case, pass "
-                "callbacks=[keras.callbacks.TerminateOnNaN()] to keras_bert.finetune",
-            ) from None
     return False
 
 
-def _all_callbacks(run, state, log, stop):
+def _all_callbacks(run, state, progress, stop):
     """Return the callbacks of the run, in their order: they see a batch one after the other."""
-    plan = run.plan
-    progress = Progress(state, plan, log.bar)
+
+    def restore_monitors(logs):
+        user_callbacks.restore_monitors(run.callbacks, state.history)
+
     return [
-        *([] if plan.cache is None else [SetGradients(plan.cache, plan, state)]),
-        StopOnCtrlC(stop),
-        CompleteLastStep(plan),
-        StopOnNaN(),
+        Steps(run.plan, state, stop),
         progress,
-        ScoreDev(run, state, progress, log),
+        ScoreDev(run, state, progress),
         *run.callbacks,
-        user_callbacks.RestoreMonitors(run.callbacks, state.history),
-        SaveState(state, plan),
+        keras.callbacks.LambdaCallback(on_train_begin=restore_monitors),
+        SaveState(state, run.plan),
     ]
-
-
-def _resume_callbacks(run, state):
-    """Prepare the user's callbacks for a resumed run; a `BackupAndRestore` sets the epoch."""
-    restored = user_callbacks.resume(run.callbacks, run.model, state.history)
-    if restored > state.epoch and run.score is not None:
-        warnings.warn(
-            "BackupAndRestore does not keep the scores of earlier epochs, so the best epoch is one "
-            "of the following; finetune(folder=) keeps them",
-            stacklevel=level_of_caller(),
-        )
-    state.epoch = max(state.epoch, restored)
 
 
 def _restore_best(run, state):
@@ -405,7 +372,7 @@ def _restore_best(run, state):
         return None
     if record is None:  # stopped before the first score
         epoch = round(state.epoch + state.batch / run.plan.batches, 3)
-        record = {"epoch": epoch, "loss": state.loss, **score_completely(run.score)}
+        record = {"epoch": epoch, "loss": state.loss, **run.score()}
     if record["epoch"] not in [other["epoch"] for other in state.history]:
         state.history.append(record)  # stopped before the epoch was recorded
     return record
@@ -413,53 +380,34 @@ def _restore_best(run, state):
 
 def _metrics(run, state, best_record, stopped):
     """Return the metrics that `finetune` returns."""
-    data, train = run.data, run.data.train
-    rows = len(train) * run.plan.rows / len(data.encoded)
+    encoded, train = run.encoded, run.train
+    train_loss = state.history[-1]["loss"] if state.history else state.loss
+    if best_record is not None:
+        train_loss = best_record["loss"]  # of the epoch whose weights the model has
+    rows = len(train) * run.plan.rows / len(encoded)
     done = (state.epoch + state.batch / run.plan.batches) * rows
     recipe = run.recipe.to_dict()
-    if data.encoded.loss is not None:
-        recipe.setdefault("loss", data.encoded.loss_name)
+    if encoded.loss is not None:
+        recipe.setdefault("loss", encoded.loss_name)
     metrics = {
         "recipe": recipe,
-        "train_loss": _train_loss(state, best_record),
+        "train_loss": train_loss,
         "train_seconds": state.seconds,
         "examples_per_second": done / max(state.seconds, 1e-9),
         "stopped": stopped,
         "history": state.history,
-        **data.encoded.counts(),
+        **encoded.counts(),
         **train.counts(),
     }
     if train.columns is not None:
         metrics["columns"] = train.columns
     if best_record is not None:
-        counts = data.encoded_dev.counts()
+        counts = run.encoded_dev.counts()
         metrics |= {f"dev_{name}": count for name, count in counts.items()}
         metrics["metric"] = best([best_record], run.metric)[1]
         metrics["best_epoch"] = best_record["epoch"]
         metrics |= {key: best_record[key] for key in best_record if key not in ("epoch", "loss")}
     return metrics
-
-
-def _train_loss(state, best_record):
-    """Return the training loss of the epoch whose weights the model has."""
-    if best_record is not None:
-        return best_record["loss"]
-    return state.history[-1]["loss"] if state.history else state.loss
-
-
-def _lock(folder):
-    """Lock the folder: two processes on the same state would both return wrong weights."""
-    if folder is None:
-        return contextlib.nullcontext()
-    return exclusive_lock(folder, "training", keep=False)
-
-
-def _check_max_length(encoder, max_length):
-    limit = encoder.bert_config["max_position_embeddings"]
-    if max_length > limit:
-        raise ValueError(
-            f"max_length must be at most {limit}, the maximum of the encoder; received {max_length}"
-        )
 
 
 def _task_of(model, train):
@@ -471,24 +419,16 @@ def _task_of(model, train):
     return of_model
 
 
-def _encoder_and_model(given, train):
+def _encoder_and_model(model, train):
     """Return a copy of the encoder and `None`, or the encoder and the model that is trained."""
-    if not isinstance(given, keras.Model):
-        raise ValueError(
-            "encoder must be a BertEncoder or a model on one, as keras_bert.load gives; received "
-            f"{given!r:.80}"
-        )
-    model = None if isinstance(given, BertEncoder) else given
-    if model is not None and heads.find_task(model) in heads.OF_PRETRAINING:
-        given, model = heads.find_encoder(model), None
-    if model is not None and not isinstance(train, registry.for_model(model).data):
+    encoder = heads.find_encoder(model)
+    if encoder.preprocessor is None:
+        raise ValueError("the encoder has no preprocessor; set encoder.preprocessor")
+    if isinstance(model, BertEncoder) or heads.find_task(model) in heads.OF_PRETRAINING:
+        return encoder.with_options(preprocessor=encoder.preprocessor.with_options()), None
+    if not isinstance(train, registry.for_model(model).data):
         raise ValueError(
             f"{train.source}: must be the data of {heads.find_task(model)}; received "
             f"{type(train).__name__}"
         )
-    encoder = given if model is None else heads.find_encoder(model)
-    if encoder.preprocessor is None:
-        raise ValueError("the encoder has no preprocessor; set encoder.preprocessor")
-    if model is None:
-        encoder = encoder.with_options(preprocessor=encoder.preprocessor.with_options())
     return encoder, model

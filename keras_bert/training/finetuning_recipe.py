@@ -44,15 +44,11 @@ class FinetuningRecipe:
         for name, minimum in minimums.items():
             setattr(self, name, as_integer(name, getattr(self, name), minimum))
         distribution.check_accumulation(self.gradient_accumulation_steps)
-        self.learning_rate = _float("learning_rate", self.learning_rate)
-        self.warmup = _float("warmup", self.warmup)
-        if not 0 <= self.warmup <= 1:
-            raise ValueError(
-                f"warmup must be a fraction of the steps from 0 to 1; received {self.warmup}"
-            )
+        self.learning_rate = float(self.learning_rate)
+        self.warmup = float(self.warmup)
         optimizers.check_schedule(self.schedule)
         if self.evaluate_every is not None:
-            self.evaluate_every = _float("evaluate_every", self.evaluate_every)
+            self.evaluate_every = float(self.evaluate_every)
             is_fraction = 0 < self.evaluate_every < 1
             is_count = self.evaluate_every >= 1 and self.evaluate_every % 1 == 0
             if not (is_fraction or is_count):
@@ -106,26 +102,12 @@ class FinetuningRecipe:
             for field in dataclasses.fields(self)
             if field.name != "options"
         }
-        # A recipe of earlier versions lacks these, which have no effect by default.
-        for name, default in (
-            ("evaluate_every", None), ("schedule", "linear"), ("optimizer", None), ("loss", None),
-        ):  # fmt: skip
-            if values[name] == default:
-                del values[name]
         if self.optimizer is not None:
-            values["optimizer"] = {**self.optimizer.get_config(), "name": self.optimizer.name}
-            for name in ("learning_rate", "warmup", "schedule"):  # the optimizer has its own
-                values.pop(name, None)
-        if isinstance(self.loss, keras.losses.Loss):
-            values["loss"] = {**self.loss.get_config(), "name": self.loss.name}
+            values |= {"learning_rate": None, "warmup": None, "schedule": None}  # it has its own
         for name in ("optimizer", "loss"):
-            if isinstance(values.get(name), dict):  # Keras numbers the names in a process
-                values[name]["name"] = re.sub(r"_\d+$", "", values[name]["name"])
-        return values | self.options
-
-
-def _float(name, value):
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        raise ValueError(f"{name} must be a number; received {value!r:.80}") from None
+            value = values[name]
+            if value is not None and not isinstance(value, str):
+                # Keras numbers the names in a process.
+                plain_name = re.sub(r"_\d+$", "", value.name)
+                values[name] = {**value.get_config(), "name": plain_name}
+        return {name: value for name, value in values.items() if value is not None} | self.options

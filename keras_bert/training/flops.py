@@ -1,5 +1,7 @@
 """Floating-point operations of a training step, and the peak rate of a device."""
 
+import functools
+import os
 import time
 
 import keras
@@ -87,13 +89,12 @@ def _device_name():
 
     if tf.config.list_logical_devices("TPU"):
         # The TPU runtime does not report the type, but the virtual machine does.
-        import os
-
         return f"TPU {os.environ.get('TPU_ACCELERATOR_TYPE', '').partition('-')[0]}"
     gpus = tf.config.list_physical_devices("GPU")
     return tf.config.experimental.get_device_details(gpus[0])["device_name"] if gpus else "cpu"
 
 
+@functools.cache
 def _measured_peak(size=2048, times=3):
     square = keras.ops.convert_to_tensor(np.ones((size, size), "float32"))
     best = float("inf")

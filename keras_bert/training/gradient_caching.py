@@ -115,15 +115,3 @@ class GradientCache:
             lambda embeddings: self._loss(targets, embeddings, weights), np.concatenate(outputs)
         )
         return value, np.split(gradient, ends)
-
-
-class SetGradients(keras.callbacks.Callback):
-    """Calls a `GradientCache` before each batch of a `BatchPlan`; counts with the `RunState`."""
-
-    def __init__(self, cache, plan, state):
-        super().__init__()
-        self._cache, self._plan, self._state = cache, plan, state
-
-    def on_train_batch_begin(self, batch, logs=None):
-        state = self._state
-        self._cache.set_gradients(state.epoch * self._plan.batches + state.batch)

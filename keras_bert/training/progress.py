@@ -11,39 +11,26 @@ from keras_bert.runtime.tensorboard import writer
 from keras_bert.runtime.terminal import print_line, progress
 
 
-class Log:
-    """Reports progress: a bar or a line per epoch on stderr, and scalars for TensorBoard.
+class Progress(keras.callbacks.Callback):
+    """Updates the counters of a `RunState` after each batch, and reports the progress.
+
+    It draws a bar or prints a line per epoch on stderr, and writes scalars for TensorBoard.
 
     Args:
+        state: The `RunState`.
+        plan: The `BatchPlan`.
         show_progress: If `False`, write nothing to stderr.
         tensorboard: Folder for TensorBoard, or `None`.
-        epochs: Number of epochs of the run.
         steps_per_epoch: TensorBoard's steps per epoch.
     """
 
-    def __init__(self, show_progress, tensorboard, epochs, steps_per_epoch=1):
+    def __init__(self, state, plan, show_progress, tensorboard, steps_per_epoch):
+        super().__init__()
+        self._state, self._plan = state, plan
         columns = ("loss {task.fields[loss]}", "{task.fields[rate]}")
         self.bar = progress(*columns, "{task.fields[dev]}", show=show_progress)
-        self._epochs, self._write = epochs, writer(tensorboard)
-        self._steps_per_epoch = steps_per_epoch
         self._has_lines = show_progress and self.bar.disable
-
-    def epoch(self, record):
-        """Report the metrics of an epoch."""
-        scores = {name: value for name, value in record.items() if name != "epoch"}
-        self._write(round(record["epoch"] * self._steps_per_epoch), scores)
-        if self._has_lines:
-            scores.pop("majority", None)
-            text = ", ".join(f"{name} {value:.3f}" for name, value in scores.items())
-            print_line(f"epoch {record['epoch']} of {self._epochs}: {text}", file=sys.stderr)
-
-
-class Progress(keras.callbacks.Callback):
-    """Updates the counters of a `RunState` and the progress bar after each batch."""
-
-    def __init__(self, state, plan, bar):
-        super().__init__()
-        self._state, self._plan, self._bar = state, plan, bar
+        self._write, self._steps_per_epoch = writer(tensorboard), steps_per_epoch
 
     def on_epoch_begin(self, epoch, logs=None):
         state = self._state
@@ -56,7 +43,7 @@ class Progress(keras.callbacks.Callback):
         self._earlier_seconds = state.seconds
         self._first_batch = state.batch
         self._start = time.perf_counter()
-        self._task = self._bar.add_task(
+        self._task = self.bar.add_task(
             f"Epoch {epoch + 1} of {self._plan.epochs}",
             total=int(self._examples[-1]),
             completed=int(self._examples[state.batch]),
@@ -79,7 +66,7 @@ class Progress(keras.callbacks.Callback):
         else:
             rate = (completed - self._uncounted[1]) / (seconds - self._uncounted[0])
             fields["rate"] = f"{rate:.0f} examples/s"
-        self._bar.update(self._task, completed=completed, **fields)
+        self.bar.update(self._task, completed=completed, **fields)
 
     @contextlib.contextmanager
     def paused(self):
@@ -90,4 +77,13 @@ class Progress(keras.callbacks.Callback):
 
     def show_dev(self, metric, value):
         """Show a score of the dev data."""
-        self._bar.update(self._task, dev=f"dev {metric} {value:.3f}")
+        self.bar.update(self._task, dev=f"dev {metric} {value:.3f}")
+
+    def report(self, record):
+        """Report the metrics at the end of an epoch or within it."""
+        scores = {name: value for name, value in record.items() if name != "epoch"}
+        self._write(round(record["epoch"] * self._steps_per_epoch), scores)
+        if self._has_lines:
+            scores.pop("majority", None)
+            text = ", ".join(f"{name} {value:.3f}" for name, value in scores.items())
+            print_line(f"epoch {record['epoch']} of {self._plan.epochs}: {text}", file=sys.stderr)

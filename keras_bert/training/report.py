@@ -77,14 +77,7 @@ def plot_curves(metrics: dict | list[dict], x: str = "epoch") -> "Figure":
         raise ValueError("there is nothing to plot: the history has no epoch")
     figure = new_figure(9, 4.5)
     left, right = figure.subplots(1, 2)
-    names = {
-        name: None
-        for record in history
-        for name in record
-        if name not in _NOT_PLOTTED
-        and not registry.lower_is_better(name)
-        and not name.endswith("_threshold")
-    }
+    names = dict.fromkeys(name for record in history for name in record if _is_plotted(name))
     losses = [name for name in names if name.endswith("loss")]
     _plot(left, history, x, losses)
     left.set(title="Loss", xlabel=x, ylabel="mean loss per target")
@@ -177,11 +170,8 @@ def plot_confusion(model: keras.Model, examples: Any, *, batch_size: int = 32) -
 
 
 def _has_confusion(output):
-    return (
-        output.labels is not None
-        and not output.multi_label
-        and (len(output.labels) <= _MAX_CLASSES)
-    )
+    has_labels = output.labels is not None and not output.multi_label
+    return has_labels and len(output.labels) <= _MAX_CLASSES
 
 
 def _plot_confusion(output, examples, answers):

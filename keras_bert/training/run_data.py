@@ -1,9 +1,7 @@
 """The encoded data of a fine-tuning run, and what the task says about them."""
 
-import dataclasses
 import functools
 import sys
-from typing import Any
 
 import keras
 import numpy as np
@@ -12,106 +10,31 @@ from keras_bert import heads
 from keras_bert.data.examples import UnknownLabel
 from keras_bert.exporting.predict_function import predict_function
 from keras_bert.runtime import distribution
+from keras_bert.runtime.stopping import stop_requests
 from keras_bert.runtime.terminal import print_line
 from keras_bert.tasks import inference
 from keras_bert.training.user_callbacks import DEV_LOSS
 
 # Names of arguments in Keras and transformers.
-_NAMES_ELSEWHERE = {
+NAMES_ELSEWHERE = {
     "lr": "learning_rate", "verbose": "show_progress", "num_train_epochs": "epochs",
     "validation_data": "dev", "eval_dataset": "dev", "per_device_train_batch_size": "batch_size",
     "output_dir": "folder", "warmup_ratio": "warmup", "early_stopping_patience": "patience",
 }  # fmt: skip
 
 
-@dataclasses.dataclass
-class RunData:
-    """The data of a run, encoded once.
-
-    Attributes:
-        model: The model that the data are encoded for.
-        train, dev: The data. Without dev data, `dev` and what belongs to it are `None`.
-        encoded, encoded_dev: The encoded data.
-        compile_options: Loss and metrics, arguments of `keras.Model.compile`.
-        scores: Names of the scores of the dev data without `majority`, a tuple.
-    """
-
-    model: keras.Model
-    train: Any
-    dev: Any
-    encoded: Any
-    encoded_dev: Any
-    compile_options: dict
-    scores: Any
-
-    @property
-    def metrics(self):
-        """The names of the metrics that can select the best epoch."""
-        return (*self.scores, DEV_LOSS) if self.encoded_dev.has_targets else self.scores
-
-    @property
-    def names_of_logs(self):
-        """The keys of Keras' epoch logs."""
-        losses, metrics = (self.compile_options.get(name) for name in ("loss", "weighted_metrics"))
-        names = [f"{name}_loss" for name in losses] if isinstance(losses, dict) else []
-        return ["loss", *names, *(metric.name for metric in metrics or ())]
-
-    def scorer(self, batch_size):
-        """Return the function that scores the model on the dev data, or `None` without them."""
-        if self.dev is None:
-            return None
-        predict = predict_function(self.model) if distribution.replicas() == 1 else None
-        return functools.partial(
-            _score, self.model, self.dev, self.encoded_dev, batch_size, predict
-        )
-
-
 def encode(task, model, train, dev, recipe):
-    """Encode the data of a run and return a `RunData`, or raise a `ValueError`."""
+    """Encode the data of a run.
+
+    Return the encoded training data, the encoded dev data or `None`, and the loss and the metrics
+    as arguments of `keras.Model.compile`.
+    """
     options = dict(recipe.options)
     loss = recipe.loss
     if loss is not None and "loss" in task.training_options.names():
         options["loss"], loss = loss, None
     made = task.training_options.of(options, task.name)
-    described = inference.describe(model)
-    encoded = task.encode(described, train, recipe.max_length, made)
-    encoded_dev, scores = None, None
-    if dev is not None:
-        encoded_dev = _encode_dev(task, model, train, dev, recipe)
-        encoded.share_loss(encoded_dev)
-        scores = task.metric_names(heads.find_output(model), dev)
-    compile_options = _compile_options(task, model, encoded, loss)
-    return RunData(model, train, dev, encoded, encoded_dev, compile_options, scores)
-
-
-def check(task, train, dev):
-    """Raise an error for data that cannot be trained on or scored."""
-    if not isinstance(train, task.data[0]):
-        raise ValueError(
-            f"{train.source}: {type(train).__name__} only scores a model; train on "
-            f"{task.data[0].__name__}"
-        )
-    for part, data in (("training", train), ("dev", dev)):
-        if data is None:
-            continue
-        if not isinstance(data, task.data):
-            raise ValueError(
-                f"{data.source}: must be {type(train).__name__}, as the training data; "
-                f"received {type(data).__name__}"
-            )
-        if not task.is_labeled(data):
-            raise ValueError(
-                f"the {part} data, {data.source}, has no labels. Give labeled examples"
-            )
-        if not len(data):
-            raise ValueError(
-                f"the {part} data, {data.source}, contains no examples. Check its file or filter"
-            )
-
-
-def check_encoded(task, data, recipe):
-    """Raise an error if the encoded training data cannot be trained on."""
-    train, encoded = data.train, data.encoded
+    encoded = task.encode(inference.describe(model), train, recipe.max_length, made)
     if not len(encoded):
         raise ValueError(
             f"{train.source}: no text has tokens. Check the column of the texts and the vocabulary"
@@ -122,24 +45,41 @@ def check_encoded(task, data, recipe):
             "batch_size must be at least 2, because the loss compares the rows of a batch; "
             "received 1"
         )
+    encoded_dev = None
+    if dev is not None:
+        encoded_dev = _encode_dev(task, model, train, dev, recipe)
+        encoded.share_loss(encoded_dev)
+    return encoded, encoded_dev, _compile_options(task, model, encoded, loss)
 
 
-def note_truncated(data, max_length):
+def scorer(model, dev, encoded, batch_size):
+    """Return the function that scores the model on the dev data."""
+    predict = predict_function(model) if distribution.replicas() == 1 else None
+    return functools.partial(_score, model, dev, encoded, batch_size, predict)
+
+
+def check(task, train, dev):
+    """Raise an error for data that cannot be trained on or scored."""
+    for part, data, kinds in (("training", train, task.data[0]), ("dev", dev, task.data)):
+        if data is None:
+            continue
+        problem = None
+        if not isinstance(data, kinds):
+            problem = f"must be {task.data[0].__name__}; received {type(data).__name__}"
+        elif not task.is_labeled(data):
+            problem = "has no labels. Give labeled examples"
+        elif not len(data):
+            problem = "contains no examples. Check its file or filter"
+        if problem is not None:
+            raise ValueError(f"the {part} data, {data.source}, {problem}")
+
+
+def note_truncated(run):
     """Print how many texts were cut."""
-    for examples, encoded in ((data.train, data.encoded), (data.dev, data.encoded_dev)):
+    for examples, encoded in ((run.train, run.encoded), (run.dev, run.encoded_dev)):
         if encoded is not None and encoded.truncated:
-            text = f"texts cut to max_length={max_length}: {encoded.truncated}"
+            text = f"texts cut to max_length={run.recipe.max_length}: {encoded.truncated}"
             _note(f"{examples.source}: {text}")
-
-
-def check_options(task, train, options, arguments):
-    """Raise an error for an option that the task does not have.
-
-    `arguments` are the names of the arguments of `finetune`.
-    """
-    task.training_options.of(
-        options, f"finetune for {type(train).__name__}", arguments, _NAMES_ELSEWHERE
-    )
 
 
 def _compile_options(task, model, encoded, loss):
@@ -192,14 +132,16 @@ def _score(model, dev, encoded, batch_size, predict):
             losses.append(loss * scale)
         counts.append(float(keras.tree.flatten(weights)[0].sum()))
 
-    metrics = inference.evaluate(
-        model,
-        dev,
-        batch_size=batch_size,
-        encoded=encoded,
-        predict=predict,
-        on_outputs=add_loss if encoded.has_targets else None,
-    )
+    with stop_requests() as stop:
+        metrics = inference.evaluate(
+            model,
+            dev,
+            batch_size=batch_size,
+            encoded=encoded,
+            predict=predict,
+            on_outputs=add_loss if encoded.has_targets else None,
+        )
+        stop.check()  # a library that swallows Ctrl-C may return only a part of the answers
     if not encoded.has_targets:
         return metrics
     return metrics | {DEV_LOSS: float(np.dot(losses, counts) / max(sum(counts), 1e-9))}

@@ -2,7 +2,7 @@
 
 import keras
 
-from keras_bert import keras_private, optimizers
+from keras_bert import optimizers
 from keras_bert.tasks import registry
 
 DEV_LOSS = "dev_loss"
@@ -13,34 +13,20 @@ def lower_is_better(name):
     return name == DEV_LOSS or registry.lower_is_better(name)
 
 
-def as_list(callbacks):
-    """Return one callback, several or `None` as a list."""
-    return [] if callbacks is None else keras.tree.flatten(callbacks)
-
-
-def check_callbacks(callbacks, folder, schedule):
-    """Raise an error for a callback that cannot work in `finetune`."""
+def check(callbacks, folder):
+    """Raise an error for a callback of Keras that would change the result of a resumed run."""
     for callback in callbacks:
-        if not isinstance(callback, keras.callbacks.Callback):
-            raise ValueError(
-                f"callbacks must be keras.callbacks.Callback instances; received {callback!r:.80}"
-            )
         name = type(callback).__name__
-        if isinstance(callback, keras.callbacks.LearningRateScheduler) and schedule != "linear":
-            raise ValueError(
-                f"{name} sets the learning rate of each epoch; remove it, or schedule={schedule!r}"
-            )
-        if isinstance(callback, keras.callbacks.BackupAndRestore) and folder is not None:
-            raise ValueError(f"folder already resumes a killed run; remove folder or {name}")
-        monitor = getattr(callback, "monitor", None) if _is_keras(callback) else None
-        of_training = monitor not in (None, "loss") and not monitor.startswith("val_")
-        if of_training and folder is not None:
+        if isinstance(callback, keras.callbacks.BackupAndRestore):
+            raise ValueError(f"{name} does not work in finetune; use folder to resume a killed run")
+        if folder is None or type(callback).__module__.split(".")[0] != "keras":
+            continue
+        monitor = getattr(callback, "monitor", None)
+        if monitor not in (None, "loss") and not monitor.startswith("val_"):
             raise ValueError(
                 f"{name} monitors {monitor!r}, which folder does not keep for a killed run. "
                 "Monitor a score of dev, or remove folder"
             )
-        if isinstance(callback, keras.callbacks.SwapEMAWeights):
-            raise ValueError(f"finetune does not average weights; remove the callback {name}")
 
 
 def rate_setter(callbacks):
@@ -52,45 +38,20 @@ def rate_setter(callbacks):
 
 
 def with_settable_rate(optimizer, callbacks, recipe):
-    """Let the callbacks set the rate of the optimizer of a `FinetuningRecipe`, if one does."""
-    setter = rate_setter(callbacks)
-    if setter is None or recipe.optimizer is not None:
+    """Give AdamW a constant rate, which a callback can set, in place of the schedule."""
+    if rate_setter(callbacks) is None or recipe.optimizer is not None:
         return optimizer
-    config = optimizer.get_config()
-    if setter == "LearningRateScheduler":
-        return optimizers.AdamW.from_config({**config, "learning_rate": recipe.learning_rate})
-    return optimizers.SettableRateAdamW.from_config(config)
+    config = optimizer.get_config() | {"learning_rate": recipe.learning_rate}
+    return optimizers.AdamW.from_config(config)
 
 
-def check_monitors(callbacks, scores, train_names):
-    """Check what callbacks monitor, and set their `mode`, which Keras cannot know for F1.
-
-    `scores` are the names of the scores of the dev data, or `None` without dev data. `train_names`
-    are those of the training loss and metrics.
-    """
-    known = ["val_loss", *(f"val_{score}" for score in scores or ())]
+def set_modes(callbacks):
+    """Set the `mode` of callbacks, which Keras cannot know for F1 and other scores."""
     for callback in callbacks:
-        monitor = getattr(callback, "monitor", None)
-        if not isinstance(monitor, str):
-            continue
-        if not monitor.startswith("val_") and not _is_keras(callback):
-            continue  # another callback of the caller may add this value to the logs
-        if not getattr(callback, "save_best_only", True):  # a ModelCheckpoint of each epoch
-            continue
-        received = f"{type(callback).__name__} monitors {monitor!r}"
-        if scores is None and monitor.startswith("val_"):
-            raise ValueError(f"{received}; pass dev, the data to score")
-        all_known = [*train_names, *(known if scores is not None else ())]
-        if monitor not in all_known:
-            raise ValueError(f"{received}; monitor must be one of {', '.join(all_known)}")
         if getattr(callback, "mode", None) == "auto":
+            monitor = callback.monitor
             is_loss = monitor.endswith("loss") or lower_is_better(_record_name(monitor))
             callback.mode = "min" if is_loss else "max"
-
-
-def _is_keras(callback):
-    """Return True for an instance of a callback class of Keras itself."""
-    return type(callback).__module__.split(".")[0] == "keras"
 
 
 def selecting_metric(callbacks, metric):
@@ -99,27 +60,14 @@ def selecting_metric(callbacks, metric):
     `EarlyStopping(restore_best_weights=True)` overrides `metric`.
     """
     for callback in callbacks:
-        if not getattr(callback, "restore_best_weights", False):
-            continue
-        if not callback.monitor.startswith("val_"):
-            raise ValueError(
-                "with dev, finetune returns the best epoch on dev; set restore_best_weights=False "
-                f"or monitor a value of dev, such as 'val_loss'; received {callback.monitor!r}"
-            )
-        monitored = _record_name(callback.monitor)
-        mode = "min" if lower_is_better(monitored) else "max"
-        starts_later = getattr(callback, "start_from_epoch", None)
-        if callback.mode not in ("auto", mode) or starts_later:
-            raise ValueError(
-                f"restore_best_weights of {type(callback).__name__} needs mode={mode!r} and "
-                "start_from_epoch=0, since finetune returns the best of all epochs"
-            )
-        if metric not in (None, monitored):
-            raise ValueError(
-                f"metric={metric!r} and the monitor {callback.monitor!r} of "
-                f"{type(callback).__name__} both select the best epoch; remove one"
-            )
-        metric = monitored
+        if getattr(callback, "restore_best_weights", False):
+            if not callback.monitor.startswith("val_"):
+                raise ValueError(
+                    "with dev, finetune returns the best epoch on dev; set "
+                    "restore_best_weights=False or monitor a value of dev, such as 'val_loss'; "
+                    f"received {callback.monitor!r}"
+                )
+            metric = _record_name(callback.monitor)
     return metric
 
 
@@ -138,39 +86,17 @@ def logs_of(record):
     return logs
 
 
-def resume(callbacks, model, history):
-    """Let a `BackupAndRestore` load its state into the model; return the epoch that comes next.
+def restore_monitors(callbacks, history):
+    """Give the callbacks of a resumed run the best values so far that they monitor.
 
-    A `CSVLogger` keeps the lines of the earlier process, which has left a `history`.
+    `history` has the records of the earlier process.
     """
+    logs_per_epoch = [logs_of(record) for record in history if record["epoch"] % 1 == 0]
     for callback in callbacks:
-        if isinstance(callback, keras.callbacks.CSVLogger) and history:
-            callback.append = True
-        if isinstance(callback, keras.callbacks.BackupAndRestore):
-            callback.set_model(model)
-            callback.on_train_begin()
-    return keras_private.pop_initial_epoch(model)
-
-
-class RestoreMonitors(keras.callbacks.Callback):
-    """Gives the user's callbacks of a resumed run the best values so far that they monitor.
-
-    Args:
-        callbacks: The user's callbacks, which come before this one.
-        history: The records of the earlier process.
-    """
-
-    def __init__(self, callbacks, history):
-        super().__init__()
-        self._callbacks = callbacks
-        self._logs = [logs_of(record) for record in history if record["epoch"] % 1 == 0]
-
-    def on_train_begin(self, logs=None):
-        for callback in self._callbacks:
-            monitor, mode = (getattr(callback, name, None) for name in ("monitor", "mode"))
-            values = [logs[monitor] for logs in self._logs if monitor in logs]
-            if not values or mode not in ("min", "max"):
-                continue
-            callback.best = min(values) if mode == "min" else max(values)
-            if hasattr(callback, "wait"):
-                callback.wait = len(values) - 1 - values.index(callback.best)
+        monitor, mode = (getattr(callback, name, None) for name in ("monitor", "mode"))
+        values = [logs[monitor] for logs in logs_per_epoch if monitor in logs]
+        if not values or mode not in ("min", "max"):
+            continue
+        callback.best = min(values) if mode == "min" else max(values)
+        if hasattr(callback, "wait"):
+            callback.wait = len(values) - 1 - values.index(callback.best)

@@ -279,7 +279,7 @@ def test_documents_of_one_sentence_have_no_next_one(tmp_path, capsys):
     command = ["pretrain", "--records", made, "--output", tmp_path / "run", "--config", config,
                "--steps", 1, "--lengths", 8, "--batch-size", 2]  # fmt: skip
     assert run(*command) == 1
-    assert "no document has a second sentence, which" in capsys.readouterr().err
+    assert "needs second sentences; no document" in capsys.readouterr().err
     assert run(*command, "--no-next-sentence") == 0
 
 

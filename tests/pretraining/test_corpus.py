@@ -7,14 +7,13 @@ import json
 import lzma
 import os
 import pathlib
-import pickle
 import sys
 import tracemalloc
 
 import pytest
 import zstandard
 
-from keras_bert.pretraining import corpus, corpus_formats, decompression, mediawiki_dump
+from keras_bert.pretraining import corpus, decompression
 
 PACK = {
     "gz": gzip.compress,
@@ -151,7 +150,7 @@ def test_pipe_raises(tmp_path):
 
 
 def test_split_documents_are_counted(tmp_path, monkeypatch):
-    monkeypatch.setattr(corpus_formats, "LONGEST", 40)
+    monkeypatch.setattr(corpus, "LONGEST", 40)
     write(tmp_path / "a.txt", "Short.\n\n" + "One two three.\n" * 12 + "\nShort.\n")
     write(tmp_path / "b.jsonl", json.dumps({"text": "One two three.\n" * 12}))
     counts = collections.Counter()
@@ -179,14 +178,6 @@ def test_empty_folder_raises(tmp_path):
 
 
 # --- Documents ---
-
-
-def test_document_is_frozen_and_can_be_pickled():
-    document = corpus.Document("a: line 1", "One.\n\n Two. \n")
-    assert pickle.loads(pickle.dumps(document)) == document
-    assert document.paragraphs() == ["One.", "Two."]
-    with pytest.raises(AttributeError):
-        document.text = "other"
 
 
 @pytest.mark.parametrize("ending", ["\n", "\r\n", "\r"])
@@ -222,33 +213,13 @@ def test_zstd_with_a_skippable_frame(tmp_path):
 
 
 @pytest.mark.parametrize("kind", PACK)
-def test_compressed_and_plain_files_give_the_same_documents(tmp_path, monkeypatch, kind):
-    monkeypatch.setattr(decompression, "BLOCK", 100)
-    monkeypatch.setattr(corpus_formats, "LONGEST", 300)
-    text = ("A line of text.\n" * 50 + "\n" + "word " * 200 + "\n\n") * 5
-    plain = write(tmp_path / "plain" / "a", text)
-    packed = write(tmp_path / "packed" / "a", PACK[kind](text.encode()))
-    assert read(plain) == read(packed)
-
-
-@pytest.mark.parametrize("kind", PACK)
-@pytest.mark.parametrize("keep", [0.3, 0.95])
-def test_truncated_compressed_file_raises(tmp_path, kind, keep):
-    packed = PACK[kind](bytes(i * i % 89 + 33 for i in range(20_000)) + b"\n")
-    file = write(tmp_path / "corpus", packed[: int(len(packed) * keep)])
-    name = {"gz": "gzip", "bz2": "bzip2", "xz": "xz", "zst": "zstd"}[kind]
-    with pytest.raises(ValueError, match=rf"corpus: this {name} file is damaged or truncated"):
-        read(file)
-
-
-@pytest.mark.parametrize("kind", PACK)
-def test_damaged_compressed_file_raises(tmp_path, kind):
-    pack = PACK[kind]
-    if kind == "zst":
-        pack = zstandard.ZstdCompressor(write_checksum=True).compress
+@pytest.mark.parametrize("keep", [0.3, 0.95, 1.0])
+def test_truncated_or_damaged_compressed_file_raises(tmp_path, kind, keep):
+    pack = zstandard.ZstdCompressor(write_checksum=True).compress if kind == "zst" else PACK[kind]
     packed = bytearray(pack(bytes(i * i % 89 + 33 for i in range(20_000)) + b"\n"))
-    packed[len(packed) // 2] ^= 0x55
-    file = write(tmp_path / "corpus", bytes(packed))
+    if keep == 1.0:
+        packed[len(packed) // 2] ^= 0x55
+    file = write(tmp_path / "corpus", bytes(packed[: int(len(packed) * keep)]))
     with pytest.raises(ValueError, match=r"corpus: this \w+ file is damaged or truncated"):
         read(file)
 
@@ -304,7 +275,7 @@ def test_other_encoding_raises(tmp_path):
 
 
 def test_long_document_is_split_between_paragraphs(tmp_path, monkeypatch):
-    monkeypatch.setattr(corpus_formats, "LONGEST", 256)
+    monkeypatch.setattr(corpus, "LONGEST", 256)
     lines = [f"Line number {n} of it." for n in range(100)]
     file = write(tmp_path / "a.txt", "\n".join(lines) + "\n\nShort.\n")
     *parts, last = corpus.documents(file)
@@ -317,7 +288,7 @@ def test_long_document_is_split_between_paragraphs(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("unit", ["word ", "가", "\u00e9", "😀"])
 def test_long_line_is_cut_and_counted_once(tmp_path, monkeypatch, unit):
-    monkeypatch.setattr(corpus_formats, "LONGEST", 200)
+    monkeypatch.setattr(corpus, "LONGEST", 200)
     line = unit * 1000
     file = write(tmp_path / "a.txt", f"Before.\n\n{line}\n\nAfter.\n")
     counts = collections.Counter()
@@ -331,7 +302,7 @@ def test_long_line_is_cut_and_counted_once(tmp_path, monkeypatch, unit):
 @pytest.mark.parametrize("unit", [b"word and ", "가나".encode(), b"a line\n"])
 def test_memory_does_not_grow_with_the_file(tmp_path, monkeypatch, unit):
     monkeypatch.setattr(decompression, "BLOCK", 1 << 14)
-    monkeypatch.setattr(corpus_formats, "LONGEST", 1 << 16)
+    monkeypatch.setattr(corpus, "LONGEST", 1 << 16)
     file = write(tmp_path / "a.txt", unit * (8_000_000 // len(unit)))
     tracemalloc.start()
     try:
@@ -344,7 +315,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path, monkeypatch, unit):
 
 
 def test_long_json_text_is_split(tmp_path, monkeypatch):
-    monkeypatch.setattr(corpus_formats, "LONGEST", 100)
+    monkeypatch.setattr(corpus, "LONGEST", 100)
     paragraphs = [f"Paragraph number {n}." for n in range(30)] + ["x" * 250]
     file = write(tmp_path / "a.jsonl", json.dumps({"text": paragraphs}))
     documents = list(corpus.documents(file))
@@ -355,8 +326,8 @@ def test_long_json_text_is_split(tmp_path, monkeypatch):
 
 
 def test_too_long_record_raises(tmp_path, monkeypatch):
-    monkeypatch.setattr(mediawiki_dump, "BLOCK", 100)
-    monkeypatch.setattr(corpus_formats, "LONGEST_RECORD", 1000)
+    monkeypatch.setattr(corpus, "BLOCK", 100)
+    monkeypatch.setattr(corpus, "LONGEST_RECORD", 1000)
     file = write(tmp_path / "a.jsonl", '{"text": "a"}\n' + json.dumps({"text": "x" * 2000}))
     with pytest.raises(ValueError, match=r"a\.jsonl, line 2: a line must be shorter than 1000"):
         read(file)
@@ -380,11 +351,6 @@ def test_json_lines(tmp_path):
         assert [d.source for d in corpus.documents(file)] == [f"{file}: line {n}" for n in (1, 3)]
 
 
-def test_json_lists_are_detected_by_file_name(tmp_path):
-    file = write(tmp_path / "a.ndjson", '["One.", "Two."]\n"Three."\n')
-    assert read(file) == [["One.", "Two."], ["Three."]]
-
-
 def test_invalid_json_escapes_are_repaired(tmp_path):
     file = write(tmp_path / "a.jsonl", '{"text": "a\\ud83d b\\u0000c \\ud83d\\ude00\\r\\nd"}')
     assert read(file) == [["a? bc 😀", "d"]]
@@ -395,10 +361,9 @@ def test_invalid_json_escapes_are_repaired(tmp_path):
     [
         ('{"text": "cut', r" is not JSON"),
         ("[" * 100_000, r" is not JSON"),
-        ('{"body": "a"}', r" has no key 'text'; its keys are body"),
-        ('{"text": 3}', r": must be a text or a list of paragraphs; received 3"),
-        ('{"text": ["a", 3]}', r": must be a text or a list of paragraphs; received \[\"a\", 3\]"),
-        ('{"text": null}', r": must be a text or a list of paragraphs; received null"),
+        ('{"body": "a"}', r": must have a text .* received {\"body\": \"a\"}"),
+        ('{"text": ["a", 3]}', r": must have a text or a list of paragraphs"),
+        ('["a", "b"]', r": must have a text or a list of paragraphs"),
     ],
 )
 def test_invalid_json_raises(tmp_path, line, message):
@@ -413,19 +378,13 @@ def test_json_lines_are_not_changed(tmp_path):
     assert read(write(tmp_path / "wiki_00", json.dumps(row))) == [["R&B", "One &lt;b&gt;.", "Two."]]
 
 
-def test_repeated_keys_are_an_error(tmp_path):
-    file = write(tmp_path / "a.jsonl", '{"text": "One.", "text": "Two."}')
-    with pytest.raises(ValueError, match=r"a\.jsonl, line 1 .*the key 'text' twice"):
-        read(file)
-
-
 # --- MediaWiki ---
 
 
 @pytest.mark.parametrize("version", ["0.10", "0.11"])
 @pytest.mark.parametrize("block", [decompression.BLOCK, 10])
 def test_dump_yields_articles(tmp_path, monkeypatch, version, block):
-    monkeypatch.setattr(mediawiki_dump, "BLOCK", block)
+    monkeypatch.setattr(corpus, "BLOCK", block)
     content = dump(
         page("Plain '''text'''."),
         page("Talk.", "Talk:A", "<ns>1</ns>"),
@@ -465,28 +424,12 @@ def test_last_revision_is_used(tmp_path):
     assert counts["older_revisions"] == 1
 
 
-def test_dump_without_line_ends(tmp_path, monkeypatch):
-    monkeypatch.setattr(mediawiki_dump, "BLOCK", 50)
-    monkeypatch.setattr(corpus_formats, "LONGEST", 100)
-    text = dump(*[page(f"Text 가 number {n}.") for n in range(50)]).replace("\n", "")
-    counts = collections.Counter()
-    found = read(write(tmp_path / "dump", text), counts=counts)
-    assert found == [[f"Text 가 number {n}."] for n in range(50)]
-    assert counts["long_lines"] == counts["invalid_utf8"] == 0
-
-
 def test_truncated_dump_raises(tmp_path):
     text = dump(page("One."), page("Two."))
     file = write(tmp_path / "dump.xml", text[: text.index("Two")])
     with pytest.raises(
         ValueError, match=r"dump\.xml, line \d+, page 2: broken or truncated XML \("
     ):
-        read(file)
-
-
-def test_broken_xml_raises(tmp_path):
-    file = write(tmp_path / "dump.xml", dump(page("One."), page("a </b> c")))
-    with pytest.raises(ValueError, match=r"line 5, page 2: .*\(mismatched tag\)"):
         read(file)
 
 

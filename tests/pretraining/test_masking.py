@@ -231,8 +231,3 @@ GOLDEN_HASH = {False: "921ec3cab4bec9ce", True: "bb6c2f3e1bc6739a"}
 
 
 # --- Errors ---
-
-
-def test_no_masked_tokens_is_an_error():
-    with pytest.raises(ValueError, match="max_predictions must be at least 1"):
-        masking.Masker(prose.PIECES, 0)

@@ -56,14 +56,6 @@ def test_properties_of_each_pair(length):
         assert sorted(used) == list(range(total))
 
 
-def test_every_sentence_is_used_once():
-    documents = prose.in_memory(prose.documents(400, seed=3, words=(2, 5)))
-    # Nothing is cut, because sentences are much shorter than pairs.
-    drawn = pairs.draw(documents, 512, key=0)
-    used = inspect(documents, drawn, 512)
-    assert sorted(used) == list(range(len(documents.sentence_starts) - 1))
-
-
 @pytest.mark.parametrize("length", [64, 128])
 def test_half_of_the_pairs_are_random(length):
     share = np.mean([

@@ -197,16 +197,6 @@ def test_packed_rows_have_the_same_pairs_and_masks(made, options):
     assert len(set(plain)) > 0.9 * len(plain)
 
 
-def test_packed_rows_are_full(tmp_path):
-    made = prose.build(
-        tmp_path, prose.documents(600, seed=22, sentences=(3, 30)), shard_bytes=10**6
-    )
-    stream = Stream(made, 8, 128, packed=True)
-    batches = [batch for _, batch in stream.batches(epochs=1)]
-    full = np.concatenate([batch[0]["text_ids"] for batch in batches]) > 0
-    assert len(full) > 200 and full.mean() >= 0.97
-
-
 @pytest.mark.parametrize("share", [0.02, 0.15, 0.4])
 @pytest.mark.parametrize("next_sentence", [True, False])
 def test_shortest_texts_fit_the_predictions(tmp_path, share, next_sentence):
@@ -283,14 +273,6 @@ def test_stream_resumes_at_any_batch(made, packed):
             equal(batch, then)
 
 
-def test_positions_are_json_serializable(made):
-    import dataclasses
-    import json
-
-    place = list(itertools.islice(small(made).batches(), 20))[-1][0]
-    assert StreamPosition(*json.loads(json.dumps(dataclasses.astuple(place)))) == place
-
-
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("workers", [2, 3])
 def test_workers_together_equal_one(made, packed, workers):
@@ -328,8 +310,6 @@ def test_last_batch_of_an_epoch(made):
     [
         ({"rows": 0}, "batch_size must be a multiple of the 1 workers; received 0"),
         ({"rows": 5, "worker": (0, 2)}, "a multiple of the 2 workers; received 5"),
-        ({"shards_in_memory": 0}, "shards_in_memory must be an integer of at least 1; received 0"),
-        ({"max_predictions": 0}, "max_predictions must be at least 1; received 0"),
         ({"split": "test"}, "contains no documents of the split 'test'"),
         ({"length": 7}, "sequence_length must be at least 8; received 7"),
     ],
@@ -337,12 +317,6 @@ def test_last_batch_of_an_epoch(made):
 def test_errors(made, options, message):
     with pytest.raises(ValueError, match=message):
         next(small(made, **options).batches())
-
-
-def test_records_without_held_out_documents(tmp_path):
-    made = prose.build(tmp_path, GIVEN[:9], held_out=0.0)
-    with pytest.raises(ValueError, match="contains no documents of the split 'eval'"):
-        Stream(made, 4, 48, split="eval")
 
 
 def test_one_document_raises_for_pairs(tmp_path):

@@ -3,8 +3,6 @@
 import functools
 import itertools
 import json
-import os
-import pathlib
 import re
 import shutil
 import signal
@@ -15,13 +13,18 @@ import pytest
 
 import keras_bert
 from keras_bert import heads, optimizers, packed_heads
-from keras_bert.pretraining import meter, pauses, train
 from keras_bert.pretraining import pretraining_run as run_module
-from keras_bert.pretraining.feed import Feed
+from keras_bert.pretraining import train
+from keras_bert.pretraining.pretraining_run import Feed
 from keras_bert.pretraining.stream import StreamPosition
 from keras_bert.pretraining.train import Phase
-from keras_bert.training import engine, state_file
+from keras_bert.training import engine, run_state
 from tests import pretraining_runs as runs
+
+
+def assert_equal(arrays, others):
+    for array, other in zip(arrays, others, strict=True):
+        np.testing.assert_array_equal(array, other)
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +69,7 @@ def test_history_lines(learned):
     names = {name.removeprefix("eval_") for name in history[-1] if name.startswith("eval_")}
     assert names == {f"{task}_{kind}" for task in ("masked_lm", "next_sentence")
                      for kind in ("loss", "accuracy")} | {"loss"}  # fmt: skip
-    lines = (folder / pauses.HISTORY_FILE).read_text().splitlines()
+    lines = (folder / run_module.HISTORY_FILE).read_text().splitlines()
     assert [json.loads(line) for line in lines] == history
 
 
@@ -88,7 +91,7 @@ def test_files_of_a_run(learned):
     assert sorted(file.name for file in folder.iterdir() if file.name != ".lock") == [
         "checkpoints", "curves.png", "history.jsonl", "model.keras",
     ]  # fmt: skip
-    assert (folder / train.CURVES_FILE).read_bytes().startswith(b"\x89PNG")
+    assert (folder / "curves.png").read_bytes().startswith(b"\x89PNG")
     assert checkpoints(folder) == ["step-00000050.npz", "step-00000056.npz"]
     (events,) = board.iterdir()
     assert b"eval_masked_lm_accuracy" in events.read_bytes()
@@ -99,8 +102,7 @@ def test_model_loads_and_predicts_masked_tokens(learned, capsys):
 
     model, _, folder, _ = learned
     whole = keras_bert.load(folder)
-    for a, b in zip(runs.weights(model), runs.weights(whole), strict=True):
-        np.testing.assert_array_equal(a, b)
+    assert_equal(runs.weights(model), runs.weights(whole))
     half = keras_bert.load(folder, task="masked_tokens")
     assert heads.find_task(half) == "masked_tokens"
     assert keras_bert.pipeline(half)("b b [MASK] b b. b b b.")[0]["token"] == "b"
@@ -118,29 +120,6 @@ def test_model_loads_and_predicts_masked_tokens(learned, capsys):
         keras_bert.load(folder, task="tagging")
 
 
-@pytest.mark.slow
-def test_model_exports(learned, tmp_path):
-    import tensorflow as tf
-
-    model, _, folder, _ = learned
-    keras_bert.export(keras_bert.load(folder), tmp_path)
-    loaded = tf.saved_model.load(str(tmp_path / "encoder" / "1"))
-    inputs = {key: tf.ones((2, 16), "int32") for key in heads.find_encoder(model).input}
-    positions = tf.constant([[1, 2]] * 2)
-    found = loaded.mlm({**inputs, "masked_lm_positions": positions})["mlm_logits"]
-    expected = model({**inputs, "masked_lm_positions": positions})["masked_lm"]
-    np.testing.assert_allclose(found, expected, atol=1e-5)
-
-
-def test_model_converts_to_hugging_face(learned, tmp_path):
-    model, _, folder, _ = learned
-    keras_bert.convert(folder, tmp_path / "theirs", format="huggingface")
-    again = keras_bert.load(tmp_path / "theirs", task="pretraining")
-    inputs = {key: np.ones((1, 8), "int32") for key in model.input}
-    for task, logits in model(inputs).items():
-        np.testing.assert_allclose(again(inputs)[task], logits, atol=1e-5)
-
-
 def test_finished_run_is_not_repeated(eager, learned, records, tmp_path):
     model, history, folder, _ = learned
     shutil.copytree(folder, tmp_path / "mine")
@@ -151,8 +130,7 @@ def test_finished_run_is_not_repeated(eager, learned, records, tmp_path):
     )
     assert same == history
     for one in (again, keras_bert.load(tmp_path / "mine")):
-        for a, b in zip(runs.weights(model), runs.weights(one), strict=True):
-            np.testing.assert_array_equal(a, b)
+        assert_equal(runs.weights(model), runs.weights(one))
 
 
 @pytest.mark.slow
@@ -222,7 +200,7 @@ def test_ctrl_c_saves_the_current_step(eager, after, records, tmp_path, capsys):
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     assert checkpoints(tmp_path / "mine") == ["step-00000002.npz", "step-00000003.npz"]
     # The plot and the model exist already.
-    assert (tmp_path / "mine" / train.CURVES_FILE).is_file()
+    assert (tmp_path / "mine" / "curves.png").is_file()
     assert heads.find_task(keras_bert.load(tmp_path / "mine")) == "pretraining"
     after(10**9, interrupt)
     model, same = runs.pretrain(records, tmp_path / "mine", **options, show_progress=True)
@@ -232,32 +210,18 @@ def test_ctrl_c_saves_the_current_step(eager, after, records, tmp_path, capsys):
     # The stop added one line; the other lines are equal.
     assert runs.figures(same)[0] == runs.figures(history)[0]
     assert runs.figures(same)[3:] == runs.figures(history)[2:]
-    for a, b in zip(runs.weights(plain), runs.weights(model), strict=True):
-        np.testing.assert_array_equal(a, b)
-
-
-@pytest.mark.slow
-def test_second_ctrl_c_stops_immediately(eager, after, records, tmp_path):
-    def twice():
-        interrupt()
-        interrupt()
-
-    after(5, twice)
-    with pytest.raises(KeyboardInterrupt) as stopped:
-        runs.pretrain(records, tmp_path / "mine", steps=6)
-    assert not stopped.value.args
-    assert checkpoints(tmp_path / "mine") == ["step-00000002.npz", "step-00000004.npz"]
+    assert_equal(runs.weights(plain), runs.weights(model))
 
 
 def test_ctrl_c_between_two_steps_names_a_saved_step(eager, records, tmp_path, monkeypatch):
-    write, signals = pauses.write_history, [interrupt]
+    write, signals = run_module.write_history, [interrupt]
 
     def write_and_interrupt(run):
         write(run)
         if signals:
             signals.pop()()
 
-    monkeypatch.setattr(pauses, "write_history", write_and_interrupt)
+    monkeypatch.setattr(run_module, "write_history", write_and_interrupt)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with pytest.raises(KeyboardInterrupt, match="at step 2 of 6, which is saved"):
@@ -281,10 +245,10 @@ def test_evaluation_rows_do_not_depend_on_the_batch_size(eager, records, tmp_pat
 
     def rows(batch_size, accumulate):
         recipe = train.Recipe([Phase(1, 16, batch_size)], gradient_accumulation_steps=accumulate)
-        intervals = run_module.Intervals(1, 1, 1, eval_rows=16)
-        batches = run_module.PretrainingRun(
-            model, model, records, tmp_path, recipe, intervals
-        ).eval_set(0)
+        run = run_module.PretrainingRun(
+            model, model, records, tmp_path, recipe, 1, 1, 1, eval_rows=16, keep=1
+        )
+        batches = run.eval_set(0)
         return np.concatenate([inputs["input_word_ids"] for inputs, *_ in batches])
 
     assert len(rows(8, 1)) == 16
@@ -300,7 +264,7 @@ def test_phases_differ_and_evaluations_are_equal(eager, records, tmp_path, monke
     class Stream(run_module.Stream):
         def batches(self, position=None, epochs=None):
             for after, batch in super().batches(position, epochs):
-                drawn.append((self._is_training, position, batch[0]["input_word_ids"]))
+                drawn.append((self.split == "train", position, batch[0]["input_word_ids"]))
                 yield after, batch
 
     monkeypatch.setattr(run_module, "Stream", Stream)
@@ -315,8 +279,7 @@ def test_phases_differ_and_evaluations_are_equal(eager, records, tmp_path, monke
     evaluated = [ids for training, _, ids in drawn if not training]
     half = len(evaluated) // 4  # one phase of one run
     for run in range(1, 4):
-        for a, b in zip(evaluated[:half], evaluated[run * half :][:half], strict=True):
-            np.testing.assert_array_equal(a, b)
+        assert_equal(evaluated[:half], evaluated[run * half :][:half])
 
 
 def test_unrelated_model_is_not_replaced(eager, records, tmp_path):
@@ -342,43 +305,6 @@ def test_model_can_be_finetuned(eager, learned):
     assert heads.find_task(model) == "classification" and model.output_shape == (None, 2)
 
 
-def test_nan_evaluation_raises(eager, records, tmp_path, monkeypatch):
-    monkeypatch.setattr(
-        keras.Model, "evaluate",
-        lambda *args, **options: {"loss": float("nan"), "masked_lm_loss": float("nan")},
-    )  # fmt: skip
-    message = "^after step 2 the loss on held-out documents is nan; there is no checkpoint yet; a "
-    with pytest.raises(ValueError, match=message):
-        runs.pretrain(records, tmp_path, steps=4)
-    assert not (tmp_path / "checkpoints").exists()
-
-
-def test_divergence_is_reported_if_the_batch_cannot_be_saved(
-    eager, after, records, tmp_path, monkeypatch
-):
-    def full(*args, **options):
-        raise OSError(28, "No space left on device")
-
-    encoder = runs.encoder()
-    kernel = encoder.get_layer("pooler").dense.kernel
-    after(3, lambda: kernel.assign(np.full(kernel.shape, np.nan)))
-    after_save = np.savez
-
-    def savez(file, **arrays):
-        if "diverged" not in str(file):
-            return after_save(file, **arrays)
-        pathlib.Path(file).write_bytes(b"half")
-        full()
-
-    monkeypatch.setattr(np, "savez", savez)
-    message = (
-        r"^the loss is nan at step 4; its batch could not be saved \(No space left on device\)"
-    )
-    with pytest.raises(ValueError, match=message):
-        runs.pretrain(records, tmp_path, encoder, steps=4)
-    assert not [file for file in tmp_path.iterdir() if "diverged" in file.name]
-
-
 def test_pairs_need_two_token_types(eager, records, tmp_path):
     with pytest.raises(ValueError, match="type_vocab_size=2 or more; received 1"):
         runs.pretrain(records, tmp_path, runs.encoder(type_vocab_size=1), steps=2)
@@ -387,47 +313,36 @@ def test_pairs_need_two_token_types(eager, records, tmp_path):
 
 
 @pytest.mark.slow
-def test_broken_checkpoint_raises_and_the_previous_one_resumes(eager, records, tmp_path):
-    plain, _ = runs.pretrain(records, tmp_path / "run", steps=6)
-    newest = tmp_path / "run" / "checkpoints" / "step-00000006.npz"
-    newest.write_bytes(newest.read_bytes()[:-1000])
-    with pytest.raises(ValueError, match=r"step-00000006.npz is broken .* delete it to resume"):
-        runs.pretrain(records, tmp_path / "run", steps=6)
-    newest.unlink()
-    model, history = runs.pretrain(records, tmp_path / "run", steps=6)
-    assert [line["step"] for line in history] == [2, 4, 6]
-    for a, b in zip(runs.weights(plain), runs.weights(model), strict=True):
-        np.testing.assert_array_equal(a, b)
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "progress",
-    [{}, {"position": 3, "history": []}, {"position": ["a", 0, 0], "history": []},
-     {"position": [0, 0, 0], "history": [3]}],
-)  # fmt: skip
+    [{}, {"position": 3}, {"position": ["a", 0, 0]}, {"position": [0, 0, 0], "history": [3]}],
+)
 def test_checkpoint_of_a_stranger_raises(eager, records, tmp_path, progress):
     runs.pretrain(records, tmp_path / "run", steps=2)
     (file,) = (tmp_path / "run" / "checkpoints").iterdir()
-    header, arrays = state_file.read(file, "delete it")
-    state_file.write(file, {**header, "progress": progress}, arrays)
+    header, arrays = run_state.read(file, "delete it")
+    progress = {"step": 2, "history": [], **progress}
+    run_state.write(file, {**header, "progress": progress}, arrays)
     with pytest.raises(ValueError, match=r"step-00000002.npz is broken .* delete it to resume"):
         runs.pretrain(records, tmp_path / "run", steps=2)
 
 
+@pytest.mark.slow
+def test_a_linked_folder_of_checkpoints_is_refused(eager, records, tmp_path):
+    """A link in a folder of somebody else leads to another folder of the user."""
+    (tmp_path / "own").mkdir()
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "checkpoints").symlink_to(tmp_path / "own")
+    with pytest.raises(ValueError, match="checkpoints must not be a link; delete it"):
+        runs.pretrain(records, tmp_path / "run", steps=2)
+    assert not list((tmp_path / "own").iterdir())
+
+
 CHANGES = {
-    "seed": {"seed": 1},
-    "phases.0.steps": {"steps": 5},
-    "phases.0.batch_size": {"batch_size": 16},
-    "optimizer.learning_rate": {"learning_rate": 1e-3},
-    "optimizer.weight_decay": {"weight_decay": 0.1},
-    "optimizer.name": {"optimizer": "lamb"},
-    "warmup_steps": {"warmup_steps": 1},
-    "optimizer.gradient_accumulation_steps": {"gradient_accumulation_steps": 2},
-    "stream.masked_share": {"masked_share": 0.3},
-    "stream.short_share": {"short_share": 0.5},
-    "stream.whole_words": {"whole_words": True},
-    "stream.packed": {"packed": True},
+    "recipe.seed": {"seed": 1},
+    "recipe.phases.0.steps": {"steps": 5},
+    "recipe.weight_decay": {"weight_decay": 0.1},
+    "recipe.packed": {"packed": True},
 }
 
 
@@ -442,12 +357,7 @@ def begun(records, tmp_path_factory):
     return folder
 
 
-def _slow(names, fast):
-    """Return the names as parameters; those that are not in `fast` are slow."""
-    return [pytest.param(name, marks=[] if name in fast else pytest.mark.slow) for name in names]
-
-
-@pytest.mark.parametrize("name", _slow(CHANGES, fast=("seed", "phases.0.steps", "stream.packed")))
+@pytest.mark.parametrize("name", CHANGES)
 def test_changed_settings_raise_with_their_name(name, eager, begun, records):
     before = {file: file.stat().st_mtime_ns for file in begun.rglob("*")}
     with pytest.raises(
@@ -597,15 +507,7 @@ def test_nan_loss_raises(at, accumulate, eager, after, records, tmp_path):
     assert set(arrays) == set(expected)
     for key, value in expected.items():
         np.testing.assert_array_equal(arrays[key], value)
-    # The saved model belongs to the last checkpoint.
-    assert (tmp_path / "model.keras").is_file() == (at > 2)
-    if at > 2:
-        assert all(np.isfinite(w).all() for w in runs.weights(keras_bert.load(tmp_path)))
-    if at > 1:
-        for name in checkpoints(tmp_path):
-            with np.load(tmp_path / "checkpoints" / name) as saved:
-                for key in set(saved.files) - {"header"}:
-                    assert np.isfinite(saved[key].astype("float64")).all(), (name, key)
+    assert (tmp_path / "model.keras").is_file() == (at > 2)  # of the last checkpoint
 
 
 @pytest.mark.parametrize("eval_every", [2, 8])  # an evaluation also checks them
@@ -625,43 +527,12 @@ def test_a_huge_learning_rate(eager, records, tmp_path):
         runs.pretrain(records, tmp_path, learning_rate=1e38, warmup_steps=0, steps=8)
 
 
-FULL = """
-import resource, signal, sys, pathlib
-from tests import pretraining_runs as runs, tiny
-from keras_bert.pretraining.records import Records
-from keras_bert.pretraining.state import Checkpoints
-signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # raise an error, as on a full disk
-sys.dont_write_bytecode = True  # bytecode files would be cut at the limit
-plain = Checkpoints.save
-def save(self, step, *rest):
-    if step == 4:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, resource.RLIM_INFINITY))
-    plain(self, step, *rest)
-Checkpoints.save = save
-with tiny.eagerly():
-    try:
-        runs.pretrain(Records(sys.argv[1]), sys.argv[2])
-    except OSError as error:
-        print("OSError:", error)
-"""
-
-
-@pytest.mark.slow
-def test_full_disk_keeps_earlier_checkpoints(eager, python, records, tmp_path):
-    output = python("-c", FULL, records.folder, tmp_path / "mine")
-    assert "OSError: [Errno 27] File too large" in output
-    folder = tmp_path / "mine"
-    assert [file.name for file in (folder / "checkpoints").iterdir()] == ["step-00000002.npz"]
-    model, history = runs.pretrain(records, folder)
-    assert [line["step"] for line in history] == [2, 4, 6]
-
-
 @pytest.mark.slow
 def test_no_evaluation_without_held_out_documents(eager, tmp_path):
     made = runs.records(tmp_path, held_out=0)
     _, history = runs.pretrain(made, tmp_path / "run", steps=2)
     assert [name for name in history[0] if name.startswith("eval_")] == []
-    assert (tmp_path / "run" / train.CURVES_FILE).is_file()
+    assert (tmp_path / "run" / "curves.png").is_file()
 
 
 def test_invalid_arguments_raise(eager, records, tmp_path):
@@ -669,31 +540,16 @@ def test_invalid_arguments_raise(eager, records, tmp_path):
         with pytest.raises(ValueError, match=message):
             runs.pretrain(records, tmp_path / "none", model, **options)
 
-    for name in ("log_every", "save_every", "eval_every", "eval_rows"):
-        refused(f"^{name} must be at least 1; received 0$", **{name: 0})
     refused("^optimizer must be one of adamw, lamb; received 'sgd'$", optimizer="sgd")
-    name = "gradient_accumulation_steps"
-    refused(f"^{name} must be at least 1; received 0$", **{name: 0})
-    refused(f"{name} x devices, 3 x 1; received 8$", **{name: 3})
-    refused("^keep must be at least 1; received 0$", keep=0)
-    refused("within 0 and the 6 steps of the run; received 7$", warmup_steps=7)
+    refused("gradient_accumulation_steps x devices, 3 x 1", gradient_accumulation_steps=3)
+    refused("warmup_steps between 0 and total_steps", warmup_steps=7)
     refused("at most max_position_embeddings=48; received 64$", length=64)
     other = keras_bert.Preprocessor([*runs.PIECES[:-1], "!"])
-    refused(
-        "records were made with another vocabulary",
-        runs.encoder(preprocessor=other),
-    )
+    refused("records were made with another vocabulary", runs.encoder(preprocessor=other))
+    cased = keras_bert.Preprocessor(runs.PIECES, lowercase=False)
+    refused("with lowercase=True; received False; use", runs.encoder(preprocessor=cased))
     refused("must hold one BertEncoder", keras.Sequential([keras.Input((2,))]))
-    refused(
-        "records were made with lowercase=True; received False$",
-        runs.encoder(preprocessor=keras_bert.Preprocessor(runs.PIECES, lowercase=False)),
-    )
     refused("received 'classifier'", heads.classifier(runs.encoder(), 2))
-    with pytest.raises(ValueError, match="^phases must not be empty"):
-        train.Recipe([])
-    for name in ("steps", "batch_size"):
-        with pytest.raises(ValueError, match=f"^{name} must be at least 1; received 0$"):
-            Phase(**{"steps": 1, name: 0})
     assert not (tmp_path / "none").exists()
 
 
@@ -707,26 +563,6 @@ def test_second_process_in_the_folder_raises(eager, records, tmp_path):
     with filelock.FileLock(folder / ".lock"), pytest.raises(ValueError, match=message):
         runs.pretrain(records, folder)
     runs.pretrain(records, folder)
-
-
-@pytest.mark.parametrize(("steps", "expected"), [(20, 2), (10**6, 10_000)])
-def test_default_warmup_is_at_most_a_tenth(steps, expected, eager, records, monkeypatch, tmp_path):
-    monkeypatch.setattr(engine, "fit", lambda *_, **__: None)
-    monkeypatch.setattr(train, "write_files", lambda *_: None)
-    model, _ = runs.pretrain(records, tmp_path / "run", steps=steps, warmup_steps=None)
-    assert model.optimizer._learning_rate.warmup_steps == expected
-
-
-@pytest.mark.slow
-def test_curves_are_drawn_during_a_run(eager, records, monkeypatch, tmp_path):
-    monkeypatch.setattr(pauses, "_CURVES_SECONDS", 0)
-    monkeypatch.setattr(pauses.loading, "save", lambda *_: None)
-    drawn = []
-    monkeypatch.setattr(
-        pauses.report, "draw_curves", lambda _, history, x: drawn.append(len(history))
-    )
-    runs.pretrain(records, tmp_path, steps=6, log_every=2)
-    assert drawn == [1, 2, 3, 3]
 
 
 @pytest.mark.slow
@@ -748,29 +584,18 @@ def test_each_window_is_read_once(records, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_broken_shard_is_named(records, tmp_path, monkeypatch):
-    copy = tmp_path / "records"
-    shutil.copytree(records.folder, copy)
-    made = type(records)(copy)
-    monkeypatch.setattr(
-        run_module, "Stream", functools.partial(run_module.Stream, shards_in_memory=1)
-    )
-    order = _read_by(run_module.Stream(made, 8, 16), made)
-    (copy / order[-1]).write_bytes(b"something else")
-    message = f"^{re.escape(str(copy / order[-1]))} "
-    with pytest.raises(ValueError, match=message):
-        runs.pretrain(made, tmp_path / "run", steps=100, log_every=100)
+def test_broken_shard_is_named(records, tmp_path):
+    """TensorFlow's error does not contain the cause."""
+    made = type(records)(shutil.copytree(records.folder, tmp_path / "records"))
+    for name in made.shards():
+        (made.folder / name).write_bytes(b"something else")
+    with pytest.raises(ValueError, match=r"^.*train-\d+\.tfrecord is missing or has changed"):
+        runs.pretrain(made, tmp_path / "run")
 
 
-def _read_by(stream, made):
-    """Return the shards of an epoch in the order in which a stream reads them."""
-    order = []
-    plain = made.read
-    made.read = lambda names: (order.extend(names), plain(names))[1]
-    for _ in stream.batches(epochs=1):
-        pass
-    made.read = plain
-    return order
+@pytest.mark.parametrize(("steps", "expected"), [(20, 2), (10**6, 10_000)])
+def test_default_warmup_is_at_most_a_tenth(steps, expected):
+    assert train.Recipe([Phase(steps)]).warmup_steps == expected
 
 
 class _Clock:
@@ -789,7 +614,7 @@ def test_measured_speed(packed, records, monkeypatch):
     from keras_bert.training import flops
 
     clock = _Clock()
-    monkeypatch.setattr(meter, "time", clock)
+    monkeypatch.setattr(run_module, "time", clock)
     monkeypatch.setattr(flops, "peak", lambda: 1e9)
     model = heads.pretraining(runs.encoder())
     stream = Stream(records, 8, 16, packed=packed)
@@ -797,8 +622,8 @@ def test_measured_speed(packed, records, monkeypatch):
     with progress(show=False) as bar:
         task = bar.add_task("", total=5, loss="", rate="")
         recipe = train.Recipe([Phase(5, 16, 8)])
-        run = run_module.PretrainingRun(model, model, records, None, recipe, None)
-        measured = meter.Meter(run, feed, bar, task, 0)
+        run = run_module.PretrainingRun(model, model, records, None, recipe, 1, 1, 1, 1, 1)
+        measured = run_module.Meter(run, feed, bar, task, 0)
         measured.on_train_begin()
         tokens, shown = [], []
         for number, (_, batch) in enumerate(itertools.islice(stream.batches(), 5)):
@@ -866,31 +691,3 @@ def test_step_has_static_shapes_and_no_host_calls(packed, records):
         model = packed_heads.packed_pretraining(model)
     _, batch = next(Stream(records, 8, 16, packed=packed).batches())
     check_hlo(compiler_ir(model, batch))
-
-
-LARGE = """
-import json, sys
-import keras, numpy as np
-import keras_bert
-from keras_bert import heads
-from tests.pretraining import test_train as tests
-layers, hidden, length = map(int, sys.argv[1:])
-model = heads.pretraining(keras_bert.BertEncoder(
-    vocab_size=30522, hidden_size=hidden, num_hidden_layers=layers,
-    num_attention_heads=hidden // 64, intermediate_size=4 * hidden))
-inputs = {key: np.zeros((2, length), "int32") for key in model.input}
-inputs["masked_lm_positions"] = np.zeros((2, -(-15 * length // 100)), "int32")
-shapes = {"masked_lm": inputs["masked_lm_positions"].shape, "next_sentence": (2,)}
-targets = {key: np.zeros(shape, "int32") for key, shape in shapes.items()}
-weights = {key: np.ones(shape, "float32") for key, shape in shapes.items()}
-text = tests.compiler_ir(model, (inputs, targets, weights))
-tests.check_hlo(text)
-print("instructions", text.count(" = "))
-"""
-
-
-@pytest.mark.skipif("KERAS_BERT_LARGE" not in os.environ, reason="takes minutes and 8 GB")
-@pytest.mark.parametrize("length", [128, 512])
-@pytest.mark.parametrize(("layers", "hidden"), [(12, 768), (24, 1024)], ids=["base", "large"])
-def test_large_step_has_static_shapes(layers, hidden, length, python):
-    assert "instructions" in python("-c", LARGE, layers, hidden, length)

@@ -2,11 +2,8 @@
 
 import collections
 import errno
-import json
-import os
 import pathlib
 import random
-import subprocess
 import sys
 
 import pytest
@@ -14,6 +11,7 @@ import pytest
 from keras_bert import Preprocessor
 from keras_bert.pretraining import corpus, vocabulary
 from keras_bert.text import unicode_tables
+from keras_bert.text.python_tokenizer import PythonTokenizer
 from tests import fuzz, reference_tokenizer
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -23,6 +21,11 @@ OPTIONS = [
     {"lowercase": False, "strip_accents": False, "split_cjk": False},
     {"lowercase": False, "strip_accents": True, "split_cjk": True},
 ]
+
+
+def count_words(documents, lowercase=True, **options):
+    tokenizer = PythonTokenizer(["[UNK]"], lowercase=lowercase, **options)
+    return vocabulary.count_words(documents, tokenizer)
 
 
 def texts(count=400, seed=3):
@@ -44,7 +47,7 @@ def test_words_equal_those_of_the_reference_tokenizer(options, count):
     for text in fuzz.random_texts(count, seed=11, allowed=reference_tokenizer.stable):
         expected = reference_tokenizer.basic_tokens(text, **options)
         expected = collections.Counter(word for word in expected if len(word) <= 200)
-        assert vocabulary.count_words([text], **options) == expected, ascii(text)
+        assert count_words([text], **options) == expected, ascii(text)
 
 
 def test_words_of_documents_strings_and_chunks(monkeypatch):
@@ -53,20 +56,20 @@ def test_words_of_documents_strings_and_chunks(monkeypatch):
         corpus.Document("b", "'''One'''", "wikitext"),
     ]
     expected = {"one": 2, "two": 2, ".": 1}
-    assert vocabulary.count_words(documents) == expected
+    assert count_words(documents) == expected
     monkeypatch.setattr(vocabulary, "_CHUNK", 1)
-    assert vocabulary.count_words(["One two.", "Two", "One"]) == expected
+    assert count_words(["One two.", "Two", "One"]) == expected
 
 
 def test_accents_are_stripped_by_default_if_lowercase():
-    assert set(vocabulary.count_words(["Crème"])) == {"creme"}
-    assert set(vocabulary.count_words(["Crème"], lowercase=False)) == {"Crème"}
+    assert set(count_words(["Crème"])) == {"creme"}
+    assert set(count_words(["Crème"], lowercase=False)) == {"Crème"}
 
 
 def test_the_rarest_of_too_many_words_are_dropped(monkeypatch):
     monkeypatch.setattr(vocabulary, "_MAX_WORDS", 3)
     monkeypatch.setattr(vocabulary, "_CHUNK", 1)
-    assert vocabulary.count_words(["a a a b b c c d e"]) == {"a": 3, "b": 2, "c": 2}
+    assert count_words(["a a a b b c c d e"]) == {"a": 3, "b": 2, "c": 2}
 
 
 @pytest.mark.parametrize("size", [60, 150, 999, 1000, 1100])
@@ -107,14 +110,8 @@ def test_the_tokenizer_can_produce_every_token(options):
     tables = unicode_tables.tables()
     for token in set(whole.values()) - set(words.values()):
         inner = token.removeprefix("##")
-        assert vocabulary.count_words(["a" + inner], **options) == {"a" + inner: 1}
+        assert count_words(["a" + inner], **options) == {"a" + inner: 1}
         assert not any(tables.punctuation[ord(char)] for char in inner)
-
-
-def test_a_frequent_word_is_a_token():
-    tokens = vocabulary.train(["the cat sat on the mat"] * 50 + ["xylophones"], 28)
-    assert {"the", "cat", "sat", "mat"} < set(tokens)
-    assert "##xyl" not in tokens and "xylophones" not in tokens
 
 
 def test_punctuation_and_ideographs_are_separate_tokens():
@@ -132,25 +129,10 @@ def test_rare_characters_are_left_out(monkeypatch):
     assert len([token for token in tokens[5:] if len(token.removeprefix("##")) == 1]) <= 150 * 0.4
 
 
-SCRIPT = """
-import sys
-from keras_bert.pretraining import vocabulary
-from tests.pretraining.test_vocabulary import texts
-sys.stdout.buffer.write("\\n".join(vocabulary.train(texts(2000), 300)).encode())
-"""
-
-
-@pytest.mark.slow
-def test_two_processes_learn_the_same_tokens():
-    environment = {**os.environ, "PYTHONHASHSEED": "4711", "TOKENIZERS_PARALLELISM": "false"}
-    run = subprocess.run(
-        [sys.executable, "-c", SCRIPT], env=environment, capture_output=True, cwd=ROOT
-    )
-    assert run.returncode == 0, run.stderr.decode()
-    tokens = vocabulary.train(texts(2000), 300)
-    assert run.stdout.decode().split("\n") == tokens
+def test_each_training_learns_the_same_tokens():
+    tokens = vocabulary.train(texts(), 150)
     for _ in range(3):  # each training has another hash seed
-        assert vocabulary.train(texts(2000), 300) == tokens
+        assert vocabulary.train(texts(), 150) == tokens
 
 
 def test_large_counts_are_scaled_down(monkeypatch):
@@ -203,24 +185,12 @@ def test_the_maximum_can_be_reached_when_fewer_characters_fit():
     assert len(vocabulary.train(documents, possible)) == possible
 
 
-def test_a_size_above_int32_is_an_error():
-    with pytest.raises(ValueError, match="size must be at most 2147483647; received 9"):
-        vocabulary.train(["low lower"] * 3, 99_999_999_999)
-
-
 @pytest.mark.parametrize("size", [3, 5])
 def test_a_size_without_room_for_learned_tokens_is_an_error(size):
     with pytest.raises(
         ValueError, match=rf"size must be an integer of at least 6; received {size}"
     ):
         vocabulary.train(["low lower"] * 3, size)
-
-
-@pytest.mark.parametrize("value", [0, -1, 2.5, True, "9"])
-@pytest.mark.parametrize("name", ["size", "min_frequency", "max_bytes"])
-def test_numbers_must_be_positive_and_whole(name, value):
-    with pytest.raises(ValueError, match=rf"{name} must be an integer of at least"):
-        vocabulary.train(["a"], **{"size": 50, name: value})
 
 
 def test_without_tokenizers_the_error_names_the_package(monkeypatch):
@@ -281,11 +251,3 @@ def test_a_token_with_white_space_around_it_is_an_error_with_the_file(tmp_path):
         vocabulary.write(tmp_path, [*vocabulary.SPECIAL, "a "])
     assert str(found.value).startswith(f"{tmp_path / 'vocab.txt'}: ")
     assert not list(tmp_path.iterdir())
-
-
-def test_the_files_have_the_format_of_hugging_face(tmp_path):
-    vocabulary.write(tmp_path, [*vocabulary.SPECIAL, "a"], lowercase=False, split_cjk=False)
-    config = json.loads((tmp_path / "tokenizer_config.json").read_text())
-    assert config["do_lower_case"] is config["strip_accents"] is False
-    assert config["tokenize_chinese_chars"] is False
-    assert (tmp_path / "vocab.txt").read_bytes() == b"[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n"

@@ -218,19 +218,20 @@ def _read_run(folder):
 def _make_steps(folder):
     import keras
 
-    from keras_bert.pretraining import state
+    from keras_bert.training import run_state
 
-    checkpoints = state.Checkpoints(folder, {"steps": 2})
-    checkpoints.save(1, [keras.Variable(np.ones((2, 3)), dtype="float32")], {"place": 3})
+    checkpoints = run_state.Checkpoints(folder, {"steps": 2})
+    variables = [keras.Variable(np.ones((2, 3)), dtype="float32")]
+    checkpoints.save(variables, {"history": [{"step": 1}]}, 1)
 
 
 def _read_steps(folder):
     import keras
 
-    from keras_bert.pretraining import state
+    from keras_bert.training import run_state
 
     variables = [keras.Variable(np.ones((2, 3)), dtype="float32")]
-    state.Checkpoints(folder, {"steps": 2}).restore(variables)
+    run_state.Checkpoints(folder, {"steps": 2}).restore(variables)
 
 
 def _make_vocabulary(folder):

@@ -18,7 +18,7 @@ import yaml
 
 import keras_bert
 from keras_bert import __main__ as command_line
-from keras_bert import checkpoints, heads
+from keras_bert import heads
 from keras_bert.checkpoints import tokenizer_config
 from keras_bert.cli import writing
 from keras_bert.data import tabular
@@ -33,7 +33,7 @@ from keras_bert.tasks.embedding import retrieval
 from keras_bert.tasks.multiple_choice import data as swag
 from keras_bert.tasks.results import Entities, Labels, Metrics, Result, Results
 from keras_bert.tasks.tagging import data as conll
-from keras_bert.training import report, state_file
+from keras_bert.training import report, run_state
 from tests import tiny
 
 PACKAGE = pathlib.Path(keras_bert.__file__).parent
@@ -309,7 +309,7 @@ def test_errors_quote_files_escaped(file, changes, tmp_path):
         change_json(folder / file, **changes)
     # An unknown key of config.json is a warning, which is an error in the tests.
     with pytest.raises((ValueError, UserWarning), match=r"\\x1b\[2J") as caught:
-        checkpoints.read(folder)
+        keras_bert.load(folder, task="embedding")
     assert str(caught.value).isprintable()
 
 
@@ -354,7 +354,7 @@ def assert_short_and_printable(call, *arguments):
 
 def test_errors_of_values_are_short_and_printable():
     settings = {ESCAPE: 1, "b" * 1000: 2}
-    assert_short_and_printable(state_file.check_settings, "a file", settings, {}, "start anew")
+    assert_short_and_printable(run_state.check_settings, "a file", settings, {}, "start anew")
     assert_short_and_printable(keras_bert.Preprocessor, [*tiny.PIECES, "b\r" * 10**4])
     encoder = tiny.encoder(num_hidden_layers=1)
     labels = ["b" * 10**4] * 2

@@ -1,7 +1,6 @@
 """Fine-tuning: every task learns, the best epoch is kept, runs repeat, and Ctrl-C stops."""
 
 import contextlib
-import inspect
 import random
 import re
 import signal
@@ -11,12 +10,12 @@ import numpy as np
 import pytest
 
 import keras_bert
-from keras_bert import heads, packed_heads
+from keras_bert import heads
 from keras_bert.data import tabular
 from keras_bert.tasks import inference, registry
 from keras_bert.tasks.classification.task import Classification
 from keras_bert.tasks.tagging import data as conll
-from keras_bert.training import batch_plan, engine, finetuning, run_data
+from keras_bert.training import engine, finetuning, run_data
 from keras_bert.training.callbacks import best
 from tests import tiny
 from tests.runtime.test_tensorboard import scalars
@@ -49,17 +48,16 @@ METRICS = {
     "scores": ["pearson", "spearman", "rmse"],
     "tags": ["f1", "precision", "recall", "accuracy", "majority"],
     "questions": [
-        "f1",
-        "exact_match",
-        "has_answer_f1",
-        "no_answer_accuracy",
-        "best_f1",
-        "best_f1_threshold",
-        "best_exact_match",
-        "best_exact_match_threshold",
+        "f1", "exact_match", "has_answer_f1", "no_answer_accuracy", "best_f1", "best_f1_threshold",
+        "best_exact_match", "best_exact_match_threshold",
     ],
     "choices": ["accuracy", "majority"],
-}
+}  # fmt: skip
+
+
+def assert_equal(arrays, others):
+    for array, other in zip(arrays, others, strict=True):
+        np.testing.assert_array_equal(array, other)
 
 
 def finetune(examples=None, dev=None, encoder=None, **options):
@@ -136,28 +134,12 @@ def test_best_weights_are_returned(eager, scored, tmp_path):
     kept = scored(accuracy=[0.5, 0.9, 0.9], f1=[0.1, 0.2, 0.3])
     examples = tiny.examples(tiny.ROWS[:8])
     model, metrics = finetune(examples, examples, epochs=3, folder=tmp_path)
-    for a, b in zip(weights(model), kept[1], strict=True):
-        np.testing.assert_array_equal(a, b)
+    assert_equal(weights(model), kept[1])
     assert (metrics["metric"], metrics["best_epoch"], metrics["accuracy"]) == ("accuracy", 2, 0.9)
     assert [record["f1"] for record in metrics["history"]] == [0.1, 0.2, 0.3]
     assert [record["epoch"] for record in metrics["history"]] == [1, 2, 3]
     assert (metrics["f1"], metrics["stopped"]) == (0.2, False)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_dev_data_is_encoded_once(eager, monkeypatch):
-    counted = []
-    encode = Classification.encode
-
-    def counting(task, model, examples, *args):
-        counted.append(examples.source)
-        return encode(task, model, examples, *args)
-
-    monkeypatch.setattr(Classification, "encode", counting)
-    dev = tiny.examples(tiny.ROWS[:8], source="dev")
-    _, metrics = finetune(tiny.examples(tiny.ROWS[:8], source="train"), dev, epochs=2)
-    assert counted == ["train", "dev"]
-    assert len(metrics["history"]) == 2
 
 
 def test_metric_selects_the_best_epoch():
@@ -185,8 +167,7 @@ def test_ctrl_c_returns_the_best_so_far(eager, scored):
     model, metrics = finetune(examples, examples, batch_size=4, callbacks=[CtrlC(5)])
     assert metrics["stopped"]
     assert (metrics["best_epoch"], len(metrics["history"])) == (1, 2)
-    for a, b in zip(weights(model), kept[0], strict=True):
-        np.testing.assert_array_equal(a, b)
+    assert_equal(weights(model), kept[0])
 
 
 @pytest.mark.parametrize("method", ["on_train_batch_end", "on_test_begin"])
@@ -207,8 +188,7 @@ def test_an_epoch_with_a_swallowed_ctrl_c_is_not_the_best(eager, scored, hears_c
     model, metrics = finetune(examples, examples, batch_size=8, callbacks=[callback])
     assert (metrics["stopped"], metrics["best_epoch"], metrics["accuracy"]) == (True, 1, 0.5)
     assert [record["epoch"] for record in metrics["history"]] == [1]
-    for a, b in zip(weights(model), kept[0], strict=True):
-        np.testing.assert_array_equal(a, b)
+    assert_equal(weights(model), kept[0])
 
 
 def test_ctrl_c_in_first_epoch_returns_current_weights(eager, tmp_path):
@@ -251,8 +231,7 @@ def test_ctrl_c_during_keep_best(folder, is_kept, eager, scored, tmp_path, monke
     assert metrics["stopped"]
     assert (metrics["best_epoch"], metrics["accuracy"]) == ((2, 0.9) if is_kept else (1, 0.5))
     assert [record["epoch"] for record in metrics["history"]] == [1, 2][: 1 + is_kept]
-    for a, b in zip(weights(model), kept[is_kept], strict=True):
-        np.testing.assert_array_equal(a, b)
+    assert_equal(weights(model), kept[is_kept])
 
 
 @pytest.mark.slow
@@ -301,16 +280,6 @@ def test_line_per_epoch_without_terminal(eager, capsys, scored):
     )
 
 
-def test_bar_on_a_terminal(eager, capsys, scored, monkeypatch):
-    scored(accuracy=[0.5, 0.75])
-    monkeypatch.setenv("TTY_COMPATIBLE", "1")
-    monkeypatch.setenv("COLUMNS", "160")
-    examples = tiny.examples(tiny.ROWS[:4])
-    finetune(examples, examples, epochs=2, batch_size=2, show_progress=True)
-    last = re.sub(r"\x1b\[\d+m", "", capsys.readouterr().err.split("Epoch 2 of 2")[-1])
-    assert re.search(r"4/4 .*loss 0\.\d{3} .*\b\d+ examples/s .*dev accuracy 0\.750 .*0:00:0", last)
-
-
 def test_tensorboard_gets_each_epoch(eager, tmp_path, scored):
     scored(accuracy=[0.5, 0.75])
     examples = tiny.examples(tiny.ROWS[:4])
@@ -341,8 +310,7 @@ def test_same_seed_gives_same_run(eager):
     runs = []
     for seed in (1, 1, 2):
         runs.append(run(seed))
-    for a, b in zip(runs[0], runs[1], strict=True):
-        np.testing.assert_array_equal(a, b)
+    assert_equal(runs[0], runs[1])
     assert not any(np.array_equal(a, b) for a, b in zip(runs[0], runs[2], strict=True))
 
 
@@ -420,21 +388,6 @@ def test_invisible_texts_are_counted_or_raise(eager):
         finetune(nothing)
 
 
-@pytest.mark.slow
-def test_callback_stops_the_run(eager):
-    class Stop(keras.callbacks.Callback):
-        def on_epoch_end(self, epoch, logs=None):
-            self.model.stop_training = epoch == 1
-
-    _, metrics = finetune(epochs=4, callbacks=[Stop()])
-    assert (len(metrics["history"]), metrics["stopped"]) == (2, False)
-
-
-def test_folder_is_created(eager, tmp_path):
-    finetune(epochs=1, folder=tmp_path / "new" / "one")
-    assert list((tmp_path / "new" / "one").iterdir()) == []
-
-
 @pytest.fixture
 def untrained(monkeypatch):
     """Replace the training, and return the list of all batches of all calls."""
@@ -450,37 +403,6 @@ def test_options_reach_the_task(untrained):
     real = given > 0  # the rows hold different numbers of texts
     assert real.sum() == 8
     assert given[real].tolist() == [{0: 3.0, 1: 1.0}[target] for target in targets[real]]
-
-
-def test_fixed_length_is_one_shape(untrained):
-    finetune(tiny.examples(tiny.ROWS[:18]), fixed_length=True)
-    assert {inputs["input_word_ids"].shape for inputs, *_ in untrained} == {(8, 16)}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("packed", [False, True])
-def test_steps_are_compiled_if_that_saves_time(packed, monkeypatch):
-    losses, trained = [], []
-    if not packed:
-        monkeypatch.setattr(packed_heads, "can_be_packed", lambda model: False)
-    fit = keras.Model.fit
-    monkeypatch.setattr(
-        keras.Model,
-        "fit",
-        lambda self, *args, **options: trained.append(self) or fit(self, *args, **options),
-    )
-    monkeypatch.setattr(batch_plan, "_COMPILED_SHARE", 0.1)
-    for cost in (1e30, 0.0):
-        monkeypatch.setattr(batch_plan, "_OPERATIONS_PER_COMPILATION", cost)
-        # One batch, so that its composition does not depend on packing.
-        model, metrics = finetune(epochs=2, batch_size=len(TEXTS))
-        assert trained[-1].jit_compile == (cost == 0.0)
-        assert (trained[-1] is not model) == packed
-        losses += [metrics["train_loss"]]
-    assert losses[0] == pytest.approx(losses[1], rel=1e-4)
-    encoder = tiny.learner(rematerialize=True)  # XLA would undo it
-    finetune(epochs=1, encoder=encoder)
-    assert not trained[-1].jit_compile
 
 
 @pytest.mark.slow
@@ -502,35 +424,21 @@ def test_encoder_does_not_change(eager):
     for a, b in zip(before, encoder.weights, strict=True):
         np.testing.assert_array_equal(a, b.numpy())
     assert encoder.preprocessor.max_sequence_length == length
-    for a, b in zip(*(model.get_weights() for model in models), strict=True):
-        np.testing.assert_array_equal(a, b)
+    assert_equal(*(model.get_weights() for model in models))
     trained = heads.find_encoder(models[0])
     assert not trained.get_layer("embeddings").trainable and trained.get_layer("layer_0").trainable
     assert any((a != b.numpy()).any() for a, b in zip(before, trained.weights, strict=True))
 
 
-def test_defaults_equal_the_paper():
-    """Section A.3: batch size, learning rate, epochs, and warm-up during a tenth of the steps."""
-    defaults = {
-        name: parameter.default
-        for name, parameter in inspect.signature(finetuning.finetune).parameters.items()
-    }
-    assert defaults["batch_size"] in (16, 32) and defaults["learning_rate"] in (5e-5, 3e-5, 2e-5)
-    assert defaults["epochs"] in (2, 3, 4) and defaults["warmup"] == 0.1
-    config = tiny.encoder().get_config()
-    assert config["hidden_dropout_prob"] == config["attention_probs_dropout_prob"] == 0.1
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("place", [0, 3, -1])
-def test_nan_weights_after_the_last_step_raise(eager, scored, place):
+def test_nan_weights_after_the_last_step_raise(eager, scored):
     """No later loss would show them."""
     scored(accuracy=[0.5])
 
     class Spoil(keras.callbacks.Callback):
         def on_train_batch_end(self, batch, logs=None):
             if batch:
-                variable = self.model.trainable_variables[place]
+                variable = self.model.trainable_variables[-1]
                 variable.assign(variable * np.nan)
 
     examples = tiny.examples(tiny.ROWS[:8])
@@ -538,40 +446,20 @@ def test_nan_weights_after_the_last_step_raise(eager, scored, place):
         finetune(examples, examples, epochs=1, batch_size=4, callbacks=[Spoil()])
 
 
-def test_resuming_is_reported(eager, capsys, scored, tmp_path):
-    scored(accuracy=[0.5, 0.75])
-    examples = tiny.examples(tiny.ROWS[:4])
-
-    class Killed(Exception):
-        pass
-
-    class Kill(keras.callbacks.Callback):
-        def on_epoch_begin(self, epoch, logs=None):
-            if epoch == 1:
-                raise Killed
-
-    options = {"epochs": 2, "folder": tmp_path, "show_progress": True}
-    with pytest.raises(Killed):
-        finetune(examples, examples, callbacks=[Kill()], **options)
-    assert "resuming" not in capsys.readouterr().err
-    finetune(examples, examples, **options)
-    lines = capsys.readouterr().err.splitlines()
-    assert lines[0] == f"resuming the run in {tmp_path}, epoch 2 of 2"
-    assert [line.partition(":")[0] for line in lines[1:]] == ["epoch 2 of 2"]
-
-
 def test_divergence_raises(eager):
     with pytest.raises(ValueError, match="training diverged, the loss is"):
         finetune(epochs=2, learning_rate=1e30)
 
 
-@pytest.mark.parametrize(
-    "option", ["epochs", "batch_size", "gradient_accumulation_steps", "max_length"]
-)
-def test_numbers_below_the_minimum_raise(option):
-    minimum = 3 if option == "max_length" else 1
+@pytest.mark.parametrize(("option", "minimum"), [("epochs", 1), ("max_length", 3)])
+def test_numbers_below_the_minimum_raise(option, minimum):
     with pytest.raises(ValueError, match=f"{option} must be .*of at least {minimum}; received 0"):
         finetune(**{option: 0})
+
+
+ONE_TAG = conll.TaggedSentences([["a"]], [["O"]], source="it")
+ODD_TAG = conll.TaggedSentences([["a"]], [["B-odd"]], source="it")
+PAIRS = tabular.Examples(["a"], text_pairs=["b"], labels=["good"], source="it")
 
 
 @pytest.mark.parametrize(
@@ -579,45 +467,19 @@ def test_numbers_below_the_minimum_raise(option):
     [
         (tabular.Examples(["a"]), None, "the training data, the examples, has no labels"),
         (tiny.examples(), tabular.Examples(["a"]), "the dev data, the examples, has no labels"),
-        (
-            tabular.Examples([], labels=[]),
-            None,
-            "the training data, the examples, contains no examples",
-        ),
-        (
-            tiny.examples([("good", "a")] * 3, source="the training file"),
-            None,
-            "the training file: .*two labels.*'good'",
-        ),
-        (
-            tiny.examples(),
-            tiny.examples([("odd", "a")], source="the dev file"),
-            "the dev file, row 1: .*'odd'.*No row of the training data, the examples, has this",
-        ),
-        (
-            tiny.tagged(),
-            conll.TaggedSentences([["a"]], [["B-odd"]], source="the dev file"),
-            "the dev file, sentence 1: .*'B-odd'.*No row of the training data, ",
-        ),
-        (
-            tiny.examples(),
-            tabular.Examples(["a"], scores=[1], source="the dev file"),
-            "takes labels; received scores in the dev file",
-        ),
-        (
-            tiny.examples(),
-            tabular.Examples(["a"], text_pairs=["b"], labels=["good"], source="the dev file"),
-            "single texts; the dev file has pairs of texts$",
-        ),
-        (
-            conll.TaggedSentences([["a"]], [["O"]], source="the train file"),
-            None,
-            "the train file: .*two tags.*'O'",
-        ),
-        (tiny.tagged(), tiny.examples(), "must be TaggedSentences, as the training data;"),
+        (tabular.Examples([], labels=[]), None, "the training data, .* contains no examples"),
+        (tiny.examples([("good", "a")] * 3, source="it"), None, "it: .*two labels.*'good'"),
+        (tiny.examples(), tiny.examples([("odd", "a")], source="it"),
+         "it, row 1: .*'odd'.*No row of the training data, the examples, has this"),
+        (tiny.tagged(), ODD_TAG, "it, sentence 1: .*'B-odd'.*No row of the training data, "),
+        (tiny.examples(), tabular.Examples(["a"], scores=[1], source="it"),
+         "takes labels; received scores in it"),
+        (tiny.examples(), PAIRS, "single texts; it has pairs of texts$"),
+        (ONE_TAG, None, "it: .*two tags.*'O'"),
+        (tiny.tagged(), tiny.examples(), "must be TaggedSentences; received Examples"),
         (["a", "b"], None, "Examples, .*list"),
     ],
-)
+)  # fmt: skip
 def test_unusable_data_raises(examples, dev, message):
     with pytest.raises(ValueError, match=message):
         finetune(examples, dev, epochs=1)
@@ -633,15 +495,9 @@ def test_truncated_texts_are_counted_in_a_note(capsys):
 @pytest.mark.parametrize(
     ("examples", "options", "message"),
     [
-        (tiny.examples(), {"metric": "f1"}, "metric, patience and evaluate_every need dev"),
         (tiny.examples(), {"patience": 1}, "metric, patience and evaluate_every need dev"),
         (tiny.examples(), {"stride": 4}, "stride is not an option of finetune for Examples"),
-        (
-            tiny.tagged(),
-            {"class_weight": "balanced"},
-            "class_weight is not an option of finetune for TaggedSentences",
-        ),
-        (tiny.choices(), {"stride": 4}, "stride is not an option of finetune for Choices"),
+        (tiny.tagged(), {"class_weight": "balanced"}, "class_weight is not an option of finetune"),
     ],
 )
 def test_unknown_options_raise_before_the_model_is_built(examples, options, message, monkeypatch):
@@ -650,51 +506,14 @@ def test_unknown_options_raise_before_the_model_is_built(examples, options, mess
         finetune(examples, **options)
 
 
-@pytest.mark.parametrize(
-    ("kind", "metric", "message"),
-    [
-        (
-            "one label",
-            "acuracy",
-            "metric must be one of accuracy, f1, mcc, dev_loss; received 'acuracy'",
-        ),
-        (
-            "one label",
-            "macro_f1",
-            "metric must be one of accuracy, f1, mcc, dev_loss; received 'macro_f1'",
-        ),
-        (
-            "one label",
-            "majority",
-            "metric must be one of accuracy, f1, mcc, dev_loss; received 'majority'",
-        ),
-        (
-            "label sets",
-            "accuracy",
-            "must be one of micro_f1, macro_f1, exact_match, dev_loss; received",
-        ),
-        ("scores", "f1", "metric must be one of pearson, spearman, rmse, dev_loss; received 'f1'"),
-        (
-            "tags",
-            "mcc",
-            "metric must be one of f1, precision, recall, accuracy, dev_loss; received 'mcc'",
-        ),
-        (
-            "questions",
-            "accuracy",
-            "one of f1, exact_match, .*best_f1, best_exact_match, dev_loss;",
-        ),
-        ("choices", "f1", "metric must be one of accuracy, dev_loss; received 'f1'"),
-    ],
-)
-def test_metric_of_another_task_raises_before_training(kind, metric, message):
-    examples, _ = DATA[kind]
-    with pytest.raises(ValueError, match=message):
-        finetune(examples, examples, metric=metric, callbacks=[CtrlC(1)])
+def test_metric_of_another_task_raises_before_training():
+    examples = tiny.examples()
+    with pytest.raises(ValueError, match="one of accuracy, f1, mcc, dev_loss; received 'rmse'"):
+        finetune(examples, examples, metric="rmse", callbacks=[CtrlC(1)])
 
 
 def test_name_instead_of_encoder_raises():
-    with pytest.raises(ValueError, match="as keras_bert.load gives; received 'minilm'"):
+    with pytest.raises(ValueError, match="received 'minilm'. Load a name"):
         finetuning.finetune("minilm", tiny.examples())
 
 
@@ -801,17 +620,9 @@ def test_two_devices_train_and_score_like_one(python, backend):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"patience": 0}, "patience must be an integer of at least 1; received 0"),
-        ({"patience": 1.5}, "patience must be an integer"),
-        ({"patience": True}, "patience must be an integer"),
         ({"long_texts": "windows"}, "long_texts must be one of .*received 'windows'"),
-        ({"metric": "f2"}, "metric must be one of accuracy"),
         ({"class_weight": "equal"}, "class_weight must be"),
         ({"long_texts": "window", "metric": "f2"}, "metric must be one of accuracy"),
-        (
-            {"callbacks": keras.callbacks.EarlyStopping("val_f2")},
-            "monitors 'val_f2'; monitor must be one of",
-        ),
     ],
 )
 def test_wrong_options_change_nothing(options, message):
@@ -838,14 +649,8 @@ def test_the_loss_is_that_of_the_best_epoch():
 @pytest.mark.parametrize("task", ["classification", "pair", "embedding"])
 def test_the_columns_of_the_data_are_remembered(tmp_path, task):
     pandas = pytest.importorskip("pandas")
-    frame = pandas.DataFrame(
-        {
-            "Review Text": ["good", "bad"],
-            "text": ["a", "a"],
-            "Other": ["so", "film"],
-            "Kind": [1, 0],
-        }
-    )
+    texts = {"Review Text": ["good", "bad"], "text": ["a", "a"], "Other": ["so", "film"]}
+    frame = pandas.DataFrame({**texts, "Kind": [1, 0]})
     options = {"text": "Review Text", "label": None if task == "embedding" else "Kind"}
     if task != "classification":
         options["text_pair"] = "Other"

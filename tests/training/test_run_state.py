@@ -99,34 +99,10 @@ def test_killed_run_equals_uninterrupted_run(killed, tmp_path, monkeypatch):
         ({"batch_size": 5}, "batch_size=4; this run has 5"),
         ({"train": SWAPPED}, "content of the data="),
         ({"range": 0.5}, "encoder's weights="),
-        *(
-            pytest.param(*case, marks=pytest.mark.slow)
-            for case in [
-                (
-                    {"dev": None, "metric": None},
-                    "dev data='the examples, 4 examples'; this run has None",
-                ),
-                ({"class_weight": "balanced"}, "class_weight=None; this run has 'balanced'"),
-                ({"freeze": True}, "trainable variables="),
-                ({"learning_rate": 1e-3}, "learning_rate=0.01; this run has 0.001"),
-                ({"warmup": 0.2}, "warmup=0.1; this run has 0.2"),
-                ({"max_length": 16}, "max_length=32; this run has 16"),
-                ({"seed": 1}, "seed=0; this run has 1"),
-                ({"metric": "f1"}, "metric='mcc'; this run has 'f1'"),
-                (
-                    {"gradient_accumulation_steps": 2},
-                    "gradient_accumulation_steps=1; this run has 2",
-                ),
-                ({"fixed_length": True}, "fixed_length=False; this run has True"),
-                (
-                    {"train": tiny.examples(tiny.ROWS[:17])},
-                    "data='the examples, 18 examples'; this run has",
-                ),
-                ({"train": tiny.examples(tiny.ROWS[1:19])}, "content of the data="),
-                ({"dev": tiny.examples(tiny.ROWS[1:5])}, "content of the dev data="),
-                ({"dtype": "mixed_float16"}, "dtype='float32'; this run has 'mixed_float16'"),
-            ]
-        ),
+        ({"dev": tiny.examples(tiny.ROWS[1:5])}, "content of the dev data="),
+        ({"dtype": "mixed_float16"}, "dtype='float32'; this run has 'mixed_float16'"),
+        ({"freeze": True}, "trainable variables="),
+        ({"class_weight": "balanced"}, "class_weight=None; this run has 'balanced'"),
     ],
 )
 def test_other_settings_raise(killed, options, setting):
@@ -141,15 +117,6 @@ def model():
     model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
     model.compile("sgd", "mse")
     return model
-
-
-@pytest.mark.parametrize("part", ["nothing", "nonsense", "half"])
-def test_broken_state_raises(killed, model, tmp_path, part):
-    whole = (killed / run_state.STATE_FILE).read_bytes()
-    content = {"nothing": b"", "nonsense": b"PK nonsense", "half": whole[: len(whole) // 2]}[part]
-    (tmp_path / run_state.STATE_FILE).write_bytes(content)
-    with pytest.raises(ValueError, match=rf"{run_state.STATE_FILE} is broken .*delete it"):
-        run_state.RunState(tmp_path, {}).restore(model)
 
 
 def test_a_history_of_other_types_raises(model, tmp_path):
@@ -185,23 +152,3 @@ def test_best_weights_without_a_state_are_ignored(model, tmp_path):
     state.restore_best(model)
     for a, b in zip(model.weights, before, strict=True):
         np.testing.assert_array_equal(a.numpy(), b)
-
-
-def test_state_is_replaced_atomically(model, tmp_path, monkeypatch):
-    state = run_state.RunState(tmp_path, {})
-    assert not state.restore(model)
-    state.epoch = 1
-    state.save(model)
-
-    def full(stream, **arrays):
-        stream.write(b"PK")
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(np, "savez", full)
-    state.epoch = 2
-    with pytest.raises(OSError, match="No space left"):
-        state.save(model)
-    again = run_state.RunState(tmp_path, {})
-    assert again.restore(model)
-    assert again.epoch == 1
-    assert [file.name for file in tmp_path.iterdir()] == [run_state.STATE_FILE]

@@ -14,14 +14,6 @@ def numbers(encoder):
     return [keras.ops.convert_to_numpy(weight) for weight in encoder.weights]
 
 
-def test_the_papers_grid():
-    assert search.GRID == {
-        "batch_size": (16, 32),
-        "learning_rate": (5e-5, 3e-5, 2e-5),
-        "epochs": (2, 3, 4),
-    }
-
-
 @pytest.mark.slow
 def test_a_grid_of_four(monkeypatch):
     encoder = tiny.learner()

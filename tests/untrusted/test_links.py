@@ -10,9 +10,9 @@ import keras_bert
 from keras_bert import checkpoints, provenance
 from keras_bert.exporting import onnx_folder
 from keras_bert.pipelines.onnx_engine import OnnxEngine
-from keras_bert.pretraining import corpus, records, records_manifest
+from keras_bert.pretraining import corpus, records
 from keras_bert.tasks.embedding import retrieval
-from keras_bert.training import run_state, state_file
+from keras_bert.training import run_state
 from keras_bert.untrusted import links
 from tests import tiny
 
@@ -154,8 +154,8 @@ READERS = {
     "vocab.txt": [keras_bert.load, checkpoints.read, checkpoints.detect, convert],
     "model.keras": [keras_bert.load],
     onnx_folder.MODEL_FILE: [OnnxEngine],
-    records_manifest.FILE: [records.Records],
-    run_state.STATE_FILE: [lambda folder: state_file.read(folder / run_state.STATE_FILE, "")],
+    records.MANIFEST: [records.Records],
+    run_state.STATE_FILE: [lambda folder: run_state.read(folder / run_state.STATE_FILE, "")],
     "queries.jsonl": [retrieval.read],
 }
 
