@@ -6,13 +6,7 @@ import itertools
 import numpy as np
 import pytest
 
-from keras_bert.data.examples import (
-    Examples,
-    check_count,
-    check_list,
-    check_score,
-    check_strings,
-)
+from keras_bert.data.examples import Examples
 
 
 def test_columns_become_lists():
@@ -52,7 +46,7 @@ def test_malformed_columns_are_rejected(columns, message):
     [
         ({"scores": [1, None]}, "the examples: scores must be numbers; received None"),
         ({"scores": [1, "nan"]}, "scores must be numbers; received 'nan'"),
-        ({"scores": [1, 1e39]}, "scores must have an absolute value .*18; received 1e[+]39"),
+        ({"scores": [1, 1e39]}, "received 1e[+]39.* 1e[+]18"),
         ({"scores": [1, 2, 3]}, "scores must have the same length as texts, 2; received 3"),
         ({"label_sets": [["x"]]}, "label_sets must have the same length as texts, 2; received 1"),
         ({"label_sets": [["x"], "y,z"]}, "must be a list of labels; received 'y,z'"),
@@ -68,7 +62,9 @@ def test_malformed_labels_are_rejected(columns, message):
 @pytest.mark.parametrize("label", [None, "", float("nan"), decimal.Decimal("nan"), b"p"])
 def test_missing_labels_are_rejected(label):
     for column in ({"labels": [label, "x"]}, {"label_sets": [[label], ["x"]]}):
-        with pytest.raises(ValueError, match="labels must (not be missing|be strings); received"):
+        with pytest.raises(
+            ValueError, match="labels must (not be missing|be strings or numbers); received"
+        ):
             Examples(["a", "b"], **column)
     if label is not None and label != "" and not isinstance(label, bytes):
         with pytest.raises(ValueError, match="label_sets, row 1 must be a list of labels"):
@@ -98,12 +94,3 @@ def test_nan_among_numeric_labels():
     for order in itertools.permutations(names):
         examples = Examples(["a"] * 4, labels=list(order))
         assert examples.label_names() == ["1", "10", "2", "nan"]
-
-
-def test_checks_of_columns():
-    check_list("texts", ["a", "b"])
-    assert check_strings("a.tsv", "texts", ("a", "b")) == ["a", "b"]
-    assert check_score("scores", "2.5") == 2.5
-    message = r"a\.tsv: labels must have the same length as texts, 2; received 1"
-    with pytest.raises(ValueError, match=message):
-        check_count("a.tsv", "labels", ["x"], "texts", 2)

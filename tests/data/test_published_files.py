@@ -198,7 +198,7 @@ TAGGED = [
     ),
     Layout(
         "Modu corpus", "corpus.korean.go.kr", json.dumps(MODU, ensure_ascii=False, indent=4),
-        "line 1 is not JSON: an object must be in one line. Write JSON Lines", file="NXNE.json",
+        "line 1 is not JSON.*Write an object a line", file="NXNE.json",
     ),
     Layout(
         "CoNLL-2003", "clips.uantwerpen.be/conll2003/ner",
