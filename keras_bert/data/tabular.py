@@ -19,7 +19,7 @@ from keras_bert.data.text_files import (
     open_utf8,
     warn_of_text_pair,
 )
-from keras_bert.runtime.escaping import printable
+from keras_bert.runtime.escaping import check_name, printable
 
 
 def read(path, **options) -> Examples:
@@ -170,10 +170,8 @@ def _label(where, value, kind):
         return value if isinstance(value, list) else str(value)
     if isinstance(value, str):
         value = value.strip()
-    if value == "" or isinstance(value, list):
-        raise ValueError(
-            f"{where}: the label must be a string and not empty; received {value!r:.80}"
-        )
+    if isinstance(value, (str, list)):
+        check_name(value, f"{where}: a label")  # a list is an error
     return value
 
 

@@ -53,7 +53,7 @@ def test_blank_line_is_a_text_in_a_file_of_texts_only(tmp_path):
     [
         ("a.tsv", "text\tlabel\na\tb\nc\n", {}, r"a\.tsv, row 3: must have 2 columns; received 1"),
         ("a.tsv", "text\tlabel\ttext\na\tb\tc\n", {}, r"has two columns 'text'"),
-        ("a.tsv", "text\tlabel\na\t\n", {}, r"a\.tsv, row 2: the label .* received ''"),
+        ("a.tsv", "text\tlabel\na\t\n", {}, r"a\.tsv, row 2: a label .* received ''"),
         ("a.csv", 'text,label\n"a,b\nc,d\n', {}, r"a\.csv, after row 1: unexpected end of data"),
         (
             "a.jsonl",
