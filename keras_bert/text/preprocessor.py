@@ -79,13 +79,16 @@ class Preprocessor(keras.layers.Layer):
         **kwargs,
     ):
         super().__init__(name=name, dtype="int32", **{**kwargs, "trainable": False})
+        if sequence_length is not None:
+            sequence_length = as_integer("sequence_length", sequence_length, MIN_LENGTH)
         self.sequence_length = sequence_length
-        self.max_sequence_length = max_sequence_length
+        self.max_sequence_length = as_integer(
+            "max_sequence_length", max_sequence_length, MIN_LENGTH
+        )
         self.lowercase = lowercase
         self.strip_accents = lowercase if strip_accents is None else strip_accents
         self.split_cjk = split_cjk
-        # Keras' __setattr__ would make lists of its own of the tokens.
-        object.__setattr__(self, "_added_tokens", tuple(map(as_added_token, added_tokens)))
+        self.added_tokens = tuple(map(as_added_token, added_tokens))
         keras_private.accept_strings(self)
         self._store_vocabulary(None)
         self._tokenizer = None
@@ -93,31 +96,6 @@ class Preprocessor(keras.layers.Layer):
         self.built = True
         if vocabulary is not None:
             self._set_vocabulary(vocabulary)
-
-    @property
-    def sequence_length(self):
-        """Length of each output; `None` pads to the longest text of the batch."""
-        return self._sequence_length
-
-    @sequence_length.setter
-    def sequence_length(self, value):
-        if value is not None:
-            value = as_integer("sequence_length", value, MIN_LENGTH)
-        self._sequence_length = value
-
-    @property
-    def max_sequence_length(self):
-        """Maximum length if `sequence_length` is `None`."""
-        return self._max_sequence_length
-
-    @max_sequence_length.setter
-    def max_sequence_length(self, value):
-        self._max_sequence_length = as_integer("max_sequence_length", value, MIN_LENGTH)
-
-    @property
-    def added_tokens(self):
-        """Tokens that are matched whole in texts, a tuple of `AddedToken`."""
-        return self._added_tokens
 
     def tokenizer_options(self) -> dict[str, Any]:
         """Return the options that change the ids, {argument of `Preprocessor`: value}."""
@@ -130,11 +108,9 @@ class Preprocessor(keras.layers.Layer):
         folder.check_tokens("The vocabulary", vocabulary)
         check_tokens(vocabulary, ("[UNK]", "[CLS]", "[SEP]", "[PAD]"), self.added_tokens)
         folder.refuse_sentencepiece("The vocabulary", vocabulary)
-        broken = next((token for token in vocabulary if "\n" in token or "\r" in token), None)
-        if broken is not None:
-            raise ValueError(
-                f"A token of the vocabulary must not contain a line end; received {broken!r:.80}"
-            )
+        broken = [token for token in vocabulary if "\n" in token or "\r" in token]
+        if broken:
+            raise ValueError(f"A token must not contain a line end; received {broken[0]!r:.80}")
         self._store_vocabulary(vocabulary)
         self._tokenizer = None
         self._python_tokenizer = None
@@ -152,10 +128,7 @@ class Preprocessor(keras.layers.Layer):
     def vocabulary(self) -> tuple[str, ...]:
         """The tokens, a tuple; the index of a token is its id."""
         if not self.has_vocabulary:
-            raise ValueError(
-                "This preprocessor has no vocabulary, which a config does not contain. Pass "
-                "`vocabulary`, or load the saved model."
-            )
+            raise ValueError("This preprocessor has no vocabulary; load the saved model.")
         return self._vocabulary
 
     @property
@@ -216,8 +189,7 @@ class Preprocessor(keras.layers.Layer):
             (batch, seq); for a single string (seq,).
 
         Raises:
-            ValueError: if the inputs are not strings, have more than one dimension, or differ in
-                shape.
+            ValueError: if the inputs are not strings, or have more than one dimension.
         """
         columns = [text] if text_pair is None else [text, text_pair]
         columns = [column if _is_tensor(column) else _as_strings(column) for column in columns]
@@ -277,32 +249,23 @@ class Preprocessor(keras.layers.Layer):
         limit = limit if isinstance(limit, int) else tf.cast(limit, tf.int64)
         row_lengths = [segment.row_lengths() for segment in segments]
         counts = token_ids.kept_lengths(row_lengths, limit, tf.minimum, tf.maximum)
-        lengths = tf.add_n(counts) + 1 + len(segments)  # (batch,)
-        seq = sequence_length
-        if sequence_length is None:
-            seq = tf.maximum(tf.reduce_max(lengths), 2)  # 2: for an empty batch
-        position = tf.range(tf.cast(seq, tf.int64))[None]  # (1, seq)
-        # index[b, p]: the place in `values` of the token at position p of text b.
-        cls, sep, pad = range(3)
-        values = [self.tokenizer.special_ids]
-        index = tf.where(position < 1, tf.constant(cls, tf.int64), pad)
-        starts = [tf.ones_like(lengths)]
-        offset = tf.constant(len(values[0]), tf.int64)
+        cls_id, sep_id, pad_id = self.tokenizer.special_ids
+        cls = tf.fill([ids.nrows(), 1], cls_id)
+        sep = tf.fill([ids.nrows(), 1], sep_id)
+        parts = [cls]
         for segment, count in zip(segments, counts, strict=True):
-            start = starts[-1]
-            end = start + count
-            inside = (position >= start[:, None]) & (position < end[:, None])
-            shift = offset + segment.row_starts() - start
-            index = tf.where(inside, position + shift[:, None], index)
-            index = tf.where(position == end[:, None], tf.constant(sep, tf.int64), index)
-            values.append(segment.values)
-            starts.append(end + 1)
-            offset += tf.size(segment.values, tf.int64)
-        word_ids = tf.gather(tf.concat(values, 0), index)  # (batch, seq)
-        mask = position < lengths[:, None]
+            kept = tf.ragged.range(segment.row_starts(), segment.row_starts() + count)
+            parts += [tf.gather(segment.values, kept), sep]
+        tokens = tf.concat(parts, axis=1)  # (batch, tokens), ragged
+        length = sequence_length
+        if length is None:
+            length = tf.maximum(tf.reduce_max(tokens.row_lengths()), 2)  # 2: for an empty batch
+        word_ids = tokens.to_tensor(pad_id, shape=tf.stack([-1, length]))
+        mask = tf.sequence_mask(tokens.row_lengths(), length)
         type_ids = tf.zeros_like(word_ids)
         if pair_ids is not None:
-            type_ids = tf.cast(mask & (position >= starts[1][:, None]), tf.int32)
+            is_first = tf.sequence_mask(counts[0] + 2, length)
+            type_ids = tf.cast(mask & ~is_first, tf.int32)
         return {
             "input_word_ids": word_ids,
             "input_mask": tf.cast(mask, tf.int32),
@@ -359,8 +322,8 @@ class Preprocessor(keras.layers.Layer):
         config.pop("dtype", None)
         if config.get("vocabulary") is not None:
             raise ValueError(
-                "The config of a Preprocessor must not hold a vocabulary, which is an asset of the "
-                f"saved model; remove it. Received {config['vocabulary']!r:.80}"
+                "The config of a Preprocessor must not hold a vocabulary, an asset of the model; "
+                f"remove it. Received {config['vocabulary']!r:.80}"
             )
         return cls(**config)
 
@@ -384,7 +347,7 @@ def _as_strings(texts):
 
 
 def _check_texts(columns):
-    """Raise an error unless arrays, tensors or specs are strings (batch,) of equal shapes."""
+    """Raise an error unless arrays, tensors or specs are strings (batch,)."""
     for column in columns:
         if column.dtype != object and column.dtype != "string":
             dtype = keras.backend.standardize_dtype(column.dtype)
@@ -394,9 +357,3 @@ def _check_texts(columns):
                 f"texts must have shape (batch,); received {tuple(column.shape)}. Give "
                 'keras.Input(shape=(), dtype="string"), or tensors without the last axis'
             )
-    first, last = tuple(columns[0].shape), tuple(columns[-1].shape)
-    known = [size for size in first + last if size is not None]
-    if len(first) != len(last) or len(set(known)) > 1:
-        raise ValueError(
-            f"text and text_pair must have the same shape; received {first} and {last}"
-        )

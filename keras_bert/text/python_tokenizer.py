@@ -8,7 +8,7 @@ those of the graph in `text.tokenizer`, so the ids are the same.
 import functools
 import itertools
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -278,18 +278,13 @@ class PythonTokenizer(BaseTokenizer):
         lengths[1:] = [length - len(tables.SUFFIX) for length in lengths[1:]]
         return ids, list(itertools.accumulate(lengths))
 
-    def _normalize(self, word: str) -> tuple[str, Sequence[int]]:
+    def _normalize(self, word: str) -> tuple[str, list[int]]:
         """Return the normalized characters of a word, and the index in the word of each."""
         if self._patterns.reordered.search(word):
             return self._normalize_in_order(word)
-        characters = word.translate(self._replacements)
-        if not self._patterns.resized.search(word):
-            return characters, range(len(word))
-        sources: list[int] = []
-        for index, character in enumerate(word):
-            replacement = self._replacements.get(ord(character), character)
-            sources.extend([index] * len(replacement))
-        return characters, sources
+        pieces = [self._replacements.get(ord(character), character) for character in word]
+        sources = [index for index, piece in enumerate(pieces) for _ in piece]
+        return "".join(pieces), sources
 
     def _normalize_in_order(self, word: str) -> tuple[str, list[int]]:
         """Normalize a word with combining characters, which NFD puts into canonical order.
@@ -306,7 +301,9 @@ class PythonTokenizer(BaseTokenizer):
             decomposition = unicode.lower_and_decompose(code, self.lowercase)
             codes.extend(decomposition)
             sources.extend([index] * len(decomposition))
-        order = _canonical_order(unicode.combining_class[codes])
+        # Each run of combining characters is sorted by class.
+        classes = unicode.combining_class[codes]
+        order = np.lexsort((classes, np.cumsum(classes == 0)))
         kept = [index for index in order if not unicode.mark[codes[index]]]
         characters = "".join(chr(codes[index]) for index in kept)
         return characters, sorted(sources[index] for index in kept)
@@ -357,7 +354,6 @@ class _Patterns:
     Attributes:
         word: Matches a word: a character that is isolated, with its accents; or all characters up
             to white space or an isolated character.
-        resized: Matches a character that normalization removes, or replaces by several.
         reordered: Matches a character that the canonical order of NFD can move.
         unusual: Matches a character to replace before `str.split`: a capital sigma or
             `removed_space`.
@@ -371,10 +367,6 @@ class _Patterns:
         marks = _ranges(entries & tables.MARK)
         self._marks = re.compile(f"[{marks}]*" if marks else "")
         self.word = re.compile(f"[{isolated}]{self._marks.pattern}|[^{boundaries}]+")
-        one_character = 1 << tables.VALUE_BITS
-        resized = (entries & tables.COUNT) != one_character
-        resized[_SURROGATES.start : _SURROGATES.stop] = True
-        self.resized = re.compile(f"[{_ranges(resized)}]")
         reordered = _ranges(entries & tables.REORDER)
         self.reordered = re.compile(f"[{reordered}]" if reordered else _NEVER)
         is_space_of_python = np.array([chr(code).isspace() for code in range(_SPACE_LIMIT)])
@@ -412,10 +404,3 @@ def _replacements(lowercase: bool, strip_accents: bool) -> dict[int, str]:
     for code in [*np.flatnonzero(unicode.removed).tolist(), *_SURROGATES]:
         table[code] = ""
     return table
-
-
-def _canonical_order(classes: np.ndarray) -> list[int]:
-    """Return the order of NFD: each run of combining characters is sorted by class."""
-    run = np.cumsum(classes == 0)
-    order: list[int] = np.lexsort((classes, run)).tolist()
-    return order

@@ -59,7 +59,7 @@ def test_blank_line_is_a_text_in_a_file_of_texts_only(tmp_path):
             "a.jsonl",
             '{"text": "a", "label": ["b", null]}',
             {},
-            r"line 1: the label must be a string",
+            r"line 1: a label must be a string",
         ),
         (
             "a.jsonl",
