@@ -68,11 +68,8 @@ def restart_lora(model):
 
 def freeze_like(source, copy):
     """Set `trainable` of the layers and variables of a copy as in the source."""
-    for layer, copied in zip(all_layers(source), all_layers(copy), strict=True):
-        if copied.trainable != layer.trainable:
-            copied.trainable = layer.trainable
-    for variable, copied_variable in zip(source.weights, copy.weights, strict=True):
-        copied_variable.trainable = variable.trainable
+    copy.trainable = source.trainable
+    freeze(copy, frozen_parts(source))
 
 
 class _CheckedVariables(list[keras.Variable]):

@@ -71,9 +71,7 @@ def test_strings_are_refused():
     for call in (
         lambda: model.fit(Examples(["good"], labels=["a"])),
         lambda: model.fit(ids, labels, validation_data=(texts, labels)),
-        lambda: model.train_on_batch(texts, labels),
-        lambda: model.test_on_batch(texts, labels),
-        lambda: model.predict_on_batch(texts),
+        lambda: model.predict(texts),
     ):
         with pytest.raises(ValueError, match=message):
             call()

@@ -11,8 +11,6 @@ import shutil
 import stat
 import time
 
-from keras_bert.runtime.reading import first_line
-
 _FULL = "No space left on device"
 _STALE_SECONDS = 24 * 3600  # temporary folders that are older are deleted
 
@@ -31,19 +29,12 @@ def writing(path, temporary):
     try:
         yield
     except Exception as error:
-        code = None
-        if isinstance(error, OSError):
-            if error.filename not in (None, str(temporary)):
-                raise
-            code = error.errno
-        if code is None and _FULL in str(error):
-            code = errno.ENOSPC
-        if code is not None:
-            raise OSError(code, os.strerror(code), str(path)) from error
-        if type(error).__module__.startswith("tensorflow") and str(temporary) in str(error):
-            reason = first_line(error).rpartition("; ")[2]  # after the name of the temporary file
-            raise OSError(f"{path} could not be written: {reason}") from error
-        raise
+        if getattr(error, "filename", None) not in (None, str(temporary)):
+            raise
+        code = errno.ENOSPC if _FULL in str(error) else getattr(error, "errno", None)
+        if code is None:
+            raise
+        raise OSError(code, os.strerror(code), str(path)) from error
 
 
 @contextlib.contextmanager
@@ -100,10 +91,7 @@ def check_subfolder(folder):
     """
     folder = pathlib.Path(folder)
     if folder.is_symlink():
-        raise ValueError(
-            f"{folder} must not be a link; delete it. To write to another disk, give an output "
-            "folder there"
-        )
+        raise ValueError(f"{folder} must not be a link; delete it, or use another output folder")
 
 
 @contextlib.contextmanager
@@ -149,8 +137,6 @@ def exclusive_lock(folder, doing, *, keep=True):
     import filelock
 
     folder = pathlib.Path(folder)
-    if folder.is_file():
-        raise NotADirectoryError(f"{folder} must be a folder; it is a file")
     is_unused = not folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
     lock = filelock.FileLock(folder / ".lock", timeout=0)

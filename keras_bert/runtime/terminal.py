@@ -15,16 +15,6 @@ from typing import Any, TextIO
 
 from keras_bert.runtime.escaping import printable, printable_lines
 
-__all__ = [
-    "print_line",
-    "progress",
-    "quiet",
-    "quiet_imports",
-    "shell_quoted",
-    "use_utf8",
-    "waiting",
-]
-
 _SECONDS_BETWEEN_UPDATES = 0.1  # of a progress bar in a notebook
 _SECONDS_BETWEEN_LINES = 60  # without a terminal
 

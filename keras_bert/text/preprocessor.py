@@ -4,6 +4,7 @@ Python strings are converted without TensorFlow, string tensors by a graph of Te
 """
 
 import dataclasses
+import functools
 import pathlib
 import sys
 from typing import Any
@@ -23,6 +24,7 @@ from keras_bert.text.python_tokenizer import PythonTokenizer
 from keras_bert.token_model import refuse_hdf5
 
 MIN_LENGTH = 3  # [CLS] and two [SEP]
+_TOKENIZERS = ("tokenizer", "python_tokenizer")
 _TOKENIZER_OPTIONS = ("lowercase", "strip_accents", "split_cjk", "added_tokens")
 
 
@@ -91,8 +93,6 @@ class Preprocessor(keras.layers.Layer):
         self.added_tokens = tuple(map(as_added_token, added_tokens))
         keras_private.accept_strings(self)
         self._store_vocabulary(None)
-        self._tokenizer = None
-        self._python_tokenizer = None
         self.built = True
         if vocabulary is not None:
             self._set_vocabulary(vocabulary)
@@ -112,8 +112,8 @@ class Preprocessor(keras.layers.Layer):
         if broken:
             raise ValueError(f"A token must not contain a line end; received {broken[0]!r:.80}")
         self._store_vocabulary(vocabulary)
-        self._tokenizer = None
-        self._python_tokenizer = None
+        for name in _TOKENIZERS:
+            self.__dict__.pop(name, None)
 
     def _store_vocabulary(self, vocabulary):
         # Keras' __setattr__ would search each of 30,000 strings for variables to track.
@@ -131,22 +131,18 @@ class Preprocessor(keras.layers.Layer):
             raise ValueError("This preprocessor has no vocabulary; load the saved model.")
         return self._vocabulary
 
-    @property
+    @functools.cached_property
     def tokenizer(self):
         """The `WordPieceTokenizer` of this layer, created on first use."""
-        if self._tokenizer is None:
-            import_tensorflow("tokenizing tensors")
-            from keras_bert.text.tokenizer import WordPieceTokenizer
+        import_tensorflow("tokenizing tensors")
+        from keras_bert.text.tokenizer import WordPieceTokenizer
 
-            self._tokenizer = WordPieceTokenizer(self.vocabulary, **self.tokenizer_options())
-        return self._tokenizer
+        return WordPieceTokenizer(self.vocabulary, **self.tokenizer_options())
 
-    @property
+    @functools.cached_property
     def python_tokenizer(self) -> PythonTokenizer:
         """The `PythonTokenizer` of this layer, which needs no TensorFlow, created on first use."""
-        if self._python_tokenizer is None:
-            self._python_tokenizer = PythonTokenizer(self.vocabulary, **self.tokenizer_options())
-        return self._python_tokenizer
+        return PythonTokenizer(self.vocabulary, **self.tokenizer_options())
 
     def with_options(self, **options) -> "Preprocessor":
         """Return a copy with the same vocabulary and some options changed.
@@ -167,15 +163,14 @@ class Preprocessor(keras.layers.Layer):
         copy._store_vocabulary(self.vocabulary)
         # The tables of a tokenizer take time to build and do not change.
         if copy.tokenizer_options() == self.tokenizer_options():
-            copy._tokenizer = self._tokenizer
-            copy._python_tokenizer = self._python_tokenizer
+            made = {name: self.__dict__[name] for name in _TOKENIZERS if name in self.__dict__}
+            copy.__dict__.update(made)
         return copy
 
     def __dir__(self):
         # Keras reads all listed attributes when it saves or loads a layer. Reading `tokenizer`
         # creates it, which imports TensorFlow.
-        hidden = {"tokenizer", "python_tokenizer"}
-        return [name for name in super().__dir__() if name not in hidden]
+        return [name for name in super().__dir__() if name not in _TOKENIZERS]
 
     def call(self, text, text_pair=None):
         """Convert a batch of texts or pairs of texts.
@@ -194,18 +189,22 @@ class Preprocessor(keras.layers.Layer):
         columns = [text] if text_pair is None else [text, text_pair]
         columns = [column if _is_tensor(column) else _as_strings(column) for column in columns]
         _check_texts(columns)
-        if any(map(_is_tensor, columns)):
-            return self._pack_tensors(columns)
-        is_single = columns[0].ndim == 0
-        ids = [self.python_tokenizer.tokenize(np.atleast_1d(column)) for column in columns]
+        is_single = len(columns[0].shape) == 0
+        if is_single:
+            columns = [column[None] for column in columns]
+        has_tensors = any(map(_is_tensor, columns))
+        packed = self._pack_tensors(columns) if has_tensors else self._pack_strings(columns)
+        return {key: value[0] for key, value in packed.items()} if is_single else packed
+
+    def _pack_strings(self, columns):
+        """Convert one or two batches of texts, arrays of strings."""
+        ids = [self.python_tokenizer.tokenize(column) for column in columns]
         sequences = list(zip(*ids, strict=True))
         length = self.sequence_length
         if length is None:
             longest = max((sum(map(len, sequence)) for sequence in sequences), default=0)
             length = min(longest + 1 + len(columns), self.max_sequence_length)
         packed = token_ids.pack(sequences, length, self.python_tokenizer.special_ids)
-        if is_single:
-            packed = {key: value[0] for key, value in packed.items()}
         return {key: keras.ops.convert_to_tensor(value) for key, value in packed.items()}
 
     def _pack_tensors(self, columns):
@@ -213,20 +212,13 @@ class Preprocessor(keras.layers.Layer):
         import tensorflow as tf
 
         columns = [tf.convert_to_tensor(column, tf.string) for column in columns]
-        is_single = columns[0].shape.rank == 0
-        if is_single:
-            columns = [column[None] for column in columns]
         packed = self.pack(
             *(self.tokenizer.tokenize(column) for column in columns),
             sequence_length=self.sequence_length,
             max_sequence_length=self.max_sequence_length,
         )
-        if is_single:
-            packed = {key: value[0] for key, value in packed.items()}
         if keras.backend.backend() != "tensorflow" and tf.executing_eagerly():
-            packed = {
-                key: keras.ops.convert_to_tensor(value.numpy()) for key, value in packed.items()
-            }
+            return {key: keras.ops.convert_to_tensor(x.numpy()) for key, x in packed.items()}
         return packed
 
     def pack(self, ids, pair_ids=None, *, sequence_length, max_sequence_length):

@@ -71,7 +71,7 @@ def test_mirrored():
 def test_missing_tpu_is_an_error(monkeypatch):
     if distribution._has_tpu_chip():
         pytest.skip("this machine has a TPU")
-    message = "^this machine has no TPU .*; name a Cloud TPU with tpu:NAME or TPU_NAME, or"
+    message = "^this machine has no TPU; name a Cloud TPU with tpu:NAME or TPU_NAME"
     for name in ("tpu", "tpu:", "tpu:local"):
         with pytest.raises(ValueError, match=message):
             enter(name)
@@ -97,17 +97,6 @@ def test_unknown_name_of_a_tpu_is_an_error(monkeypatch):
             enter(name)
     with pytest.raises(ValueError, match="the TPU 'other' cannot be reached"):
         enter("tpu:other")
-
-
-def test_error_without_a_message_shows_its_type(monkeypatch):
-    import tensorflow as tf
-
-    def resolver(tpu):
-        raise ConnectionError
-
-    monkeypatch.setattr(tf.distribute.cluster_resolver, "TPUClusterResolver", resolver)
-    with pytest.raises(ValueError, match=r"cannot be reached: ConnectionError\. Check"):
-        enter("tpu:mine")
 
 
 @pytest.mark.parametrize("variable", ["COLAB_TPU_ADDR", "COLAB_RELEASE_TAG"])
@@ -139,7 +128,7 @@ def test_multi_worker_needs_jax():
 
 
 def test_model_parallel_needs_jax():
-    with pytest.raises(ValueError, match="^model_parallel needs the JAX backend: set KERAS_BACK"):
+    with pytest.raises(ValueError, match="^model_parallel needs several devices and KERAS_BACKEND"):
         enter("mirrored", model_parallel=2)
 
 
@@ -152,9 +141,9 @@ def say(name, **options):
                   d.supports_jit_compile())
     except ValueError as error:
         print(name, options, error)
-say("one-device"); say("auto"); say("mirrored"); say("tpu"); say("tpu:mine")
+say("one-device"); say("auto"); say("mirrored"); say("tpu")
 say("mirrored", model_parallel=3); say("mirrored", model_parallel=2)
-say("one-device", model_parallel=2); say("mirrored", model_parallel=0)
+say("one-device", model_parallel=2)
 say("multi-worker")
 import jax
 jax.process_count = lambda: 2
@@ -173,30 +162,25 @@ def test_strategies_on_jax(python, monkeypatch):
         "auto {} DataParallel 4 4 (0, 1) True",
         "mirrored {} DataParallel 4 4 (0, 1) True",
         "tpu {} JAX sees no TPU, only cpu; pip install 'jax[tpu]' on a machine with a TPU",
-        "tpu:mine {} JAX runs on the machines of the TPU itself; received tpu:mine. Use tpu there",
-        "mirrored {'model_parallel': 3} model_parallel must divide the 4 devices; received 3",
+        "mirrored {'model_parallel': 3} model_parallel must divide the 4 devices of one machine; "
+        "received 3",
         "mirrored {'model_parallel': 2} ModelParallel 2 4 (0, 1) True",
-        "one-device {'model_parallel': 2} model_parallel needs several devices; received "
-        "one-device. Use mirrored",
-        "mirrored {'model_parallel': 0} model_parallel must be at least 1; received 0",
+        "one-device {'model_parallel': 2} model_parallel needs several devices and "
+        "KERAS_BACKEND=jax",
     ):
         assert expected in lines, (expected, lines)
     assert any(line.startswith("multi-worker {} multi-worker cannot start: ") for line in lines)
-    refused = "model_parallel works within one machine; received several. Set it to 1"
+    refused = "model_parallel must divide the 4 devices of one machine; received 4"
     assert f"mirrored {{'model_parallel': 4}} {refused}" in lines
 
 
 CLUSTER = """
-import os
 import keras_bert.runtime.distribution as d
-for number in (None, "two"):
-    if number:
-        os.environ["JAX_NUM_PROCESSES"] = number
-    try:
-        with d.scope("multi-worker"):
-            pass
-    except ValueError as error:
-        print(error)
+try:
+    with d.scope("multi-worker"):
+        pass
+except ValueError as error:
+    print(error)
 """
 
 
@@ -204,10 +188,9 @@ for number in (None, "two"):
 def test_missing_cluster_is_an_error(python, monkeypatch):
     for name in ("JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID"):
         monkeypatch.delenv(name, raising=False)
-    first, second = python("-c", CLUSTER, backend="jax").splitlines()
-    assert first.startswith("multi-worker found no cluster (")
-    assert first.endswith("; set JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES and JAX_PROCESS_ID")
-    assert second == "JAX_NUM_PROCESSES must be a number; received 'two'"
+    error = python("-c", CLUSTER, backend="jax")
+    assert error.startswith("multi-worker cannot start: ")
+    assert "Set JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES and JAX_PROCESS_ID" in error
 
 
 def test_processes_that_resume_from_different_steps_are_an_error(monkeypatch):
@@ -222,7 +205,7 @@ def test_processes_that_resume_from_different_steps_are_an_error(monkeypatch):
         if is_right:
             distribution.check_same_step(4)
             continue
-        with pytest.raises(ValueError, match=r"different steps, 4, 0; use a folder"):
+        with pytest.raises(ValueError, match=r"different steps, \[4, 0\]; use a folder"):
             distribution.check_same_step(4)
 
 

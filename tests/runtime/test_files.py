@@ -6,7 +6,6 @@ import stat
 import time
 
 import pytest
-import tensorflow as tf
 
 import keras_bert
 from keras_bert import heads
@@ -45,16 +44,6 @@ def test_error_keeps_the_old_file(tmp_path):
     assert list(tmp_path.iterdir()) == [file]
 
 
-def test_a_file_cannot_be_locked_as_a_folder(tmp_path):
-    (tmp_path / "run").write_text("")
-    match = "run must be a folder; it is a file"
-    with (
-        pytest.raises(NotADirectoryError, match=match),
-        exclusive_lock(tmp_path / "run", "writing"),
-    ):
-        pass
-
-
 def test_errors_name_the_file_of_the_caller(tmp_path):
     file = tmp_path / "words.txt"
     file.write_text("before")
@@ -90,18 +79,6 @@ def test_a_full_disk_names_the_file(tmp_path, error):
     with expected as found, temporary_folder(tmp_path, ".new-"):
         raise error
     assert found.value.filename == str(tmp_path) and not any(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize("context", [atomic_write, lambda path: temporary_folder(path, ".new-")])
-def test_an_error_of_tensorflow_while_writing_names_the_file(tmp_path, context):
-    denied = tf.errors.PermissionDeniedError
-    expected = pytest.raises(OSError, match=f"^{tmp_path}[^.]* could not be written: Permission")
-    path = tmp_path / "words" if context is atomic_write else tmp_path
-    with expected, context(path) as temporary:
-        raise denied(None, None, f"{temporary}/a; Permission denied\n\t[[node]]")
-    with pytest.raises(tf.errors.ResourceExhaustedError), context(path):
-        raise tf.errors.ResourceExhaustedError(None, None, "no memory for a tensor")
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_other_errors_are_not_changed(tmp_path):

@@ -344,7 +344,7 @@ def test_saving_does_not_create_the_tokenizer(tmp_path):
     layer.save_assets(tmp_path / "assets")
     encoder = promises.build("encoder", preprocessor=layer)
     encoder.save(tmp_path / "model.keras")
-    assert layer._tokenizer is None and layer._python_tokenizer is None
+    assert not {"tokenizer", "python_tokenizer"} & set(vars(layer))
     assert layer.tokenizer is layer.tokenizer
     assert layer.python_tokenizer is layer.python_tokenizer
     assert (
