@@ -144,12 +144,6 @@ def test_default_dropout_is_that_of_the_encoder(encoder, given, expected):
     assert heads.classifier(encoder, 2, dropout=given).get_layer("dropout").rate == expected
 
 
-@pytest.mark.parametrize("head", ["classifier", "tagger"])
-def test_heads_use_our_dropout(encoder, head):
-    # Keras' dropout on all tokens took a quarter of a tagger's training step.
-    assert type(getattr(heads, head)(encoder, 2).get_layer("dropout")) is layers.Dropout
-
-
 def test_dropout_only_in_training(encoder):
     model = heads.classifier(encoder, 2, dropout=0.9)
     inputs = contract.batch()
@@ -184,9 +178,6 @@ def test_classifier_errors(encoder, options, message):
         (lambda e: heads.classifier(e, labels=["a\tb", "c"]), r"received 'a\\tb'"),
         (lambda e: heads.classifier(e, multi_label=True), "at least 1 classes; received 0"),
         (lambda e: heads.embedder(e, pooling="sum"), "one of mean, cls, max, .*; received 'sum'"),
-        (lambda e: heads.features(e, 2), "between -2 and 1 for an encoder of 2 layers; received 2"),
-        (lambda e: heads.features(e, -3), "received -3"),
-        (lambda e: heads.features(e, ()), "at least one layer; received none"),
         (lambda e: heads.features(e, combine="max"), "one of concat, sum, .*; received 'max'"),
     ],
 )
@@ -215,12 +206,6 @@ def test_functions_of_models_need_a_model(function):
         function("base")
 
 
-def test_multi_label_allows_one_class(encoder):
-    model = heads.classifier(encoder, labels=["toxic"], multi_label=True)
-    assert model.output_shape == (None, 1)
-    assert heads.find_output(model).multi_label
-
-
 def test_an_output_needs_as_many_labels_as_logits():
     output = heads.TaskOutput("classification", labels=["a", "b"])
     with pytest.raises(ValueError, match="received 2 labels for 3 logits"):
@@ -236,29 +221,6 @@ def test_find_encoder_errors(encoder):
     both = keras.Model(encoder.input, [a["pooled_output"], b["pooled_output"]])
     with pytest.raises(ValueError, match="has 2"):
         heads.find_encoder(both)
-
-
-def test_find_output_of_a_model_without_one(encoder):
-    assert heads.find_output(encoder) is None
-    assert heads.find_output(heads.classifier(encoder, 2)) is not None
-
-
-@pytest.mark.slow
-def test_a_head_fits_and_learns(encoder):
-    model = heads.classifier(encoder, 2, dropout=0.0)
-    rng = np.random.default_rng(0)
-    ids = rng.integers(5, 40, (32, 6))
-    label = rng.integers(0, 2, 32)
-    ids[:, 2] = 3 + label  # one token determines the label
-    inputs = {"input_word_ids": ids, "input_mask": ids * 0 + 1, "input_type_ids": ids * 0}
-    model.compile(
-        keras.optimizers.Adam(3e-3),
-        keras.losses.SparseCategoricalCrossentropy(from_logits=True),
-        metrics=["accuracy"],
-        jit_compile=False,
-    )
-    model.fit(inputs, label, batch_size=16, epochs=30, verbose=0)
-    assert model.evaluate(inputs, label, verbose=0, return_dict=True)["accuracy"] > 0.95
 
 
 # --- Tied weights of the masked LM
@@ -336,15 +298,6 @@ def test_lora_on_the_embedding_changes_the_logits(encoder):
     np.testing.assert_allclose(merged(inputs), with_lora, atol=1e-4)
 
 
-@pytest.mark.slow
-def test_int8_is_close_to_float32():
-    model = heads.masked_lm(contract.build("encoder", num_hidden_layers=1))
-    inputs = contract.batch(subject="masked_tokens")
-    before = model(inputs).numpy()
-    found = contract.quantize(model)(inputs).numpy()
-    assert 0 < abs(found - before).max() < 0.2 * abs(before).max()
-
-
 # --- In other Keras models
 
 
@@ -393,22 +346,6 @@ def test_two_towers_with_shared_weights(learner):
     assert fit(model, [a, b], target, "mse") < 0.1
     same = model.predict([a, a], verbose=0)
     np.testing.assert_allclose(same, 1.0, atol=1e-5)
-
-
-@pytest.mark.slow
-def test_freeze_and_unfreeze(learner):
-    model = heads.classifier(learner, 2)
-    inputs, target = contract.batch(), np.array([0, 1, 1])
-    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    before = learner.get_weights()
-    learner.trainable = False
-    fit(model, inputs, target, loss, steps=2)
-    for a, b in zip(before, learner.get_weights(), strict=True):
-        np.testing.assert_array_equal(a, b)
-    learner.trainable = True
-    fit(model, inputs, target, loss, steps=2)
-    changed = [(a != b).any() for a, b in zip(before, learner.get_weights(), strict=True)]
-    assert all(changed)
 
 
 @pytest.mark.slow
@@ -462,35 +399,6 @@ def test_strings_are_refused_with_the_next_step():
                 call(given)
         with pytest.raises(ValueError, match=r"Call encoder\(encoder.preprocessor\(texts\)\)"):
             encoder(given)
-
-
-def check_failed_fit():
-    """Check that encoder and head give the same answers after a `fit` that failed."""
-    encoder = tiny.encoder()
-    model = heads.classifier(encoder, 2)
-    model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-    inputs = encoder.preprocessor(["so good"] * 8)
-    before = np.array(encoder(inputs)["pooled_output"])
-
-    class Fail(keras.callbacks.Callback):
-        def on_train_batch_end(self, batch, logs=None):
-            raise RuntimeError("it fails")
-
-    for labels, callbacks in (
-        (np.zeros((8, 3, 2)), []),
-        (np.full(8, "good"), []),
-        (np.zeros(8), [Fail()]),
-    ):
-        with pytest.raises((ValueError, TypeError, RuntimeError)):
-            model.fit(inputs, labels, batch_size=2, callbacks=callbacks, verbose=0)
-        after = np.array(encoder(inputs)["pooled_output"])
-        assert after.shape == before.shape and np.isfinite(after).all()
-    model.fit(inputs, np.zeros(8), batch_size=2, verbose=0)
-
-
-@pytest.mark.slow
-def test_a_failed_fit_leaves_the_encoder_usable_on_jax(python):
-    python("-c", "from tests.test_heads import check_failed_fit; check_failed_fit()", backend="jax")
 
 
 def test_pooling_of_a_classifier():
@@ -648,16 +556,6 @@ def test_packed_on_other_backends(python, other):
     python("-c", "from tests.test_heads import check_packed; check_packed()", backend=other)
 
 
-def test_a_packed_model_shares_all_weights():
-    model = contract.build("pretraining")
-    view = packed_heads.packed_pretraining(model)
-    assert {id(v) for v in view.weights} == {id(v) for v in model.weights}
-    assert heads.find_encoder(view) is heads.find_encoder(model)
-    assert heads.find_task(view) == "pretraining"
-    view = packed_heads.packed_pretraining(contract.build("masked_tokens"))
-    assert heads.find_task(view) == "masked_tokens"
-
-
 @pytest.mark.parametrize("task", ["pretraining", "masked_tokens"])
 def test_a_packed_model_reloads(tmp_path, task):
     view = packed_heads.packed_pretraining(contract.build(task))
@@ -705,9 +603,3 @@ def test_packed_training_step_equals_the_unpacked_one():
         results.append([loss, *(v.numpy() for v in model.trainable_variables)])
     for a, b in zip(*results, strict=True):
         np.testing.assert_allclose(a, b, atol=1e-5)
-
-
-@pytest.mark.parametrize("task", ["classification", "next_sentence", "encoder"])
-def test_packed_pretraining_errors(task):
-    with pytest.raises(ValueError, match="must predict masked tokens; received"):
-        packed_heads.packed_pretraining(contract.build(task))

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from keras_bert.checkpoints.added_tokens import AddedToken, as_added_token, word_pieces
 from keras_bert.runtime.warn import level_of_caller
+from keras_bert.text import added_token_search
 
 UNKNOWN = "[UNK]"
 _MIN_MISMATCHES = 100  # tokens that must mismatch the options before a warning
@@ -53,6 +54,12 @@ class BaseTokenizer:
         check_tokens(self.vocabulary, (UNKNOWN,), self.added_tokens)
         self.unknown_id = self._ids[UNKNOWN]
         self.word_pieces = word_pieces(self.vocabulary, self.added_tokens)
+        self._exact_tokens = {
+            each.content: each for each in self.added_tokens if not each.normalized
+        }
+        self._normalized_tokens = added_token_search.normalized_texts(
+            self.added_tokens, lowercase, self.strip_accents
+        )
         _warn_of_mismatch(dict.fromkeys(self.word_pieces), lowercase, self.strip_accents)
 
     def token_id(self, token: str) -> int:
@@ -99,7 +106,10 @@ def _warn_of_mismatch(tokens: Iterable[str], lowercase: bool, strip_accents: boo
     lower = [token for token in tokens if re.search("[a-z]", token)]
     has_upper = any(re.search("[A-Z]", token) for token in tokens)
     if len(never_match) >= max(_MIN_MISMATCHES, len(tokens) / 20):
-        reason = f"{len(never_match)} tokens, such as {never_match[0]!r:.80}, never match a text"
+        reason = (
+            f"{len(never_match)} of its {len(tokens)} tokens, such as {never_match[0]!r:.80}, "
+            "never match a text"
+        )
     elif not lowercase and len(lower) >= _MIN_MISMATCHES and not has_upper:
         reason = f"no token has a letter A-Z, so words in upper case become {UNKNOWN}"
     else:

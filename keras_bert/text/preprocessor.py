@@ -294,17 +294,15 @@ class Preprocessor(keras.layers.Layer):
         """Return the options, without the vocabulary, which is an asset."""
         if keras_private.is_writing_hdf5():
             refuse_hdf5(self.name)
-        options = {}
-        if self.added_tokens:
-            options["added_tokens"] = [dataclasses.asdict(token) for token in self.added_tokens]
+        options = self.tokenizer_options()
+        added_tokens = options.pop("added_tokens")
+        if added_tokens:
+            options["added_tokens"] = [dataclasses.asdict(token) for token in added_tokens]
         return {
             **super().get_config(),
             "dtype": "int32",
             "sequence_length": self.sequence_length,
             "max_sequence_length": self.max_sequence_length,
-            "lowercase": self.lowercase,
-            "strip_accents": self.strip_accents,
-            "split_cjk": self.split_cjk,
             **options,
         }
 
@@ -328,14 +326,13 @@ def _is_tensor(texts):
 
 def _as_strings(texts):
     """Return `texts` as an array of strings."""
-    array = np.asarray(texts, dtype=object)
-    for text in array.ravel():
-        if not isinstance(text, (str, bytes)):
+    array = np.array(texts, dtype=object)
+    for index, text in enumerate(array.flat):
+        if isinstance(text, bytes):
+            array.flat[index] = text.decode("utf-8", "ignore")
+        elif not isinstance(text, str):
             raise ValueError(f"texts must be strings; received {text!r:.80}")
-    strings = [
-        text.decode("utf-8", "ignore") if isinstance(text, bytes) else text for text in array.flat
-    ]
-    return np.array(strings, dtype=object).reshape(array.shape)
+    return array
 
 
 def _check_texts(columns):

@@ -94,14 +94,8 @@ class PythonTokenizer(BaseTokenizer):
         self._ids_of_chunk = _Cache(self._tokenize_chunk)
         self._ids_of_word = _Cache(self._tokenize_word)
         self._tokens_of_word = _Cache(self._tokenize_word_with_offsets)
-        exact = {token.content: token for token in self.added_tokens if not token.normalized}
-        normalized = added_token_search.normalized_texts(
-            self.added_tokens, self.lowercase, self.strip_accents
-        )
-        self._exact_search = added_token_search.Search(exact) if exact else None
-        self._normalized_search = None
-        if normalized:
-            self._normalized_search = added_token_search.Search(normalized, self.split_cjk)
+        self._exact_search = added_token_search.Search(self._exact_tokens)
+        self._normalized_search = added_token_search.Search(self._normalized_tokens, self.split_cjk)
 
     def tokenize(self, texts: Iterable[str]) -> list[list[int]]:
         """Return the ids of each text, without [CLS] and [SEP]."""
@@ -113,7 +107,7 @@ class PythonTokenizer(BaseTokenizer):
         """Return the `Tokens` of a text: ids, words, and offsets in characters."""
         tokens = Tokens([], [], [], [])
         end = 0
-        for match in self._exact_search.find(text, text) if self._exact_search else ():
+        for match in self._exact_search.find(text, text) if self._exact_tokens else ():
             self._add_part(tokens, text[end : match.start], end)
             ids = [self.token_id(match.token.content)]
             limit = self._patterns.end_of_marks(text, match.limit)
@@ -137,7 +131,7 @@ class PythonTokenizer(BaseTokenizer):
     def _add_part(self, tokens: Tokens, part: str, shift: int) -> None:
         """Add the tokens of a part of a text that begins at the character `shift`."""
         part = self._lower_sigmas(part)
-        if self._normalized_search is not None:
+        if self._normalized_tokens:
             characters = self._normalize_part(part)
             source = "".join(part[index] for index in characters.sources)
             matches = self._normalized_search.find(characters.text, source)

@@ -11,7 +11,7 @@ import os
 
 import tensorflow as tf
 
-from keras_bert.text import added_token_search, normalization, tables, token_matching, wordpiece
+from keras_bert.text import normalization, tables, token_matching, wordpiece
 from keras_bert.text.base_tokenizer import BaseTokenizer
 
 _LARGE_BATCH = 64  # texts; a second thread does not pay off for fewer
@@ -46,31 +46,22 @@ class WordPieceTokenizer(BaseTokenizer):
     def __init__(self, vocabulary, **options):
         super().__init__(vocabulary, **options)
         pieces = {token: self.token_id(token) for token in self.word_pieces}
-        texts = self._make_matchers(pieces)
         arrays = tables.lookup_tables(
-            pieces, self.lowercase, self.strip_accents, self.split_cjk, texts
+            pieces, self.lowercase, self.strip_accents, self.split_cjk, self._normalized_tokens
         )
+        self._exact_matcher = None
+        self._normalized_matcher = None
+        if self._exact_tokens:
+            alphabet = tables.Alphabet(self._exact_tokens)
+            self._exact_matcher = token_matching.Matcher(self._exact_tokens, self._ids, alphabet)
+        if self._normalized_tokens:
+            alphabet = tables.Alphabet([*pieces, *self._normalized_tokens])
+            self._normalized_matcher = token_matching.Matcher(
+                self._normalized_tokens, self._ids, alphabet, separates_cjk=self.split_cjk
+            )
         # Eager tensors, so that all graphs traced from this tokenizer share one copy.
         with tf.init_scope(), tf.device("CPU:0"):
             self._constants = {name: tf.constant(array) for name, array in arrays.items()}
-
-    def _make_matchers(self, pieces):
-        """Make the matchers of added tokens, and return the normalized texts of these tokens."""
-        exact = {token.content: token for token in self.added_tokens if not token.normalized}
-        self._exact_matcher = None
-        self._normalized_matcher = None
-        if exact:
-            alphabet = tables.Alphabet(exact)
-            self._exact_matcher = token_matching.Matcher(exact, self._ids, alphabet)
-        normalized = added_token_search.normalized_texts(
-            self.added_tokens, self.lowercase, self.strip_accents
-        )
-        if normalized:
-            alphabet = tables.Alphabet([*pieces, *normalized])
-            self._normalized_matcher = token_matching.Matcher(
-                normalized, self._ids, alphabet, separates_cjk=self.split_cjk
-            )
-        return list(normalized)
 
     def tokenize(self, texts):
         """Tokenize a batch of texts.

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import keras_bert
-from keras_bert.cli import reading
 from keras_bert.tasks.tagging.data import TaggedSentences
 from tests import tiny
 from tests.tiny import write_file
@@ -48,14 +47,6 @@ def test_labels_keep_the_type_of_the_data(tmp_path, labels):
     table = {"text": ["a", "a"], "label": labels}
     assert keras_bert.read(table).labels == labels
     assert keras_bert.read({**table, "label": np.array(labels)}).labels == labels
-
-
-def test_true_is_one_label_in_every_source(tmp_path):
-    pandas = pytest.importorskip("pandas")
-    frame = pandas.DataFrame({"text": ["a", "a"], "label": [True, False]})
-    frame.to_csv(tmp_path / "a.csv", index=False)
-    sources = [jsonl(tmp_path, True, False), frame, tmp_path / "a.csv"]
-    assert [keras_bert.read(data).labels for data in sources] == [[True, False]] * 3
 
 
 def test_rows_of_snli_without_a_label_are_left_out(tmp_path):
@@ -127,12 +118,6 @@ def test_columns_of_0_and_1_are_label_sets(tmp_path, rows):
     assert keras_bert.read(jsonl, **options).label_sets == expected
 
 
-def test_columns_of_0_and_1_on_the_command_line(tmp_path):
-    file = write_file(tmp_path / "a.csv", "text,toxic,rude\na,1,1\n")
-    columns = reading.COLUMNS | {"label": "toxic,rude"}
-    assert reading.read(file, "multi-label", columns, None).label_sets == [("toxic", "rude")]
-
-
 def test_errors_of_columns_of_0_and_1(tmp_path):
     file = write_file(tmp_path / "a.csv", "text,toxic,rude\na,0,-1\n")
     with pytest.raises(ValueError, match=r"row 2: the column 'rude' .* 0 or 1; received '-1'"):
@@ -166,14 +151,6 @@ def test_label_may_be_a_key_within_an_object(tmp_path):
     assert keras_bert.read(file, "pair", label="labels.binary-label", **options).labels == [1]
     with pytest.raises(ValueError, match=r"item 1 has no key 'labels\.x'; its keys are sentence1"):
         keras_bert.read(file, "pair", label="labels.x", **options)
-
-
-def test_label_may_be_called_default(tmp_path):
-    table = {"text": ["a"], "default": ["x"], "label": ["y"]}
-    assert keras_bert.read(table, label="default").labels == ["x"]
-    pairs = {"text": ["a"], "other": ["b"], "default": [1]}
-    embedding = keras_bert.read(pairs, "embedding", text_pair="other", label="default")
-    assert embedding.scores == [1.0]
 
 
 @pytest.mark.parametrize("score", ["1_0", "nan", "inf", "-Infinity", "１０", "", "0x10", True])

@@ -54,25 +54,9 @@ TEXTS = [
         ['"좋다...', 1, "별로", 0], file="ratings.txt", options={"text": "document"},
     ),
     Layout(
-        "KLUE-TC", "github.com/KLUE-benchmark/KLUE",
-        json.dumps([{"guid": "y-0", "title": "제목", "label": "정치"}], indent=4),
-        ["제목", "정치"], file="a.json", options={"text": "title"},
-    ),
-    Layout(
-        "KLUE-NLI", "github.com/KLUE-benchmark/KLUE",
-        json.dumps([{"premise": "가", "hypothesis": "나", "gold_label": "neutral"}], indent=4),
-        ["가", "나", "neutral"], "pair", "a.json",
-        {"text": "premise", "text_pair": "hypothesis", "label": "gold_label"},
-    ),
-    Layout(
         "KLUE-STS", "github.com/KLUE-benchmark/KLUE",
         json.dumps([{"sentence1": "가", "sentence2": "나", "labels": STS}], indent=4),
         ["가", "나", 4.9], "regression", "a.json", {**PAIR, "label": "labels.label"},
-    ),
-    Layout(
-        "KorNLI", "github.com/kakaobrain/KorNLUDatasets",
-        tsv(("sentence1", "sentence2", "gold_label"), ('"가" 라고', "나", "entailment")),
-        ['"가" 라고', "나", "entailment"], "pair", options={**PAIR, "label": "gold_label"},
     ),
     Layout(
         "KorSTS", "github.com/kakaobrain/KorNLUDatasets",
@@ -88,38 +72,10 @@ TEXTS = [
         options={"text": 6, "text_pair": 7, "label": 5, "header": False},
     ),
     Layout(
-        "CoLA", "nyu-mll.github.io/CoLA", tsv(("gj04", 1, "", "a b."), ("gj04", 0, "*", "b a.")),
-        ["a b.", 1, "b a.", 0], options={"text": 4, "label": 2, "header": False},
-    ),
-    Layout(
-        "MRPC", "gluebenchmark.com/tasks",
-        "\ufeff"
-        + tsv(("Quality", "#1 ID", "#2 ID", "#1 String", "#2 String"), (1, 7, 8, 'a "b', 'c"')),
-        ['a "b', 'c"', 1], "pair",
-        options={"text": "#1 String", "text_pair": "#2 String", "label": "Quality"},
-    ),
-    Layout(
-        "QQP on Kaggle", "kaggle.com/c/quora-question-pairs",
-        '"id","question1","question2","is_duplicate"\n"0","a ""b""?","c,\nd","0"\n',
-        ['a "b"?', "c,\nd", 0], "pair", "a.csv",
-        {"text": "question1", "text_pair": "question2", "label": "is_duplicate"},
-    ),
-    Layout(
         "SNLI", "nlp.stanford.edu/projects/snli",
         lines({"gold_label": "-", "sentence1": "a", "sentence2": "b"},
               {"gold_label": "neutral", "sentence1": "c", "sentence2": "d"}),
         ["c", "d", "neutral"], "pair", "a.jsonl", {**PAIR, "label": "gold_label"},
-    ),
-    Layout(
-        "SNLI of Hugging Face as CSV", "huggingface.co/datasets/stanfordnlp/snli",
-        "premise,hypothesis,label\na,b,0\nc,d,1\ne,f,2\ng,h,-1\n",
-        ["a", "b", 0, "c", "d", 1, "e", "f", 2], "pair", "a.csv",
-        {"text": "premise", "text_pair": "hypothesis"},
-    ),
-    Layout(
-        "XNLI", "github.com/facebookresearch/XNLI",
-        tsv(("language", "gold_label", "sentence1", "sentence2"), ("ko", "neutral", "가", "나")),
-        ["가", "나", "neutral"], "pair", options={**PAIR, "label": "gold_label"},
     ),
     Layout(
         "BoolQ", "github.com/google-research-datasets/boolean-questions",
@@ -145,20 +101,9 @@ TEXTS = [
         "multi_label", options={"text": 1, "label": 2, "header": False},
     ),
     Layout(
-        "IMDB on Kaggle", "kaggle.com/datasets/lakshmi25npathi/imdb-dataset-of-50k-movie-reviews",
-        'review,sentiment\n"a, b<br />",positive\nc,negative\n',
-        ["a, b<br />", "positive", "c", "negative"],
-        file="a.csv", options={"text": "review", "label": "sentiment"},
-    ),
-    Layout(
         "SMS spam on Kaggle", "kaggle.com/datasets/uciml/sms-spam-collection-dataset",
         "v1,v2,,,\nham,a,,,\nspam,b,c,,\n", ["a", "ham", "b", "spam"], file="spam.csv",
         options={"text": "v2", "label": "v1"},
-    ),
-    Layout(
-        "SMS spam in Latin-1", "kaggle.com/datasets/uciml/sms-spam-collection-dataset",
-        "v1,v2\nham,£5 für\n".encode("cp1252"), "line 2: must be UTF-8.*iconv -f CP1252",
-        file="spam.csv", options={"text": "v2", "label": "v1"},
     ),
     Layout(
         "AG News", "github.com/mhjabreel/CharCnn_Keras", '"3","title","text, of it"\n"1","t","u"\n',
@@ -206,10 +151,6 @@ TAGGED = [
         ([["EU", "says"], ["Bob"]], [["I-ORG", "O"], ["I-PER"]]), file="eng.train",
     ),
     Layout(
-        "CoNLL-2000", "clips.uantwerpen.be/conll2000/chunking", "He PRP B-NP\nran VBD B-VP\n\n",
-        ([["He", "ran"]], [["B-NP", "B-VP"]]), file="train.txt",
-    ),
-    Layout(
         "OntoNotes in CoNLL-2012", "conll.cemantix.org/2012/data.html",
         "#begin document (bc/cctv); part 000\n"
         + "".join(f"bc/cctv 0 {n} Ann NNP (PERSON) -\n" for n in range(5)) + "\n#end document\n",
@@ -224,10 +165,6 @@ TAGGED = [
         "GermEval 2014", "sites.google.com/site/germeval2014ner",
         "#\thttp://a.b [2009-10-17]\n1\tAnn\tB-PER\tO\n2\tgeht\tO\tO\n\n",
         ([["Ann", "geht"]], [["B-PER", "O"]]), options={"tag": 3},
-    ),
-    Layout(
-        "MSRA in BMES", "github.com/jiesutd/LatticeLSTM", "王 B-NAME\n小 M-NAME\n明 E-NAME\n走 O\n",
-        ([["王", "小", "明", "走"]], [["B-NAME", "M-NAME", "E-NAME", "O"]]), file="a.char.bmes",
     ),
     Layout(
         "Universal Dependencies", "universaldependencies.org/format.html",
@@ -302,12 +239,6 @@ CHOICES = [
         "HellaSwag", "github.com/rowanz/hellaswag",
         lines({"ind": 4, "ctx": "A man", "endings": ["runs.", "sits."], "label": 1}),
         "line 1: must be a JSON object with a list `choices`", file="train.jsonl",
-    ),
-    Layout(
-        "RACE", "cs.cmu.edu/~glai1/data/race",
-        json.dumps({"article": "a", "questions": ["?"], "options": [["x", "y"]], "answers": ["A"]}),
-        "line 1: must be a JSON object with a list `choices`", file="1.txt",
-        options={"format": "jsonl"},
     ),
 ]  # fmt: skip
 

@@ -37,12 +37,6 @@ def test_unicode_line_ends_do_not_end_a_row(tmp_path):
     assert tabular.read(file, text="text").texts == ["a\u2028b\x85c\x0cd"]
 
 
-def test_numeric_labels_sort_by_value(tmp_path):
-    rows = "".join(json.dumps({"text": "a", "label": n}) + "\n" for n in (10, 9, 2))
-    examples = tabular.read(write_file(tmp_path / "a.jsonl", rows), text="text", label="label")
-    assert examples.label_names() == [2, 9, 10]
-
-
 def test_blank_line_is_a_text_in_a_file_of_texts_only(tmp_path):
     file = write_file(tmp_path / "a.txt", "good\n\nbad\n")
     assert tabular.read(file, text="1", header=False).texts == ["good", "", "bad"]
@@ -172,14 +166,6 @@ def test_parts_make_up_the_file(tmp_path):
             assert [x for part in parts for x in getattr(part, column)] == getattr(whole, column)
     limited = list(tabular.read_in_parts(file, **options, size=3, limit=6))
     assert [len(part) for part in limited] == [3, 3]
-
-
-def test_parts_are_read_on_demand(tmp_path):
-    file = write_file(tmp_path / "a.tsv", "text\tx\na\tb\nc\td\ne\n")
-    parts = tabular.read_in_parts(file, text="text", size=2)
-    assert next(parts).texts == ["a", "c"]
-    with pytest.raises(ValueError, match="row 4: must have 2 columns; received 1"):
-        next(parts)
 
 
 HEADERS = {

@@ -106,22 +106,6 @@ def test_tensorflow_on_a_tpu_in_colab_is_an_error(variable, monkeypatch):
         enter("tpu")
 
 
-def test_tpu_is_initialized(monkeypatch):
-    import tensorflow as tf
-
-    done = []
-    monkeypatch.setattr(
-        tf.distribute.cluster_resolver, "TPUClusterResolver", lambda tpu: f"resolver of {tpu}"
-    )
-    monkeypatch.setattr(tf.config, "experimental_connect_to_cluster", done.append)
-    monkeypatch.setattr(tf.tpu.experimental, "initialize_tpu_system", done.append)
-    monkeypatch.setattr(
-        tf.distribute, "TPUStrategy", lambda resolver: tf.distribute.OneDeviceStrategy("/cpu:0")
-    )
-    assert isinstance(enter("tpu:mine"), tf.distribute.OneDeviceStrategy)
-    assert done == ["resolver of mine"] * 2
-
-
 def test_multi_worker_needs_jax():
     with pytest.raises(ValueError, match="^Keras 3 cannot train with TensorFlow's multi-worker"):
         enter("multi-worker")
@@ -207,10 +191,6 @@ def test_processes_that_resume_from_different_steps_are_an_error(monkeypatch):
             continue
         with pytest.raises(ValueError, match=r"different steps, \[4, 0\]; use a folder"):
             distribution.check_same_step(4)
-
-
-def test_gradient_accumulation_on_one_device():
-    distribution.check_accumulation(4)
 
 
 @pytest.mark.slow
@@ -368,3 +348,19 @@ def test_the_step_compiles_for_four_devices(platform):
         cwd=conftest.ROOT, env=environment, capture_output=True, text=True,
     )  # fmt: skip
     assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_tpu_is_initialized(monkeypatch):
+    import tensorflow as tf
+
+    done = []
+    monkeypatch.setattr(
+        tf.distribute.cluster_resolver, "TPUClusterResolver", lambda tpu: f"resolver of {tpu}"
+    )
+    monkeypatch.setattr(tf.config, "experimental_connect_to_cluster", done.append)
+    monkeypatch.setattr(tf.tpu.experimental, "initialize_tpu_system", done.append)
+    monkeypatch.setattr(
+        tf.distribute, "TPUStrategy", lambda resolver: tf.distribute.OneDeviceStrategy("/cpu:0")
+    )
+    assert isinstance(enter("tpu:mine"), tf.distribute.OneDeviceStrategy)
+    assert done == ["resolver of mine"] * 2

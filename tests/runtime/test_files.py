@@ -8,9 +8,6 @@ import time
 import pytest
 
 import keras_bert
-from keras_bert import heads
-from keras_bert.__main__ import main
-from keras_bert.hub import cache
 from keras_bert.runtime.files import (
     FolderLockedError,
     atomic_write,
@@ -96,15 +93,6 @@ def test_only_stale_temporaries_are_removed(tmp_path):
     assert sorted(tmp_path.iterdir()) == sorted(kept)
 
 
-def test_two_writers_use_two_temporaries(tmp_path):
-    file = tmp_path / "words"
-    with atomic_write(file) as one, atomic_write(file) as other:
-        assert one != other
-        one.write_text("one")
-        other.write_text("other")
-    assert file.read_text() == "one"
-
-
 def write_words(folder):
     with atomic_write(folder / "words") as temporary:
         temporary.write_text("one")
@@ -116,50 +104,12 @@ def write_folder(folder):
         temporary.rename(folder / "folder")
 
 
-def write_checkpoint(folder):
-    keras_bert.save(tiny.encoder(num_hidden_layers=1), folder / "new/model", format="huggingface")
-
-
 def write_keras(folder):
     keras_bert.save(tiny.encoder(num_hidden_layers=1), folder / "new" / "model.keras")
 
 
-def write_export(folder):
-    model = heads.classifier(tiny.encoder(num_hidden_layers=1), labels=["no", "yes"])
-    keras_bert.export(model, folder / "new" / "served")
-
-
-def write_cache(folder):
-    def fill(incomplete):
-        (incomplete / "a.txt").write_text("a")
-        return incomplete
-
-    cache.install(fill, folder / "models" / "some", "some", {})
-
-
-def write_run(folder):
-    tiny_folder = folder / "encoder"
-    keras_bert.save(tiny.encoder(num_hidden_layers=1), tiny_folder)
-    rows = folder / "a.tsv"
-    rows.write_text("text\tlabel\n" + "so good\tgood\nso bad\tbad\n" * 2)
-    command = f"finetune --model {tiny_folder} --train {rows} --dev {rows} --output {folder}/run"
-    assert main([*command.split(), "--epochs", "1", "--max-length", "16"]) == 0
-    assert (folder / "run" / "metrics.json").is_file()
-
-
 @pytest.mark.parametrize("umask", [0o027, 0o022], ids=oct)
-@pytest.mark.parametrize(
-    "write",
-    [
-        write_words,
-        write_folder,
-        write_checkpoint,
-        write_keras,
-        write_cache,
-        pytest.param(write_export, marks=pytest.mark.slow),
-        pytest.param(write_run, marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize("write", [write_words, write_folder, write_keras])
 def test_permissions_follow_the_umask(write, umask, tmp_path):
     before = os.umask(umask)
     try:
@@ -193,14 +143,6 @@ def test_temporary_folder_is_deleted_unless_it_is_renamed(tmp_path):
     with pytest.raises(KeyboardInterrupt), temporary_folder(tmp_path, ".new-"):
         raise KeyboardInterrupt
     assert list(tmp_path.rglob("*")) == [tmp_path / "kept", tmp_path / "kept" / "a"]
-
-
-def test_missing_folder_is_an_error(tmp_path):
-    with (
-        pytest.raises(FileNotFoundError),
-        atomic_write(tmp_path / "nowhere" / "words") as temporary,
-    ):
-        temporary.write_text("one")
 
 
 @pytest.mark.parametrize("keep", [True, False])

@@ -1,6 +1,5 @@
 """The fast tokenizer gives the ids of the graph, and falls back to the graph where needed."""
 
-import json
 import sys
 import types
 
@@ -92,16 +91,6 @@ def test_the_file_equals_a_new_comparison(tensorflow_text, casing):
     assert frozen.mean() > 0.5
 
 
-def test_equal_code_points():
-    lower, cased = map(fast_tokenizer.equal_code_points, ("lowercase", "cased"))
-    for char in "aZ9 .,é日\n":
-        assert lower[ord(char)] and cased[ord(char)]
-    for char in "ß…ﬁΣ\ufffd\x01":
-        assert not lower[ord(char)], char
-    assert cased[ord("ß")] and not cased[ord("\ufffd")]
-    assert not lower[0xD800:0xE000].any()
-
-
 @pytest.mark.parametrize(
     ("tokens", "options"),
     [
@@ -131,29 +120,3 @@ def test_a_tensorflow_text_that_does_not_load_is_not_used(monkeypatch):
     monkeypatch.setattr(sys, "meta_path", [types.SimpleNamespace(find_spec=find), *sys.meta_path])
     tokenizer = WordPieceTokenizer(["[UNK]", "b"])
     assert fast_tokenizer.tokenize_function(tokenizer) == tokenizer.tokenize
-
-
-FINETUNE = """
-import json, sys
-if sys.argv[1] == "without":
-    sys.modules["tensorflow_text"] = None
-import keras_bert
-from keras_bert.text.fast_tokenizer import tokenize_function
-from tests import tiny
-
-texts = ["this film is só good!", "Straße…", "한국어 국어", "", "a" * 201]
-tokenizer = tiny.encoder().preprocessor.tokenizer
-tokenize = tokenize_function(tokenizer)
-assert (tokenize == tokenizer.tokenize) == (sys.argv[1] == "without")
-options = {"epochs": 1, "batch_size": 8, "learning_rate": 1e-2, "seed": 1}
-model, _ = keras_bert.finetune(tiny.learner(), tiny.examples(), tiny.examples(), **options)
-print(json.dumps([tokenize(texts).to_list(), *(float(abs(w).sum()) for w in model.get_weights())]))
-"""
-
-
-@pytest.mark.slow
-def test_a_process_without_tensorflow_text_gives_the_same_results(tensorflow_text, python):
-    found = [python("-c", FINETUNE, given).splitlines()[0] for given in ("with", "without")]
-    (ids, *weights), (other_ids, *other_weights) = map(json.loads, found)
-    assert ids == other_ids
-    assert weights == pytest.approx(other_weights, rel=1e-5)

@@ -225,12 +225,6 @@ def test_tf_data(length):
     assert rows(next(iter(padded))) == rows(batch)
 
 
-def test_tf_data_of_single_texts(preprocessor):
-    data = tf.data.Dataset.from_tensor_slices(["a b", ""]).map(preprocessor)
-    assert [x["input_word_ids"].shape.as_list() for x in data] == [[8], [8]]
-    assert rows(next(iter(data.batch(2)))) == rows(preprocessor(["a b", ""]))
-
-
 def test_functional_model_on_strings():
     layer = Preprocessor(TOKENS, sequence_length=8)
     text, pair = keras.Input((), dtype="string"), keras.Input((), dtype="string")
@@ -245,34 +239,11 @@ def test_functional_model_on_strings():
     assert rows(model(list(texts))) == rows(layer(*texts))
 
 
-@pytest.mark.parametrize(
-    ("inputs", "message"),
-    [
-        ([{"shape": (1,), "dtype": "string"}], r"shape \(batch,\); received .*1.*Give keras.Input"),
-        ([{"shape": (), "dtype": "int32"}], "must be strings; received a tensor of int32"),
-    ],
-)
-def test_wrong_inputs_of_a_functional_model(preprocessor, inputs, message):
-    with pytest.raises(ValueError, match=message):
-        preprocessor(*(keras.Input(**options) for options in inputs))
-
-
 def test_a_string_input_needs_tensorflow(preprocessor, monkeypatch):
     text = keras.Input(shape=(), dtype="string")
     monkeypatch.setattr(keras.backend, "backend", lambda: "jax")
     with pytest.raises(ValueError, match="only TensorFlow has string tensors; .* runs jax"):
         preprocessor(text)
-
-
-@pytest.mark.slow
-def test_a_model_on_text_trains(tmp_path):
-    preprocessor = Preprocessor(promises.PIECES, sequence_length=12)
-    model = promises.text_model(promises.build("encoder", preprocessor=preprocessor))
-    model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-    texts = tf.constant(["two words", "piece9 piece10", "words two", "piece10"])
-    data = tf.data.Dataset.from_tensor_slices((texts, [0, 1, 0, 1])).batch(2).repeat(8)
-    losses = model.fit(data, epochs=3, shuffle=False, verbose=0).history["loss"]
-    assert losses[-1] < losses[0]
 
 
 @pytest.mark.slow
@@ -295,11 +266,6 @@ for key, x in out.items():
 assert layer("a")["input_mask"].shape == (6,)
 """
     python("-c", program, backend="jax")
-
-
-def test_the_layer_has_no_weights_and_is_not_trainable(preprocessor):
-    assert preprocessor.weights == []
-    assert preprocessor.trainable is False
 
 
 # --- Saving and loading
@@ -330,12 +296,6 @@ def test_the_vocabulary_is_an_asset(tmp_path):
     assert again.vocabulary == layer.vocabulary
     assert again.get_config() == layer.get_config()
     assert rows(again(["A ab"])) == rows(layer(["A ab"]))
-
-
-def test_the_config_contains_no_vocabulary(preprocessor):
-    config = preprocessor.get_config()
-    assert "vocabulary" not in config
-    assert not any("vocab" in str(value) for value in config.values())
 
 
 def test_saving_does_not_create_the_tokenizer(tmp_path):

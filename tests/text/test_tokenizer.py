@@ -228,11 +228,6 @@ def test_offsets_of_an_accent_and_of_a_decomposed_syllable(pair):
     assert (words, starts, limits) == ([0, 0, 0], [0, 0, 0], [3, 3, 3])
 
 
-def test_word_indices_start_at_zero_in_each_text(pair):
-    words = pair("uncased")[0].tokenize_with_offsets(["a b", "", "playing unaffable"])[1]
-    assert words.to_list() == [[0, 1], [], [0, 1, 1, 1]]
-
-
 # --- Shapes, types and bytes
 
 
@@ -285,13 +280,6 @@ def test_errors(pair, texts, method):
 def test_vocabulary_errors(tokens, message):
     with pytest.raises(ValueError, match=message):
         WordPieceTokenizer(tokens)
-
-
-def test_token_id(pair, vocabularies):
-    tokenizer = pair("uncased")[0]
-    assert tokenizer.token_id("[CLS]") == vocabularies["uncased"][0].index("[CLS]")
-    with pytest.raises(KeyError):
-        tokenizer.token_id("no such token")
 
 
 @pytest.mark.slow
@@ -387,14 +375,6 @@ def test_warns_if_options_do_not_fit_the_vocabulary(vocabularies, name, options,
     assert len(caught) == 1
     assert caught[0].filename == __file__
     assert f"lowercase={options['lowercase']}, strip_accents=" in str(caught[0].message)
-
-
-@pytest.mark.parametrize("name", ["cased", "multilingual", "korean", "words"])
-def test_does_not_warn_if_options_fit(vocabularies, name):
-    options = vocabularies[name][1] if name != "words" else {"lowercase": True}
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        WordPieceTokenizer(tokens_of(vocabularies, name), **options)
 
 
 def test_does_not_warn_for_a_few_tokens():

@@ -63,9 +63,3 @@ def test_cjk_ranges_are_googles_eight():
     spaced = {c for first, last in unicode_tables.CJK_RANGES for c in range(first, last + 1)}
     for char, expected in {"中": True, "한": False, "あ": False, "ア": False, "ㄱ": False}.items():
         assert (ord(char) in spaced) == expected
-
-
-def test_hangul_is_decomposed_by_arithmetic():
-    decomposition = unicode_tables.tables().decomposition
-    for code in range(0xAC00, 0xD7A4):
-        assert "".join(map(chr, decomposition[code])) == unicodedata.normalize("NFD", chr(code))
