@@ -250,22 +250,23 @@ def _check_columns(path, columns, names, header):
         raise ValueError(f"{path} has {how_many} {column!r:.80}; its columns are {shown}; {advice}")
 
 
+_PAIR = {"text": "sentence1", "text_pair": "sentence2", "label": "label"}
 # The options of `read` for the files of each GLUE task.
 GLUE: dict[str, dict] = {
     "CoLA": {"text": "4", "label": "2", "header": False},
     "SST-2": {"text": "sentence", "label": "label"},
     "MRPC": {"text": "#1 String", "text_pair": "#2 String", "label": "Quality"},
-    "STS-B": {"text": "sentence1", "text_pair": "sentence2", "label": "score", "kind": "score"},
+    "STS-B": _PAIR | {"label": "score", "kind": "score"},
     "QQP": {
         "text": "question1",
         "text_pair": "question2",
         "label": "is_duplicate",
         "skip_ragged": True,  # some questions hold tabs and line ends
     },
-    "MNLI": {"text": "sentence1", "text_pair": "sentence2", "label": "gold_label"},
+    "MNLI": _PAIR | {"label": "gold_label"},
     "QNLI": {"text": "question", "text_pair": "sentence", "label": "label"},
-    "RTE": {"text": "sentence1", "text_pair": "sentence2", "label": "label"},
-    "WNLI": {"text": "sentence1", "text_pair": "sentence2", "label": "label"},
+    "RTE": _PAIR,
+    "WNLI": _PAIR,
 }
 
 

@@ -1,11 +1,9 @@
 """Reading text files line by line, with errors that name the file and the line."""
 
-import codecs
 import contextlib
 import csv
 import itertools
 import pathlib
-import re
 import sys
 import warnings
 
@@ -21,9 +19,6 @@ FORMATS = {
     ".json": "jsonl",
     ".txt": "tsv",
 }
-_SAMPLE_BYTES = 2**16  # bytes that show the encoding of a file
-_NOT_ASCII = re.compile(rb"[\x80-\xff]")
-_HANGUL = re.compile(rb"[\xb0-\xc8][\xa1-\xfe]")  # syllables in CP949, as in EUC-KR
 
 
 def check_limit(limit):
@@ -49,42 +44,30 @@ def open_utf8(path, newline="\n"):
     A file in another encoding raises a `ValueError` that says how to convert it.
     """
     path = pathlib.Path(path)
-    if path.is_file():
+    if path.is_file():  # a pipe cannot be read twice
         with open(path, "rb") as file:
             head = file.read(4)
-        # The bytes of UTF-16 are partly valid UTF-8.
-        if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\0" in head:
+        if b"\0" in head:  # valid in UTF-8, but no text has it
             raise ValueError(f"{path}: must be UTF-8; this is UTF-16. {_conversion('UTF-16')}")
     try:
         with open(path, encoding="utf-8-sig", newline=newline) as file:
             yield file
     except UnicodeDecodeError as error:
-        raise ValueError(_not_utf8(path)) from error
+        raise ValueError(
+            f"{path}{_first_wrong_byte(path)}. Korean files may be CP949, Western ones CP1252. "
+            f"{_conversion('CP949')}"
+        ) from error
 
 
-def _not_utf8(path):
-    """Return the message for a file that is not UTF-8, with the line of the first wrong byte."""
-    if not path.is_file():  # a pipe cannot be read a second time
-        return f"{path}: must be UTF-8. Convert it first"
-    data = path.read_bytes()
+def _first_wrong_byte(path):
+    """Return the line and the value of the first byte that is not UTF-8, for the error."""
+    data = path.read_bytes() if path.is_file() else b""
     try:
         data.decode("utf-8")
     except UnicodeDecodeError as error:
-        line_number = data.count(b"\n", 0, error.start) + 1
-        encoding = (
-            "CP949" if _is_korean(data[error.start : error.start + _SAMPLE_BYTES]) else "CP1252"
-        )
-        return (
-            f"{path}, line {line_number}: must be UTF-8; received the byte "
-            f"0x{data[error.start]:02x}. The file may be {encoding}. {_conversion(encoding)}"
-        )
-    return f"{path}: must be UTF-8"
-
-
-def _is_korean(data):
-    """Return True if most of the bytes that are not ASCII are Hangul in CP949."""
-    hangul_bytes = 2 * len(_HANGUL.findall(data))
-    return hangul_bytes > len(_NOT_ASCII.findall(data)) / 2
+        line = data.count(b"\n", 0, error.start) + 1
+        return f", line {line}: must be UTF-8; received the byte 0x{data[error.start]:02x}"
+    return ": must be UTF-8"
 
 
 def _conversion(encoding):

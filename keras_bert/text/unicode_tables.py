@@ -9,6 +9,7 @@ import dataclasses
 import functools
 import itertools
 import pathlib
+import unicodedata
 
 import numpy as np
 
@@ -80,21 +81,14 @@ def tables() -> UnicodeTables:
     combining_class = np.zeros(CODE_POINTS, np.uint8)
     combining_class[arrays["combining_at"]] = arrays["combining_class"]
     decomposition = _unflatten(arrays, "decomposition")
-    for code in HANGUL:
-        decomposition[code] = _jamo(code)
+    for code in HANGUL:  # equal in all versions of Unicode
+        decomposition[code] = tuple(map(ord, unicodedata.normalize("NFD", chr(code))))
     return UnicodeTables(
         combining_class=combining_class,
         lower=_unflatten(arrays, "lower"),
         decomposition=decomposition,
         **flags,
     )
-
-
-def _jamo(syllable):
-    """Return the NFD of a Hangul syllable (The Unicode Standard, section 3.12)."""
-    index = syllable - HANGUL.start
-    lead, vowel, tail = 0x1100 + index // 588, 0x1161 + index % 588 // 28, index % 28
-    return (lead, vowel, 0x11A7 + tail) if tail else (lead, vowel)
 
 
 def _unflatten(arrays, name):

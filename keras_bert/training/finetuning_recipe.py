@@ -9,7 +9,7 @@ import numpy as np
 
 from keras_bert import keras_private, optimizers
 from keras_bert.runtime import distribution
-from keras_bert.runtime.arguments import as_integer
+from keras_bert.runtime.arguments import as_integer, check_one_of
 
 
 @dataclasses.dataclass
@@ -50,7 +50,7 @@ class FinetuningRecipe:
             raise ValueError(
                 f"warmup must be a fraction of the steps from 0 to 1; received {self.warmup}"
             )
-        optimizers.check_schedule(self.schedule)
+        check_one_of("schedule", self.schedule, optimizers.SCHEDULES)
         if self.evaluate_every is not None:
             self.evaluate_every = _float("evaluate_every", self.evaluate_every)
             is_fraction = 0 < self.evaluate_every < 1
