@@ -206,12 +206,6 @@ def test_functions_of_models_need_a_model(function):
         function("base")
 
 
-def test_an_output_needs_as_many_labels_as_logits():
-    output = heads.TaskOutput("classification", labels=["a", "b"])
-    with pytest.raises(ValueError, match="received 2 labels for 3 logits"):
-        output(np.ones((1, 3)))
-
-
 def test_find_encoder_errors(encoder):
     nothing = keras.Sequential([keras.layers.Input((2,)), keras.layers.Dense(1)])
     with pytest.raises(ValueError, match="has 0"):
@@ -384,21 +378,6 @@ assert max(abs(a - b).max() for a, b in zip(before, found)) > 0.01
 
 
 # --- Packed sequences
-
-
-def test_strings_are_refused_with_the_next_step():
-    encoder = tiny.encoder()
-    model = heads.classifier(encoder, 2)
-    strings = ["so good", "bad"]
-    for given in (
-        strings, "so good", np.array(strings), np.array(strings, object), [strings],
-        {"text": strings}, (strings, strings),
-    ):  # fmt: skip
-        for call in (model, model.predict, model.evaluate, model.fit):
-            with pytest.raises(ValueError, match=r"not strings. Call keras_bert.pipeline\(model"):
-                call(given)
-        with pytest.raises(ValueError, match=r"Call encoder\(encoder.preprocessor\(texts\)\)"):
-            encoder(given)
 
 
 def test_pooling_of_a_classifier():

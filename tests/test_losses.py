@@ -1,6 +1,5 @@
 """Losses of embedders, held to independent computations with NumPy."""
 
-import keras
 import numpy as np
 import pytest
 
@@ -137,10 +136,3 @@ def test_embeddings_of_width_1(pooling):
     cosine = np.sign(vectors[:, 0, 0] * vectors[:, 1, 0])
     expected = np.mean((cosine - np.array(data.scores)) ** 2)
     assert metrics["dev_loss"] == pytest.approx(expected, abs=1e-4)
-
-
-def test_multiple_choice_has_one_logit_per_choice():
-    model = heads.multiple_choice(tiny.encoder())
-    assert model.output_shape == (None, None)
-    inputs = {name: np.ones((2, 3, 4), "int32") for name in model.input}
-    assert keras.ops.shape(model(inputs)) == (2, 3)

@@ -83,14 +83,11 @@ def split_sets(column, separator):
     If all strings look like lists, such as "['x', 'y']", which pandas writes to CSV, they are read
     as lists. Other values are returned as they are.
     """
-    texts = [labels for labels in column if isinstance(labels, str)]
-    written_lists = [_written_list(text) for text in texts]
-    if any(written_lists) and None not in written_lists:
-        lists = iter(written_lists)
-        return [next(lists) if isinstance(labels, str) else labels for labels in column]
-    return [
-        _split_set(labels, separator) if isinstance(labels, str) else labels for labels in column
-    ]
+    set_of_text = {text: _written_list(text) for text in column if isinstance(text, str)}
+    are_lists = any(set_of_text.values()) and None not in set_of_text.values()
+    if not are_lists:
+        set_of_text = {text: _split_set(text, separator) for text in set_of_text}
+    return [set_of_text[labels] if isinstance(labels, str) else labels for labels in column]
 
 
 def _split_set(text, separator):
@@ -112,8 +109,11 @@ def _written_list(text):
 
 
 def warn_of_label_sets(source, column, separator, sets):
-    """Warn of label sets that seem to have another separator, or to be columns of 0 and 1."""
-    if any(len(label_set) > 1 for label_set in sets):
+    """Warn of label sets that seem to have another separator, or to be columns of 0 and 1.
+
+    `sets` is `None` for other labels.
+    """
+    if sets is None or isinstance(column, list) or any(len(label_set) > 1 for label_set in sets):
         return
     labels = set(map(str, itertools.chain.from_iterable(sets)))
     text = " ".join(labels)

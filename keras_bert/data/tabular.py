@@ -64,10 +64,8 @@ def read(path, **options) -> Examples:
     ['spam', 'ham']
     """
     examples = next(read_in_parts(path, size=sys.maxsize, **options))
-    label = options.get("label")
-    if examples.label_sets is not None and not isinstance(label, list):
-        separator = options.get("separator", ",")
-        warn_of_label_sets(path, label, separator, examples.label_sets)
+    separator = options.get("separator", ",")
+    warn_of_label_sets(path, options.get("label"), separator, examples.label_sets)
     return examples
 
 

@@ -16,7 +16,7 @@ _STALE_SECONDS = 24 * 3600  # temporary folders that are older are deleted
 
 
 class FolderLockedError(ValueError):
-    """Another process holds the lock of a folder."""
+    """Another process holds the lock of a folder or a file."""
 
 
 @contextlib.contextmanager
@@ -134,27 +134,38 @@ def exclusive_lock(folder, doing, *, keep=True):
     deleted at the end; two processes that start while a third one ends may then both get the
     lock. After an error, a folder that was created and is empty is deleted, too.
     """
+    folder = pathlib.Path(folder)
+    is_unused = not keep and not folder.exists()
+    folder.mkdir(parents=True, exist_ok=True)
+    message = (
+        f"{folder}: another process is {doing} there; wait until it ends or use another folder"
+    )
+    try:
+        with lock_file(folder / ".lock", message, keep=keep):
+            yield
+    except BaseException:
+        if is_unused:
+            with contextlib.suppress(OSError):  # the folder has files
+                folder.rmdir()
+        raise
+
+
+@contextlib.contextmanager
+def lock_file(path, message, *, keep):
+    """Lock a file for this process, see `exclusive_lock`. `message` is for the error."""
     import filelock
 
-    folder = pathlib.Path(folder)
-    is_unused = not folder.exists()
-    folder.mkdir(parents=True, exist_ok=True)
-    lock = filelock.FileLock(folder / ".lock", timeout=0)
+    lock = filelock.FileLock(path, timeout=0)
     try:
         lock.acquire()
     except filelock.Timeout:
-        raise FolderLockedError(
-            f"{folder}: another process is {doing} there; wait until it ends or use another folder"
-        ) from None
+        raise FolderLockedError(message) from None
     try:
         yield
-        is_unused = False
     finally:
         if not keep:
             with contextlib.suppress(OSError):  # Windows cannot delete open files
-                pathlib.Path(lock.lock_file).unlink()
-                if is_unused:
-                    folder.rmdir()  # fails if the folder has files
+                pathlib.Path(path).unlink()
         lock.release()
 
 

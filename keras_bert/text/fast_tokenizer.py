@@ -84,8 +84,7 @@ def _fast_tokenizer(tokenizer):
 
 def _pattern_of(allowed):
     """Return a regular expression for texts of allowed code points; bool (0x110000,)."""
-    edges = np.flatnonzero(np.diff(np.concatenate([[0], ~allowed, [0]]).astype(np.int8)))
-    ranges = [(first, limit - 1) for first, limit in edges.reshape(-1, 2)]
+    ranges = unicode_tables.ranges(~allowed)
     return "[^" + "".join(rf"\x{{{first:x}}}-\x{{{last:x}}}" for first, last in ranges) + "]*"
 
 

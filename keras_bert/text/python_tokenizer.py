@@ -383,10 +383,8 @@ def _patterns(lowercase: bool, strip_accents: bool, split_cjk: bool) -> _Pattern
 
 def _ranges(flags: np.ndarray) -> str:
     r"""Return the code points with a flag, as ranges such as `\U00000300-\U0000036f`."""
-    is_set = np.concatenate([[False], flags != 0, [False]])
-    edges = np.flatnonzero(is_set[1:] != is_set[:-1])
-    ranges = edges.reshape(-1, 2).tolist()  # (first, limit)
-    return "".join(f"\\U{first:08x}-\\U{limit - 1:08x}" for first, limit in ranges)
+    ranges = unicode_tables.ranges(flags)
+    return "".join(f"\\U{first:08x}-\\U{last:08x}" for first, last in ranges)
 
 
 @functools.cache

@@ -99,3 +99,10 @@ def _unflatten(arrays, name):
             arrays[f"{name}_at"].tolist(), arrays[f"{name}_length"].tolist(), strict=True
         )
     }
+
+
+def ranges(flags: np.ndarray) -> list[list[int]]:
+    """Return the first and the last code point of each run of nonzero flags, (0x110000,)."""
+    is_set = np.concatenate([[False], flags != 0, [False]])
+    edges = np.flatnonzero(is_set[1:] != is_set[:-1])
+    return [[first, limit - 1] for first, limit in edges.reshape(-1, 2).tolist()]

@@ -130,14 +130,6 @@ def test_rows_have_little_padding(lengths):
     assert sequences <= 40
 
 
-def test_small_batches_are_not_packed():
-    for lengths, batch_size in (([20, 20, 20], 1), ([3, 3, 30], 3)):
-        lengths = np.array(lengths)
-        assert (
-            packing.packed_shape(lengths, [packing.plan_batches(lengths, batch_size, 0)], 8) is None
-        )
-
-
 def test_shape_is_widened_for_another_plan():
     lengths = np.array([3, 5, 4, 4])
     plan = packing.plan_batches(lengths, 4, 1)
@@ -153,7 +145,7 @@ def test_rows_are_a_multiple_of_the_devices(devices):
     assert rows % devices == 0
     assert rows * positions * len(plans[0]) < 1.25 * lengths.sum()
     few = [packing.plan_batches(lengths[:4], 4, 0)]
-    assert packing.packed_shape(lengths[:4], few, 8, 8) is None
+    assert packing.packed_shape(lengths[:4], few, 8, 8) is None  # too small to pack
 
 
 def finetune(examples, packed, monkeypatch, encoder=None, **options):
@@ -258,20 +250,6 @@ def test_only_models_on_the_last_layer_are_packed():
     x = keras.layers.Dropout(0.1, name="dropout")(outputs["sequence_output"][:, 0])
     model = keras.Model(inputs, classes(keras.layers.Dense(2, name="logits")(x)))
     assert not packed_heads.can_be_packed(model)
-
-
-@pytest.mark.slow
-def test_custom_models_are_trained_without_packing(monkeypatch):
-    encoder = tiny.learner()
-    inputs = {key: keras.Input((None,), dtype="int32", name=key) for key in encoder.input}
-    x = keras.layers.Dense(4, "tanh")(encoder(inputs)["pooled_output"])
-    x = keras.layers.Dense(2)(x)
-    model = keras.Model(inputs, heads.TaskOutput("classification", labels=["bad", "good"])(x))
-    assert not packed_heads.can_be_packed(model)
-    with pytest.raises(ValueError, match="must be an unchanged classifier, regressor or tagger"):
-        packed_heads.packed(model)
-    trained, _ = finetune(tiny.examples(), False, monkeypatch, model, batch_size=32, epochs=1)
-    assert trained is model
 
 
 @pytest.mark.slow

@@ -46,17 +46,11 @@ def squad(version, *questions):
 
 
 ADA = [{"text": "Ada", "answer_start": 7}]
-STS = {"label": 4.9, "real-label": 4.857142857142857, "binary-label": 1}
 TEXTS = [
     Layout(
         "NSMC", "github.com/e9t/nsmc",
         tsv(("id", "document", "label"), (7, '"좋다...', 1), (8, "별로", 0)),
         ['"좋다...', 1, "별로", 0], file="ratings.txt", options={"text": "document"},
-    ),
-    Layout(
-        "KLUE-STS", "github.com/KLUE-benchmark/KLUE",
-        json.dumps([{"sentence1": "가", "sentence2": "나", "labels": STS}], indent=4),
-        ["가", "나", 4.9], "regression", "a.json", {**PAIR, "label": "labels.label"},
     ),
     Layout(
         "KorSTS", "github.com/kakaobrain/KorNLUDatasets",
@@ -72,38 +66,10 @@ TEXTS = [
         options={"text": 6, "text_pair": 7, "label": 5, "header": False},
     ),
     Layout(
-        "SNLI", "nlp.stanford.edu/projects/snli",
-        lines({"gold_label": "-", "sentence1": "a", "sentence2": "b"},
-              {"gold_label": "neutral", "sentence1": "c", "sentence2": "d"}),
-        ["c", "d", "neutral"], "pair", "a.jsonl", {**PAIR, "label": "gold_label"},
-    ),
-    Layout(
-        "BoolQ", "github.com/google-research-datasets/boolean-questions",
-        lines({"question": "q", "title": "t", "answer": True, "passage": "p"}),
-        ["q", "p", True], "pair", "a.jsonl",
-        {"text": "question", "text_pair": "passage", "label": "answer"},
-    ),
-    Layout(
         "Jigsaw", "kaggle.com/c/jigsaw-toxic-comment-classification-challenge",
         'id,comment_text,toxic,severe_toxic,obscene\n01,"a\n""b""",1,0,1\n02,c,0,0,0\n',
         ['a\n"b"', ("toxic", "obscene"), "c", ()], "multi_label", "train.csv",
         {"text": "comment_text", "label": ["toxic", "severe_toxic", "obscene"]},
-    ),
-    Layout(
-        "Jigsaw's test labels", "kaggle.com/c/jigsaw-toxic-comment-classification-challenge",
-        "comment_text,toxic,obscene\na,-1,-1\n",
-        "no row has a label.*label=None",
-        "multi_label", "a.csv", {"text": "comment_text", "label": ["toxic", "obscene"]},
-    ),
-    Layout(
-        "GoEmotions", "github.com/google-research/google-research/tree/master/goemotions",
-        tsv(("a", "3,10", "eda6"), ("b", "27", "eec1")), ["a", ("3", "10"), "b", ("27",)],
-        "multi_label", options={"text": 1, "label": 2, "header": False},
-    ),
-    Layout(
-        "SMS spam on Kaggle", "kaggle.com/datasets/uciml/sms-spam-collection-dataset",
-        "v1,v2,,,\nham,a,,,\nspam,b,c,,\n", ["a", "ham", "b", "spam"], file="spam.csv",
-        options={"text": "v2", "label": "v1"},
     ),
     Layout(
         "AG News", "github.com/mhjabreel/CharCnn_Keras", '"3","title","text, of it"\n"1","t","u"\n',
@@ -121,12 +87,6 @@ TAGGED = [
         "## 토큰, 레이블 구분자 : \\t\n## 컬럼명 : CHAR\tNE_TAG\n## klue-0\t<경찰:OG> 또\n"
         "경\tB-OG\n찰\tI-OG\n \tO\n또\tO\n\n## klue-1\t은\n은\tO\n",
         ([["경", "찰", " ", "또"], ["은"]], [["B-OG", "I-OG", "O", "O"], ["O"]]),
-    ),
-    Layout(
-        "KLUE-DP", "github.com/KLUE-benchmark/KLUE",
-        "## 칼럼명 : INDEX\tWORD_FORM\tLEMMA\tPOS\tHEAD\tDEPREL\n## klue-0\t유희열이 흘렸다.\n"
-        "1\t유희열이\t유희열 이\tNNP+JKS\t2\tNP_SBJ\n2\t흘렸다.\t흘리 었 다 .\tVV+EF\t0\tVP\n",
-        ([["유희열이", "흘렸다."]], [["NP_SBJ", "VP"]]),
     ),
     Layout(
         "Naver NER", "github.com/naver/nlp-challenge",
@@ -151,12 +111,6 @@ TAGGED = [
         ([["EU", "says"], ["Bob"]], [["I-ORG", "O"], ["I-PER"]]), file="eng.train",
     ),
     Layout(
-        "OntoNotes in CoNLL-2012", "conll.cemantix.org/2012/data.html",
-        "#begin document (bc/cctv); part 000\n"
-        + "".join(f"bc/cctv 0 {n} Ann NNP (PERSON) -\n" for n in range(5)) + "\n#end document\n",
-        "first column is 'bc/cctv' in each row; give the column of the word", file="a.conll",
-    ),
-    Layout(
         "WNUT 2017", "github.com/leondz/emerging_entities_17",
         "@a\tO\nParis\tB-location\n\t\n#b\tO\n",
         ([["@a", "Paris"], ["#b"]], [["O", "B-location"], ["O"]]), file="a.conll",
@@ -165,12 +119,6 @@ TAGGED = [
         "GermEval 2014", "sites.google.com/site/germeval2014ner",
         "#\thttp://a.b [2009-10-17]\n1\tAnn\tB-PER\tO\n2\tgeht\tO\tO\n\n",
         ([["Ann", "geht"]], [["B-PER", "O"]]), options={"tag": 3},
-    ),
-    Layout(
-        "Universal Dependencies", "universaldependencies.org/format.html",
-        "# text = Ann ran\n1\tAnn\tAnn\tPROPN\tNNP\t_\t2\tnsubj\t_\t_\n"
-        "2\tran\trun\tVERB\tVBD\t_\t0\troot\t_\t_\n",
-        ([["Ann", "ran"]], [["PROPN", "VERB"]]), file="a.conllu",
     ),
     Layout(
         "CoNLL-2003 of Hugging Face", "huggingface.co/datasets/eriktks/conll2003",
@@ -222,10 +170,6 @@ QUESTIONS = [
         lines({**ROW, "answers": {"text": ["Ada"], "answer_start": [7]}}),
         (["q"], [[("Ada", 7)]]),
     ),
-    Layout(
-        "SQuAD 2.0 of Hugging Face", "huggingface.co/datasets/rajpurkar/squad_v2",
-        json.dumps([{**ROW, "answers": {"text": [], "answer_start": []}}]), (["q"], [[]]),
-    ),
 ]  # fmt: skip
 
 CHOICES = [
@@ -234,11 +178,6 @@ CHOICES = [
         ",video-id,fold-ind,startphrase,sent1,sent2,gold-source,ending0,ending1,label\n"
         "0,v,1,s,A man,He,gold,runs.,sits.,1\n",
         (["A man"], [["He runs.", "He sits."]], [1]), file="train.csv",
-    ),
-    Layout(
-        "HellaSwag", "github.com/rowanz/hellaswag",
-        lines({"ind": 4, "ctx": "A man", "endings": ["runs.", "sits."], "label": 1}),
-        "line 1: must be a JSON object with a list `choices`", file="train.jsonl",
     ),
 ]  # fmt: skip
 

@@ -35,14 +35,21 @@ def enter(name, **options):
         return strategy
 
 
-@pytest.mark.parametrize("name", ["", "gpu", "TPU", "auto:", "mirrored:2", "one-device:0", "tpus"])
-def test_unknown_name_is_an_error(name):
-    if name == "auto:":
-        assert enter(name) is None  # an empty address is ignored
-        return
-    message = "must be one of auto, one-device, mirrored, multi-worker, tpu, or tpu:NAME; received"
+UNKNOWN = "must be one of auto, one-device, mirrored, multi-worker, tpu, or tpu:NAME; received"
+
+
+@pytest.mark.parametrize(
+    ("name", "model_parallel", "message"),
+    [
+        ("gpu", 1, UNKNOWN),
+        ("mirrored:2", 1, UNKNOWN),
+        ("multi-worker", 1, "^Keras 3 cannot train with TensorFlow's multi-worker"),
+        ("mirrored", 2, "^model_parallel needs several devices and KERAS_BACKEND"),
+    ],
+)
+def test_strategies_that_do_not_exist_are_errors(name, model_parallel, message):
     with pytest.raises(ValueError, match=message):
-        enter(name)
+        enter(name, model_parallel=model_parallel)
 
 
 def test_one_device():
@@ -106,16 +113,6 @@ def test_tensorflow_on_a_tpu_in_colab_is_an_error(variable, monkeypatch):
         enter("tpu")
 
 
-def test_multi_worker_needs_jax():
-    with pytest.raises(ValueError, match="^Keras 3 cannot train with TensorFlow's multi-worker"):
-        enter("multi-worker")
-
-
-def test_model_parallel_needs_jax():
-    with pytest.raises(ValueError, match="^model_parallel needs several devices and KERAS_BACKEND"):
-        enter("mirrored", model_parallel=2)
-
-
 JAX = """
 import keras, keras_bert.runtime.distribution as d
 def say(name, **options):
@@ -156,25 +153,6 @@ def test_strategies_on_jax(python, monkeypatch):
     assert any(line.startswith("multi-worker {} multi-worker cannot start: ") for line in lines)
     refused = "model_parallel must divide the 4 devices of one machine; received 4"
     assert f"mirrored {{'model_parallel': 4}} {refused}" in lines
-
-
-CLUSTER = """
-import keras_bert.runtime.distribution as d
-try:
-    with d.scope("multi-worker"):
-        pass
-except ValueError as error:
-    print(error)
-"""
-
-
-@pytest.mark.slow
-def test_missing_cluster_is_an_error(python, monkeypatch):
-    for name in ("JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID"):
-        monkeypatch.delenv(name, raising=False)
-    error = python("-c", CLUSTER, backend="jax")
-    assert error.startswith("multi-worker cannot start: ")
-    assert "Set JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES and JAX_PROCESS_ID" in error
 
 
 def test_processes_that_resume_from_different_steps_are_an_error(monkeypatch):

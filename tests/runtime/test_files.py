@@ -78,13 +78,6 @@ def test_a_full_disk_names_the_file(tmp_path, error):
     assert found.value.filename == str(tmp_path) and not any(tmp_path.iterdir())
 
 
-def test_other_errors_are_not_changed(tmp_path):
-    for error in (ValueError("a"), OSError("not found"), FileNotFoundError(2, "a", "b")):
-        with pytest.raises(type(error)) as found, temporary_folder(tmp_path, ".new-"):
-            raise error
-        assert found.value is error
-
-
 def test_only_stale_temporaries_are_removed(tmp_path):
     kept = [tmp_path / name for name in (".a.txt", ".b.0123abcd.txt", "a.txt", ".a.0123abcd.png")]
     for file in (*kept, tmp_path / ".a.0123abcd.txt"):

@@ -1,7 +1,6 @@
 """The preprocessor: truncation and packing, inputs, models, and saving."""
 
 import itertools
-import pathlib
 import re
 
 import keras
@@ -55,20 +54,6 @@ def rows(outputs):
 @pytest.fixture(scope="module")
 def preprocessor():
     return Preprocessor(TOKENS, sequence_length=8)
-
-
-def test_one_text(preprocessor):
-    assert rows(preprocessor(["a B zz", ""])) == [
-        ([CLS, 5, 6, UNK, SEP, 0, 0, 0], [1] * 5 + [0] * 3, [0] * 8),
-        ([CLS, SEP, 0, 0, 0, 0, 0, 0], [1, 1] + [0] * 6, [0] * 8),
-    ]
-
-
-def test_a_pair(preprocessor):
-    assert rows(preprocessor(["a b", ""], ["c", "ab"])) == [
-        ([CLS, 5, 6, SEP, 7, SEP, 0, 0], [1] * 6 + [0] * 2, [0, 0, 0, 0, 1, 1, 0, 0]),
-        ([CLS, SEP, 5, 14, SEP, 0, 0, 0], [1] * 5 + [0] * 3, [0, 0, 1, 1, 1, 0, 0, 0]),
-    ]
 
 
 @pytest.mark.parametrize("length", [3, 4, 5, 6, 7, 8, 11, 12])
@@ -283,33 +268,13 @@ def save_and_load(layer, folder):
 
 
 def test_the_vocabulary_is_an_asset(tmp_path):
-    tokens = [
-        *TOKENS,
-        "\u2028",
-        "a",
-        "\x85",
-        " y",
-        "",
-    ]  # a duplicate, line separators, an empty token
+    # A duplicate, line separators, an empty token.
+    tokens = [*TOKENS, "\u2028", "a", "\x85", " y", ""]
     layer = Preprocessor(tokens, sequence_length=5, lowercase=False)
     again = save_and_load(layer, tmp_path)
     assert again.vocabulary == layer.vocabulary
     assert again.get_config() == layer.get_config()
     assert rows(again(["A ab"])) == rows(layer(["A ab"]))
-
-
-def test_saving_does_not_create_the_tokenizer(tmp_path):
-    layer = Preprocessor(TOKENS)
-    (tmp_path / "assets").mkdir()
-    layer.save_assets(tmp_path / "assets")
-    encoder = promises.build("encoder", preprocessor=layer)
-    encoder.save(tmp_path / "model.keras")
-    assert not {"tokenizer", "python_tokenizer"} & set(vars(layer))
-    assert layer.tokenizer is layer.tokenizer
-    assert layer.python_tokenizer is layer.python_tokenizer
-    assert (
-        pathlib.Path(tmp_path, "assets", "vocab.txt").read_text("utf-8").split("\n")[:-1] == TOKENS
-    )
 
 
 def test_the_preprocessor_of_an_encoder_is_one_object_after_a_reload(tmp_path):

@@ -266,13 +266,6 @@ def test_invalid_utf8_is_dropped(pair):
     assert (limits.values.numpy() <= sizes).all()
 
 
-@pytest.mark.parametrize("texts", [["a", None], [1, 2], [["a"], ["b"]], "a"])
-@pytest.mark.parametrize("method", ["tokenize", "tokenize_with_offsets"])
-def test_errors(pair, texts, method):
-    with pytest.raises((ValueError, TypeError)):
-        getattr(pair("uncased")[0], method)(texts)
-
-
 @pytest.mark.parametrize(
     ("tokens", "message"),
     [([], r"0 tokens\) has no"), (["a", "b"], r"2 tokens\) has no \[UNK\]")],
@@ -289,20 +282,6 @@ def test_odd_vocabularies():
         texts = ["a", "ab", "abb", "b", "##", "##b", "[UNK]", ""]
         assert assert_equal_ids(tokenizer, reference, texts) == len(texts)
     assert WordPieceTokenizer(["a", "[UNK]", "a"]).tokenize(["a"]).to_list() == [[2]]
-
-
-def test_a_text_of_ten_megabytes(pair):
-    tokenizer, reference = pair("uncased")
-    line = "The naïve playing of unaffable things, 日本 and Москва! "
-    count = 10_000_000 // len(line.encode())
-    start = time.perf_counter()
-    ids = tokenizer.tokenize([line * count, line])
-    assert time.perf_counter() - start < 120
-    assert ids.row_lengths().numpy().tolist() == [
-        count * len(reference.tokenize(line)),
-        ids[1].shape[0],
-    ]
-    assert (ids[0].numpy().reshape(count, -1) == ids[1].numpy()).all()
 
 
 @pytest.mark.parametrize(
