@@ -152,26 +152,14 @@ def test_dropout_only_in_training(encoder):
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({}, "at least 2 classes; received 0"),
-        ({"num_classes": 1}, "at least 2 classes; received 1"),
-        (
-            {"num_classes": 3, "labels": ["a", "b"]},
-            "a classifier with 3 classes needs 3 labels; received 2",
-        ),
-        ({"labels": ["a", "b", "a"]}, "must be unique; received 'a'"),
-        ({"labels": [1, "1"]}, "must be unique; received '1'"),
-    ],
-)
-def test_classifier_errors(encoder, options, message):
-    with pytest.raises(ValueError, match=message):
-        heads.classifier(encoder, **options)
-
-
-@pytest.mark.parametrize(
     ("build", "message"),
     [
+        (heads.classifier, "at least 2 classes; received 0"),
+        (
+            lambda e: heads.classifier(e, 3, labels=["a", "b"]),
+            "3 classes needs 3 labels; received 2",
+        ),
+        (lambda e: heads.classifier(e, labels=[1, "1"]), "must be unique; received '1'"),
         (lambda e: heads.tagger(e, 1), "a tagger needs at least 2 classes; received 1"),
         (lambda e: heads.tagger(e, labels=["O", "O"]), "must be unique; received 'O'"),
         (lambda e: heads.tagger(e, labels=["O", ""]), "not empty; received ''"),

@@ -68,6 +68,8 @@ class Preprocessor(keras.layers.Layer):
     [[2, 4, 5, 3, 6, 3, 0, 0], [1, 1, 1, 1, 1, 1, 0, 0], [0, 0, 0, 0, 1, 1, 0, 0]]
     """
 
+    _vocabulary: tuple[str, ...] | None = None
+
     def __init__(
         self,
         vocabulary=None,
@@ -92,7 +94,6 @@ class Preprocessor(keras.layers.Layer):
         self.split_cjk = split_cjk
         self.added_tokens = tuple(map(as_added_token, added_tokens))
         keras_private.accept_strings(self)
-        self._store_vocabulary(None)
         self.built = True
         if vocabulary is not None:
             self._set_vocabulary(vocabulary)
@@ -112,8 +113,6 @@ class Preprocessor(keras.layers.Layer):
         if broken:
             raise ValueError(f"A token must not contain a line end; received {broken[0]!r:.80}")
         self._store_vocabulary(vocabulary)
-        for name in _TOKENIZERS:
-            self.__dict__.pop(name, None)
 
     def _store_vocabulary(self, vocabulary):
         # Keras' __setattr__ would search each of 30,000 strings for variables to track.
@@ -127,7 +126,7 @@ class Preprocessor(keras.layers.Layer):
     @property
     def vocabulary(self) -> tuple[str, ...]:
         """The tokens, a tuple; the index of a token is its id."""
-        if not self.has_vocabulary:
+        if self._vocabulary is None:
             raise ValueError("This preprocessor has no vocabulary; load the saved model.")
         return self._vocabulary
 
