@@ -295,23 +295,6 @@ def learner():
     return contract.build("encoder", num_hidden_layers=1, **without)
 
 
-def test_an_encoder_with_other_inputs(learner):
-    """The target depends on the text and on a number."""
-    rng = np.random.default_rng(0)
-    inputs = contract.batch(rows=16)
-    inputs["input_mask"][:] = 1
-    numbers = rng.normal(size=(16, 2)).astype("float32")
-    target = (inputs["input_word_ids"][:, 1] % 2 == 0) ^ (numbers[:, 0] > 0)
-    given = keras.Input((2,), name="numbers")
-    x = keras.layers.Concatenate()([learner(learner.input)["pooled_output"], given])
-    x = keras.layers.Dense(1)(keras.layers.Dense(16, activation="relu")(x))
-    model = keras.Model({**learner.input, "numbers": given}, x)
-    loss = keras.losses.BinaryCrossentropy(from_logits=True)
-    before = learner.get_weights()
-    assert fit(model, {**inputs, "numbers": numbers}, target.astype("float32"), loss) < 0.1
-    assert any((a != b).any() for a, b in zip(before, learner.get_weights(), strict=True))
-
-
 def test_two_towers_with_shared_weights(learner):
     tower = heads.embedder(learner)
     left, right = (

@@ -3,14 +3,8 @@
 import itertools
 import numbers
 
+from keras_bert.data import label_columns
 from keras_bert.data.examples import Examples
-from keras_bert.data.label_columns import (
-    UNLABELED,
-    flagged_set,
-    labeled_rows,
-    split_sets,
-    warn_of_label_sets,
-)
 from keras_bert.data.text_files import check_limit, warn_of_text_pair
 from keras_bert.runtime.escaping import printable
 from keras_bert.runtime.label_types import typed_texts
@@ -36,7 +30,7 @@ def read(table, *, text, text_pair, label, kind, separator, limit, **of_files):
         columns["label"] = _named(table, label, kind, columns["label"])
     columns["location"] = [f"row {number}" for number, _ in enumerate(columns["text"], 1)]
     examples = examples_of(columns, "the table", label, kind, separator)
-    warn_of_label_sets("the table", label, separator, examples.label_sets)
+    label_columns.warn_of_label_sets("the table", label, separator, examples.label_sets)
     return examples
 
 
@@ -51,13 +45,13 @@ def examples_of(columns, source, label, kind, separator, *, typed=True, ragged_r
         known_labels = label
         flags = zip(*(columns.pop(f"label {index}") for index in range(len(label))), strict=True)
         columns["label"] = [
-            flagged_set(f"{source}, {location}", label, row)
+            label_columns.flagged_set(f"{source}, {location}", label, row)
             for location, row in zip(columns["location"], flags, strict=True)
         ]
     elif kind == "label_set" and "label" in columns:
-        columns["label"] = split_sets(columns["label"], separator)
+        columns["label"] = label_columns.split_sets(columns["label"], separator)
     if kind != "score" and "label" in columns:
-        rows = labeled_rows(source, columns["label"])
+        rows = label_columns.labeled_rows(source, columns["label"])
         is_complete = len(rows) == len(columns["label"])
         columns = {role: [column[row] for row in rows] for role, column in columns.items()}
         if not is_complete:
@@ -103,7 +97,7 @@ def _named(table, column, kind, values):
             f"the column {column!r:.80} of the table holds classes, and scores are needed"
         )
     if names and kind == "label":
-        return named(values, names, itertools.count(1), UNLABELED)
+        return named(values, names, itertools.count(1), label_columns.UNLABELED)
     if names_of_lists and kind == "label_set":
         return [
             named(labels, names_of_lists, itertools.repeat(number))

@@ -7,18 +7,9 @@ import json
 import pathlib
 import sys
 
-from keras_bert.data import tables
+from keras_bert.data import tables, text_files
 from keras_bert.data.examples import Examples, check_score
 from keras_bert.data.label_columns import warn_of_label_sets
-from keras_bert.data.text_files import (
-    FORMATS,
-    allow_long_csv_fields,
-    check_limit,
-    json_rows,
-    numbered_lines,
-    open_utf8,
-    warn_of_text_pair,
-)
 from keras_bert.runtime.escaping import check_name, printable
 
 
@@ -92,7 +83,7 @@ def read_in_parts(
     format = _check_format(path, format)
     if isinstance(label, list) and kind != "label_set":
         raise ValueError(f"{path}: several columns as label are only for the task multi_label")
-    check_limit(limit)
+    text_files.check_limit(limit)
     columns = tables.columns_by_role(text, text_pair, label)
     if format != "jsonl" and not header:
         columns = {role: str(number) for role, number in columns.items()}
@@ -104,9 +95,9 @@ def read_in_parts(
         options = {"typed": format == "jsonl", "ragged_rows": ragged_rows}
         return tables.examples_of(part, str(path), label, kind, separator, **options)
 
-    with open_utf8(path, newline="" if format == "csv" else "\n") as file:
+    with text_files.open_utf8(path, newline="" if format == "csv" else "\n") as file:
         if format == "jsonl":
-            rows = json_rows(path, file)
+            rows = text_files.json_rows(path, file)
         else:
             rows = _table_rows(path, file, columns, format, header)
         for location, row in itertools.islice(rows, limit):
@@ -132,8 +123,8 @@ def read_in_parts(
 
 
 def _check_format(path, format):
-    format = format or FORMATS.get(path.suffix.lower())
-    if format not in FORMATS.values():
+    format = format or text_files.FORMATS.get(path.suffix.lower())
+    if format not in text_files.FORMATS.values():
         received = format or path.suffix or "a file without an extension"
         raise ValueError(
             f"{path}: the format must be one of tsv, csv, jsonl; received {received!r:.80}; give "
@@ -179,10 +170,10 @@ def _table_rows(path, file, columns, format, header):
     In place of a row with a wrong number of columns, a `ValueError` is yielded.
     """
     if format == "csv":
-        allow_long_csv_fields()
+        text_files.allow_long_csv_fields()
         rows = csv.reader(file, strict=True)  # strict: an unclosed quote is an error
     else:
-        rows = (line.split("\t") for _, line in numbered_lines(path, file))
+        rows = (line.split("\t") for _, line in text_files.numbered_lines(path, file))
     number = 0
     try:
         for number, row in enumerate(rows, 1):
@@ -195,7 +186,7 @@ def _table_rows(path, file, columns, format, header):
                 least = len(names) if header else max(int(name) for name in columns.values())
                 names = _distinct(names)
                 if header and not is_plain:
-                    warn_of_text_pair(row, columns.get("text_pair"))
+                    text_files.warn_of_text_pair(row, columns.get("text_pair"))
                     continue
             if is_plain:
                 row = ["\t".join(row)]

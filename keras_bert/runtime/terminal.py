@@ -167,7 +167,9 @@ def _line_progress():
 
         def stop(self):
             super().stop()
-            if self._is_notebook:
+            if self._is_notebook and self.tasks:
+                self._printed_at = 0.0  # show the last state
+                self._print(self.tasks[-1].id)
                 print_line("", file=sys.stderr)
 
     return LineProgress

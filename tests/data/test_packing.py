@@ -252,18 +252,6 @@ def test_only_models_on_the_last_layer_are_packed():
     assert not packed_heads.can_be_packed(model)
 
 
-@pytest.mark.slow
-def test_finetune_returns_an_unpacked_model_that_can_be_trained(monkeypatch):
-    model, _ = finetune(tiny.examples(), True, monkeypatch, batch_size=32, epochs=1)
-    assert set(model.input) == {"input_word_ids", "input_mask", "input_type_ids"}
-    rows = inference.encode(model, tiny.examples(), 16)
-    steps = int(model.optimizer.iterations)
-    inputs, targets, weights = rows.batch(np.arange(len(rows)), 16)
-    model.fit(inputs, targets, sample_weight=weights, verbose=0)
-    assert steps == 1
-    assert int(model.optimizer.iterations) == 2
-
-
 def check_packed():
     """Compare the logits of packed texts with those of single texts."""
     encoder = tiny.encoder()

@@ -39,7 +39,6 @@ def test_progress_in_a_notebook_is_one_line(monkeypatch, capsys):
         task = bar.add_task("Epoch 1", total=2, loss="0.25")
         now[0] += 2
         bar.advance(task)
-        now[0] += 2
         bar.advance(task)
     assert capsys.readouterr().err == "Epoch 1: 50%, 0.25\rEpoch 1: 100%, 0.25\r\n"
     with progress(show=False) as bar:

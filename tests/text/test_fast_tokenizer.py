@@ -55,24 +55,6 @@ def test_corner_cases(tensorflow_text, vocabularies, name):
         assert tokenize(texts).to_list() == tokenizer.tokenize(texts).to_list()
 
 
-def test_texts_of_equal_code_points_use_tensorflow_text(tensorflow_text, monkeypatch):
-    class Other:
-        def __init__(self, *args, **kwargs):
-            pass
-
-        def tokenize(self, texts):
-            return tf.RaggedTensor.from_row_lengths(
-                tf.fill([tf.size(texts)], 77), tf.ones_like(texts, tf.int64)
-            )
-
-    monkeypatch.setattr(tensorflow_text, "FastBertTokenizer", Other)
-    tokenizer = WordPieceTokenizer(["[UNK]", "a", "ß"])
-    tokenize = fast_tokenizer.tokenize_function(tokenizer)
-    assert tokenize(["a", "ß", "b"]).to_list() == [[77], [2], [77]]
-    assert tokenize(["a", "b"]).to_list() == [[77], [77]]
-    assert tokenize(["ß", "ßa"]).to_list() == [[2], [0]]
-
-
 @pytest.mark.parametrize("casing", ["lowercase", "cased"])
 def test_the_file_equals_a_new_comparison(tensorflow_text, casing):
     from tests.golden import make_agreement  # it imports tensorflow-text
