@@ -143,8 +143,8 @@ class WordPieceTokenizer(BaseTokenizer):
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
     def _tokenize_flat(self, texts):
         with tf.device("CPU:0"):
-            code_points, row_splits = normalization.decode(texts)
-            ids, _, _, _, token_splits = self._tokens(code_points, row_splits)
+            code_points = tf.strings.unicode_decode(texts, "UTF-8")
+            ids, *_, token_splits = self._tokens(code_points.values, code_points.row_splits)
         return ids, token_splits
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
@@ -154,9 +154,11 @@ class WordPieceTokenizer(BaseTokenizer):
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
     def _tokenize_flat_with_offsets(self, texts):
         with tf.device("CPU:0"):
-            code_points, byte_starts, row_splits = normalization.decode_with_offsets(texts)
-            ids, words, first, last, token_splits = self._tokens(code_points, row_splits)
-            byte_limits = self._byte_limits(code_points, byte_starts, texts, row_splits)
+            decoded, offsets = tf.strings.unicode_decode_with_offsets(texts, "UTF-8")
+            byte_starts = offsets.values
+            row_splits = decoded.row_splits
+            ids, words, first, last, token_splits = self._tokens(decoded.values, row_splits)
+            byte_limits = self._byte_limits(decoded.values, byte_starts, texts, row_splits)
         return ids, words, tf.gather(byte_starts, first), tf.gather(byte_limits, last), token_splits
 
     def _tokens(self, code_points, row_splits):
