@@ -240,23 +240,32 @@ class Preprocessor(keras.layers.Layer):
         limit = limit if isinstance(limit, int) else tf.cast(limit, tf.int64)
         row_lengths = [segment.row_lengths() for segment in segments]
         counts = token_ids.kept_lengths(row_lengths, limit, tf.minimum, tf.maximum)
-        cls_id, sep_id, pad_id = self.tokenizer.special_ids
-        cls = tf.fill([ids.nrows(), 1], cls_id)
-        sep = tf.fill([ids.nrows(), 1], sep_id)
-        parts = [cls]
+        lengths = tf.add_n(counts) + 1 + len(segments)  # (batch,)
+        seq = sequence_length
+        if sequence_length is None:
+            seq = tf.maximum(tf.reduce_max(lengths), 2)  # 2: for an empty batch
+        position = tf.range(tf.cast(seq, tf.int64))[None]  # (1, seq)
+        # index[b, p]: the place in `values` of the token at position p of text b.
+        cls, sep, pad = range(3)
+        values = [self.tokenizer.special_ids]
+        index = tf.where(position < 1, tf.constant(cls, tf.int64), pad)
+        starts = [tf.ones_like(lengths)]
+        offset = tf.constant(len(values[0]), tf.int64)
         for segment, count in zip(segments, counts, strict=True):
-            kept = tf.ragged.range(segment.row_starts(), segment.row_starts() + count)
-            parts += [tf.gather(segment.values, kept), sep]
-        tokens = tf.concat(parts, axis=1)  # (batch, tokens), ragged
-        length = sequence_length
-        if length is None:
-            length = tf.maximum(tf.reduce_max(tokens.row_lengths()), 2)  # 2: for an empty batch
-        word_ids = tokens.to_tensor(pad_id, shape=tf.stack([-1, length]))
-        mask = tf.sequence_mask(tokens.row_lengths(), length)
+            start = starts[-1]
+            end = start + count
+            inside = (position >= start[:, None]) & (position < end[:, None])
+            shift = offset + segment.row_starts() - start
+            index = tf.where(inside, position + shift[:, None], index)
+            index = tf.where(position == end[:, None], tf.constant(sep, tf.int64), index)
+            values.append(segment.values)
+            starts.append(end + 1)
+            offset += tf.size(segment.values, tf.int64)
+        word_ids = tf.gather(tf.concat(values, 0), index)  # (batch, seq)
+        mask = position < lengths[:, None]
         type_ids = tf.zeros_like(word_ids)
         if pair_ids is not None:
-            is_first = tf.sequence_mask(counts[0] + 2, length)
-            type_ids = tf.cast(mask & ~is_first, tf.int32)
+            type_ids = tf.cast(mask & (position >= starts[1][:, None]), tf.int32)
         return {
             "input_word_ids": word_ids,
             "input_mask": tf.cast(mask, tf.int32),
