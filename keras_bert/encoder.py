@@ -451,22 +451,16 @@ def _check_single_segment(inputs):
         )
 
 
-def _is_number(value):
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
 def _validate(bert_config, pooling):
-    """Raise a `ValueError` for an argument of `BertEncoder` that is out of range."""
+    """Raise a `ValueError` for an argument of `BertEncoder` out of range; make integers ints."""
     if pooling is not None:
         check_one_of("pooling", pooling, SentencePooling.MODES)
     for key, value in bert_config.items():
-        if key.endswith(("_size", "_layers", "_heads", "_embeddings")) and (
-            not isinstance(value, int) or isinstance(value, bool) or value < 1
-        ):
-            raise ValueError(f"{key} must be an integer of at least 1; received {value!r:.80}")
-        if key.endswith("_prob") and not (_is_number(value) and 0 <= value < 1):
+        if key.endswith(("_size", "_layers", "_heads", "_embeddings")):
+            bert_config[key] = as_integer(key, value, 1)
+        elif key.endswith("_prob") and not 0 <= value < 1:
             raise ValueError(f"{key} must be at least 0 and below 1; received {value!r:.80}")
-        if key in ("initializer_range", "layer_norm_eps") and not (_is_number(value) and value > 0):
+        elif key in ("initializer_range", "layer_norm_eps") and not value > 0:
             raise ValueError(f"{key} must be a number above 0; received {value!r:.80}")
     if bert_config["hidden_size"] % bert_config["num_attention_heads"]:
         raise ValueError(

@@ -57,7 +57,8 @@ def features(encoder, layers=None, combine="concat", *, name="features"):
         `"concat"` to (batch, seq, hidden * number of layers).
 
     Raises:
-        ValueError: If a layer does not exist, or `combine` is unknown.
+        ValueError: If `combine` is unknown.
+        IndexError: If a layer does not exist.
 
     Example:
 
@@ -78,7 +79,10 @@ def features(encoder, layers=None, combine="concat", *, name="features"):
     if combine not in ways:
         raise ValueError(f"combine must be one of {', '.join(ways)}; received {combine!r:.80}")
     check_encoder(encoder)
-    layers = _check_layers(layers, encoder.get_config()["num_hidden_layers"])
+    count = encoder.get_config()["num_hidden_layers"]
+    if layers is None:
+        layers = range(-min(4, count), 0)
+    layers = [layers] if isinstance(layers, int) else list(layers)
     encoder = encoder.with_options(trainable=False)
     inputs = encoder_inputs(encoder)
     outputs = WithoutDropout(encoder, name="without_dropout")(inputs)["encoder_outputs"]
@@ -133,19 +137,3 @@ TASKS = {task.name: task.head_function() for task in registry.TASKS}
 
 # Heads of pretrained models. Fine-tuning replaces them with a new head.
 OF_PRETRAINING = tuple(task.name for task in registry.TASKS if task.is_pretraining)
-
-
-def _check_layers(layers, count):
-    """Return the indices of layers as a tuple."""
-    if layers is None:
-        layers = range(-min(4, count), 0)
-    layers = (layers,) if isinstance(layers, int) else tuple(layers)
-    if not layers:
-        raise ValueError("layers must name at least one layer; received none")
-    for layer in layers:
-        if not -count <= layer < count:
-            raise ValueError(
-                f"layers must be between {-count} and {count - 1} for an encoder of {count} "
-                f"layers; received {layer}"
-            )
-    return layers

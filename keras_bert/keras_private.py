@@ -37,15 +37,21 @@ def direct_sublayers(layer):
     return layer._flatten_layers(include_self=False, recursive=False)
 
 
-def lora_layers(layer, prefix=""):
-    """Return {path: [rank, alpha]} of the layers in a layer that have LoRA."""
-    ranks = {}
+def _sublayers(layer, prefix=""):
+    """Yield the path and the layer of the layers in a layer, at any depth."""
     for sublayer in direct_sublayers(layer):
         path = f"{prefix}{sublayer.name}"
-        if getattr(sublayer, "lora_enabled", False):
-            ranks[path] = [sublayer.lora_rank, sublayer.lora_alpha]
-        ranks |= lora_layers(sublayer, f"{path}/")
-    return ranks
+        yield path, sublayer
+        yield from _sublayers(sublayer, f"{path}/")
+
+
+def lora_layers(layer):
+    """Return {path: [rank, alpha]} of the layers in a layer that have LoRA."""
+    return {
+        path: [sublayer.lora_rank, sublayer.lora_alpha]
+        for path, sublayer in _sublayers(layer)
+        if getattr(sublayer, "lora_enabled", False)
+    }
 
 
 def enable_lora(model, ranks):
@@ -69,11 +75,8 @@ def restart_lora(model):
 
 def freeze_like(source, copy):
     """Set `trainable` of the layers and variables of a copy as in the source."""
-    for layer, copied in zip(all_layers(source), all_layers(copy), strict=True):
-        if copied.trainable != layer.trainable:
-            copied.trainable = layer.trainable
-    for variable, copied_variable in zip(source.weights, copy.weights, strict=True):
-        copied_variable.trainable = variable.trainable
+    copy.trainable = source.trainable
+    freeze(copy, frozen_parts(source))
 
 
 class _CheckedVariables(list[keras.Variable]):

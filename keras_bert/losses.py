@@ -22,12 +22,15 @@ _MASKED = -1e9  # a score that does not count
 class _EmbeddingLoss(keras.losses.Loss):
     """Base class: a mean over rows with a weight, by default."""
 
+    options: tuple[str, ...] = ()  # further arguments of the constructor, which are attributes
+
     def __init__(self, name, reduction="mean_with_sample_weight", dtype=None):
         # Lower precision would round the numbers of texts, and scores, to equal ones.
         super().__init__(name=name, reduction=reduction, dtype=dtype or "float32")
 
     def get_config(self):
-        return {"name": self.name, "reduction": self.reduction, "dtype": self.dtype}
+        options = {name: getattr(self, name) for name in self.options}
+        return {"name": self.name, "reduction": self.reduction, "dtype": self.dtype, **options}
 
 
 @keras.saving.register_keras_serializable(package=_PACKAGE)
@@ -52,6 +55,8 @@ class MultipleNegativesRanking(_EmbeddingLoss):
     >>> float(loss(ops.array([[0, 0], [1, 1]]), embeddings)) < 1e-6
     True
     """
+
+    options = ("scale", "symmetric")
 
     def __init__(self, scale=20.0, symmetric=False, name="multiple_negatives_ranking", **options):
         super().__init__(name, **options)
@@ -85,9 +90,6 @@ class MultipleNegativesRanking(_EmbeddingLoss):
             groups = ops.where(has_classes, classes, positive_ids)
             total = (total + _cross_entropy(scores, groups, query_ids, query_ids)) / 2
         return select(total)
-
-    def get_config(self):
-        return {**super().get_config(), "scale": self.scale, "symmetric": self.symmetric}
 
 
 @keras.saving.register_keras_serializable(package=_PACKAGE)
@@ -133,6 +135,8 @@ class CoSENT(_EmbeddingLoss):
     True
     """
 
+    options = ("scale",)
+
     def __init__(self, scale=20.0, name="cosent", **options):
         super().__init__(name, **options)
         self.scale = scale
@@ -145,9 +149,6 @@ class CoSENT(_EmbeddingLoss):
         wrong = ops.where(score[:, None] < score, difference, -1e9)
         wrong = ops.concatenate([ops.reshape(wrong, (-1,)), ops.zeros((1,), wrong.dtype)], axis=0)
         return ops.broadcast_to(ops.logsumexp(wrong), ops.shape(select(score)))
-
-    def get_config(self):
-        return {**super().get_config(), "scale": self.scale}
 
 
 @keras.saving.register_keras_serializable(package=_PACKAGE)
@@ -174,6 +175,7 @@ class Triplet(_EmbeddingLoss):
     """
 
     DISTANCES = ("cosine", "euclidean", "manhattan")
+    options = ("margin", "distance")
 
     def __init__(self, margin=0.5, distance="cosine", name="triplet", **options):
         super().__init__(name, **options)
@@ -196,9 +198,6 @@ class Triplet(_EmbeddingLoss):
         # Clip before the square root, which has no gradient at 0.
         return ops.sqrt(ops.maximum(ops.sum(ops.square(difference), axis=-1), 1e-24))
 
-    def get_config(self):
-        return {**super().get_config(), "margin": self.margin, "distance": self.distance}
-
 
 @keras.saving.register_keras_serializable(package=_PACKAGE)
 class Contrastive(_EmbeddingLoss):
@@ -218,6 +217,8 @@ class Contrastive(_EmbeddingLoss):
     (0.0, 0.5)
     """
 
+    options = ("margin",)
+
     def __init__(self, margin=0.5, name="contrastive", **options):
         super().__init__(name, **options)
         self.margin = margin
@@ -227,9 +228,6 @@ class Contrastive(_EmbeddingLoss):
         same = ops.cast(ops.reshape(y_true, (-1,)), distance.dtype)
         apart = ops.square(ops.maximum(self.margin - distance, 0.0))
         return (same * ops.square(distance) + (1 - same) * apart) / 2
-
-    def get_config(self):
-        return {**super().get_config(), "margin": self.margin}
 
 
 @keras.saving.register_keras_serializable(package=_PACKAGE)

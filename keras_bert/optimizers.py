@@ -10,6 +10,7 @@ import keras
 from keras import ops
 
 from keras_bert.keras_private import BertOptimizerMixin
+from keras_bert.runtime.arguments import check_one_of
 
 __all__ = [
     "AdamW",
@@ -179,12 +180,6 @@ class AdamW(BertOptimizerMixin, keras.optimizers.AdamW):
         self.assign_sub(variable, corrected_rate * first / (ops.sqrt(second) + epsilon))
 
 
-def check_schedule(name):
-    """Raise an error for an unknown name of a schedule."""
-    if name not in SCHEDULES:
-        raise ValueError(f"schedule must be one of {', '.join(SCHEDULES)}; received {name!r:.80}")
-
-
 def adamw(
     learning_rate: float,
     *,
@@ -222,11 +217,10 @@ def adamw(
     >>> adamw(2e-5, total_steps=1000, warmup_steps=100).name
     'adamw'
     """
-    check_schedule(schedule)
+    check_one_of("schedule", schedule, SCHEDULES)
+    batches_per_step = gradient_accumulation_steps or 1
     return AdamW(
-        SCHEDULES[schedule](
-            learning_rate, total_steps, warmup_steps, gradient_accumulation_steps or 1
-        ),
+        SCHEDULES[schedule](learning_rate, total_steps, warmup_steps, batches_per_step),
         weight_decay=weight_decay,
         beta_1=beta_1,
         beta_2=beta_2,
@@ -296,10 +290,9 @@ def lamb(
     >>> lamb(2e-3, total_steps=1000, warmup_steps=100).name
     'lamb'
     """
+    batches_per_step = gradient_accumulation_steps or 1
     return Lamb(
-        WarmupLinearDecay(
-            learning_rate, total_steps, warmup_steps, gradient_accumulation_steps or 1
-        ),
+        WarmupLinearDecay(learning_rate, total_steps, warmup_steps, batches_per_step),
         weight_decay=weight_decay,
         epsilon=1e-6,
         global_clipnorm=global_clipnorm,

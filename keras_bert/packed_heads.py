@@ -28,10 +28,7 @@ def packed(model, *, name="packed"):
     (batch, seq, num_tags) for a tagger and (batch, texts, ...) for the others.
     """
     if not can_be_packed(model):
-        raise ValueError(
-            "the model must be an unchanged classifier, regressor or tagger; received "
-            f"{model.name!r}"
-        )
+        raise ValueError(f"{model.name!r} must be an unchanged classifier, regressor or tagger")
     inputs, encoder = _packed_inputs(), find_encoder(model)
     if registry.for_model(model).positions_have_targets:
         x = _encode(encoder, inputs)["sequence_output"]
@@ -103,42 +100,32 @@ def can_be_packed(model):
     task = registry.find(model)
     if task is None or not task.packs:
         return False
+    pooling = model.get_layer(_POOLING) if _has_pooling(model) else None
+    is_mean = isinstance(pooling, SentencePooling) and pooling.mode == "mean"
     if len(model.inputs[0].shape) == _SIAMESE_AXES:
-        return _is_siamese_of_mean(model)
+        return is_mean and len(model.output_shape) == _SIAMESE_AXES
+    if pooling is not None and (not is_mean or pooling.normalize):
+        return False
     # `model.operations` also lists operations of `keras.ops`, which are not layers.
-    encoder, *head = (
-        each for each in model.operations if not isinstance(each, keras.layers.InputLayer)
-    )
-    names = [_POOLING, *_HEAD_LAYERS] if _has_pooling(model) else _HEAD_LAYERS
-    if not isinstance(encoder, BertEncoder) or [each.name for each in head] != names:
+    operations = [x for x in model.operations if not isinstance(x, keras.layers.InputLayer)]
+    encoder, *head = operations
+    names = [*([_POOLING] if pooling is not None else []), *_HEAD_LAYERS]
+    if not isinstance(encoder, BertEncoder) or [layer.name for layer in head] != names:
         return False
     if not isinstance(model.input, dict) or set(model.input) != set(encoder.input):
-        return False
-    if _has_pooling(model) and not _is_mean(model.get_layer(_POOLING)):
         return False
     # The head must read the default output of the encoder, not, for example, a lower layer.
     tensor = model.output
     for _ in head:
         tensor = keras_private.parent_tensors(tensor)[0]
     paths = [path for path, _ in keras.tree.flatten_with_path(encoder.output)]
-    reads_sequence = task.positions_have_targets or _has_pooling(model)
+    reads_sequence = task.positions_have_targets or pooling is not None
     key = "sequence_output" if reads_sequence else "pooled_output"
     return paths[keras_private.output_index(tensor)] == (key,)
 
 
-def _is_siamese_of_mean(model):
-    if len(model.output_shape) != _SIAMESE_AXES or not _has_pooling(model):
-        return False
-    layer = model.get_layer(_POOLING)
-    return isinstance(layer, SentencePooling) and layer.mode == "mean"
-
-
 def _has_pooling(model):
     return any(layer.name == _POOLING for layer in model.layers)
-
-
-def _is_mean(layer):
-    return isinstance(layer, SentencePooling) and layer.mode == "mean" and not layer.normalize
 
 
 def _mean_of_each_text(sequence_output, inputs):

@@ -1,6 +1,5 @@
 """Source, license and metrics of a model's weights, for its model card."""
 
-import dataclasses
 import hashlib
 import json
 import math
@@ -19,17 +18,12 @@ METRICS_FILE = "metrics.json"
 MODEL_FILE = "model.keras"  # the model in a folder that `save` wrote
 
 
-@dataclasses.dataclass(frozen=True)
-class _Source:
-    """The name that was given to `load`, and the license of the weights."""
-
-    name: str | None = None
-    license: str | None = None
+_UNKNOWN = (None, None)  # the name that was given to `load`, and the license of the weights
 
 
 def remember_source(model, name, license):
     """Keep the name and the license of a loaded model on its encoder, in memory only."""
-    _holder(model)._card_source = _Source(name, license)
+    _holder(model)._card_source = (name, license)
 
 
 def remember_metrics(model, metrics):
@@ -49,9 +43,9 @@ def columns_of_texts(model):
 
 def remember_run(model, start, train, dev, metrics):
     """Keep the metrics of a run, its data files and the source of `start`, the untrained model."""
-    source = getattr(_holder(start), "_card_source", _Source())
+    source = getattr(_holder(start), "_card_source", _UNKNOWN)
     _holder(model)._card_source = source
-    found = {"model": source.name, "train": _file(train), "dev": _file(dev)}
+    found = {"model": source[0], "train": _file(train), "dev": _file(dev)}
     found = {key: value for key, value in found.items() if value is not None}
     remember_metrics(model, {**found, **metrics})
 
@@ -64,7 +58,8 @@ def known_metrics_and_license(model):
     digest, metrics = getattr(model, "_card_metrics", (None, None))
     if metrics is not None and digest != digest_of_weights(model):
         metrics = None
-    return metrics, getattr(_holder(model), "_card_source", _Source()).license
+    _, license = getattr(_holder(model), "_card_source", _UNKNOWN)
+    return metrics, license
 
 
 def _holder(model):

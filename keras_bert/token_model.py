@@ -33,18 +33,6 @@ class TokenModel(keras.Model):
         with keras_private.restore_variables_on_error(self):
             return super().predict(x, *args, **options)
 
-    def train_on_batch(self, x, *args, **options):
-        self._refuse_strings(x)
-        return super().train_on_batch(x, *args, **options)
-
-    def test_on_batch(self, x, *args, **options):
-        self._refuse_strings(x)
-        return super().test_on_batch(x, *args, **options)
-
-    def predict_on_batch(self, x):
-        self._refuse_strings(x)
-        return super().predict_on_batch(x)
-
     def save(self, filepath, *args, **options):
         if str(filepath).endswith((".h5", ".hdf5")):
             refuse_hdf5(self.name)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import keras_bert
-from keras_bert import BertEncoder, Preprocessor, checkpoints, heads, layers, optimizers
+from keras_bert import BertEncoder, Preprocessor, checkpoints, heads, layers
 from keras_bert.untrusted import keras_file
 from tests import contract, tiny
 
@@ -334,28 +334,6 @@ def test_gradients_with_output_positions(rematerialize):
         gradients.append([tf.convert_to_tensor(each).numpy() for each in found])
     for variable, a, b in zip(encoder.trainable_variables, *gradients, strict=True):
         np.testing.assert_allclose(a, b, atol=1e-4, err_msg=variable.path)
-
-
-def test_the_signature_has_no_optional_inputs():
-    encoder = contract.build("encoder")
-    encoder(optional())
-    assert sorted(encoder.input) == ["input_mask", "input_type_ids", "input_word_ids"]
-    assert len(contract.run(encoder, contract.batch())) == 4
-
-
-@pytest.mark.slow
-def test_fit_with_optional_inputs():
-    keras.utils.set_random_seed(0)
-    inputs = optional(4)
-    target = np.full((4, 7, 16), 0.5, np.float32)
-    losses = []
-    for rematerialize in (False, True):
-        model = with_optional_inputs(contract.build("encoder", rematerialize=rematerialize))
-        model.compile(optimizers.AdamW(0.01), loss="mse", jit_compile=False)
-        history = model.fit(inputs, target, epochs=5, verbose=0).history["loss"]
-        assert history[-1] < 0.9 * history[0]
-        losses.append(history[0])
-    assert losses[0] != np.mean(np.square(model(inputs) - target))  # the first loss had dropout
 
 
 def test_with_options_errors():

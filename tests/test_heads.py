@@ -157,9 +157,6 @@ def test_default_dropout_is_that_of_the_encoder(encoder, given, expected):
         (lambda e: heads.classifier(e, labels=["a\tb", "c"]), r"received 'a\\tb'"),
         (lambda e: heads.classifier(e, multi_label=True), "at least 1 classes; received 0"),
         (lambda e: heads.embedder(e, pooling="sum"), "one of mean, cls, max, .*; received 'sum'"),
-        (lambda e: heads.features(e, 2), "between -2 and 1 for an encoder of 2 layers; received 2"),
-        (lambda e: heads.features(e, -3), "received -3"),
-        (lambda e: heads.features(e, ()), "at least one layer; received none"),
         (lambda e: heads.features(e, combine="max"), "one of concat, sum, .*; received 'max'"),
     ],
 )
@@ -278,15 +275,6 @@ def test_lora_on_the_embedding_changes_the_logits(encoder):
     np.testing.assert_allclose(merged(inputs), with_lora, atol=1e-4)
 
 
-@pytest.mark.slow
-def test_int8_is_close_to_float32():
-    model = heads.masked_lm(contract.build("encoder", num_hidden_layers=1))
-    inputs = contract.batch(subject="masked_tokens")
-    before = model(inputs).numpy()
-    found = contract.quantize(model)(inputs).numpy()
-    assert 0 < abs(found - before).max() < 0.2 * abs(before).max()
-
-
 # --- In other Keras models
 
 
@@ -300,23 +288,6 @@ def fit(model, inputs, target, loss, steps=60):
 def learner():
     without = dict.fromkeys(("hidden_dropout_prob", "attention_probs_dropout_prob"), 0.0)
     return contract.build("encoder", num_hidden_layers=1, **without)
-
-
-def test_an_encoder_with_other_inputs(learner):
-    """The target depends on the text and on a number."""
-    rng = np.random.default_rng(0)
-    inputs = contract.batch(rows=16)
-    inputs["input_mask"][:] = 1
-    numbers = rng.normal(size=(16, 2)).astype("float32")
-    target = (inputs["input_word_ids"][:, 1] % 2 == 0) ^ (numbers[:, 0] > 0)
-    given = keras.Input((2,), name="numbers")
-    x = keras.layers.Concatenate()([learner(learner.input)["pooled_output"], given])
-    x = keras.layers.Dense(1)(keras.layers.Dense(16, activation="relu")(x))
-    model = keras.Model({**learner.input, "numbers": given}, x)
-    loss = keras.losses.BinaryCrossentropy(from_logits=True)
-    before = learner.get_weights()
-    assert fit(model, {**inputs, "numbers": numbers}, target.astype("float32"), loss) < 0.1
-    assert any((a != b).any() for a, b in zip(before, learner.get_weights(), strict=True))
 
 
 def test_two_towers_with_shared_weights(learner):
@@ -493,16 +464,6 @@ def test_packed_on_other_backends(python, other):
     python("-c", "from tests.test_heads import check_packed; check_packed()", backend=other)
 
 
-def test_a_packed_model_shares_all_weights():
-    model = contract.build("pretraining")
-    view = packed_heads.packed_pretraining(model)
-    assert {id(v) for v in view.weights} == {id(v) for v in model.weights}
-    assert heads.find_encoder(view) is heads.find_encoder(model)
-    assert heads.find_task(view) == "pretraining"
-    view = packed_heads.packed_pretraining(contract.build("masked_tokens"))
-    assert heads.find_task(view) == "masked_tokens"
-
-
 @pytest.mark.parametrize("task", ["pretraining", "masked_tokens"])
 def test_a_packed_model_reloads(tmp_path, task):
     view = packed_heads.packed_pretraining(contract.build(task))
@@ -550,9 +511,3 @@ def test_packed_training_step_equals_the_unpacked_one():
         results.append([loss, *(v.numpy() for v in model.trainable_variables)])
     for a, b in zip(*results, strict=True):
         np.testing.assert_allclose(a, b, atol=1e-5)
-
-
-@pytest.mark.parametrize("task", ["classification", "next_sentence", "encoder"])
-def test_packed_pretraining_errors(task):
-    with pytest.raises(ValueError, match="must predict masked tokens; received"):
-        packed_heads.packed_pretraining(contract.build(task))

@@ -1,6 +1,5 @@
 """Losses of embedders, held to independent computations with NumPy."""
 
-import keras
 import numpy as np
 import pytest
 
@@ -100,28 +99,6 @@ def test_symmetric_ranking_with_classes():
     np.testing.assert_allclose(loss(ids, vectors), expected, rtol=1e-4, atol=1e-5)
 
 
-def test_rows_of_classes_with_the_symmetric_loss():
-    texts = ["good", "so good", "bad", "so bad", "film", "a film"]
-    examples = keras_bert.Examples(texts, labels=[label for label in "xyz" for _ in range(2)])
-    data = EmbeddingExamples.of_classes(examples)
-    model = tiny.embedder("mean")
-    embed = keras_bert.pipeline(model)
-    first, second = (embed.encode(list(column)) for column in zip(*data.texts, strict=True))
-    scores = 20 * first @ second.T
-    # Both texts of a class are queries and positives, so each row has four negatives.
-    other = np.array(data.classes)[:, None] != np.array(data.classes)
-    is_own = np.eye(6, dtype=bool)
-    losses_of_rows = []
-    for table in (scores, scores.T):
-        kept = np.where(other | is_own, np.exp(table), 0).sum(axis=1)
-        losses_of_rows.append(np.log(kept) - np.diag(table))
-    loss = losses.MultipleNegativesRanking(symmetric=True)
-    encoded = inference.encode(model, data, loss=loss)
-    inputs, targets, weights = encoded.batch(np.arange(6), 8)
-    found = encoded.loss(targets, heads.siamese(model)(inputs), weights)
-    assert float(found) == pytest.approx(np.mean(losses_of_rows), rel=1e-3)
-
-
 # "mean" is trained on packed rows.
 @pytest.mark.parametrize("pooling", ["mean", pytest.param("cls", marks=pytest.mark.slow)])
 def test_embeddings_of_width_1(pooling):
@@ -137,10 +114,3 @@ def test_embeddings_of_width_1(pooling):
     cosine = np.sign(vectors[:, 0, 0] * vectors[:, 1, 0])
     expected = np.mean((cosine - np.array(data.scores)) ** 2)
     assert metrics["dev_loss"] == pytest.approx(expected, abs=1e-4)
-
-
-def test_multiple_choice_has_one_logit_per_choice():
-    model = heads.multiple_choice(tiny.encoder())
-    assert model.output_shape == (None, None)
-    inputs = {name: np.ones((2, 3, 4), "int32") for name in model.input}
-    assert keras.ops.shape(model(inputs)) == (2, 3)

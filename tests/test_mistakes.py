@@ -33,7 +33,6 @@ DATA = {
         lambda: Examples(TWO, label_sets=np.eye(2)),
         "names of the labels; received an array",
     ),
-    "repeated label": (lambda: Examples(["a"], label_sets=[["x", "x"]]), "must not repeat a label"),
     "lists as labels": (lambda: Examples(TWO, labels=[["x"], ["y"]]), "give label_sets"),
     "matrix": (lambda: Examples(TWO, labels=np.eye(2)), "give label_sets"),
     "missing": (lambda: Examples(["a"], labels=[pd.NA]), "must not be missing.* in row 1"),

@@ -10,7 +10,6 @@ import pytest
 
 import keras_bert
 from keras_bert import optimizers
-from keras_bert.keras_private import BertOptimizerMixin
 from tests import contract
 
 
@@ -74,29 +73,8 @@ def test_defaults_match_the_paper():
     assert {key: config[key] for key in expected} == expected
 
 
-def test_no_clipping():
-    assert optimizers.adamw(1e-4, total_steps=10, global_clipnorm=None).global_clipnorm is None
-
-
-def check_decay():
-    """With zero gradients, the decay shrinks matrices and does not change vectors."""
-    model = contract.build("classification")
-    for variable in model.trainable_variables:
-        variable.assign(np.ones(variable.shape))
-    optimizer = optimizers.AdamW(learning_rate=0.1, weight_decay=0.5)
-    optimizer.build(model.trainable_variables)
-    zeros = [keras.ops.zeros(v.shape) for v in model.trainable_variables]
-    for step in (1, 2):
-        optimizer.apply(zeros)
-        for variable in model.trainable_variables:
-            decays = variable.path.endswith(("kernel", "embeddings"))
-            expected = (1 - 0.1 * 0.5) ** step if decays else 1.0
-            np.testing.assert_allclose(variable.numpy(), expected, rtol=1e-6, err_msg=variable.path)
-    assert sum(v.path.endswith("kernel") for v in model.trainable_variables) == 10
-
-
 def check_decay_in_fit():
-    """The same in `train_on_batch`, with a nested encoder."""
+    """With zero gradients, the decay shrinks matrices and does not change vectors."""
     encoder = contract.build("encoder", name="inner")
     inputs = {key: keras.Input((None,), dtype="int32", name=key) for key in encoder.input}
     x = encoder(inputs)["pooled_output"]
@@ -153,15 +131,6 @@ def check_step():
             np.testing.assert_allclose(bias.numpy(), expected["bias"], rtol=1e-5)
 
 
-def check_nothing_to_decay():
-    """Only vectors, as in a weighted sum of the layers of a frozen encoder."""
-    variable = keras.Variable(np.full(2, 2.0), dtype="float32")
-    optimizer = optimizers.adamw(0.1, total_steps=10, weight_decay=0.5)
-    optimizer.build([variable])
-    optimizer.apply([keras.ops.zeros(2)])
-    np.testing.assert_array_equal(variable.numpy(), [2, 2])
-
-
 def check_lamb():
     """Compare with LAMB's formula; vectors follow Adam."""
     first, second = np.array([[3.0, 0.0], [0.0, 4.0]]), np.array([0.6, 0.8])
@@ -188,29 +157,6 @@ def check_lamb():
         np.testing.assert_allclose(vector.numpy(), values[1], rtol=1e-5, atol=1e-6)
 
 
-def check_lamb_excludes_vectors():
-    """With zero gradients, only matrices change: by the rate times their norm."""
-    model = contract.build("encoder")
-    optimizer = optimizers.lamb(0.1, total_steps=10**6, weight_decay=0.5)
-    for variable in model.trainable_variables:
-        variable.assign(np.ones(variable.shape))
-    optimizer.build(model.trainable_variables)
-    optimizer.apply([keras.ops.zeros(v.shape) for v in model.trainable_variables])
-    for variable in model.trainable_variables:
-        expected = 0.9 if variable.path.endswith(("kernel", "embeddings")) else 1.0
-        np.testing.assert_allclose(variable.numpy(), expected, rtol=1e-5, err_msg=variable.path)
-
-
-def check_lamb_moves_a_zero_bias():
-    """With a trust ratio, a bias of 0 could not move."""
-    bias = keras.Variable(np.zeros(2), name="bias", dtype="float32")
-    optimizer = optimizers.lamb(0.1, total_steps=10**6, global_clipnorm=None)
-    optimizer.build([bias])
-    for _ in range(3):
-        optimizer.apply([keras.ops.ones((2,))])
-    np.testing.assert_allclose(bias.numpy(), -0.3, rtol=1e-4)
-
-
 def check_loss_scale_in_fit():
     model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
     before = [keras.ops.convert_to_numpy(v) for v in model.trainable_variables]
@@ -226,9 +172,7 @@ def check_loss_scale_in_fit():
         np.testing.assert_allclose(moved, 0.2, atol=0.02)  # a step of Adam has the size of the rate
 
 
-CHECKS = [check_decay, check_decay_in_fit, check_clipping, check_step, check_nothing_to_decay]
-CHECKS += [check_lamb, check_lamb_excludes_vectors, check_lamb_moves_a_zero_bias]
-CHECKS += [check_loss_scale_in_fit]
+CHECKS = [check_decay_in_fit, check_clipping, check_step, check_lamb, check_loss_scale_in_fit]
 
 
 @pytest.mark.parametrize("check", CHECKS)
@@ -263,24 +207,10 @@ def test_loss_scale():
 
 
 @pytest.mark.parametrize("make", [optimizers.adamw, optimizers.lamb])
-def test_scalars_are_computed_once_per_step(make, monkeypatch):
-    # Once per variable, TensorFlow would trace thousands of operations more.
-    calls = []
-    compute = BertOptimizerMixin.bias_corrections
-    monkeypatch.setattr(
-        BertOptimizerMixin, "bias_corrections", lambda self: calls.append(1) or compute(self)
-    )
-    variables = [keras.Variable(np.ones((2, 2))) for _ in range(3)]
-    optimizer = make(0.1, total_steps=10)
-    optimizer.apply([keras.ops.ones((2, 2))] * 3, variables)
-    assert len(calls) == 1
-
-
-def test_serialization():
-    optimizer = optimizers.adamw(3e-5, total_steps=100, warmup_steps=10, weight_decay=0.02)
-    config = keras.optimizers.serialize(optimizer)
-    again = keras.optimizers.deserialize(config)
-    assert type(again) is optimizers.AdamW
+def test_serialization(make):
+    optimizer = make(3e-5, total_steps=100, warmup_steps=10, weight_decay=0.02)
+    again = keras.optimizers.deserialize(keras.optimizers.serialize(optimizer))
+    assert (type(again), again.name) == (type(optimizer), make.__name__)
     assert again.get_config() == optimizer.get_config()
     schedule = again.get_config()["learning_rate"]
     assert schedule["registered_name"] == "keras_bert>WarmupLinearDecay"
@@ -416,42 +346,6 @@ def test_amsgrad_is_that_of_keras():
             optimizer.apply([keras.ops.full((2, 2), gradient)])
         found.append(variable.numpy())
     np.testing.assert_array_equal(*found)
-
-
-def test_lamb_config_round_trip():
-    optimizer = optimizers.lamb(2e-3, total_steps=100, warmup_steps=10, weight_decay=0.02)
-    again = keras.optimizers.deserialize(keras.optimizers.serialize(optimizer))
-    assert type(again) is optimizers.Lamb and again.name == "lamb"
-    assert again.get_config() == optimizer.get_config()
-    schedule = again.get_config()["learning_rate"]["config"]
-    assert schedule == {"peak": 2e-3, "total_steps": 100, "warmup_steps": 10, "batches_per_step": 1}
-    with pytest.raises(ValueError, match="warmup_steps between 0 and total_steps"):
-        optimizers.lamb(2e-3, total_steps=10, warmup_steps=11)
-
-
-@pytest.mark.parametrize("accumulate", [None, 2])
-def test_an_unused_pooler_is_no_warning_with_lamb(accumulate):
-    variables = [variable_at("used"), variable_at("pooler/dense/bias")]
-    optimizer = optimizers.lamb(0.1, total_steps=9, gradient_accumulation_steps=accumulate)
-    optimizer.build(variables)
-    for _ in range(2):
-        optimizer.apply([keras.ops.ones(2), None], variables)
-    assert variables[0].numpy()[0] < 1 == variables[1].numpy()[0]
-
-
-def test_gradient_accumulation_of_lamb():
-    kernels = [keras.Variable(np.full((2, 2), 2.0), dtype="float32") for _ in range(2)]
-    options = {"total_steps": 4, "warmup_steps": 1, "global_clipnorm": None}
-    found = optimizers.lamb(0.1, gradient_accumulation_steps=2, **options)
-    plain = optimizers.lamb(0.1, **options)
-    for optimizer, kernel in zip((found, plain), kernels, strict=True):
-        optimizer.build([kernel])
-    for pair in ((0.3, -0.1), (0.5, 0.7), (-0.2, 0.4)):
-        for gradient in pair:
-            found.apply([keras.ops.full((2, 2), gradient)])
-        plain.apply([keras.ops.full((2, 2), sum(pair) / 2)])
-        np.testing.assert_allclose(kernels[0].numpy(), kernels[1].numpy(), rtol=1e-6)
-    assert kernels[0].numpy()[0, 0] != 2.0
 
 
 REPLICAS = """

@@ -68,12 +68,18 @@ def test_strings_are_refused():
     texts, labels = np.array(["good", "bad"]), np.array([0, 1])
     ids = heads.find_encoder(model).preprocessor(["good", "bad"])
     message = "takes token ids, not strings. Call .*to_dataset"
+    for given in (
+        ["so good"], "so good", texts, texts.astype(object), [["good"]], {"text": ["good"]},
+    ):  # fmt: skip
+        for call in (model, model.predict, model.evaluate, model.fit):
+            with pytest.raises(ValueError, match=r"not strings. Call keras_bert.pipeline\(model"):
+                call(given)
+        with pytest.raises(ValueError, match=r"Call encoder\(encoder.preprocessor\(texts\)\)"):
+            heads.find_encoder(model)(given)
     for call in (
         lambda: model.fit(Examples(["good"], labels=["a"])),
         lambda: model.fit(ids, labels, validation_data=(texts, labels)),
-        lambda: model.train_on_batch(texts, labels),
-        lambda: model.test_on_batch(texts, labels),
-        lambda: model.predict_on_batch(texts),
+        lambda: model.predict(texts),
     ):
         with pytest.raises(ValueError, match=message):
             call()

@@ -78,8 +78,11 @@ def compiled_length(length, maximum, lengths=LENGTHS):
     >>> compiled_length(33, 512), compiled_length(33, 40), compiled_length(3000, 4096)
     (48, 40, 3000)
     """
-    longer = next((size for size in lengths if size >= length), length)
-    return min(longer, maximum)
+    return min(_next_length(length, lengths), maximum)
+
+
+def _next_length(length, lengths):
+    return next((size for size in lengths if size >= length), length)
 
 
 def plan_of_sets(encoded, seed, plan):
@@ -109,18 +112,13 @@ def choose_compiled_lengths(needed, cost, share):
     compile for one length, in positions of a batch computed without compiling. `share` is the time
     of a compiled step relative to a step that is not compiled, 0 to 1.
     """
-    counts = collections.Counter(
-        next((size for size in LENGTHS if size >= length), length) for length in needed
-    )
+    counts = collections.Counter(_next_length(length, LENGTHS) for length in needed)
     *others, longest = sorted(counts)
     best, chosen = sum(needed), None
     for number in range(len(others) + 1):
         for lengths in itertools.combinations(others, number):
             lengths = (*lengths, longest)
-            padded = sum(
-                count * next(size for size in lengths if size >= length)
-                for length, count in counts.items()
-            )
+            padded = sum(n * _next_length(length, lengths) for length, n in counts.items())
             time = share * padded + cost * len(lengths)
             if time < best:
                 best, chosen = time, lengths

@@ -118,34 +118,39 @@ class Examples(TaskData):
         kinds = [self.labels, self.label_sets, self.scores]
         if sum(kind is not None for kind in kinds) > 1:
             raise ValueError(f"{self.source}: give only one of labels, label_sets and scores")
-        for name in ("texts", "text_pairs", "labels", "label_sets", "scores"):
+        columns = {"texts": check_strings(self.source, "texts", self.texts)}
+        if self.text_pairs is not None:
+            columns["text_pairs"] = check_strings(self.source, "text_pairs", self.text_pairs)
+        for name in ("labels", "label_sets", "scores"):
             column = getattr(self, name)
-            if column is None and name != "texts":
-                continue
-            where = f"{self.source}: {name}"
-            check_list(where, column)
-            if name in ("texts", "text_pairs"):
-                column = check_strings(self.source, name, column)
-            elif name == "labels":
-                column, label_type = _labels(where, column)
-                object.__setattr__(self, "label_type", label_type)
-            elif name == "label_sets":
-                _refuse_matrix(where, column)
-                column = list(column)
-                sets = [
-                    _label_set(f"{where}, row {number}", labels)
-                    for number, labels in enumerate(column, 1)
-                ]
-                label_type = name_of_type(itertools.chain(*column))
-                object.__setattr__(self, "label_type", label_type)
-                column = [tuple(of_one_type(labels, label_type)) for labels in sets]
-            else:
-                column = [
-                    check_score(where, score, number) for number, score in enumerate(column, 1)
-                ]
+            if column is not None:
+                check_list(f"{self.source}: {name}", column)
+                columns[name] = self._converted(name, column)
+        for name, column in columns.items():
+            check_count(self.source, name, column, "texts", len(columns["texts"]))
             object.__setattr__(self, name, column)
-            check_count(self.source, name, column, "texts", len(self.texts))
         check_normalization(self.source, "labels", map(str, self.label_names()))
+
+    def _converted(self, name, column):
+        """Return labels, label sets or scores as a checked list; set `label_type`."""
+        where = f"{self.source}: {name}"
+        if name == "scores":
+            return [check_score(where, score, number) for number, score in enumerate(column, 1)]
+        if name == "labels":
+            labels = _labels(where, column)
+            label_type = name_of_type(labels)
+            converted = of_one_type(labels, label_type)
+        else:
+            if getattr(column, "ndim", 1) > 1:
+                raise ValueError(f"{where} must be names of the labels; received an array")
+            sets = [
+                _label_set(f"{where}, row {number}", labels)
+                for number, labels in enumerate(column, 1)
+            ]
+            label_type = name_of_type(itertools.chain(*sets))
+            converted = [tuple(of_one_type(labels, label_type)) for labels in sets]
+        object.__setattr__(self, "label_type", label_type)
+        return converted
 
     def sample_of_texts(self, count):
         return list(self.texts[:count])
@@ -252,13 +257,9 @@ def check_normalization(source, what, names):
 def unknown_label(location, name, labels, *, what="label", whose="model's "):
     """Return the error for a label that is not one of `labels`."""
     form = unicodedata.normalize("NFC", name)
-    similar = [label for label in labels if unicodedata.normalize("NFC", label) == form]
     advice = ""
-    if similar:
-        advice = (
-            f". {ascii(name):.80} and {ascii(similar[0]):.80} differ in their Unicode "
-            "normalization; write both in one form, such as unicodedata.normalize('NFC', label)"
-        )
+    if any(unicodedata.normalize("NFC", label) == form for label in labels):
+        advice = f". {ascii(name):.80} differs from a label in its Unicode normalization; use NFC"
     known = printable(", ".join(labels[:20]), 500)
     return UnknownLabel(
         f"{location}: the {what} {name!r:.80} is not one of the {whose}labels: {known}{advice}"
@@ -276,26 +277,19 @@ def check_list(name, column):
     """Raise a `ValueError` if a column is a single string, a table or not iterable."""
     if isinstance(column, str):
         raise ValueError(f"{name} must be a list of strings; received one string")
-    if isinstance(column, dict) or hasattr(column, "columns"):
+    is_table = isinstance(column, dict) or hasattr(column, "columns")
+    if is_table or not isinstance(column, Iterable):
         raise ValueError(
-            f"{name} must be a list; received a {type(column).__name__}. Read tables with "
-            "keras_bert.read"
+            f"{name} must be a list; received {column!r:.80}. Read tables with keras_bert.read"
         )
-    if not isinstance(column, Iterable):
-        raise ValueError(f"{name} must be a list; received {column!r:.80}")
 
 
 def _labels(name, labels, item="row"):
-    """Return labels as a list of values of one type, and the name of the type.
-
-    `item` says in messages what a label belongs to.
-    """
+    """Return labels as a list, checked. `item` says in messages what a label belongs to."""
     if hasattr(labels, "numpy"):  # tensors do not compare with strings
         labels = labels.numpy()
     labels = list(labels)
     for number, label in enumerate(labels, 1):
-        if isinstance(label, bytes):
-            raise ValueError(f"{name} must be strings; received {label!r:.80} in {item} {number}")
         if isinstance(label, Iterable) and not isinstance(label, str):
             raise ValueError(
                 f"{name} must be strings or numbers; received {label!r:.80} in {item} {number}. "
@@ -305,28 +299,14 @@ def _labels(name, labels, item="row"):
             raise ValueError(
                 f"{name} must not be missing; received {label!r:.80} in {item} {number}"
             )
-    label_type = name_of_type(labels)
-    return of_one_type(labels, label_type), label_type
-
-
-def _refuse_matrix(name, column):
-    """Raise a `ValueError` for an array with a column of 0 and 1 for each label."""
-    if getattr(column, "ndim", 1) > 1:
-        raise ValueError(
-            f"{name} must be lists of the names of the labels; received an array of the shape "
-            f"{tuple(column.shape)}. Convert columns of 0 and 1 to the names of the columns with 1"
-        )
+    return labels
 
 
 def _label_set(name, labels):
-    """Return the labels of one text as a tuple, checked."""
+    """Return the labels of one text as a list, checked and each once."""
     if isinstance(labels, (str, bytes)) or not isinstance(labels, Iterable):
         raise ValueError(f"{name} must be a list of labels; received {labels!r:.80}")
-    labels = tuple(_labels(f"{name}: labels", labels, "item")[0])
-    repeated = [label for label, count in collections.Counter(labels).items() if count > 1]
-    if repeated:
-        raise ValueError(f"{name} must not repeat a label; received {repeated[0]!r:.80} twice")
-    return labels
+    return list(dict.fromkeys(_labels(f"{name}: labels", labels, "item")))
 
 
 def check_strings(source, name, column):
@@ -366,7 +346,6 @@ def check_prompts(data, *prompts):
 
 def check_score(name, value, row=None):
     """Return a number or numeric string as a finite float, at most 1e18 in absolute value."""
-    where = "" if row is None else f" in row {row}"
     # Python also reads "1_0" and digits of other scripts as numbers.
     is_text = isinstance(value, str) and not _NUMBER.fullmatch(value)
     is_bool = type(value).__name__ in ("bool", "bool_")
@@ -374,11 +353,10 @@ def check_score(name, value, row=None):
         number = math.nan if is_text or is_bool else float(value)
     except (TypeError, ValueError, OverflowError):  # OverflowError: an int with 400 digits
         number = math.nan
-    if not math.isfinite(number):
-        raise ValueError(f"{name} must be numbers; received {value!r:.80}{where}")
-    if abs(number) > _MAX_SCORE:
+    if not abs(number) <= _MAX_SCORE:
+        where = "" if row is None else f" in row {row}"
         raise ValueError(
-            f"{name} must have an absolute value of at most {_MAX_SCORE:g}; received "
-            f"{value!r:.80}{where}"
+            f"{name} must be numbers; received {value!r:.80}{where}. At most {_MAX_SCORE:g} is "
+            "allowed"
         )
     return number

@@ -2,14 +2,13 @@
 
 import ast
 import itertools
-import json
 import re
 import warnings
 
 from keras_bert.runtime.warn import level_of_caller
 
 UNLABELED = "-"  # SNLI's label of pairs on which the annotators did not agree
-_SEPARATORS = ",;|/+&\t"
+_SEPARATORS = (",", ";", "|", "/", "+", "&", "\t")
 _ITEM = r"""(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|-?[0-9]+)"""
 # A list, tuple or set of strings or integers, in JSON or as Python shows it.
 _LIST = re.compile(rf"[\[({{]\s*(?:{_ITEM}\s*(?:,\s*{_ITEM}\s*)*,?\s*)?[\])}}]")
@@ -84,14 +83,11 @@ def split_sets(column, separator):
     If all strings look like lists, such as "['x', 'y']", which pandas writes to CSV, they are read
     as lists. Other values are returned as they are.
     """
-    texts = [labels for labels in column if isinstance(labels, str)]
-    written_lists = [_written_list(text) for text in texts]
-    if any(written_lists) and None not in written_lists:
-        lists = iter(written_lists)
-        return [next(lists) if isinstance(labels, str) else labels for labels in column]
-    return [
-        _split_set(labels, separator) if isinstance(labels, str) else labels for labels in column
-    ]
+    set_of_text = {text: _written_list(text) for text in column if isinstance(text, str)}
+    are_lists = any(set_of_text.values()) and None not in set_of_text.values()
+    if not are_lists:
+        set_of_text = {text: _split_set(text, separator) for text in set_of_text}
+    return [set_of_text[labels] if isinstance(labels, str) else labels for labels in column]
 
 
 def _split_set(text, separator):
@@ -107,38 +103,30 @@ def _written_list(text):
     if not _LIST.fullmatch(text):
         return None
     try:
-        return tuple(json.loads(text))
-    except ValueError:
-        pass
-    try:
         return tuple(ast.literal_eval(text))
     except (ValueError, SyntaxError):
         return None
 
 
 def warn_of_label_sets(source, column, separator, sets):
-    """Warn of label sets that seem to have another separator, or to be columns of 0 and 1."""
-    label_sets = [label_set or () for label_set in sets]
-    if any(len(label_set) > 1 for label_set in label_sets):
+    """Warn of label sets that seem to have another separator, or to be columns of 0 and 1.
+
+    `sets` is `None` for other labels.
+    """
+    if sets is None or isinstance(column, list) or any(len(label_set) > 1 for label_set in sets):
         return
-    labels = set(itertools.chain.from_iterable(label_sets))
-    if not all(isinstance(label, str) for label in labels):
-        return
+    labels = set(map(str, itertools.chain.from_iterable(sets)))
+    text = " ".join(labels)
+    marks = [mark for mark in _SEPARATORS if mark in text]
     if labels and labels <= {"0", "1"}:
-        warnings.warn(
-            f"{source}: the label sets in {column!r:.80} are only 0 and 1. For a column of 0 and 1 "
-            f"per label, give the names of the columns: label=[{column!r:.80}, ...]",
-            stacklevel=level_of_caller(),
-        )
-    for label in sorted(labels):
-        others = [mark for mark in _SEPARATORS if mark in label and mark != separator]
-        if separator != " " and not labels.isdisjoint(label.split(" ")[1:] + label.split(" ")[:-1]):
-            others.append(" ")
-        if others:
-            warnings.warn(
-                f"{source}: no row has several labels with the separator {separator!r:.80}, and "
-                f"the label {label!r:.80} holds {others[0]!r:.80}. If that is the separator, "
-                f"give separator={others[0]!r:.80} (--separator)",
-                stacklevel=level_of_caller(),
-            )
-            return
+        reason = "are only 0 and 1. For a column of 0 and 1 per label"
+        advice = f"give the names of the columns: label=[{column!r:.80}, ...]"
+    elif marks:
+        reason = f"hold one label each with the separator {separator!r:.80}. If it is another"
+        advice = f"give separator={marks[0]!r} (--separator)"
+    else:
+        return
+    warnings.warn(
+        f"{source}: the label sets in {column!r:.80} {reason}, {advice}",
+        stacklevel=level_of_caller(),
+    )

@@ -35,6 +35,11 @@ class Layout:
         result[self._row, self._number] = values
         return result
 
+    def numbers(self):
+        """Return the index of each sequence in the flat result of `of_sequences`, int32 (n,)."""
+        _, _, count = self._shape
+        return (self._row * count + self._number).astype(np.int32)
+
     def inputs(self, word_ids, type_ids, pad_id=0):
         """Return the int32 inputs of a model of `packed_heads` from ids, int (n, seq).
 

@@ -40,18 +40,20 @@ class PackedBatches(Batches):
 
     def __getitem__(self, index):
         """Return (inputs, targets, weights)."""
-        chosen = self.rows[index]
-        lengths = self._encoded.lengths[chosen]
-        row, number, offset = _assign_rows(lengths, self._shape[0])
-        layout = Layout(lengths, row, number, offset, self._shape)
-        inputs, targets, weights = self._encoded.batch(chosen, int(lengths.max()))
-        packed = layout.inputs(
-            inputs["input_word_ids"], inputs["input_type_ids"], self._encoded.pad_id
-        )
+        layout, packed, targets, weights = self._pack(self._encoded, self.rows[index])
         if self._of_positions:
             del packed["cls_positions"]
             return packed, layout.of_positions(targets), layout.of_positions(weights)
         return packed, layout.of_sequences(targets), layout.of_sequences(weights)
+
+    def _pack(self, encoded, chosen):
+        """Return the `Layout` and the packed inputs of sequences, and their targets and weights."""
+        lengths = encoded.lengths[chosen]
+        row, number, offset = _assign_rows(lengths, self._shape[0])
+        layout = Layout(lengths, row, number, offset, self._shape)
+        inputs, *others = encoded.batch(chosen, int(lengths.max()))
+        ids, type_ids = inputs["input_word_ids"], inputs["input_type_ids"]
+        return layout, layout.inputs(ids, type_ids, encoded.pad_id), *others
 
 
 class PackedRows(PackedBatches):
@@ -63,15 +65,10 @@ class PackedRows(PackedBatches):
 
     def __getitem__(self, index):
         """Return (inputs, targets, weights)."""
-        rows, texts = self.rows[index], self._encoded.texts
+        rows = self.rows[index]
         chosen = texts_of_rows(rows, self._encoded.texts_per_row)
-        lengths = texts.lengths[chosen]
-        row, number, offset = _assign_rows(lengths, self._shape[0])
-        layout = Layout(lengths, row, number, offset, self._shape)
-        inputs, _, _ = texts.batch(chosen, int(lengths.max()))
-        packed = layout.inputs(inputs["input_word_ids"], inputs["input_type_ids"], texts.pad_id)
-        numbers = (row * self._shape[2] + number).astype(np.int32)
-        packed["text_numbers"] = numbers.reshape(len(rows), -1)
+        layout, packed, _, _ = self._pack(self._encoded.texts, chosen)
+        packed["text_numbers"] = layout.numbers().reshape(len(rows), -1)
         return packed, self._encoded.targets[rows], np.ones(len(rows), np.float32)
 
 

@@ -2,51 +2,72 @@
 
 import itertools
 import numbers
-import typing
 
+from keras_bert.data import label_columns
 from keras_bert.data.examples import Examples
-from keras_bert.data.label_columns import (
-    UNLABELED,
-    flagged_set,
-    labeled_rows,
-    split_sets,
-    warn_of_label_sets,
-)
 from keras_bert.data.text_files import check_limit, warn_of_text_pair
 from keras_bert.runtime.escaping import printable
+from keras_bert.runtime.label_types import typed_texts
 
-_LABELS = ("labels", "label_sets", "scores")  # roles of a column of labels
+
+def columns_by_role(text, text_pair, label):
+    """Return {role: name of a column}. The columns of a list have the roles "label 0" and so on."""
+    columns = {"text": text, "text_pair": text_pair}
+    if isinstance(label, list):
+        columns |= {f"label {index}": column for index, column in enumerate(label)}
+    else:
+        columns["label"] = label
+    return {role: column for role, column in columns.items() if column is not None}
 
 
 def read(table, *, text, text_pair, label, kind, separator, limit, **of_files):
     """Read `Examples` from a table with columns `table[name]`; arguments as in `tabular.read`."""
-    columns = {"texts": text, "text_pairs": text_pair}
-    has_flags = kind == "label_set" and isinstance(label, list)
-    if not has_flags:
-        columns[f"{kind}s"] = label
-    values = _values(table, columns, limit)
-    source = "the table"
-    if has_flags:
-        flags = read_columns(table, label, (), limit).values()
-        values["label_sets"] = [
-            flagged_set(f"{source}, row {number}", label, row)
-            for number, row in enumerate(zip(*flags, strict=True), 1)
+    roles = columns_by_role(text, text_pair, label)
+    warn_of_text_pair(column_names(table), text_pair)
+    values = read_columns(table, list(roles.values()), (), limit)
+    columns = {role: values[name] for role, name in roles.items()}
+    if "label" in columns:
+        columns["label"] = _named(table, label, kind, columns["label"])
+    columns["location"] = [f"row {number}" for number, _ in enumerate(columns["text"], 1)]
+    examples = examples_of(columns, "the table", label, kind, separator)
+    label_columns.warn_of_label_sets("the table", label, separator, examples.label_sets)
+    return examples
+
+
+def examples_of(columns, source, label, kind, separator, *, typed=True, ragged_rows=0):
+    """Return the `Examples` of columns, {role: list}, of the rows that have a label.
+
+    The roles are those of `columns_by_role`, `location` and optionally `row`. If not `typed`,
+    labels get the type that their text shows.
+    """
+    known_labels = None
+    if isinstance(label, list):
+        known_labels = label
+        flags = zip(*(columns.pop(f"label {index}") for index in range(len(label))), strict=True)
+        columns["label"] = [
+            label_columns.flagged_set(f"{source}, {location}", label, row)
+            for location, row in zip(columns["location"], flags, strict=True)
         ]
-    elif "label_sets" in values:
-        sets = split_sets(values["label_sets"], separator)
-        warn_of_label_sets(source, label, separator, sets)
-        values["label_sets"] = sets
-    rows = None
-    role = "label_sets" if has_flags else "labels"
-    if role in values:
-        rows = labeled_rows(source, values[role])
-        is_complete = len(rows) == len(values[role])
-        values = {role: [column[row] for row in rows] for role, column in values.items()}
+    elif kind == "label_set" and "label" in columns:
+        columns["label"] = label_columns.split_sets(columns["label"], separator)
+    if kind != "score" and "label" in columns:
+        rows = label_columns.labeled_rows(source, columns["label"])
+        is_complete = len(rows) == len(columns["label"])
+        columns = {role: [column[row] for row in rows] for role, column in columns.items()}
         if not is_complete:
-            values[role] = _integers(values[role])
-    locations = None if rows is None else [f"row {row + 1}" for row in rows]
-    known_labels = label if has_flags else None
-    return Examples(**values, source=source, locations=locations, known_labels=known_labels)
+            columns["label"] = _integers(columns["label"])
+        if kind == "label" and not typed:
+            columns["label"] = typed_texts(columns["label"])
+    return Examples(
+        texts=columns["text"],
+        text_pairs=columns.get("text_pair"),
+        **{f"{kind}s": columns.get("label")},
+        known_labels=known_labels,
+        source=source,
+        locations=columns["location"],
+        rows=columns.get("row"),
+        ragged_rows=ragged_rows,
+    )
 
 
 def _integers(labels):
@@ -68,35 +89,19 @@ def of_rows(rows):
     return {name: [row.get(name) for row in rows] for name in names}
 
 
-def _values(table, columns, limit):
-    """Return the columns of a table, lists by role, with the names of Hugging Face's classes."""
-    names = column_names(table)
-    check_limit(limit)
-    warn_of_text_pair(names, columns.get("text_pairs"))
-    columns = {role: name for role, name in columns.items() if name is not None}
-    missing = next((name for name in columns.values() if name not in names), None)
-    if missing is not None:
-        shown = printable(", ".join(map(str, names)))
+def _named(table, column, kind, values):
+    """Return a column of labels with the names of Hugging Face's classes in place of indices."""
+    names, names_of_lists = class_names(table, column)
+    if names and kind == "score":
         raise ValueError(
-            f"the table has no column {missing!r:.80}; it has {shown}. Name the columns with text, "
-            "text_pair and label"
+            f"the column {column!r:.80} of the table holds classes, and scores are needed"
         )
-    values: dict[str, typing.Any] = {
-        role: list(itertools.islice(table[name], limit)) for role, name in columns.items()
-    }
-    label = next((columns[role] for role in _LABELS if role in columns), None)
-    names, names_of_lists = class_names(table, label)
-    if names and "scores" in values:
-        raise ValueError(
-            f"the column {label!r:.80} of the table holds classes, and scores are needed. Give the "
-            "column of the scores as label"
-        )
-    if names and "labels" in values:
-        values["labels"] = named(values["labels"], names, itertools.count(1), UNLABELED)
-    if names_of_lists and "label_sets" in values:
-        values["label_sets"] = [
+    if names and kind == "label":
+        return named(values, names, itertools.count(1), label_columns.UNLABELED)
+    if names_of_lists and kind == "label_set":
+        return [
             named(labels, names_of_lists, itertools.repeat(number))
-            for number, labels in enumerate(values["label_sets"], 1)
+            for number, labels in enumerate(values, 1)
         ]
     return values
 
@@ -108,15 +113,15 @@ def read_columns(table, required, optional, limit, kind="Examples"):
     """
     names = column_names(table)
     check_limit(limit)
-    missing = next((name for name in required if name not in names), None)
-    if missing is not None:
+    missing = [name for name in required if name not in names]
+    if missing:
         shown = printable(", ".join(map(str, names)))
         raise ValueError(
-            f"the table has no column {missing!r:.80}; it has {shown}. Rename yours, or use "
-            f"keras_bert.{kind} for lists"
+            f"the table has no column {missing[0]!r:.80}; it has {shown}. Name the columns "
+            f"with text, text_pair and label, or use keras_bert.{kind} for lists"
         )
     kept = [*required, *(name for name in optional if name in names)]
-    return {name: list(table[name])[:limit] for name in kept}
+    return {name: list(itertools.islice(table[name], limit)) for name in kept}
 
 
 def class_names(table, column):
@@ -128,21 +133,20 @@ def class_names(table, column):
 
 def named(indices, names, rows, missing=None):
     """Return the names of the classes of Hugging Face's ClassLabel; -1 becomes `missing`."""
-    found = []
+    labels = []
     for index, row in zip(indices or (), rows, strict=False):
         if isinstance(index, str) and index in names:
-            found.append(index)
-            continue
-        if index == -1 and missing is not None:
-            found.append(missing)
-            continue
-        if not isinstance(index, numbers.Integral) or not 0 <= int(index) < len(names):
+            labels.append(index)
+        elif index == -1 and missing is not None:
+            labels.append(missing)
+        elif isinstance(index, numbers.Integral) and 0 <= int(index) < len(names):
+            labels.append(names[int(index)])
+        else:
             raise ValueError(
                 f"the table, row {row}: has no label; received {index!r:.80}. For data without "
                 "labels, give label=None"
             )
-        found.append(names[int(index)])
-    return found
+    return labels
 
 
 def column_names(table):

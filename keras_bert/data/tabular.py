@@ -2,30 +2,18 @@
 
 import collections
 import csv
-import dataclasses
+import itertools
 import json
 import pathlib
 import sys
-import typing
 
+from keras_bert.data import tables, text_files
 from keras_bert.data.examples import Examples, check_score
-from keras_bert.data.label_columns import flagged_set, labeled_rows, split_sets, warn_of_label_sets
-from keras_bert.data.text_files import (
-    FORMATS,
-    allow_long_csv_fields,
-    check_limit,
-    json_rows,
-    numbered_lines,
-    open_utf8,
-    warn_of_text_pair,
-)
+from keras_bert.data.label_columns import warn_of_label_sets
 from keras_bert.runtime.escaping import check_name, printable
-from keras_bert.runtime.label_types import typed_texts
-
-KINDS = ("label", "label_set", "score")
 
 
-def read(path, **options):
+def read(path, **options) -> Examples:
     r"""Read examples from a file.
 
     TSV fields end at the next tab, and quotes have no meaning, as in GLUE's files. CSV fields may
@@ -67,10 +55,8 @@ def read(path, **options):
     ['spam', 'ham']
     """
     examples = next(read_in_parts(path, size=sys.maxsize, **options))
-    label = options.get("label")
-    if examples.label_sets is not None and not isinstance(label, list):
-        separator = options.get("separator", ",")
-        warn_of_label_sets(path, label, separator, examples.label_sets)
+    separator = options.get("separator", ",")
+    warn_of_label_sets(path, options.get("label"), separator, examples.label_sets)
     return examples
 
 
@@ -94,133 +80,60 @@ def read_in_parts(
     With `keep_rows`, the examples have all columns of the file as their `rows`.
     """
     path = pathlib.Path(path)
-    format = format or FORMATS.get(path.suffix.lower())
-    columns = _columns(text, text_pair, label, header)
-    _check_options(path, columns, label, kind, separator, format)
-    check_limit(limit)
-    typed = format != "jsonl"
+    format = _check_format(path, format)
+    if isinstance(label, list) and kind != "label_set":
+        raise ValueError(f"{path}: several columns as label are only for the task multi_label")
+    text_files.check_limit(limit)
+    columns = tables.columns_by_role(text, text_pair, label)
+    if format != "jsonl" and not header:
+        columns = {role: str(number) for role, number in columns.items()}
     count = 0
-    part = _Part()
-    with open_utf8(path, newline="" if format == "csv" else "\n") as file:
+    ragged_rows = 0
+    part: dict[str, list] = collections.defaultdict(list)
+
+    def examples():
+        options = {"typed": format == "jsonl", "ragged_rows": ragged_rows}
+        return tables.examples_of(part, str(path), label, kind, separator, **options)
+
+    with text_files.open_utf8(path, newline="" if format == "csv" else "\n") as file:
         if format == "jsonl":
-            rows = json_rows(path, file)
+            rows = text_files.json_rows(path, file)
         else:
             rows = _table_rows(path, file, columns, format, header)
-        for location, row in rows:
+        for location, row in itertools.islice(rows, limit):
             if isinstance(row, ValueError):
                 if not skip_ragged:
                     raise row
-                part.ragged_rows += 1
+                ragged_rows += 1
                 continue
-            part.values.append(_values(f"{path}, {location}", row, columns, label, kind))
-            part.rows.append(row if keep_rows else None)
-            part.locations.append(location)
+            for role, name in columns.items():
+                part[role].append(_value(f"{path}, {location}", row, role, name, kind))
+            part["location"].append(location)
+            if keep_rows:
+                part["row"].append(row)
             count += 1
-            if limit is not None and count >= limit:
-                break
             if count % size == 0:
-                yield part.examples(path, kind, typed, label, separator)
-                part = _Part()
+                yield examples()
+                part.clear()
+                ragged_rows = 0
     if not count:
         raise ValueError(f"{path} contains no rows")
-    if part.values:
-        yield part.examples(path, kind, typed, label, separator)
+    if part:
+        yield examples()
 
 
-def _values(where, row, columns, label, kind):
-    """Return the values of a row by role; `where` is its location, for errors."""
-    values = {role: _value(where, row, role, name) for role, name in columns.items()}
-    if label is not None:
-        values["label"] = _label(where, values, label, kind)
-    return values
-
-
-def _columns(text, text_pair, label, header):
-    """Return {role: name of a column}, for example {"text": "comment", "label": "class"}."""
-    columns = {"text": text, "text_pair": text_pair}
-    for role, column in _label_columns(label):
-        columns[role] = column
-    columns = {role: column for role, column in columns.items() if column is not None}
-    if header:
-        return columns
-    return {role: str(number) for role, number in columns.items()}
-
-
-def _label_columns(label):
-    """Return pairs of a role and a column: a single pair, or a pair for each column of a list."""
-    if not isinstance(label, list):
-        return [("label", label)]
-    return [(f"label {index}", column) for index, column in enumerate(label)]
-
-
-@dataclasses.dataclass
-class _Part:
-    """Rows of a file: the values of each row by role, its location and all of its columns."""
-
-    values: list[dict] = dataclasses.field(default_factory=list)
-    locations: list[str] = dataclasses.field(default_factory=list)
-    rows: list[dict | None] = dataclasses.field(default_factory=list)
-    ragged_rows: int = 0
-
-    def examples(self, path, kind, typed, label, separator):
-        """Return the `Examples`; with `typed`, labels get the type that their text shows."""
-        columns = {role: [row[role] for row in self.values] for role in self.values[0]}
-        columns |= {"location": self.locations, "row": self.rows}
-        labels = columns.get("label")
-        if kind == "label_set" and labels is not None:
-            columns["label"] = labels = split_sets(labels, separator)
-        if kind in ("label", "label_set") and labels is not None:
-            kept = labeled_rows(path, labels)
-            for role, column in columns.items():
-                columns[role] = [column[index] for index in kept]
-            labels = columns["label"]
-        if kind == "label" and labels is not None and typed:
-            labels = typed_texts(labels)
-        if kind == "label_set" and labels is not None:
-            for location, label_set in zip(columns["location"], labels, strict=True):
-                for name in label_set:
-                    check_name(str(name), f"{path}, {location}: a label")
-        labels_of_kind: dict[str, typing.Any] = {f"{kind}s": labels}
-        return Examples(
-            texts=columns["text"],
-            text_pairs=columns.get("text_pair"),
-            **labels_of_kind,
-            known_labels=label if isinstance(label, list) else None,
-            source=str(path),
-            ragged_rows=self.ragged_rows,
-            locations=columns["location"],
-            rows=columns["row"] if None not in columns["row"] else None,
-        )
-
-
-def _check_options(path, columns, label, kind, separator, format):
-    if kind not in KINDS:
-        raise ValueError(f"kind must be one of {', '.join(KINDS)}; received {kind!r:.80}")
-    if isinstance(label, list) and kind != "label_set":
-        raise ValueError(
-            f"{path}: label must be one column; received {label!r:.80}. Several columns are for "
-            "the task multi_label"
-        )
-    if format not in FORMATS.values():
+def _check_format(path, format):
+    format = format or text_files.FORMATS.get(path.suffix.lower())
+    if format not in text_files.FORMATS.values():
         received = format or path.suffix or "a file without an extension"
-        advice = "give `format` (--format)"
-        if received in (".conll", ".conllu", "conll", "conllu"):
-            advice = "for tagged words, give task='tagging' (--task tagging)"
         raise ValueError(
-            f"{path}: the format must be one of tsv, csv, jsonl; received {received!r:.80}; "
-            f"{advice}"
+            f"{path}: the format must be one of tsv, csv, jsonl; received {received!r:.80}; give "
+            "`format` (--format); for tagged words, give task='tagging' (--task tagging)"
         )
-    if not separator:
-        raise ValueError("separator (--separator) must not be empty")
-    names = list(columns.values())
-    if len(set(names)) < len(names):
-        raise ValueError(
-            f"{path}: the columns of the text, its pair and its label must differ; received "
-            f"{printable(', '.join(names), 200)}"
-        )
+    return format
 
 
-def _value(where, row, role, name):
+def _value(where, row, role, name, kind):
     """Return the value of the column `name` of a row, checked for its role: a text or a label."""
     value = row.get(name)
     if name not in row:
@@ -228,36 +141,26 @@ def _value(where, row, role, name):
         value = row
         for key in name.split("."):
             if not isinstance(value, dict) or key not in value:
-                raise ValueError(
-                    f"{where} has no key {name!r:.80}; its keys are "
-                    f"{printable(', '.join(row), 200)}"
-                )
+                shown = printable(", ".join(row), 200)
+                raise ValueError(f"{where} has no key {name!r:.80}; its keys are {shown}")
             value = value[key]
     is_text = role in ("text", "text_pair")
-    types = (str,) if is_text else (str, int, float, list)
-    if not isinstance(value, types):
-        raise ValueError(
-            f"{where}: {name!r:.80} must be a string; received {json.dumps(value)[:80]}"
-        )
-    return value
+    if not isinstance(value, str if is_text else (str, int, float, list)):
+        received = json.dumps(value)[:80]
+        raise ValueError(f"{where}: {name!r:.80} must be a string; received {received}")
+    return _label(where, value, kind) if role == "label" else value
 
 
-def _label(where, values, label, kind):
+def _label(where, value, kind):
     """Return the label of a row in the form of its kind, checked."""
-    if isinstance(label, list):
-        return flagged_set(where, label, [values.pop(role) for role, _ in _label_columns(label)])
-    value = values["label"]
     if kind == "score":
         return check_score(f"{where}: scores", value)
     if kind == "label_set":
         return value if isinstance(value, list) else str(value)
-    if isinstance(value, list):
-        raise ValueError(f"{where}: a label must be a string; received a list")
     if isinstance(value, str):
         value = value.strip()
-        if not value:
-            raise ValueError(f"{where}: the label is empty")
-        check_name(value, f"{where}: a label")
+    if isinstance(value, (str, list)):
+        check_name(value, f"{where}: a label")  # a list is an error
     return value
 
 
@@ -267,41 +170,34 @@ def _table_rows(path, file, columns, format, header):
     In place of a row with a wrong number of columns, a `ValueError` is yielded.
     """
     if format == "csv":
-        allow_long_csv_fields()
+        text_files.allow_long_csv_fields()
         rows = csv.reader(file, strict=True)  # strict: an unclosed quote is an error
     else:
-        rows = (line.split("\t") for _, line in numbered_lines(path, file))
-    names = None
+        rows = (line.split("\t") for _, line in text_files.numbered_lines(path, file))
     number = 0
-    least = 0  # columns of a row
-    is_plain = False
     try:
         for number, row in enumerate(rows, 1):
-            if names is None and header and _is_plain(path, columns, row):
-                is_plain = True
-                names = ["text"]
-                least = 1
+            if number == 1:
+                is_plain = header and _is_plain(path, columns, row)
+                names = ["text"] if is_plain else row
+                if not header:
+                    names = [str(index) for index in range(1, len(row) + 1)]
+                _check_columns(path, columns, names, header)
+                least = len(names) if header else max(int(name) for name in columns.values())
+                names = _distinct(names)
+                if header and not is_plain:
+                    text_files.warn_of_text_pair(row, columns.get("text_pair"))
+                    continue
             if is_plain:
                 row = ["\t".join(row)]
-            if names is None:
-                names = row if header else [str(index) for index in range(1, len(row) + 1)]
-                _check_columns(path, columns, names, header)
-                names = _distinct(names)
-                least = len(names) if header else max(int(name) for name in columns.values())
-                if header:
-                    warn_of_text_pair(row, columns.get("text_pair"))
-                    continue
             if row in ([], [""]):
                 if len(names) > 1:
                     continue  # a blank line, as at the end of many files
                 row = [""]  # in a file of texts only, a blank line is an empty text
             # Without a header, rows may have any number of columns after those that are read.
             if len(row) < least or header and len(row) != least:
-                wanted = f"{least}" if header else f"at least {least}"
-                error = ValueError(
-                    f"{path}, row {number}: must have {wanted} columns; received {len(row)}"
-                )
-                yield f"row {number}", error
+                message = f"{path}, row {number}: must have {least} columns; received {len(row)}"
+                yield f"row {number}", ValueError(message)
                 continue
             yield f"row {number}", dict(zip(names, row, strict=False))
     except csv.Error as error:
@@ -310,85 +206,75 @@ def _table_rows(path, file, columns, format, header):
 
 def _distinct(names):
     """Add a number to repeated names of columns. `_check_columns` has refused to read these."""
-    seen: collections.Counter[str] = collections.Counter()
-    distinct = []
-    for name in names:
-        distinct.append(f"{name}.{seen[name]}" if seen[name] else name)
-        seen[name] += 1
-    return distinct
+    return [
+        f"{name}.{names[:index].count(name)}" if name in names[:index] else name
+        for index, name in enumerate(names)
+    ]
 
 
 def _is_plain(path, columns, first_row):
     """Return True if a .txt file has one text per line instead of columns."""
-    if path.suffix.lower() != ".txt" or columns != {"text": "text"}:
-        return False
-    return len(first_row) == 1 and first_row != ["text"]
+    is_text = path.suffix.lower() == ".txt" and columns == {"text": "text"}
+    return is_text and len(first_row) == 1 and first_row != ["text"]
 
 
 def _check_columns(path, columns, names, header):
     """Raise an error for a column that is not in the file, or occurs twice."""
     for role, column in columns.items():
-        if not header and (not column.isdecimal() or column not in names):
+        if names.count(column) == 1:
+            continue
+        if not header:
             raise ValueError(
                 f"{path}: without a header a column is a number from 1 to {len(names)}; "
                 f"received {column!r:.80}"
             )
-        if names.count(column) != 1:
-            shown = ", ".join(printable(name, 40) for name in names[:20]) or "without names"
-            how_many = "two columns" if column in names else "no column"
-            others = [mark for mark in ";|,\t" if len(names) == 1 and mark in names[0]]
-            if others:
-                raise ValueError(
-                    f"{path} has {how_many} {column!r:.80}; its only column is {shown}. Its "
-                    f"columns seem to be separated by {others[0]!r:.80}; write the file as CSV or "
-                    "TSV, or give a DataFrame"
-                )
-            argument = role.partition(" ")[0]  # "label 2" is a column of the argument `label`
-            option = argument.replace("_", "-")
-            advice = f"give the name of the column as `{argument}` (--{option})"
-            if role == "label":
-                advice += ", or label=None for data without labels"
-            raise ValueError(
-                f"{path} has {how_many} {column!r:.80}; its columns are {shown}; {advice}"
-            )
+        shown = ", ".join(printable(name, 40) for name in names[:20]) or "without names"
+        how_many = "two columns" if column in names else "no column"
+        argument = role.partition(" ")[0]  # "label 2" is a column of the argument `label`
+        advice = f"give its name as `{argument}` (--{argument.replace('_', '-')})"
+        if role == "label":
+            advice += ", or label=None for data without labels"
+        if len(names) == 1:
+            advice += ". For columns that ; or | separate, give a DataFrame"
+        raise ValueError(f"{path} has {how_many} {column!r:.80}; its columns are {shown}; {advice}")
 
 
+_PAIR = {"text": "sentence1", "text_pair": "sentence2", "label": "label"}
 # The options of `read` for the files of each GLUE task.
 GLUE: dict[str, dict] = {
     "CoLA": {"text": "4", "label": "2", "header": False},
     "SST-2": {"text": "sentence", "label": "label"},
     "MRPC": {"text": "#1 String", "text_pair": "#2 String", "label": "Quality"},
-    "STS-B": {"text": "sentence1", "text_pair": "sentence2", "label": "score", "kind": "score"},
+    "STS-B": _PAIR | {"label": "score", "kind": "score"},
     "QQP": {
         "text": "question1",
         "text_pair": "question2",
         "label": "is_duplicate",
         "skip_ragged": True,  # some questions hold tabs and line ends
-    },  # fmt: skip
-    "MNLI": {"text": "sentence1", "text_pair": "sentence2", "label": "gold_label"},
+    },
+    "MNLI": _PAIR | {"label": "gold_label"},
     "QNLI": {"text": "question", "text_pair": "sentence", "label": "label"},
-    "RTE": {"text": "sentence1", "text_pair": "sentence2", "label": "label"},
-    "WNLI": {"text": "sentence1", "text_pair": "sentence2", "label": "label"},
+    "RTE": _PAIR,
+    "WNLI": _PAIR,
 }
 
 
-def read_glue(folder, split="train", *, task=None, limit=None):
+def read_glue(folder, split="train", *, limit=None):
     """Read one split of a GLUE task from its unpacked archive, such as `glue/RTE`.
 
-    `split` is "train" or "dev"; MNLI has "dev_matched", which "dev" stands for, and
-    "dev_mismatched". By default, the name of the folder is the task. Source: Wang et al. (2018).
+    The name of the folder is the task. `split` is "train" or "dev"; MNLI has "dev_matched", which
+    "dev" stands for, and "dev_mismatched". Source: Wang et al. (2018).
     """
-    folder = pathlib.Path(folder)
-    task = find_glue(task or folder)
+    task = find_glue(folder)
     if task == "MNLI" and split == "dev":
         split = "dev_matched"
-    return read(folder / f"{split}.tsv", **GLUE[task], limit=limit)
+    return read(pathlib.Path(folder, f"{split}.tsv"), **GLUE[task], limit=limit)
 
 
 def find_glue(folder):
     """Return the key of `GLUE` that matches the name of a folder, in any case."""
-    names = {name.lower(): name for name in GLUE}
-    task = names.get(pathlib.Path(folder).name.lower())
-    if task is None:
-        raise ValueError(f"{folder}: must be one of GLUE's tasks, {', '.join(GLUE)}")
-    return task
+    name = pathlib.Path(folder).name.lower()
+    for task in GLUE:
+        if task.lower() == name:
+            return task
+    raise ValueError(f"{folder}: must be one of GLUE's tasks, {', '.join(GLUE)}")

@@ -1,11 +1,9 @@
 """Reading text files line by line, with errors that name the file and the line."""
 
-import codecs
 import contextlib
 import csv
 import itertools
 import pathlib
-import re
 import sys
 import warnings
 
@@ -21,9 +19,6 @@ FORMATS = {
     ".json": "jsonl",
     ".txt": "tsv",
 }
-_SAMPLE_BYTES = 2**16  # bytes that show the encoding of a file
-_NOT_ASCII = re.compile(rb"[\x80-\xff]")
-_HANGUL = re.compile(rb"[\xb0-\xc8][\xa1-\xfe]")  # syllables in CP949, as in EUC-KR
 
 
 def check_limit(limit):
@@ -48,45 +43,31 @@ def open_utf8(path, newline="\n"):
 
     A file in another encoding raises a `ValueError` that says how to convert it.
     """
-    if pathlib.Path(path).is_file():
-        _check_not_utf16(path)
+    path = pathlib.Path(path)
+    if path.is_file():  # a pipe cannot be read twice
+        with open(path, "rb") as file:
+            head = file.read(4)
+        if b"\0" in head:  # valid in UTF-8, but no text has it
+            raise ValueError(f"{path}: must be UTF-8; this is UTF-16. {_conversion('UTF-16')}")
     try:
         with open(path, encoding="utf-8-sig", newline=newline) as file:
             yield file
     except UnicodeDecodeError as error:
-        raise _not_utf8(path) from error
+        raise ValueError(
+            f"{path}{_first_wrong_byte(path)}. Korean files may be CP949, Western ones CP1252. "
+            f"{_conversion('CP949')}"
+        ) from error
 
 
-def _check_not_utf16(path):
-    """Raise an error for UTF-16, whose bytes are partly valid UTF-8."""
-    with open(path, "rb") as file:
-        head = file.read(4)
-    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\0" in head:
-        raise ValueError(f"{path}: must be UTF-8; this file is UTF-16. {_conversion('UTF-16')}")
-
-
-def _not_utf8(path):
-    """Return the error for the first byte of a file that is not UTF-8."""
-    if not pathlib.Path(path).is_file():  # a pipe cannot be read a second time
-        return ValueError(f"{path}: must be UTF-8. Convert it first")
-    with open(path, "rb") as file:
-        for number, line in enumerate(file, 1):
-            try:
-                line.decode("utf-8")
-            except UnicodeDecodeError as error:
-                byte = line[error.start]
-                encoding = "CP949" if _is_korean(line + file.read(_SAMPLE_BYTES)) else "CP1252"
-                return ValueError(
-                    f"{path}, line {number}: must be UTF-8; received the byte 0x{byte:02x}. The "
-                    f"file may be {encoding}. {_conversion(encoding)}"
-                )
-    return ValueError(f"{path}: must be UTF-8")
-
-
-def _is_korean(data):
-    """Return True if most of the bytes that are not ASCII are Hangul in CP949."""
-    hangul_bytes = 2 * len(_HANGUL.findall(data))
-    return hangul_bytes > len(_NOT_ASCII.findall(data)) / 2
+def _first_wrong_byte(path):
+    """Return the line and the value of the first byte that is not UTF-8, for the error."""
+    data = path.read_bytes() if path.is_file() else b""
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        return f", line {line}: must be UTF-8; received the byte 0x{data[error.start]:02x}"
+    return ": must be UTF-8"
 
 
 def _conversion(encoding):
@@ -120,11 +101,6 @@ def json_rows(path, file):
             for index, row in enumerate(rows, 1):
                 yield _checked_row(path, f"item {index}", row)
             return
-        if start.rstrip() == "{":
-            raise ValueError(
-                f"{path}, line {number} is not JSON: an object must be in one line. Write JSON "
-                "Lines, one object a line, or a list of objects"
-            )
         if start:
             row = _parse(f"{path}, line {number}", [line])
             yield _checked_row(path, f"line {number}", row)
@@ -134,7 +110,9 @@ def _parse(where, lines):
     try:
         return json_value("".join(lines), parse_constant=_reject_constant)
     except ValueError as error:
-        raise ValueError(f"{where} is not JSON ({error})") from error
+        raise ValueError(
+            f"{where} is not JSON ({error}). Write an object a line, or a list of objects"
+        ) from error
 
 
 def _checked_row(path, location, row):

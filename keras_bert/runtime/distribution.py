@@ -55,33 +55,25 @@ def scope(name: str = "auto", *, model_parallel: int = 1) -> Iterator[Any]:
         raise ValueError(
             f"the strategy must be one of {', '.join(STRATEGIES)}, or tpu:NAME; received {name!r}"
         )
-    if model_parallel < 1:
-        raise ValueError(f"model_parallel must be at least 1; received {model_parallel}")
-    if kind == "one-device" and model_parallel != 1:
-        raise ValueError("model_parallel needs several devices; received one-device. Use mirrored")
     backend = keras.backend.backend()
-    if kind == "one-device":
+    if model_parallel != 1 and (backend != "jax" or kind == "one-device"):
+        raise ValueError("model_parallel needs several devices and KERAS_BACKEND=jax")
+    if kind == "one-device" or (kind == "auto" and backend == "torch"):
         yield None
     elif backend == "tensorflow":
-        if model_parallel != 1:
-            raise ValueError("model_parallel needs the JAX backend: set KERAS_BACKEND=jax")
         strategy = _tensorflow_strategy(kind, address)
         with contextlib.nullcontext() if strategy is None else strategy.scope():
             yield strategy
     elif backend == "jax":
-        strategy = _jax_distribution(kind, address, model_parallel)
+        strategy = _jax_distribution(kind, model_parallel)
         before = keras.distribution.distribution()
         keras.distribution.set_distribution(strategy)
         try:
             yield strategy
         finally:
             keras.distribution.set_distribution(before)
-    elif kind == "auto":
-        yield None
     else:
-        raise ValueError(
-            f"{backend} supports only one-device; received {name!r}. Set KERAS_BACKEND=jax"
-        )
+        raise ValueError(f"{backend} supports only one-device; set KERAS_BACKEND=jax")
 
 
 def _tensorflow_strategy(kind, address):
@@ -118,18 +110,14 @@ def _tpu_strategy(address):
             "you import Keras"
         )
     if where == "local" and not _has_tpu_chip():
-        raise ValueError(
-            "this machine has no TPU (no /dev/accel0, no /dev/vfio); name a Cloud TPU with "
-            "tpu:NAME or TPU_NAME, or use another strategy"
-        )
+        raise ValueError("this machine has no TPU; name a Cloud TPU with tpu:NAME or TPU_NAME")
     try:
         resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu=where)
         tf.config.experimental_connect_to_cluster(resolver)
         tf.tpu.experimental.initialize_tpu_system(resolver)
     except Exception as error:
         raise ValueError(
-            f"the TPU {where!r} cannot be reached: {first_line(error):.300}. Check its name and "
-            "its state"
+            f"the TPU {where!r} cannot be reached: {first_line(error):.300}"
         ) from error
     return tf.distribute.TPUStrategy(resolver)
 
@@ -138,30 +126,22 @@ def _has_tpu_chip():
     return os.path.exists("/dev/accel0") or os.path.exists("/dev/vfio/0")
 
 
-def _jax_distribution(kind, address, model_parallel):
+def _jax_distribution(kind, model_parallel):
     import jax
 
-    if kind == "tpu":
-        if address:
-            raise ValueError(
-                f"JAX runs on the machines of the TPU itself; received tpu:{address}. Use tpu there"
-            )
-        if jax.default_backend() != "tpu":
-            raise ValueError(
-                f"JAX sees no TPU, only {jax.default_backend()}; pip install 'jax[tpu]' on a "
-                "machine with a TPU"
-            )
+    if kind == "tpu" and jax.default_backend() != "tpu":
+        raise ValueError(
+            f"JAX sees no TPU, only {jax.default_backend()}; pip install 'jax[tpu]' on a machine "
+            "with a TPU"
+        )
     if kind == "multi-worker" and not jax.distributed.is_initialized():
         _join_cluster()
     devices = keras.distribution.list_devices()
     if model_parallel != 1:
-        if jax.process_count() != 1:
+        if jax.process_count() != 1 or len(devices) % model_parallel:
             raise ValueError(
-                "model_parallel works within one machine; received several. Set it to 1"
-            )
-        if len(devices) % model_parallel:
-            raise ValueError(
-                f"model_parallel must divide the {len(devices)} devices; received {model_parallel}"
+                f"model_parallel must divide the {len(devices)} devices of one machine; received "
+                f"{model_parallel}"
             )
         return _model_parallel(devices, model_parallel)
     if kind == "auto" and len(devices) < 2:
@@ -174,24 +154,16 @@ def _join_cluster():
     # from the environment.
     import jax
 
-    given: dict[str, Any] = {}
-    for key, variable in (("num_processes", _COUNT), ("process_id", _INDEX)):
-        value = os.environ.get(variable)
-        if value is not None:
-            if not value.isdecimal():
-                raise ValueError(f"{variable} must be a number; received {value!r}")
-            given[key] = int(value)
+    variables = {"num_processes": _COUNT, "process_id": _INDEX}
+    options: dict[str, Any] = {
+        key: int(os.environ[name]) for key, name in variables.items() if name in os.environ
+    }
     try:
-        jax.distributed.initialize(**given)
-    except ValueError as error:
-        reason = first_line(error).rstrip(".")
+        jax.distributed.initialize(**options)
+    except (ValueError, RuntimeError) as error:
         raise ValueError(
-            f"multi-worker found no cluster ({reason}); set JAX_COORDINATOR_ADDRESS, {_COUNT} and "
-            f"{_INDEX}"
-        ) from error
-    except RuntimeError as error:
-        raise ValueError(
-            f"multi-worker cannot start: {first_line(error)}. Enter the scope before JAX is used"
+            f"multi-worker cannot start: {first_line(error)}. Set JAX_COORDINATOR_ADDRESS, "
+            f"{_COUNT} and {_INDEX}, and enter the scope before JAX is used"
         ) from error
 
 
@@ -329,8 +301,8 @@ def check_accumulation(batches):
 
     if isinstance(tf.distribute.get_strategy(), tf.distribute.MirroredStrategy):
         raise ValueError(
-            "Keras 3 on TensorFlow cannot accumulate gradients under MirroredStrategy; use smaller "
-            "batches or set KERAS_BACKEND=jax"
+            "Keras cannot accumulate gradients under MirroredStrategy; use smaller batches or "
+            "set KERAS_BACKEND=jax"
         )
 
 
@@ -343,6 +315,6 @@ def check_same_step(step):
     steps = multihost_utils.process_allgather(step).tolist()
     if len(set(steps)) > 1:
         raise ValueError(
-            f"the processes would resume from different steps, {', '.join(map(str, steps))}; use a "
-            "folder that all of them share"
+            f"the processes would resume from different steps, {steps}; use a folder that all of "
+            "them share"
         )

@@ -4,8 +4,6 @@ import html as html_module
 import re
 import unicodedata
 
-__all__ = ["check_name", "html", "markdown", "printable", "printable_lines", "shown"]
-
 _CONTROL_CATEGORIES = ("Cc", "Cs", "Zl", "Zp")  # controls, surrogates, U+2028, U+2029
 # Characters that reorder the text around them, such as U+202E.
 _BIDI_CONTROLS = ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")

@@ -11,14 +11,12 @@ import shutil
 import stat
 import time
 
-from keras_bert.runtime.reading import first_line
-
 _FULL = "No space left on device"
 _STALE_SECONDS = 24 * 3600  # temporary folders that are older are deleted
 
 
 class FolderLockedError(ValueError):
-    """Another process holds the lock of a folder."""
+    """Another process holds the lock of a folder or a file."""
 
 
 @contextlib.contextmanager
@@ -31,19 +29,12 @@ def writing(path, temporary):
     try:
         yield
     except Exception as error:
-        code = None
-        if isinstance(error, OSError):
-            if error.filename not in (None, str(temporary)):
-                raise
-            code = error.errno
-        if code is None and _FULL in str(error):
-            code = errno.ENOSPC
-        if code is not None:
-            raise OSError(code, os.strerror(code), str(path)) from error
-        if type(error).__module__.startswith("tensorflow") and str(temporary) in str(error):
-            reason = first_line(error).rpartition("; ")[2]  # after the name of the temporary file
-            raise OSError(f"{path} could not be written: {reason}") from error
-        raise
+        if getattr(error, "filename", None) not in (None, str(temporary)):
+            raise
+        code = errno.ENOSPC if _FULL in str(error) else getattr(error, "errno", None)
+        if code is None:
+            raise
+        raise OSError(code, os.strerror(code), str(path)) from error
 
 
 @contextlib.contextmanager
@@ -100,10 +91,7 @@ def check_subfolder(folder):
     """
     folder = pathlib.Path(folder)
     if folder.is_symlink():
-        raise ValueError(
-            f"{folder} must not be a link; delete it. To write to another disk, give an output "
-            "folder there"
-        )
+        raise ValueError(f"{folder} must not be a link; delete it, or use another output folder")
 
 
 @contextlib.contextmanager
@@ -146,29 +134,38 @@ def exclusive_lock(folder, doing, *, keep=True):
     deleted at the end; two processes that start while a third one ends may then both get the
     lock. After an error, a folder that was created and is empty is deleted, too.
     """
+    folder = pathlib.Path(folder)
+    is_unused = not keep and not folder.exists()
+    folder.mkdir(parents=True, exist_ok=True)
+    message = (
+        f"{folder}: another process is {doing} there; wait until it ends or use another folder"
+    )
+    try:
+        with lock_file(folder / ".lock", message, keep=keep):
+            yield
+    except BaseException:
+        if is_unused:
+            with contextlib.suppress(OSError):  # the folder has files
+                folder.rmdir()
+        raise
+
+
+@contextlib.contextmanager
+def lock_file(path, message, *, keep):
+    """Lock a file for this process, see `exclusive_lock`. `message` is for the error."""
     import filelock
 
-    folder = pathlib.Path(folder)
-    if folder.is_file():
-        raise NotADirectoryError(f"{folder} must be a folder; it is a file")
-    is_unused = not folder.exists()
-    folder.mkdir(parents=True, exist_ok=True)
-    lock = filelock.FileLock(folder / ".lock", timeout=0)
+    lock = filelock.FileLock(path, timeout=0)
     try:
         lock.acquire()
     except filelock.Timeout:
-        raise FolderLockedError(
-            f"{folder}: another process is {doing} there; wait until it ends or use another folder"
-        ) from None
+        raise FolderLockedError(message) from None
     try:
         yield
-        is_unused = False
     finally:
         if not keep:
             with contextlib.suppress(OSError):  # Windows cannot delete open files
-                pathlib.Path(lock.lock_file).unlink()
-                if is_unused:
-                    folder.rmdir()  # fails if the folder has files
+                pathlib.Path(path).unlink()
         lock.release()
 
 

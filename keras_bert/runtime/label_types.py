@@ -1,9 +1,10 @@
 """The types of labels. Models hold labels as strings; data and results have the original type."""
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
-NAMES = ("str", "int", "float", "bool")
+_TYPES: dict[str, Callable] = {"str": str, "int": int, "float": float, "bool": "True".__eq__}
+NAMES = tuple(_TYPES)
 
 
 def name_of_type(labels: Iterable) -> str:
@@ -35,13 +36,7 @@ def typed(label: str, name: str) -> str | int | float | bool:
     >>> typed("1", "int"), typed("True", "bool"), typed("1", "str")
     (1, True, '1')
     """
-    if name == "int":
-        return int(label)
-    if name == "float":
-        return float(label)
-    if name == "bool":
-        return label == "True"
-    return label
+    return _TYPES[name](label)
 
 
 def typed_texts(labels: list[str]) -> list:

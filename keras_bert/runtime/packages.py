@@ -47,14 +47,8 @@ def _advice(feature: str, missing: str) -> str:
     if keras := sys.modules.get("keras"):
         backend = keras.backend.backend()  # it may come from Keras' own file of settings
     installed = [name for name in _BACKENDS if importlib.util.find_spec(name)]
-    if not installed:
-        return (
-            f"{feature} needs a backend of Keras. Run pip install 'keras3-bert[tensorflow]', or "
-            "'keras3-bert[jax]' or 'keras3-bert[torch]' with KERAS_BACKEND=jax or torch"
-        )
-    if missing == "tensorflow" and backend in installed:
-        return f"{feature} needs TensorFlow; run: pip install 'keras3-bert[tensorflow]'"
-    return (
-        f"{feature}: the backend {missing} is not installed. Set KERAS_BACKEND={installed[0]}, or "
-        f"run: pip install 'keras3-bert[{missing}]'"
-    )
+    name = "TensorFlow" if missing == "tensorflow" else missing
+    advice = f"{feature} needs {name}; run: pip install 'keras3-bert[{missing}]'"
+    if installed and backend not in installed:
+        advice += f", or set KERAS_BACKEND={installed[0]}"
+    return advice

@@ -1,6 +1,5 @@
 """Read bytes, text and JSON from untrusted files: bounded in size, with one-line errors."""
 
-import collections
 import itertools
 import json
 import os
@@ -9,19 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from keras_bert.runtime.escaping import printable
-
-__all__ = [
-    "check_json",
-    "check_not_lfs_pointer",
-    "first_line",
-    "json_value",
-    "one_line",
-    "parse_json",
-    "parse_json_list",
-    "read_bytes",
-    "read_text",
-    "reason",
-]
 
 _MAX_MESSAGE = 500  # characters
 _LFS_POINTER = b"version https://git-lfs.github.com/spec/"
@@ -61,9 +47,9 @@ def _refuse_lfs_pointer(file: Path, data: bytes) -> None:
 def read_bytes(file: Path, limit: int) -> bytes:
     """Return the content of a file, or raise a `ValueError` if it has more than `limit` bytes."""
     with open(file, "rb") as stream:
-        is_longer = os.fstat(stream.fileno()).st_size > limit
-        data = b"" if is_longer else stream.read(limit + 1)
-    if is_longer or len(data) > limit:
+        size = os.fstat(stream.fileno()).st_size
+        data = stream.read(limit + 1) if size <= limit else b""
+    if max(size, len(data)) > limit:
         raise ValueError(f"{file}: must have at most {limit} bytes, received more")
     _refuse_lfs_pointer(file, data)
     return data
@@ -82,17 +68,14 @@ def read_text(file: Path, limit: int) -> str:
 
 
 def parse_json(data: bytes, file: object) -> dict[str, Any]:
-    """Parse JSON in UTF-8 that holds one object without repeated keys.
-
-    `file` is the name for error messages.
-    """
-    value: dict[str, Any] = _parse(data, file, dict, "object")
+    """Parse JSON in UTF-8 that holds one object; `file` is the name for error messages."""
+    value: dict[str, Any] = _parse(data, file, dict)
     return value
 
 
 def parse_json_list(data: bytes, file: object) -> list[Any]:
     """Parse JSON in UTF-8 that holds one list; `file` is the name for error messages."""
-    value: list[Any] = _parse(data, file, list, "list")
+    value: list[Any] = _parse(data, file, list)
     return value
 
 
@@ -124,23 +107,24 @@ def check_json(text: str) -> None:
         raise ValueError(f"{depth} nested values, at most {_MAX_DEPTH} are allowed")
 
 
-def _parse(data: bytes, file: object, kind: type, name: str) -> Any:
+def _parse(data: bytes, file: object, kind: type) -> Any:
     try:
         value = json_value(data.decode("utf-8"))
     except ValueError as error:
         raise ValueError(f"{file} cannot be read as JSON in UTF-8: {one_line(error)}") from error
     if not isinstance(value, kind):
+        name = "object" if kind is dict else "list"
         raise ValueError(f"{file}: must hold a JSON {name}, received {type(value).__name__}")
     return value
 
 
 def _reject_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        counts = collections.Counter(name for name, _ in pairs)
-        twice = next(name for name, count in counts.items() if count > 1)
-        raise ValueError(f"the key {twice!r:.80} twice in an object")
-    return found
+    values: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in values:
+            raise ValueError(f"the key {name!r:.80} twice in an object")
+        values[name] = value
+    return values
 
 
 def first_line(error: BaseException) -> str:

@@ -5,7 +5,7 @@ import json
 import os
 import pathlib
 
-from keras_bert.runtime.files import atomic_write, open_to_append
+from keras_bert.runtime.files import atomic_write, lock_file, open_to_append
 from keras_bert.runtime.reading import parse_json, read_bytes
 
 _MAX_STATE = 2**24  # bytes; predictions have counts per label
@@ -47,22 +47,13 @@ class ResumableFile:
         self.state = None
 
     def __enter__(self):
-        import filelock
-
-        self._lock = filelock.FileLock(f"{self._partial}.lock", timeout=0)
-        try:
-            self._lock.acquire()
-        except filelock.Timeout:
-            raise ValueError(
-                f"another process writes {self._path}; wait until it ends or use another file"
-            ) from None
-        size = self._read_state()
-        try:
+        message = f"another process writes {self._path}; wait until it ends or use another file"
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(lock_file(f"{self._partial}.lock", message, keep=False))
+            size = self._read_state()
             self._file = open_to_append(self._partial)
-        except BaseException:
-            self._unlock()
-            raise
-        self._file.truncate(size)
+            self._file.truncate(size)
+            self._lock = stack.pop_all()
         return self
 
     def write(self, line):
@@ -87,12 +78,7 @@ class ResumableFile:
                 self._partial.unlink(missing_ok=True)
                 self._state_file.unlink(missing_ok=True)
         finally:
-            self._unlock()
-
-    def _unlock(self):
-        with contextlib.suppress(OSError):  # Windows cannot delete open files
-            pathlib.Path(self._lock.lock_file).unlink()
-        self._lock.release()
+            self._lock.close()
 
     def _read_state(self):
         """Set the state; return the size of the lines that it covers, 0 without a valid state."""

@@ -6,8 +6,6 @@ import random
 import keras
 import numpy as np
 
-__all__ = ["seeded"]
-
 
 @contextlib.contextmanager
 def seeded(seed):

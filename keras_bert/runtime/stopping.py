@@ -7,8 +7,6 @@ import threading
 
 from keras_bert.runtime.terminal import print_line
 
-__all__ = ["StopRequest", "stop_requests"]
-
 
 class StopRequest:
     """A signal handler that raises `KeyboardInterrupt` and remembers it.

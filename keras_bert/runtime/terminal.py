@@ -15,17 +15,7 @@ from typing import Any, TextIO
 
 from keras_bert.runtime.escaping import printable, printable_lines
 
-__all__ = [
-    "print_line",
-    "progress",
-    "quiet",
-    "quiet_imports",
-    "shell_quoted",
-    "use_utf8",
-    "waiting",
-]
-
-_SECONDS_BETWEEN_UPDATES = 0.1  # of a progress bar in a notebook
+_SECONDS_IN_NOTEBOOK = 1  # between two lines, the second of which overwrites the first
 _SECONDS_BETWEEN_LINES = 60  # without a terminal
 
 
@@ -117,19 +107,17 @@ def waiting(title, terminal=None):
 
 
 def progress(*columns, show=True):
-    """Return a `rich.progress.Progress` on stderr, or in the cell of a notebook.
+    """Return a `rich.progress.Progress` on stderr.
 
-    Elsewhere it prints a line per minute. `columns` are format strings of further columns, such as
-    `"loss {task.fields[loss]:.3f}"`.
+    Without a terminal, it prints a line per minute; in a notebook, a line that it overwrites.
+    `columns` are format strings of further columns, such as `"loss {task.fields[loss]:.3f}"`.
     """
     from rich import progress as rich_progress
     from rich.console import Console
 
     console = Console(stderr=True)
     progress_class: Any = rich_progress.Progress
-    if console.is_jupyter:
-        progress_class = _notebook_progress()
-    elif show and not console.is_terminal:
+    if show and not console.is_terminal:
         progress_class = functools.partial(_line_progress(), columns)
     return progress_class(
         rich_progress.TextColumn("{task.description}", markup=False),
@@ -138,7 +126,7 @@ def progress(*columns, show=True):
         *(rich_progress.TextColumn(column, markup=False) for column in columns),
         rich_progress.TimeRemainingColumn(elapsed_when_finished=True),
         console=console,
-        disable=not (show and (console.is_terminal or console.is_jupyter)),
+        disable=not (show and console.is_terminal),
     )
 
 
@@ -151,6 +139,7 @@ def _line_progress():
         def __init__(self, line_columns, *columns, **options):
             super().__init__(*columns, **options)
             self._line_columns = line_columns
+            self._is_notebook = self.console.is_jupyter
             self._printed_at = time.monotonic()
 
         def update(self, task_id, **options):
@@ -163,7 +152,8 @@ def _line_progress():
 
         def _print(self, task_id):
             now = time.monotonic()
-            if now - self._printed_at < _SECONDS_BETWEEN_LINES:
+            seconds = _SECONDS_IN_NOTEBOOK if self._is_notebook else _SECONDS_BETWEEN_LINES
+            if now - self._printed_at < seconds:
                 return
             self._printed_at = now
             task = next(task for task in self.tasks if task.id == task_id)
@@ -172,47 +162,14 @@ def _line_progress():
                 done = f"{task.completed / max(task.total, 1e-9):.0%}"
             fields = [column.format(task=task) for column in self._line_columns]
             line = ", ".join([f"{task.description}: {done}", *filter(None, fields)])
-            print_line(line, file=sys.stderr)
-
-    return LineProgress
-
-
-@functools.cache
-def _notebook_progress():
-    """Return the class of progress bars in a notebook's cell; rich's own needs ipywidgets."""
-    from IPython import display
-    from rich.console import Console
-    from rich.progress import Progress
-
-    class NotebookProgress(Progress):
-        _output: Any = None
-        _rendered_at = 0.0
-
-        def start(self):
-            if not self.disable:
-                self._output = display.display(display.HTML(""), display_id=True)
+            end = "\r" if self._is_notebook else "\n"
+            print(printable_lines(line), end=end, file=sys.stderr, flush=True)
 
         def stop(self):
-            self._render()
+            super().stop()
+            if self._is_notebook and self.tasks:
+                self._printed_at = 0.0  # show the last state
+                self._print(self.tasks[-1].id)
+                print_line("", file=sys.stderr)
 
-        def refresh(self):
-            if time.monotonic() - self._rendered_at > _SECONDS_BETWEEN_UPDATES:
-                self._render()
-
-        def update(self, *args, **options):
-            super().update(*args, **options)
-            self.refresh()
-
-        def advance(self, *args, **options):
-            super().advance(*args, **options)
-            self.refresh()
-
-        def _render(self):
-            if self._output is not None:
-                console = Console(file=io.StringIO(), record=True, width=110, force_jupyter=False)
-                console.print(self.get_renderable())
-                page = console.export_html(inline_styles=True, code_format="<pre>{code}</pre>")
-                self._output.update(display.HTML(page))
-                self._rendered_at = time.monotonic()
-
-    return NotebookProgress
+    return LineProgress

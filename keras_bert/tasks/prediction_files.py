@@ -4,12 +4,12 @@ import itertools
 import json
 import pathlib
 
-from keras_bert.data import tabular
+from keras_bert.data import text_files
 from keras_bert.data.table_rows import csv_row, tsv_row
 from keras_bert.model_structure import find_output
 from keras_bert.tasks import registry
 
-FORMATS = {**tabular.FORMATS, ".json": "json"}
+FORMATS = {**text_files.FORMATS, ".json": "json"}
 
 
 def format_of(path, model):
@@ -92,7 +92,7 @@ def _separator(labels):
 
 def table_lines(path, names, rows):
     """Yield the lines of a table of strings, in the format of the file's extension."""
-    format = tabular.FORMATS.get(pathlib.Path(path).suffix.lower(), "tsv")
+    format = text_files.FORMATS.get(pathlib.Path(path).suffix.lower(), "tsv")
     if format == "jsonl":
         for row in rows:
             yield json.dumps(dict(zip(names, row, strict=True)), ensure_ascii=False)

@@ -1,14 +1,14 @@
 """What the tokenizers in Python and in TensorFlow share: vocabulary, options and their checks."""
 
+import re
+import unicodedata
 import warnings
 from collections.abc import Collection, Iterable
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from keras_bert.checkpoints.added_tokens import AddedToken, as_added_token, word_pieces
 from keras_bert.runtime.warn import level_of_caller
-from keras_bert.text import tables, unicode_tables
+from keras_bert.text import added_token_search
 
 UNKNOWN = "[UNK]"
 _MIN_MISMATCHES = 100  # tokens that must mismatch the options before a warning
@@ -30,7 +30,7 @@ class BaseTokenizer:
         word_pieces: The tokens that words are split into: all but the added tokens at the end.
 
     Raises:
-        ValueError: if the vocabulary is empty, or lacks [UNK] or an added token.
+        ValueError: if the vocabulary lacks [UNK] or an added token.
 
     Warns:
         UserWarning: if many tokens of the vocabulary can never match with these options.
@@ -50,12 +50,16 @@ class BaseTokenizer:
         self.strip_accents = lowercase if strip_accents is None else strip_accents
         self.split_cjk = split_cjk
         self.added_tokens = tuple(map(as_added_token, added_tokens))
-        if not self.vocabulary:
-            raise ValueError(f"The vocabulary is empty; give a list of tokens with {UNKNOWN}.")
         self._ids = {token: index for index, token in enumerate(self.vocabulary)}
         check_tokens(self.vocabulary, (UNKNOWN,), self.added_tokens)
         self.unknown_id = self._ids[UNKNOWN]
         self.word_pieces = word_pieces(self.vocabulary, self.added_tokens)
+        self._exact_tokens = {
+            each.content: each for each in self.added_tokens if not each.normalized
+        }
+        self._normalized_tokens = added_token_search.normalized_texts(
+            self.added_tokens, lowercase, self.strip_accents
+        )
         _warn_of_mismatch(dict.fromkeys(self.word_pieces), lowercase, self.strip_accents)
 
     def token_id(self, token: str) -> int:
@@ -73,18 +77,13 @@ def check_tokens(
 ) -> None:
     """Raise a `ValueError` if a vocabulary lacks a needed token or an added token."""
     tokens = set(vocabulary)
+    needed = [*needed, *(added.content for added in added_tokens)]
     missing = [token for token in needed if token not in tokens]
     if missing:
         raise ValueError(
-            f"The vocabulary ({len(vocabulary)} tokens) has no {', '.join(missing)}. Add each, or "
-            "write it in place of a token that no text needs, such as [unused1]."
+            f"The vocabulary ({len(vocabulary)} tokens) has no {', '.join(missing)}. Add it (also "
+            "one of the added_tokens), or write it in place of a token such as [unused1]."
         )
-    for added in added_tokens:
-        if added.content not in tokens:
-            raise ValueError(
-                f"The vocabulary ({len(vocabulary)} tokens) has no {added.content!r:.80}, which is "
-                "one of the added_tokens; add this token."
-            )
 
 
 class SpecialIds(NamedTuple):
@@ -97,33 +96,26 @@ class SpecialIds(NamedTuple):
 
 def _warn_of_mismatch(tokens: Iterable[str], lowercase: bool, strip_accents: bool) -> None:
     """Warn if many tokens can never match, or if no token matches upper case."""
-    unicode = unicode_tables.tables()
-    changes = np.zeros(unicode_tables.CODE_POINTS, bool)
-    if lowercase:
-        changes[list(unicode.lower)] = True
-    if strip_accents:
-        changes[list(unicode.decomposition)] = True
-        changes |= unicode.mark
     tokens = [token for token in tokens if not (token.startswith("[") and token.endswith("]"))]
-    codes = tables.code_points("".join(tokens))
-    owners = np.repeat(np.arange(len(tokens)), [len(token) for token in tokens])
-    lost = np.unique(owners[changes[codes]])
-    lower, upper = (
-        np.unique(owners[(codes >= ord(first)) & (codes <= ord(last))])
-        for first, last in ("az", "AZ")
+    never_match = [
+        token
+        for token in tokens
+        if (lowercase and token != token.lower())
+        or (strip_accents and not unicodedata.is_normalized("NFD", token))
+    ]
+    lower = [token for token in tokens if re.search("[a-z]", token)]
+    has_upper = any(re.search("[A-Z]", token) for token in tokens)
+    if len(never_match) >= max(_MIN_MISMATCHES, len(tokens) / 20):
+        reason = (
+            f"{len(never_match)} of its {len(tokens)} tokens, such as {never_match[0]!r:.80}, "
+            "never match a text"
+        )
+    elif not lowercase and len(lower) >= _MIN_MISMATCHES and not has_upper:
+        reason = f"no token has a letter A-Z, so words in upper case become {UNKNOWN}"
+    else:
+        return
+    warnings.warn(
+        f"lowercase={lowercase}, strip_accents={strip_accents} does not fit this vocabulary: "
+        f"{reason}. Set the options with which the vocabulary was made.",
+        stacklevel=level_of_caller(),
     )
-    options = f"lowercase={lowercase}, strip_accents={strip_accents}"
-    if len(lost) >= max(_MIN_MISMATCHES, len(tokens) / 20):
-        warnings.warn(
-            f"{options} does not fit this vocabulary: {len(lost)} of its {len(tokens)} tokens, "
-            f"such as {tokens[lost[0]]!r:.80}, never match a text. Set the options with which the "
-            "vocabulary was made.",
-            stacklevel=level_of_caller(),
-        )
-    elif not lowercase and len(lower) >= _MIN_MISMATCHES and not len(upper):
-        warnings.warn(
-            f"{options} does not fit this vocabulary: {len(lower)} of its {len(tokens)} tokens "
-            "have a letter a-z and no token has a letter A-Z, so words in upper case become "
-            f"{UNKNOWN}. Set lowercase=True.",
-            stacklevel=level_of_caller(),
-        )

@@ -7,6 +7,11 @@ import numpy as np
 from keras_bert.text import token_ids
 from keras_bert.text.text_windows import cut, window_step
 
+_COUNTS = (
+    "truncated", "without_tokens", "words_without_tokens", "cut_words", "cut_questions",
+    "cut_answers", "invisible_answers",
+)  # fmt: skip
+
 
 class Encoded:
     """Tokenized sequences of a task's data, for `data.batching.Batches`. Tasks have subclasses.
@@ -63,16 +68,7 @@ class Encoded:
 
     def counts(self) -> dict[str, int]:
         """Return how much of the data a model does not see or cannot learn from, above 0."""
-        counts = {
-            "truncated": self.truncated,
-            "without_tokens": self.without_tokens,
-            "words_without_tokens": self.words_without_tokens,
-            "cut_words": self.cut_words,
-            "cut_questions": self.cut_questions,
-            "cut_answers": self.cut_answers,
-            "invisible_answers": self.invisible_answers,
-        }
-        return {name: count for name, count in counts.items() if count}
+        return {name: getattr(self, name) for name in _COUNTS if getattr(self, name)}
 
 
 class EncodedTexts(Encoded):

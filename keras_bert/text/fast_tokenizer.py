@@ -8,12 +8,10 @@ To write the file again: `python -m tests.golden.make_agreement`
 
 import functools
 import pathlib
-import warnings
 
 import numpy as np
 import tensorflow as tf
 
-from keras_bert.runtime.warn import level_of_caller
 from keras_bert.text import unicode_tables
 from keras_bert.text.base_tokenizer import UNKNOWN
 from keras_bert.text.tables import MAX_WORD_LENGTH
@@ -70,14 +68,7 @@ def _fast_tokenizer(tokenizer):
         return None
     try:
         import tensorflow_text
-    except ImportError:
-        return None
-    except tf.errors.NotFoundError:  # a symbol of another version of TensorFlow
-        warnings.warn(
-            f"tensorflow-text does not load with tensorflow {tf.__version__}, so tokenization is "
-            "slower; run pip install 'keras3-bert[fast]'",
-            stacklevel=level_of_caller(),
-        )
+    except (ImportError, tf.errors.NotFoundError):  # a symbol of another version of TensorFlow
         return None
     try:
         return tensorflow_text.FastBertTokenizer(
@@ -93,8 +84,7 @@ def _fast_tokenizer(tokenizer):
 
 def _pattern_of(allowed):
     """Return a regular expression for texts of allowed code points; bool (0x110000,)."""
-    edges = np.flatnonzero(np.diff(np.concatenate([[0], ~allowed, [0]]).astype(np.int8)))
-    ranges = [(first, limit - 1) for first, limit in edges.reshape(-1, 2)]
+    ranges = unicode_tables.ranges(~allowed)
     return "[^" + "".join(rf"\x{{{first:x}}}-\x{{{last:x}}}" for first, last in ranges) + "]*"
 
 

@@ -38,22 +38,6 @@ class Characters(typing.NamedTuple):
     is_first: tf.Tensor
 
 
-def decode(texts):
-    """Return the code points int32 (n,) of strings (batch,), and row splits (batch + 1,)."""
-    decoded = tf.raw_ops.UnicodeDecode(
-        input=texts, input_encoding="UTF-8", errors="replace", Tsplits=tf.int64
-    )
-    return decoded.char_values, decoded.row_splits
-
-
-def decode_with_offsets(texts):
-    """Return the code points of strings, the first byte of each in its text, and row splits."""
-    decoded = tf.raw_ops.UnicodeDecodeWithOffsets(
-        input=texts, input_encoding="UTF-8", errors="replace", Tsplits=tf.int64
-    )
-    return decoded.char_values, decoded.char_to_byte_starts, decoded.row_splits
-
-
 def look_up(constants, table, code_points):
     """Return the entry of each code point in a table over all of Unicode; int32 (n,)."""
 

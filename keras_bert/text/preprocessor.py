@@ -4,6 +4,7 @@ Python strings are converted without TensorFlow, string tensors by a graph of Te
 """
 
 import dataclasses
+import functools
 import pathlib
 import sys
 from typing import Any
@@ -23,6 +24,7 @@ from keras_bert.text.python_tokenizer import PythonTokenizer
 from keras_bert.token_model import refuse_hdf5
 
 MIN_LENGTH = 3  # [CLS] and two [SEP]
+_TOKENIZERS = ("tokenizer", "python_tokenizer")
 _TOKENIZER_OPTIONS = ("lowercase", "strip_accents", "split_cjk", "added_tokens")
 
 
@@ -66,6 +68,8 @@ class Preprocessor(keras.layers.Layer):
     [[2, 4, 5, 3, 6, 3, 0, 0], [1, 1, 1, 1, 1, 1, 0, 0], [0, 0, 0, 0, 1, 1, 0, 0]]
     """
 
+    _vocabulary: tuple[str, ...] | None = None
+
     def __init__(
         self,
         vocabulary=None,
@@ -79,45 +83,20 @@ class Preprocessor(keras.layers.Layer):
         **kwargs,
     ):
         super().__init__(name=name, dtype="int32", **{**kwargs, "trainable": False})
+        if sequence_length is not None:
+            sequence_length = as_integer("sequence_length", sequence_length, MIN_LENGTH)
         self.sequence_length = sequence_length
-        self.max_sequence_length = max_sequence_length
+        self.max_sequence_length = as_integer(
+            "max_sequence_length", max_sequence_length, MIN_LENGTH
+        )
         self.lowercase = lowercase
         self.strip_accents = lowercase if strip_accents is None else strip_accents
         self.split_cjk = split_cjk
-        # Keras' __setattr__ would make lists of its own of the tokens.
-        object.__setattr__(self, "_added_tokens", tuple(map(as_added_token, added_tokens)))
+        self.added_tokens = tuple(map(as_added_token, added_tokens))
         keras_private.accept_strings(self)
-        self._store_vocabulary(None)
-        self._tokenizer = None
-        self._python_tokenizer = None
         self.built = True
         if vocabulary is not None:
             self._set_vocabulary(vocabulary)
-
-    @property
-    def sequence_length(self):
-        """Length of each output; `None` pads to the longest text of the batch."""
-        return self._sequence_length
-
-    @sequence_length.setter
-    def sequence_length(self, value):
-        if value is not None:
-            value = as_integer("sequence_length", value, MIN_LENGTH)
-        self._sequence_length = value
-
-    @property
-    def max_sequence_length(self):
-        """Maximum length if `sequence_length` is `None`."""
-        return self._max_sequence_length
-
-    @max_sequence_length.setter
-    def max_sequence_length(self, value):
-        self._max_sequence_length = as_integer("max_sequence_length", value, MIN_LENGTH)
-
-    @property
-    def added_tokens(self):
-        """Tokens that are matched whole in texts, a tuple of `AddedToken`."""
-        return self._added_tokens
 
     def tokenizer_options(self) -> dict[str, Any]:
         """Return the options that change the ids, {argument of `Preprocessor`: value}."""
@@ -130,14 +109,10 @@ class Preprocessor(keras.layers.Layer):
         folder.check_tokens("The vocabulary", vocabulary)
         check_tokens(vocabulary, ("[UNK]", "[CLS]", "[SEP]", "[PAD]"), self.added_tokens)
         folder.refuse_sentencepiece("The vocabulary", vocabulary)
-        broken = next((token for token in vocabulary if "\n" in token or "\r" in token), None)
-        if broken is not None:
-            raise ValueError(
-                f"A token of the vocabulary must not contain a line end; received {broken!r:.80}"
-            )
+        broken = [token for token in vocabulary if "\n" in token or "\r" in token]
+        if broken:
+            raise ValueError(f"A token must not contain a line end; received {broken[0]!r:.80}")
         self._store_vocabulary(vocabulary)
-        self._tokenizer = None
-        self._python_tokenizer = None
 
     def _store_vocabulary(self, vocabulary):
         # Keras' __setattr__ would search each of 30,000 strings for variables to track.
@@ -151,29 +126,22 @@ class Preprocessor(keras.layers.Layer):
     @property
     def vocabulary(self) -> tuple[str, ...]:
         """The tokens, a tuple; the index of a token is its id."""
-        if not self.has_vocabulary:
-            raise ValueError(
-                "This preprocessor has no vocabulary, which a config does not contain. Pass "
-                "`vocabulary`, or load the saved model."
-            )
+        if self._vocabulary is None:
+            raise ValueError("This preprocessor has no vocabulary; load the saved model.")
         return self._vocabulary
 
-    @property
+    @functools.cached_property
     def tokenizer(self):
         """The `WordPieceTokenizer` of this layer, created on first use."""
-        if self._tokenizer is None:
-            import_tensorflow("tokenizing tensors")
-            from keras_bert.text.tokenizer import WordPieceTokenizer
+        import_tensorflow("tokenizing tensors")
+        from keras_bert.text.tokenizer import WordPieceTokenizer
 
-            self._tokenizer = WordPieceTokenizer(self.vocabulary, **self.tokenizer_options())
-        return self._tokenizer
+        return WordPieceTokenizer(self.vocabulary, **self.tokenizer_options())
 
-    @property
+    @functools.cached_property
     def python_tokenizer(self) -> PythonTokenizer:
         """The `PythonTokenizer` of this layer, which needs no TensorFlow, created on first use."""
-        if self._python_tokenizer is None:
-            self._python_tokenizer = PythonTokenizer(self.vocabulary, **self.tokenizer_options())
-        return self._python_tokenizer
+        return PythonTokenizer(self.vocabulary, **self.tokenizer_options())
 
     def with_options(self, **options) -> "Preprocessor":
         """Return a copy with the same vocabulary and some options changed.
@@ -194,15 +162,14 @@ class Preprocessor(keras.layers.Layer):
         copy._store_vocabulary(self.vocabulary)
         # The tables of a tokenizer take time to build and do not change.
         if copy.tokenizer_options() == self.tokenizer_options():
-            copy._tokenizer = self._tokenizer
-            copy._python_tokenizer = self._python_tokenizer
+            made = {name: self.__dict__[name] for name in _TOKENIZERS if name in self.__dict__}
+            copy.__dict__.update(made)
         return copy
 
     def __dir__(self):
         # Keras reads all listed attributes when it saves or loads a layer. Reading `tokenizer`
         # creates it, which imports TensorFlow.
-        hidden = {"tokenizer", "python_tokenizer"}
-        return [name for name in super().__dir__() if name not in hidden]
+        return [name for name in super().__dir__() if name not in _TOKENIZERS]
 
     def call(self, text, text_pair=None):
         """Convert a batch of texts or pairs of texts.
@@ -216,24 +183,27 @@ class Preprocessor(keras.layers.Layer):
             (batch, seq); for a single string (seq,).
 
         Raises:
-            ValueError: if the inputs are not strings, have more than one dimension, or differ in
-                shape.
+            ValueError: if the inputs are not strings, or have more than one dimension.
         """
         columns = [text] if text_pair is None else [text, text_pair]
         columns = [column if _is_tensor(column) else _as_strings(column) for column in columns]
         _check_texts(columns)
-        if any(map(_is_tensor, columns)):
-            return self._pack_tensors(columns)
-        is_single = columns[0].ndim == 0
-        ids = [self.python_tokenizer.tokenize(np.atleast_1d(column)) for column in columns]
+        is_single = len(columns[0].shape) == 0
+        if is_single:
+            columns = [column[None] for column in columns]
+        has_tensors = any(map(_is_tensor, columns))
+        packed = self._pack_tensors(columns) if has_tensors else self._pack_strings(columns)
+        return {key: value[0] for key, value in packed.items()} if is_single else packed
+
+    def _pack_strings(self, columns):
+        """Convert one or two batches of texts, arrays of strings."""
+        ids = [self.python_tokenizer.tokenize(column) for column in columns]
         sequences = list(zip(*ids, strict=True))
         length = self.sequence_length
         if length is None:
             longest = max((sum(map(len, sequence)) for sequence in sequences), default=0)
             length = min(longest + 1 + len(columns), self.max_sequence_length)
         packed = token_ids.pack(sequences, length, self.python_tokenizer.special_ids)
-        if is_single:
-            packed = {key: value[0] for key, value in packed.items()}
         return {key: keras.ops.convert_to_tensor(value) for key, value in packed.items()}
 
     def _pack_tensors(self, columns):
@@ -241,20 +211,13 @@ class Preprocessor(keras.layers.Layer):
         import tensorflow as tf
 
         columns = [tf.convert_to_tensor(column, tf.string) for column in columns]
-        is_single = columns[0].shape.rank == 0
-        if is_single:
-            columns = [column[None] for column in columns]
         packed = self.pack(
             *(self.tokenizer.tokenize(column) for column in columns),
             sequence_length=self.sequence_length,
             max_sequence_length=self.max_sequence_length,
         )
-        if is_single:
-            packed = {key: value[0] for key, value in packed.items()}
         if keras.backend.backend() != "tensorflow" and tf.executing_eagerly():
-            packed = {
-                key: keras.ops.convert_to_tensor(value.numpy()) for key, value in packed.items()
-            }
+            return {key: keras.ops.convert_to_tensor(x.numpy()) for key, x in packed.items()}
         return packed
 
     def pack(self, ids, pair_ids=None, *, sequence_length, max_sequence_length):
@@ -339,17 +302,15 @@ class Preprocessor(keras.layers.Layer):
         """Return the options, without the vocabulary, which is an asset."""
         if keras_private.is_writing_hdf5():
             refuse_hdf5(self.name)
-        options = {}
-        if self.added_tokens:
-            options["added_tokens"] = [dataclasses.asdict(token) for token in self.added_tokens]
+        options = self.tokenizer_options()
+        added_tokens = options.pop("added_tokens")
+        if added_tokens:
+            options["added_tokens"] = [dataclasses.asdict(token) for token in added_tokens]
         return {
             **super().get_config(),
             "dtype": "int32",
             "sequence_length": self.sequence_length,
             "max_sequence_length": self.max_sequence_length,
-            "lowercase": self.lowercase,
-            "strip_accents": self.strip_accents,
-            "split_cjk": self.split_cjk,
             **options,
         }
 
@@ -359,8 +320,8 @@ class Preprocessor(keras.layers.Layer):
         config.pop("dtype", None)
         if config.get("vocabulary") is not None:
             raise ValueError(
-                "The config of a Preprocessor must not hold a vocabulary, which is an asset of the "
-                f"saved model; remove it. Received {config['vocabulary']!r:.80}"
+                "The config of a Preprocessor must not hold a vocabulary, an asset of the model; "
+                f"remove it. Received {config['vocabulary']!r:.80}"
             )
         return cls(**config)
 
@@ -373,18 +334,17 @@ def _is_tensor(texts):
 
 def _as_strings(texts):
     """Return `texts` as an array of strings."""
-    array = np.asarray(texts, dtype=object)
-    for text in array.ravel():
-        if not isinstance(text, (str, bytes)):
+    array = np.array(texts, dtype=object)
+    for index, text in enumerate(array.flat):
+        if isinstance(text, bytes):
+            array.flat[index] = text.decode("utf-8", "ignore")
+        elif not isinstance(text, str):
             raise ValueError(f"texts must be strings; received {text!r:.80}")
-    strings = [
-        text.decode("utf-8", "ignore") if isinstance(text, bytes) else text for text in array.flat
-    ]
-    return np.array(strings, dtype=object).reshape(array.shape)
+    return array
 
 
 def _check_texts(columns):
-    """Raise an error unless arrays, tensors or specs are strings (batch,) of equal shapes."""
+    """Raise an error unless arrays, tensors or specs are strings (batch,)."""
     for column in columns:
         if column.dtype != object and column.dtype != "string":
             dtype = keras.backend.standardize_dtype(column.dtype)
@@ -394,9 +354,3 @@ def _check_texts(columns):
                 f"texts must have shape (batch,); received {tuple(column.shape)}. Give "
                 'keras.Input(shape=(), dtype="string"), or tensors without the last axis'
             )
-    first, last = tuple(columns[0].shape), tuple(columns[-1].shape)
-    known = [size for size in first + last if size is not None]
-    if len(first) != len(last) or len(set(known)) > 1:
-        raise ValueError(
-            f"text and text_pair must have the same shape; received {first} and {last}"
-        )

@@ -8,7 +8,7 @@ those of the graph in `text.tokenizer`, so the ids are the same.
 import functools
 import itertools
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -94,14 +94,8 @@ class PythonTokenizer(BaseTokenizer):
         self._ids_of_chunk = _Cache(self._tokenize_chunk)
         self._ids_of_word = _Cache(self._tokenize_word)
         self._tokens_of_word = _Cache(self._tokenize_word_with_offsets)
-        exact = {token.content: token for token in self.added_tokens if not token.normalized}
-        normalized = added_token_search.normalized_texts(
-            self.added_tokens, self.lowercase, self.strip_accents
-        )
-        self._exact_search = added_token_search.Search(exact) if exact else None
-        self._normalized_search = None
-        if normalized:
-            self._normalized_search = added_token_search.Search(normalized, self.split_cjk)
+        self._exact_search = added_token_search.Search(self._exact_tokens)
+        self._normalized_search = added_token_search.Search(self._normalized_tokens, self.split_cjk)
 
     def tokenize(self, texts: Iterable[str]) -> list[list[int]]:
         """Return the ids of each text, without [CLS] and [SEP]."""
@@ -113,7 +107,7 @@ class PythonTokenizer(BaseTokenizer):
         """Return the `Tokens` of a text: ids, words, and offsets in characters."""
         tokens = Tokens([], [], [], [])
         end = 0
-        for match in self._exact_search.find(text, text) if self._exact_search else ():
+        for match in self._exact_search.find(text, text) if self._exact_tokens else ():
             self._add_part(tokens, text[end : match.start], end)
             ids = [self.token_id(match.token.content)]
             limit = self._patterns.end_of_marks(text, match.limit)
@@ -137,7 +131,7 @@ class PythonTokenizer(BaseTokenizer):
     def _add_part(self, tokens: Tokens, part: str, shift: int) -> None:
         """Add the tokens of a part of a text that begins at the character `shift`."""
         part = self._lower_sigmas(part)
-        if self._normalized_search is not None:
+        if self._normalized_tokens:
             characters = self._normalize_part(part)
             source = "".join(part[index] for index in characters.sources)
             matches = self._normalized_search.find(characters.text, source)
@@ -278,18 +272,13 @@ class PythonTokenizer(BaseTokenizer):
         lengths[1:] = [length - len(tables.SUFFIX) for length in lengths[1:]]
         return ids, list(itertools.accumulate(lengths))
 
-    def _normalize(self, word: str) -> tuple[str, Sequence[int]]:
+    def _normalize(self, word: str) -> tuple[str, list[int]]:
         """Return the normalized characters of a word, and the index in the word of each."""
         if self._patterns.reordered.search(word):
             return self._normalize_in_order(word)
-        characters = word.translate(self._replacements)
-        if not self._patterns.resized.search(word):
-            return characters, range(len(word))
-        sources: list[int] = []
-        for index, character in enumerate(word):
-            replacement = self._replacements.get(ord(character), character)
-            sources.extend([index] * len(replacement))
-        return characters, sources
+        pieces = [self._replacements.get(ord(character), character) for character in word]
+        sources = [index for index, piece in enumerate(pieces) for _ in piece]
+        return "".join(pieces), sources
 
     def _normalize_in_order(self, word: str) -> tuple[str, list[int]]:
         """Normalize a word with combining characters, which NFD puts into canonical order.
@@ -306,7 +295,9 @@ class PythonTokenizer(BaseTokenizer):
             decomposition = unicode.lower_and_decompose(code, self.lowercase)
             codes.extend(decomposition)
             sources.extend([index] * len(decomposition))
-        order = _canonical_order(unicode.combining_class[codes])
+        # Each run of combining characters is sorted by class.
+        classes = unicode.combining_class[codes]
+        order = np.lexsort((classes, np.cumsum(classes == 0)))
         kept = [index for index in order if not unicode.mark[codes[index]]]
         characters = "".join(chr(codes[index]) for index in kept)
         return characters, sorted(sources[index] for index in kept)
@@ -357,7 +348,6 @@ class _Patterns:
     Attributes:
         word: Matches a word: a character that is isolated, with its accents; or all characters up
             to white space or an isolated character.
-        resized: Matches a character that normalization removes, or replaces by several.
         reordered: Matches a character that the canonical order of NFD can move.
         unusual: Matches a character to replace before `str.split`: a capital sigma or
             `removed_space`.
@@ -371,10 +361,6 @@ class _Patterns:
         marks = _ranges(entries & tables.MARK)
         self._marks = re.compile(f"[{marks}]*" if marks else "")
         self.word = re.compile(f"[{isolated}]{self._marks.pattern}|[^{boundaries}]+")
-        one_character = 1 << tables.VALUE_BITS
-        resized = (entries & tables.COUNT) != one_character
-        resized[_SURROGATES.start : _SURROGATES.stop] = True
-        self.resized = re.compile(f"[{_ranges(resized)}]")
         reordered = _ranges(entries & tables.REORDER)
         self.reordered = re.compile(f"[{reordered}]" if reordered else _NEVER)
         is_space_of_python = np.array([chr(code).isspace() for code in range(_SPACE_LIMIT)])
@@ -397,10 +383,8 @@ def _patterns(lowercase: bool, strip_accents: bool, split_cjk: bool) -> _Pattern
 
 def _ranges(flags: np.ndarray) -> str:
     r"""Return the code points with a flag, as ranges such as `\U00000300-\U0000036f`."""
-    is_set = np.concatenate([[False], flags != 0, [False]])
-    edges = np.flatnonzero(is_set[1:] != is_set[:-1])
-    ranges = edges.reshape(-1, 2).tolist()  # (first, limit)
-    return "".join(f"\\U{first:08x}-\\U{limit - 1:08x}" for first, limit in ranges)
+    ranges = unicode_tables.ranges(flags)
+    return "".join(f"\\U{first:08x}-\\U{last:08x}" for first, last in ranges)
 
 
 @functools.cache
@@ -412,10 +396,3 @@ def _replacements(lowercase: bool, strip_accents: bool) -> dict[int, str]:
     for code in [*np.flatnonzero(unicode.removed).tolist(), *_SURROGATES]:
         table[code] = ""
     return table
-
-
-def _canonical_order(classes: np.ndarray) -> list[int]:
-    """Return the order of NFD: each run of combining characters is sorted by class."""
-    run = np.cumsum(classes == 0)
-    order: list[int] = np.lexsort((classes, run)).tolist()
-    return order

@@ -22,6 +22,7 @@ import tensorflow as tf
 from keras_bert.text import tables, wordpiece
 from keras_bert.text.added_token_search import word_characters
 from keras_bert.text.normalization import Characters
+from keras_bert.text.windows_graph import reached
 
 _FLAGS = ("lstrip", "rstrip", "single_word")
 
@@ -164,28 +165,15 @@ def _without_overlaps(first, limit):
     """Return True for the matches that remain if the leftmost match counts; bool (k,).
 
     The next match after a match is the first one that begins at its limit or later. The matches
-    that remain are the first match and all that are reached from it in such steps. The loop doubles
-    `distance`: `following` leads `distance` steps on, and `reached` has the matches that take fewer
-    than `distance` steps. For matches at 0-3, 2-5, 3-4 and 4-6:
+    that remain are the first match and all that are reached from it in such steps. For matches at
+    0-3, 2-5, 3-4 and 4-6:
 
-        following (1 step)   2 4 3 4    (4: the end)
-        reached              T F T T
+        following            2 4 3 4    (4: the end)
+        remain               T F T T
     """
-    size = tf.size(first)
-    following = tf.concat([tf.searchsorted(first, limit), [size]], 0)
-
-    def step(distance, following, reached):
-        counts = tf.math.unsorted_segment_max(tf.cast(reached, tf.int32), following, size + 1)
-        return distance * 2, tf.gather(following, following), reached | (counts > 0)
-
-    any_length = tf.TensorShape([None])
-    *_, reached = tf.while_loop(
-        lambda distance, following, reached: distance < size,
-        step,
-        (tf.constant(1), following, tf.range(size + 1) < 1),
-        shape_invariants=(tf.TensorShape([]), any_length, any_length),
-    )
-    return reached[:-1]
+    size = tf.size(first, tf.int64)
+    following = tf.concat([tf.searchsorted(first, limit, out_type=tf.int64), [size]], 0)
+    return reached(tf.zeros([1], tf.int64), following)[:-1]
 
 
 def _is_joined(is_word, first, limit, row_splits, rows):

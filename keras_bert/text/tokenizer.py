@@ -11,7 +11,7 @@ import os
 
 import tensorflow as tf
 
-from keras_bert.text import added_token_search, normalization, tables, token_matching, wordpiece
+from keras_bert.text import normalization, tables, token_matching, wordpiece
 from keras_bert.text.base_tokenizer import BaseTokenizer
 
 _LARGE_BATCH = 64  # texts; a second thread does not pay off for fewer
@@ -31,7 +31,7 @@ class WordPieceTokenizer(BaseTokenizer):
         added_tokens: tokens that are matched whole in texts, as for `Preprocessor`.
 
     Raises:
-        ValueError: if the vocabulary is empty, or lacks [UNK] or an added token.
+        ValueError: if the vocabulary lacks [UNK] or an added token.
 
     Warns:
         UserWarning: if many tokens of the vocabulary can never match with these options.
@@ -43,40 +43,25 @@ class WordPieceTokenizer(BaseTokenizer):
     [[2, 3, 4, 5], [1]]
     """
 
-    def __init__(
-        self, vocabulary, *, lowercase=True, strip_accents=None, split_cjk=True, added_tokens=()
-    ):
-        super().__init__(
-            vocabulary,
-            lowercase=lowercase,
-            strip_accents=strip_accents,
-            split_cjk=split_cjk,
-            added_tokens=added_tokens,
-        )
+    def __init__(self, vocabulary, **options):
+        super().__init__(vocabulary, **options)
         pieces = {token: self.token_id(token) for token in self.word_pieces}
-        texts = self._make_matchers(pieces)
-        arrays = tables.lookup_tables(pieces, lowercase, self.strip_accents, split_cjk, texts)
+        arrays = tables.lookup_tables(
+            pieces, self.lowercase, self.strip_accents, self.split_cjk, self._normalized_tokens
+        )
+        self._exact_matcher = None
+        self._normalized_matcher = None
+        if self._exact_tokens:
+            alphabet = tables.Alphabet(self._exact_tokens)
+            self._exact_matcher = token_matching.Matcher(self._exact_tokens, self._ids, alphabet)
+        if self._normalized_tokens:
+            alphabet = tables.Alphabet([*pieces, *self._normalized_tokens])
+            self._normalized_matcher = token_matching.Matcher(
+                self._normalized_tokens, self._ids, alphabet, separates_cjk=self.split_cjk
+            )
         # Eager tensors, so that all graphs traced from this tokenizer share one copy.
         with tf.init_scope(), tf.device("CPU:0"):
             self._constants = {name: tf.constant(array) for name, array in arrays.items()}
-
-    def _make_matchers(self, pieces):
-        """Make the matchers of added tokens, and return the normalized texts of these tokens."""
-        exact = {token.content: token for token in self.added_tokens if not token.normalized}
-        self._exact_matcher = None
-        self._normalized_matcher = None
-        if exact:
-            alphabet = tables.Alphabet(exact)
-            self._exact_matcher = token_matching.Matcher(exact, self._ids, alphabet)
-        normalized = added_token_search.normalized_texts(
-            self.added_tokens, self.lowercase, self.strip_accents
-        )
-        if normalized:
-            alphabet = tables.Alphabet([*pieces, *normalized])
-            self._normalized_matcher = token_matching.Matcher(
-                normalized, self._ids, alphabet, separates_cjk=self.split_cjk
-            )
-        return list(normalized)
 
     def tokenize(self, texts):
         """Tokenize a batch of texts.
@@ -86,12 +71,11 @@ class WordPieceTokenizer(BaseTokenizer):
 
         Returns:
             A `tf.RaggedTensor` int32 (batch, tokens).
-
-        Raises:
-            ValueError: if `texts` is not a batch of strings.
         """
         texts = _as_strings(texts)
-        run = self._tokenize_in_parts if should_split(texts) else self._tokenize_flat
+        # Traced graphs (tf.data, an export) already run in parallel.
+        is_large = tf.executing_eagerly() and len(texts) >= _LARGE_BATCH
+        run = self._tokenize_in_parts if is_large else self._tokenize_flat
         ids, row_splits = run(texts)
         return tf.RaggedTensor.from_row_splits(ids, row_splits, validate=False)
 
@@ -107,9 +91,6 @@ class WordPieceTokenizer(BaseTokenizer):
             `(ids, words, starts, limits)`, each a `tf.RaggedTensor` (batch, tokens): ids
             int32; the index of the token's word in its text, int32; the first byte and the byte
             after the last, int64.
-
-        Raises:
-            ValueError: if `texts` is not a batch of strings.
         """
         *flat, row_splits = self._tokenize_flat_with_offsets(_as_strings(texts))
         # A call of a traced function loses the static shapes of its results.
@@ -134,9 +115,6 @@ class WordPieceTokenizer(BaseTokenizer):
         Returns:
             As `tokenize_with_offsets`, with the index of the code point in place of the index
             of the word.
-
-        Raises:
-            ValueError: if `texts` is not a batch of strings.
 
         Example:
 
@@ -165,8 +143,8 @@ class WordPieceTokenizer(BaseTokenizer):
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
     def _tokenize_flat(self, texts):
         with tf.device("CPU:0"):
-            code_points, row_splits = normalization.decode(texts)
-            ids, _, _, _, token_splits = self._tokens(code_points, row_splits)
+            code_points = tf.strings.unicode_decode(texts, "UTF-8")
+            ids, *_, token_splits = self._tokens(code_points.values, code_points.row_splits)
         return ids, token_splits
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
@@ -176,9 +154,11 @@ class WordPieceTokenizer(BaseTokenizer):
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
     def _tokenize_flat_with_offsets(self, texts):
         with tf.device("CPU:0"):
-            code_points, byte_starts, row_splits = normalization.decode_with_offsets(texts)
-            ids, words, first, last, token_splits = self._tokens(code_points, row_splits)
-            byte_limits = self._byte_limits(code_points, byte_starts, texts, row_splits)
+            decoded, offsets = tf.strings.unicode_decode_with_offsets(texts, "UTF-8")
+            byte_starts = offsets.values
+            row_splits = decoded.row_splits
+            ids, words, first, last, token_splits = self._tokens(decoded.values, row_splits)
+            byte_limits = self._byte_limits(decoded.values, byte_starts, texts, row_splits)
         return ids, words, tf.gather(byte_starts, first), tf.gather(byte_limits, last), token_splits
 
     def _tokens(self, code_points, row_splits):
@@ -276,25 +256,9 @@ class WordPieceTokenizer(BaseTokenizer):
 
 def _as_strings(texts):
     """Return `texts` as a tensor of strings (batch,)."""
-    try:
-        texts = tf.convert_to_tensor(texts)
-    except (ValueError, TypeError) as error:
-        raise ValueError(f"texts must be strings; received {texts!r:.80}") from error
-    if texts.dtype != tf.string:
-        if texts.shape.num_elements() == 0:
-            return tf.constant([], tf.string)  # TensorFlow makes an empty list float32
-        raise ValueError(f"texts must be strings; received {texts.dtype.name}")
-    if texts.shape.rank not in (None, 1):
-        raise ValueError(f"texts must have shape (batch,); received {tuple(texts.shape)}")
-    return texts
-
-
-def should_split(texts):
-    """Return True if `in_parts` is faster for a tensor of strings.
-
-    Traced graphs (tf.data, an export) already run in parallel. The graph of `in_parts` is larger.
-    """
-    return tf.executing_eagerly() and len(texts) >= _LARGE_BATCH
+    texts = tf.convert_to_tensor(texts)
+    # TensorFlow makes an empty list float32.
+    return tf.constant([], tf.string) if texts.shape.num_elements() == 0 else texts
 
 
 def in_parts(tokenize, texts):

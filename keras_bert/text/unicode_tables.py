@@ -9,6 +9,7 @@ import dataclasses
 import functools
 import itertools
 import pathlib
+import unicodedata
 
 import numpy as np
 
@@ -80,21 +81,14 @@ def tables() -> UnicodeTables:
     combining_class = np.zeros(CODE_POINTS, np.uint8)
     combining_class[arrays["combining_at"]] = arrays["combining_class"]
     decomposition = _unflatten(arrays, "decomposition")
-    for code in HANGUL:
-        decomposition[code] = _jamo(code)
+    for code in HANGUL:  # equal in all versions of Unicode
+        decomposition[code] = tuple(map(ord, unicodedata.normalize("NFD", chr(code))))
     return UnicodeTables(
         combining_class=combining_class,
         lower=_unflatten(arrays, "lower"),
         decomposition=decomposition,
         **flags,
     )
-
-
-def _jamo(syllable):
-    """Return the NFD of a Hangul syllable (The Unicode Standard, section 3.12)."""
-    index = syllable - HANGUL.start
-    lead, vowel, tail = 0x1100 + index // 588, 0x1161 + index % 588 // 28, index % 28
-    return (lead, vowel, 0x11A7 + tail) if tail else (lead, vowel)
 
 
 def _unflatten(arrays, name):
@@ -105,3 +99,10 @@ def _unflatten(arrays, name):
             arrays[f"{name}_at"].tolist(), arrays[f"{name}_length"].tolist(), strict=True
         )
     }
+
+
+def ranges(flags: np.ndarray) -> list[list[int]]:
+    """Return the first and the last code point of each run of nonzero flags, (0x110000,)."""
+    is_set = np.concatenate([[False], flags != 0, [False]])
+    edges = np.flatnonzero(is_set[1:] != is_set[:-1])
+    return [[first, limit - 1] for first, limit in edges.reshape(-1, 2).tolist()]

@@ -107,7 +107,7 @@ def _word_windows(edges, counts, size):
     middles = edges + tf.concat([edges[1:], edges[-1:] + 1], axis=0)
     border = _search(middles, end + tf.gather(edges, following), "right")
     label_end = tf.where(is_last, row_end, tf.gather(edges, border))
-    first_word = tf.where(_reached(counts.row_starts(), following)[:-1])[:, 0]
+    first_word = tf.where(reached(counts.row_starts(), following)[:-1])[:, 0]
     return [tf.gather(column, first_word) for column in (edges, end, label_end)]
 
 
@@ -115,7 +115,7 @@ def _search(edges, values, side):
     return tf.searchsorted(edges, values, side=side, out_type=tf.int64)
 
 
-def _reached(starts, following):
+def reached(starts, following):
     """Return the mask of the items that are reached from `starts`, bool (items,).
 
     `following` is the item after each item, int64 (items,). The last item follows itself, and each
@@ -126,15 +126,12 @@ def _reached(starts, following):
     def mark(mask, index):
         return tf.math.unsorted_segment_sum(tf.cast(mask, tf.int32), index, items) > 0
 
-    reached, _ = tf.while_loop(
+    mask, _ = tf.while_loop(
         lambda _, following: tf.reduce_any(following < items - 1),
-        lambda reached, following: (
-            reached | mark(reached, following),
-            tf.gather(following, following),
-        ),
+        lambda mask, following: (mask | mark(mask, following), tf.gather(following, following)),
         (mark(tf.ones_like(starts), starts), following),
     )
-    return reached
+    return mask
 
 
 def map_in_chunks(function, inputs, output_specs, chunk=None):

@@ -13,11 +13,6 @@ def split_words(texts, tokenizer, characters=False):
     >>> split_words(["a b!"], PythonTokenizer(["[UNK]"]))
     ([['a', 'b', '!']], [[(0, 1), (2, 3), (3, 4)]])
     """
-    if isinstance(texts, str):
-        raise ValueError(f"texts must be a list of strings; received {texts!r:.80}")
-    for text in texts:
-        if not isinstance(text, str):
-            raise ValueError(f"texts must be strings; received {text!r:.80}")
     tokenize = tokenizer.tokenize_with_offsets
     if characters:
         tokenize = tokenizer.tokenize_characters_with_offsets

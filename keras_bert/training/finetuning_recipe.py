@@ -9,7 +9,7 @@ import numpy as np
 
 from keras_bert import keras_private, optimizers
 from keras_bert.runtime import distribution
-from keras_bert.runtime.arguments import as_integer
+from keras_bert.runtime.arguments import as_integer, check_one_of
 
 
 @dataclasses.dataclass
@@ -46,7 +46,7 @@ class FinetuningRecipe:
         distribution.check_accumulation(self.gradient_accumulation_steps)
         self.learning_rate = float(self.learning_rate)
         self.warmup = float(self.warmup)
-        optimizers.check_schedule(self.schedule)
+        check_one_of("schedule", self.schedule, optimizers.SCHEDULES)
         if self.evaluate_every is not None:
             self.evaluate_every = float(self.evaluate_every)
             is_fraction = 0 < self.evaluate_every < 1

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from keras_bert.data.batching import LENGTHS, Batches, choose_compiled_lengths
-from keras_bert.data.padding import pad
 from keras_bert.text.encoded_texts import EncodedTexts
 from tests import tiny
 
@@ -59,11 +58,6 @@ def test_sequences_padded_to_the_same_length_are_not_sorted(preprocessor):
     assert spread[None] < 1 < 4 < spread[LENGTHS]
 
 
-def test_single_length(preprocessor):
-    plan = Batches(encoded(preprocessor, [1, 2, 3]), 2, seed=0, lengths=(32,))
-    assert {plan[i][0]["input_mask"].shape for i in range(2)} == {(2, 32)}
-
-
 def test_sequences_longer_than_all_lengths_are_not_truncated(preprocessor):
     plan = Batches(encoded(preprocessor, [*range(30)] * 3), 8, seed=0, lengths=(24,))
     shapes = {plan[i][0]["input_mask"].shape[1] for i in range(len(plan))}
@@ -86,28 +80,8 @@ def test_choose_compiled_lengths(needed, cost, expected):
     assert choose_compiled_lengths(needed, cost, 0.7) == expected
 
 
-def test_choose_compiled_lengths_chooses_the_fastest_lengths():
-    random = np.random.default_rng(0)
-    needed = random.integers(5, 128, 300).tolist()
-    found = choose_compiled_lengths(needed, 500, 0.7)
-
-    def time(lengths):
-        padded = sum(next(size for size in lengths if size >= length) for length in needed)
-        return 0.7 * padded + 500 * len(lengths)
-
-    assert 1 < len(found) < 7 and time(found) < sum(needed)
-    for other in LENGTHS[:6]:
-        changed = sorted({*found} ^ {other})
-        assert time(found) <= time(changed)
-
-
 def test_longest_sequences_come_first_without_a_seed(preprocessor):
     plan = Batches(encoded(preprocessor, [3, 9, 1, 7, 5], labeled=False), 2)
     assert [batch.tolist() for batch in plan.rows] == [[1, 3], [4, 0], [2]]
     assert plan.sizes == [2, 2, 1]
     assert len(plan[0]) == 1  # inputs only
-
-
-def test_pad_rejects_long_sequences():
-    with pytest.raises(ValueError):
-        pad([np.arange(3)], 2)

@@ -7,7 +7,6 @@ import pytest
 from keras_bert import Preprocessor, heads, packed_heads
 from keras_bert.data import packing
 from keras_bert.data.examples import Examples
-from keras_bert.data.packed_layout import Layout, within
 from keras_bert.data.packing import PackedBatches
 from keras_bert.tasks import inference
 from keras_bert.tasks.tagging.task import Tagging
@@ -131,14 +130,6 @@ def test_rows_have_little_padding(lengths):
     assert sequences <= 40
 
 
-def test_small_batches_are_not_packed():
-    for lengths, batch_size in (([20, 20, 20], 1), ([3, 3, 30], 3)):
-        lengths = np.array(lengths)
-        assert (
-            packing.packed_shape(lengths, [packing.plan_batches(lengths, batch_size, 0)], 8) is None
-        )
-
-
 def test_shape_is_widened_for_another_plan():
     lengths = np.array([3, 5, 4, 4])
     plan = packing.plan_batches(lengths, 4, 1)
@@ -154,7 +145,7 @@ def test_rows_are_a_multiple_of_the_devices(devices):
     assert rows % devices == 0
     assert rows * positions * len(plans[0]) < 1.25 * lengths.sum()
     few = [packing.plan_batches(lengths[:4], 4, 0)]
-    assert packing.packed_shape(lengths[:4], few, 8, 8) is None
+    assert packing.packed_shape(lengths[:4], few, 8, 8) is None  # too small to pack
 
 
 def finetune(examples, packed, monkeypatch, encoder=None, **options):
@@ -261,52 +252,6 @@ def test_only_models_on_the_last_layer_are_packed():
     assert not packed_heads.can_be_packed(model)
 
 
-def test_longest_sequences_are_distributed_at_random():
-    lengths = np.arange(10, 74)
-    first = {
-        next(
-            number
-            for number, chosen in enumerate(packing.plan_batches(lengths, 8, seed))
-            if lengths[chosen].max() == 73
-        )
-        for seed in range(20)
-    }
-    assert len(first) > 4  # of 8 batches
-
-
-def test_rows_of_narrow_models_are_shorter():
-    lengths = np.random.default_rng(2).integers(8, 60, 640)
-    plans = [packing.plan_batches(lengths, 32, (0, epoch)) for epoch in range(2)]
-    narrow, wide = (packing.packed_shape(lengths, plans, width)[1] for width in (64, 8192))
-    assert narrow < wide
-
-
-@pytest.mark.slow
-def test_custom_models_are_trained_without_packing(monkeypatch):
-    encoder = tiny.learner()
-    inputs = {key: keras.Input((None,), dtype="int32", name=key) for key in encoder.input}
-    x = keras.layers.Dense(4, "tanh")(encoder(inputs)["pooled_output"])
-    x = keras.layers.Dense(2)(x)
-    model = keras.Model(inputs, heads.TaskOutput("classification", labels=["bad", "good"])(x))
-    assert not packed_heads.can_be_packed(model)
-    with pytest.raises(ValueError, match="must be an unchanged classifier, regressor or tagger"):
-        packed_heads.packed(model)
-    trained, _ = finetune(tiny.examples(), False, monkeypatch, model, batch_size=32, epochs=1)
-    assert trained is model
-
-
-@pytest.mark.slow
-def test_finetune_returns_an_unpacked_model_that_can_be_trained(monkeypatch):
-    model, _ = finetune(tiny.examples(), True, monkeypatch, batch_size=32, epochs=1)
-    assert set(model.input) == {"input_word_ids", "input_mask", "input_type_ids"}
-    rows = inference.encode(model, tiny.examples(), 16)
-    steps = int(model.optimizer.iterations)
-    inputs, targets, weights = rows.batch(np.arange(len(rows)), 16)
-    model.fit(inputs, targets, sample_weight=weights, verbose=0)
-    assert steps == 1
-    assert int(model.optimizer.iterations) == 2
-
-
 def check_packed():
     """Compare the logits of packed texts with those of single texts."""
     encoder = tiny.encoder()
@@ -350,60 +295,3 @@ def test_packed_on_other_backends(python, other):
     pytest.importorskip(other)
     code = "from tests.data.test_packing import check_packed; check_packed()"
     python("-c", code, backend=other)
-
-
-def random_layout(seed):
-    """Return the layout of nine sequences in three rows of 20 positions, and values."""
-    random = np.random.default_rng(seed)
-    lengths = random.integers(1, 7, 9)
-    row = random.permutation(np.repeat(np.arange(3), 3))
-    number, offset = np.zeros((2, 9), int)
-    for index in range(9):
-        before = [other for other in range(index) if row[other] == row[index]]
-        number[index], offset[index] = len(before), lengths[before].sum()
-    values = random.integers(1, 100, (9, 8))  # also after the ends of the sequences
-    return lengths, row, number, offset, values
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_layout_of_inputs_and_positions(seed):
-    lengths, row, number, offset, values = random_layout(seed)
-    layout = Layout(lengths, row, number, offset, (3, 20, 4))
-    inputs = layout.inputs(values, values % 2, pad_id=100)
-    laid = layout.of_positions(values / 2, fill=-1)
-    for index, length in enumerate(lengths):
-        here = row[index], slice(offset[index], offset[index] + length)
-        assert inputs["input_word_ids"][here].tolist() == values[index, :length].tolist()
-        assert inputs["input_type_ids"][here].tolist() == (values[index, :length] % 2).tolist()
-        assert inputs["position_ids"][here].tolist() == list(range(length))
-        assert set(inputs["text_ids"][here]) == {number[index] + 1}
-        assert laid[here].tolist() == (values[index, :length] / 2).tolist()
-        assert inputs["cls_positions"][row[index], number[index]] == offset[index]
-    empty = inputs["text_ids"] == 0
-    assert empty.sum() == 60 - lengths.sum()
-    assert set(inputs["input_word_ids"][empty]) == {100}
-    assert set(laid[empty]) == {-1}
-    for key in ("input_type_ids", "position_ids"):
-        assert not inputs[key][empty].any()
-    assert {array.dtype.name for array in inputs.values()} == {"int32"}
-    assert laid.dtype == np.float64
-
-
-def test_layout_of_sequences():
-    lengths, row, number, offset, _ = random_layout(0)
-    layout = Layout(lengths, row, number, offset, (3, 20, 4))
-    for shape in ((9,), (9, 2)):
-        values = np.random.default_rng(0).random(shape, np.float32)
-        laid = layout.of_sequences(values)
-        assert laid.shape == (3, 4, *shape[1:])
-        assert laid.dtype == np.float32
-        np.testing.assert_array_equal(laid[row, number], values)
-        assert np.count_nonzero(laid) == values.size
-
-
-def test_layout_without_sequences():
-    nothing = np.zeros(0, int)
-    layout = Layout(nothing, nothing, nothing, nothing, (2, 8, 2))
-    inputs = layout.inputs(np.zeros((0, 8), int), np.zeros((0, 8), int))
-    assert not any(array.any() for array in inputs.values())
-    assert within(nothing).tolist() == []

@@ -46,33 +46,11 @@ def squad(version, *questions):
 
 
 ADA = [{"text": "Ada", "answer_start": 7}]
-STS = {"label": 4.9, "real-label": 4.857142857142857, "binary-label": 1}
 TEXTS = [
     Layout(
         "NSMC", "github.com/e9t/nsmc",
         tsv(("id", "document", "label"), (7, '"좋다...', 1), (8, "별로", 0)),
         ['"좋다...', 1, "별로", 0], file="ratings.txt", options={"text": "document"},
-    ),
-    Layout(
-        "KLUE-TC", "github.com/KLUE-benchmark/KLUE",
-        json.dumps([{"guid": "y-0", "title": "제목", "label": "정치"}], indent=4),
-        ["제목", "정치"], file="a.json", options={"text": "title"},
-    ),
-    Layout(
-        "KLUE-NLI", "github.com/KLUE-benchmark/KLUE",
-        json.dumps([{"premise": "가", "hypothesis": "나", "gold_label": "neutral"}], indent=4),
-        ["가", "나", "neutral"], "pair", "a.json",
-        {"text": "premise", "text_pair": "hypothesis", "label": "gold_label"},
-    ),
-    Layout(
-        "KLUE-STS", "github.com/KLUE-benchmark/KLUE",
-        json.dumps([{"sentence1": "가", "sentence2": "나", "labels": STS}], indent=4),
-        ["가", "나", 4.9], "regression", "a.json", {**PAIR, "label": "labels.label"},
-    ),
-    Layout(
-        "KorNLI", "github.com/kakaobrain/KorNLUDatasets",
-        tsv(("sentence1", "sentence2", "gold_label"), ('"가" 라고', "나", "entailment")),
-        ['"가" 라고', "나", "entailment"], "pair", options={**PAIR, "label": "gold_label"},
     ),
     Layout(
         "KorSTS", "github.com/kakaobrain/KorNLUDatasets",
@@ -88,77 +66,10 @@ TEXTS = [
         options={"text": 6, "text_pair": 7, "label": 5, "header": False},
     ),
     Layout(
-        "CoLA", "nyu-mll.github.io/CoLA", tsv(("gj04", 1, "", "a b."), ("gj04", 0, "*", "b a.")),
-        ["a b.", 1, "b a.", 0], options={"text": 4, "label": 2, "header": False},
-    ),
-    Layout(
-        "MRPC", "gluebenchmark.com/tasks",
-        "\ufeff"
-        + tsv(("Quality", "#1 ID", "#2 ID", "#1 String", "#2 String"), (1, 7, 8, 'a "b', 'c"')),
-        ['a "b', 'c"', 1], "pair",
-        options={"text": "#1 String", "text_pair": "#2 String", "label": "Quality"},
-    ),
-    Layout(
-        "QQP on Kaggle", "kaggle.com/c/quora-question-pairs",
-        '"id","question1","question2","is_duplicate"\n"0","a ""b""?","c,\nd","0"\n',
-        ['a "b"?', "c,\nd", 0], "pair", "a.csv",
-        {"text": "question1", "text_pair": "question2", "label": "is_duplicate"},
-    ),
-    Layout(
-        "SNLI", "nlp.stanford.edu/projects/snli",
-        lines({"gold_label": "-", "sentence1": "a", "sentence2": "b"},
-              {"gold_label": "neutral", "sentence1": "c", "sentence2": "d"}),
-        ["c", "d", "neutral"], "pair", "a.jsonl", {**PAIR, "label": "gold_label"},
-    ),
-    Layout(
-        "SNLI of Hugging Face as CSV", "huggingface.co/datasets/stanfordnlp/snli",
-        "premise,hypothesis,label\na,b,0\nc,d,1\ne,f,2\ng,h,-1\n",
-        ["a", "b", 0, "c", "d", 1, "e", "f", 2], "pair", "a.csv",
-        {"text": "premise", "text_pair": "hypothesis"},
-    ),
-    Layout(
-        "XNLI", "github.com/facebookresearch/XNLI",
-        tsv(("language", "gold_label", "sentence1", "sentence2"), ("ko", "neutral", "가", "나")),
-        ["가", "나", "neutral"], "pair", options={**PAIR, "label": "gold_label"},
-    ),
-    Layout(
-        "BoolQ", "github.com/google-research-datasets/boolean-questions",
-        lines({"question": "q", "title": "t", "answer": True, "passage": "p"}),
-        ["q", "p", True], "pair", "a.jsonl",
-        {"text": "question", "text_pair": "passage", "label": "answer"},
-    ),
-    Layout(
         "Jigsaw", "kaggle.com/c/jigsaw-toxic-comment-classification-challenge",
         'id,comment_text,toxic,severe_toxic,obscene\n01,"a\n""b""",1,0,1\n02,c,0,0,0\n',
         ['a\n"b"', ("toxic", "obscene"), "c", ()], "multi_label", "train.csv",
         {"text": "comment_text", "label": ["toxic", "severe_toxic", "obscene"]},
-    ),
-    Layout(
-        "Jigsaw's test labels", "kaggle.com/c/jigsaw-toxic-comment-classification-challenge",
-        "comment_text,toxic,obscene\na,-1,-1\n",
-        "no row has a label.*label=None",
-        "multi_label", "a.csv", {"text": "comment_text", "label": ["toxic", "obscene"]},
-    ),
-    Layout(
-        "GoEmotions", "github.com/google-research/google-research/tree/master/goemotions",
-        tsv(("a", "3,10", "eda6"), ("b", "27", "eec1")), ["a", ("3", "10"), "b", ("27",)],
-        "multi_label", options={"text": 1, "label": 2, "header": False},
-    ),
-    Layout(
-        "IMDB on Kaggle", "kaggle.com/datasets/lakshmi25npathi/imdb-dataset-of-50k-movie-reviews",
-        'review,sentiment\n"a, b<br />",positive\nc,negative\n',
-        ["a, b<br />", "positive", "c", "negative"],
-        file="a.csv", options={"text": "review", "label": "sentiment"},
-    ),
-    Layout(
-        "SMS spam on Kaggle", "kaggle.com/datasets/uciml/sms-spam-collection-dataset",
-        "v1,v2,,,\nham,a,,,\nspam,b,c,,\n", ["a", "ham", "b", "spam"], file="spam.csv",
-        options={"text": "v2", "label": "v1"},
-    ),
-    Layout(
-        "SMS spam in Latin-1", "kaggle.com/datasets/uciml/sms-spam-collection-dataset",
-        "v1,v2\nham,£5 für\n".encode("cp1252"), "line 2: must be UTF-8.*iconv -f CP1252",
-        file="spam.csv", options={"text": "v2", "label": "v1"},
     ),
     Layout(
         "AG News", "github.com/mhjabreel/CharCnn_Keras", '"3","title","text, of it"\n"1","t","u"\n',
@@ -178,12 +89,6 @@ TAGGED = [
         ([["경", "찰", " ", "또"], ["은"]], [["B-OG", "I-OG", "O", "O"], ["O"]]),
     ),
     Layout(
-        "KLUE-DP", "github.com/KLUE-benchmark/KLUE",
-        "## 칼럼명 : INDEX\tWORD_FORM\tLEMMA\tPOS\tHEAD\tDEPREL\n## klue-0\t유희열이 흘렸다.\n"
-        "1\t유희열이\t유희열 이\tNNP+JKS\t2\tNP_SBJ\n2\t흘렸다.\t흘리 었 다 .\tVV+EF\t0\tVP\n",
-        ([["유희열이", "흘렸다."]], [["NP_SBJ", "VP"]]),
-    ),
-    Layout(
         "Naver NER", "github.com/naver/nlp-challenge",
         "1\t비토리오\tPER_B\n2\t양일\tDAT_B\n3\t만에\t-\n\n1\t영사관\tORG_B\n",
         ([["비토리오", "양일", "만에"], ["영사관"]], [["PER_B", "DAT_B", "-"], ["ORG_B"]]),
@@ -198,22 +103,12 @@ TAGGED = [
     ),
     Layout(
         "Modu corpus", "corpus.korean.go.kr", json.dumps(MODU, ensure_ascii=False, indent=4),
-        "line 1 is not JSON: an object must be in one line. Write JSON Lines", file="NXNE.json",
+        "line 1 is not JSON.*Write an object a line", file="NXNE.json",
     ),
     Layout(
         "CoNLL-2003", "clips.uantwerpen.be/conll2003/ner",
         "-DOCSTART- -X- -X- O\n\nEU NNP I-NP I-ORG\nsays VBZ I-VP O\n\nBob NNP I-NP I-PER\n",
         ([["EU", "says"], ["Bob"]], [["I-ORG", "O"], ["I-PER"]]), file="eng.train",
-    ),
-    Layout(
-        "CoNLL-2000", "clips.uantwerpen.be/conll2000/chunking", "He PRP B-NP\nran VBD B-VP\n\n",
-        ([["He", "ran"]], [["B-NP", "B-VP"]]), file="train.txt",
-    ),
-    Layout(
-        "OntoNotes in CoNLL-2012", "conll.cemantix.org/2012/data.html",
-        "#begin document (bc/cctv); part 000\n"
-        + "".join(f"bc/cctv 0 {n} Ann NNP (PERSON) -\n" for n in range(5)) + "\n#end document\n",
-        "first column is 'bc/cctv' in each row; give the column of the word", file="a.conll",
     ),
     Layout(
         "WNUT 2017", "github.com/leondz/emerging_entities_17",
@@ -224,16 +119,6 @@ TAGGED = [
         "GermEval 2014", "sites.google.com/site/germeval2014ner",
         "#\thttp://a.b [2009-10-17]\n1\tAnn\tB-PER\tO\n2\tgeht\tO\tO\n\n",
         ([["Ann", "geht"]], [["B-PER", "O"]]), options={"tag": 3},
-    ),
-    Layout(
-        "MSRA in BMES", "github.com/jiesutd/LatticeLSTM", "王 B-NAME\n小 M-NAME\n明 E-NAME\n走 O\n",
-        ([["王", "小", "明", "走"]], [["B-NAME", "M-NAME", "E-NAME", "O"]]), file="a.char.bmes",
-    ),
-    Layout(
-        "Universal Dependencies", "universaldependencies.org/format.html",
-        "# text = Ann ran\n1\tAnn\tAnn\tPROPN\tNNP\t_\t2\tnsubj\t_\t_\n"
-        "2\tran\trun\tVERB\tVBD\t_\t0\troot\t_\t_\n",
-        ([["Ann", "ran"]], [["PROPN", "VERB"]]), file="a.conllu",
     ),
     Layout(
         "CoNLL-2003 of Hugging Face", "huggingface.co/datasets/eriktks/conll2003",
@@ -285,10 +170,6 @@ QUESTIONS = [
         lines({**ROW, "answers": {"text": ["Ada"], "answer_start": [7]}}),
         (["q"], [[("Ada", 7)]]),
     ),
-    Layout(
-        "SQuAD 2.0 of Hugging Face", "huggingface.co/datasets/rajpurkar/squad_v2",
-        json.dumps([{**ROW, "answers": {"text": [], "answer_start": []}}]), (["q"], [[]]),
-    ),
 ]  # fmt: skip
 
 CHOICES = [
@@ -297,17 +178,6 @@ CHOICES = [
         ",video-id,fold-ind,startphrase,sent1,sent2,gold-source,ending0,ending1,label\n"
         "0,v,1,s,A man,He,gold,runs.,sits.,1\n",
         (["A man"], [["He runs.", "He sits."]], [1]), file="train.csv",
-    ),
-    Layout(
-        "HellaSwag", "github.com/rowanz/hellaswag",
-        lines({"ind": 4, "ctx": "A man", "endings": ["runs.", "sits."], "label": 1}),
-        "line 1: the choices must be a list of at least two texts", file="train.jsonl",
-    ),
-    Layout(
-        "RACE", "cs.cmu.edu/~glai1/data/race",
-        json.dumps({"article": "a", "questions": ["?"], "options": [["x", "y"]], "answers": ["A"]}),
-        "line 1: the choices must be a list of at least two texts", file="1.txt",
-        options={"format": "jsonl"},
     ),
 ]  # fmt: skip
 

@@ -37,70 +37,28 @@ def test_unicode_line_ends_do_not_end_a_row(tmp_path):
     assert tabular.read(file, text="text").texts == ["a\u2028b\x85c\x0cd"]
 
 
-def test_numeric_labels_sort_by_value(tmp_path):
-    rows = "".join(json.dumps({"text": "a", "label": n}) + "\n" for n in (10, 9, 2))
-    examples = tabular.read(write_file(tmp_path / "a.jsonl", rows), text="text", label="label")
-    assert examples.label_names() == [2, 9, 10]
-
-
 def test_blank_line_is_a_text_in_a_file_of_texts_only(tmp_path):
     file = write_file(tmp_path / "a.txt", "good\n\nbad\n")
     assert tabular.read(file, text="1", header=False).texts == ["good", "", "bad"]
-
-
-def test_limit_and_pairs(tmp_path):
-    file = write_file(tmp_path / "a.tsv", "a\tb\n1\t2\n3\t4\n5\t6\n")
-    examples = tabular.read(file, text="a", text_pair="b", limit=2)
-    assert (examples.texts, examples.text_pairs) == (["1", "3"], ["2", "4"])
 
 
 @pytest.mark.parametrize(
     ("name", "content", "options", "message"),
     [
         ("a.tsv", "text\tlabel\na\tb\nc\n", {}, r"a\.tsv, row 3: must have 2 columns; received 1"),
-        ("a.tsv", "text\tlabel\na\tb\tc\n", {}, r"a\.tsv, row 2: must have 2 columns; received 3"),
         ("a.tsv", "text\tlabel\ttext\na\tb\tc\n", {}, r"has two columns 'text'"),
-        ("a.tsv", "text\tlabel\na\t\n", {}, r"a\.tsv, row 2: the label is empty"),
-        ("a.csv", 'text,label\na,"b\nc"\n', {}, r"a\.csv, row 2: a label .* line breaks"),
+        ("a.tsv", "text\tlabel\na\t\n", {}, r"a\.tsv, row 2: a label .* received ''"),
         ("a.csv", 'text,label\n"a,b\nc,d\n', {}, r"a\.csv, after row 1: unexpected end of data"),
-        (
-            "a.tsv",
-            "text\tlabel\na\tb\n",
-            {"text_pair": "text"},
-            r"the columns .* must differ",
-        ),
-        ("a.jsonl", '{"text": "a", "label": ["b", null]}', {}, r"line 1: a label must be a string"),
-        (
-            "a.jsonl",
-            '{"text": "a", "label": NaN}',
-            {},
-            r"line 1 is not JSON .*NaN",
-        ),
+        ("a.jsonl", '{"text": "a", "label": ["b", null]}', {}, "line 1: a label must be a string"),
         ("a.jsonl", "[" * 200_000, {}, r"a\.jsonl, line 1 is not JSON"),
         ("a.tsv", "x\ty\na\tb\n", {}, r"a\.tsv has no column 'text'; its columns are x, y"),
-        ("a.tsv", "\n\n", {}, r"has no column 'text'; its columns are without names"),
-        ("a.csv", "text;label\na;b\n", {}, r"only column is text;label. .* separated by ';'"),
-        ("a.tsv", "text\tlabel\na\tb\n", {"separator": ""}, r"separator .* must not be empty"),
+        ("a.csv", "text;label\na;b\n", {}, r"columns are text;label; .* a DataFrame"),
         ("a.tsv", "text\tlabel\n", {}, r"a\.tsv contains no rows"),
-        ("a.tsv", "", {}, r"a\.tsv contains no rows"),
-        (
-            "a.tsv",
-            b"text\tlabel\n\xff\tb\n",
-            {},
-            r"a\.tsv, line 2: must be UTF-8; received the byte 0xff",
-        ),
+        ("a.tsv", b"text\tlabel\n\xff\tb\n", {}, r"line 2: must be UTF-8; received the byte 0xff"),
         ("a.dat", "a", {}, r"a\.dat: the format must be one of tsv, csv, jsonl; received '\.dat'"),
         ("a.tsv", "a\tb\n", {"header": False}, r"without a header a column is a number from 1"),
-        ("a.jsonl", "{", {}, r"a\.jsonl, line 1 is not JSON"),
-        ("a.jsonl", "[1]", {}, r"a\.jsonl, item 1: must be a JSON object"),
         ("a.jsonl", '{"text": "a"}', {}, r"a\.jsonl, line 1 has no key 'label'"),
         ("a.jsonl", '{"text": null, "label": "a"}', {}, r"'text' must be a string; received null"),
-        (
-            "a.jsonl",
-            '{"text": 3, "label": "a"}',
-            {},
-            r"line 1: 'text' must be a string; received 3",
-        ),
         ("a.jsonl", '{"text": "3", "label": null}', {}, r"'label' must be a string; received null"),
     ],
 )
@@ -167,36 +125,9 @@ def test_scores_in_files(tmp_path):
         ("a.tsv", "text\tlabel\na\t1\nb\tx\n", "score", r"row 3: scores .* received 'x'"),
         ("a.tsv", "text\tlabel\na\tinf\n", "score", r"row 2: scores .* received 'inf'"),
         ("a.tsv", "text\tlabel\na\t\n", "score", r"row 2: scores .* received ''"),
-        (
-            "a.tsv",
-            "text\tlabel\na\t1\nb\t-1e19\n",
-            "score",
-            r"row 3: scores must have an absol",
-        ),
-        (
-            "a.jsonl",
-            '{"text": "a", "label": "\\ud800x"}',
-            "label",
-            r"line 1: a label must .* rec",
-        ),
-        (
-            "a.jsonl",
-            '{"text": "a", "label": ["\\ud800"]}',
-            "label_set",
-            r"line 1: a label must",
-        ),
-        ("a.jsonl", '{"text": "a", "label": ["a\\tb"]}', "label_set", r"line 1: a label .* tabs"),
-        ("a.tsv", "text\tlabel\na\tb\0\n", "label", r"row 2: a label must"),
         ("a.jsonl", '{"text": "a", "label": [1]}', "score", r"line 1: scores .* received \[1\]"),
-        (
-            "a.jsonl",
-            '{"text": "a", "label": ["x"]}',
-            "label",
-            r"line 1: a label .* received a list",
-        ),
         ("a.jsonl", '{"text": ["a"], "label": "x"}', "label", r"'text' must be a string"),
         ("a.jsonl", '{"text": "a", "label": {}}', "label_set", r"'label' must be a string"),
-        ("a.tsv", "text\tlabel\na\tx\n", "class", "kind must be one of label, .* received 'class'"),
     ],
 )
 def test_errors_name_the_row_of_a_label(tmp_path, name, content, kind, message):
@@ -217,14 +148,6 @@ def test_parts_make_up_the_file(tmp_path):
             assert [x for part in parts for x in getattr(part, column)] == getattr(whole, column)
     limited = list(tabular.read_in_parts(file, **options, size=3, limit=6))
     assert [len(part) for part in limited] == [3, 3]
-
-
-def test_parts_are_read_on_demand(tmp_path):
-    file = write_file(tmp_path / "a.tsv", "text\tx\na\tb\nc\td\ne\n")
-    parts = tabular.read_in_parts(file, text="text", size=2)
-    assert next(parts).texts == ["a", "c"]
-    with pytest.raises(ValueError, match="row 4: must have 2 columns; received 1"):
-        next(parts)
 
 
 HEADERS = {
@@ -270,29 +193,24 @@ def test_glue_reads_the_columns_of_each_task(tmp_path, task):
         assert examples.labels == [LABEL_COLUMNS.get(task, "label")]
 
 
-def test_glue_task_and_split_options(tmp_path):
+def test_glue_splits(tmp_path):
+    folder = tmp_path / "mnli"
+    folder.mkdir()
     line = HEADERS["MNLI"] + "\n"
-    write_file(tmp_path / "dev_matched.tsv", line * 2)
-    write_file(tmp_path / "dev_mismatched.tsv", line * 3)
-    assert len(tabular.read_glue(tmp_path, "dev", task="mnli")) == 1
-    assert len(tabular.read_glue(tmp_path, "dev_mismatched", task="MNLI")) == 2
-    assert len(tabular.read_glue(tmp_path, "dev_mismatched", task="MNLI", limit=1)) == 1
+    write_file(folder / "dev_matched.tsv", line * 2)
+    write_file(folder / "dev_mismatched.tsv", line * 3)
+    assert len(tabular.read_glue(folder, "dev")) == 1
+    assert len(tabular.read_glue(folder, "dev_mismatched")) == 2
+    assert len(tabular.read_glue(folder, "dev_mismatched", limit=1)) == 1
     with pytest.raises(ValueError, match="must be one of GLUE's tasks, CoLA, SST-2, MRPC"):
         tabular.read_glue(tmp_path)
-    with pytest.raises(FileNotFoundError):
-        tabular.read_glue(tmp_path, "test", task="MNLI")
 
 
 def test_ragged_rows_of_qqp_are_skipped_and_counted(tmp_path):
+    folder = tmp_path / "QQP"
+    folder.mkdir()
     row = "1\t2\t3\tIs it?\tWas it?\t0\n"
     broken = "\tWas he real?\t0\n"  # as in its train.tsv, where a question holds a line end
-    write_file(tmp_path / "train.tsv", HEADERS["QQP"] + "\n" + row + broken + row)
-    examples = tabular.read_glue(tmp_path, task="QQP")
+    write_file(folder / "train.tsv", HEADERS["QQP"] + "\n" + row + broken + row)
+    examples = tabular.read_glue(folder)
     assert (examples.labels, examples.ragged_rows) == ([0, 0], 1)
-    columns = {name: tabular.GLUE["QQP"][name] for name in ("text", "text_pair", "label")}
-    with pytest.raises(ValueError, match=r"train\.tsv, row 3: must have 6 columns; received 3"):
-        tabular.read(tmp_path / "train.tsv", **columns)
-
-
-def test_glue_task_is_found_by_the_name_of_its_folder():
-    assert tabular.find_glue("glue/mrpc") == "MRPC"

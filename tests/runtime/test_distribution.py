@@ -35,14 +35,21 @@ def enter(name, **options):
         return strategy
 
 
-@pytest.mark.parametrize("name", ["", "gpu", "TPU", "auto:", "mirrored:2", "one-device:0", "tpus"])
-def test_unknown_name_is_an_error(name):
-    if name == "auto:":
-        assert enter(name) is None  # an empty address is ignored
-        return
-    message = "must be one of auto, one-device, mirrored, multi-worker, tpu, or tpu:NAME; received"
+UNKNOWN = "must be one of auto, one-device, mirrored, multi-worker, tpu, or tpu:NAME; received"
+
+
+@pytest.mark.parametrize(
+    ("name", "model_parallel", "message"),
+    [
+        ("gpu", 1, UNKNOWN),
+        ("mirrored:2", 1, UNKNOWN),
+        ("multi-worker", 1, "^Keras 3 cannot train with TensorFlow's multi-worker"),
+        ("mirrored", 2, "^model_parallel needs several devices and KERAS_BACKEND"),
+    ],
+)
+def test_strategies_that_do_not_exist_are_errors(name, model_parallel, message):
     with pytest.raises(ValueError, match=message):
-        enter(name)
+        enter(name, model_parallel=model_parallel)
 
 
 def test_one_device():
@@ -71,7 +78,7 @@ def test_mirrored():
 def test_missing_tpu_is_an_error(monkeypatch):
     if distribution._has_tpu_chip():
         pytest.skip("this machine has a TPU")
-    message = "^this machine has no TPU .*; name a Cloud TPU with tpu:NAME or TPU_NAME, or"
+    message = "^this machine has no TPU; name a Cloud TPU with tpu:NAME or TPU_NAME"
     for name in ("tpu", "tpu:", "tpu:local"):
         with pytest.raises(ValueError, match=message):
             enter(name)
@@ -92,22 +99,8 @@ def test_unknown_name_of_a_tpu_is_an_error(monkeypatch):
     with pytest.raises(ValueError, match=message):
         enter("tpu:mine")
     monkeypatch.setenv("TPU_NAME", "mine")
-    for name in ("tpu", "auto"):
-        with pytest.raises(ValueError, match=message):
-            enter(name)
-    with pytest.raises(ValueError, match="the TPU 'other' cannot be reached"):
-        enter("tpu:other")
-
-
-def test_error_without_a_message_shows_its_type(monkeypatch):
-    import tensorflow as tf
-
-    def resolver(tpu):
-        raise ConnectionError
-
-    monkeypatch.setattr(tf.distribute.cluster_resolver, "TPUClusterResolver", resolver)
-    with pytest.raises(ValueError, match=r"cannot be reached: ConnectionError\. Check"):
-        enter("tpu:mine")
+    with pytest.raises(ValueError, match=message):
+        enter("auto")
 
 
 @pytest.mark.parametrize("variable", ["COLAB_TPU_ADDR", "COLAB_RELEASE_TAG"])
@@ -115,32 +108,6 @@ def test_tensorflow_on_a_tpu_in_colab_is_an_error(variable, monkeypatch):
     monkeypatch.setenv(variable, "10.0.0.1:8470")
     with pytest.raises(ValueError, match=r"Colab's TPU runtime .* set KERAS_BACKEND=jax before"):
         enter("tpu")
-
-
-def test_tpu_is_initialized(monkeypatch):
-    import tensorflow as tf
-
-    done = []
-    monkeypatch.setattr(
-        tf.distribute.cluster_resolver, "TPUClusterResolver", lambda tpu: f"resolver of {tpu}"
-    )
-    monkeypatch.setattr(tf.config, "experimental_connect_to_cluster", done.append)
-    monkeypatch.setattr(tf.tpu.experimental, "initialize_tpu_system", done.append)
-    monkeypatch.setattr(
-        tf.distribute, "TPUStrategy", lambda resolver: tf.distribute.OneDeviceStrategy("/cpu:0")
-    )
-    assert isinstance(enter("tpu:mine"), tf.distribute.OneDeviceStrategy)
-    assert done == ["resolver of mine"] * 2
-
-
-def test_multi_worker_needs_jax():
-    with pytest.raises(ValueError, match="^Keras 3 cannot train with TensorFlow's multi-worker"):
-        enter("multi-worker")
-
-
-def test_model_parallel_needs_jax():
-    with pytest.raises(ValueError, match="^model_parallel needs the JAX backend: set KERAS_BACK"):
-        enter("mirrored", model_parallel=2)
 
 
 JAX = """
@@ -152,9 +119,9 @@ def say(name, **options):
                   d.supports_jit_compile())
     except ValueError as error:
         print(name, options, error)
-say("one-device"); say("auto"); say("mirrored"); say("tpu"); say("tpu:mine")
+say("one-device"); say("auto"); say("mirrored"); say("tpu")
 say("mirrored", model_parallel=3); say("mirrored", model_parallel=2)
-say("one-device", model_parallel=2); say("mirrored", model_parallel=0)
+say("one-device", model_parallel=2)
 say("multi-worker")
 import jax
 jax.process_count = lambda: 2
@@ -173,41 +140,16 @@ def test_strategies_on_jax(python, monkeypatch):
         "auto {} DataParallel 4 4 (0, 1) True",
         "mirrored {} DataParallel 4 4 (0, 1) True",
         "tpu {} JAX sees no TPU, only cpu; pip install 'jax[tpu]' on a machine with a TPU",
-        "tpu:mine {} JAX runs on the machines of the TPU itself; received tpu:mine. Use tpu there",
-        "mirrored {'model_parallel': 3} model_parallel must divide the 4 devices; received 3",
+        "mirrored {'model_parallel': 3} model_parallel must divide the 4 devices of one machine; "
+        "received 3",
         "mirrored {'model_parallel': 2} ModelParallel 2 4 (0, 1) True",
-        "one-device {'model_parallel': 2} model_parallel needs several devices; received "
-        "one-device. Use mirrored",
-        "mirrored {'model_parallel': 0} model_parallel must be at least 1; received 0",
+        "one-device {'model_parallel': 2} model_parallel needs several devices and "
+        "KERAS_BACKEND=jax",
     ):
         assert expected in lines, (expected, lines)
     assert any(line.startswith("multi-worker {} multi-worker cannot start: ") for line in lines)
-    refused = "model_parallel works within one machine; received several. Set it to 1"
+    refused = "model_parallel must divide the 4 devices of one machine; received 4"
     assert f"mirrored {{'model_parallel': 4}} {refused}" in lines
-
-
-CLUSTER = """
-import os
-import keras_bert.runtime.distribution as d
-for number in (None, "two"):
-    if number:
-        os.environ["JAX_NUM_PROCESSES"] = number
-    try:
-        with d.scope("multi-worker"):
-            pass
-    except ValueError as error:
-        print(error)
-"""
-
-
-@pytest.mark.slow
-def test_missing_cluster_is_an_error(python, monkeypatch):
-    for name in ("JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID"):
-        monkeypatch.delenv(name, raising=False)
-    first, second = python("-c", CLUSTER, backend="jax").splitlines()
-    assert first.startswith("multi-worker found no cluster (")
-    assert first.endswith("; set JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES and JAX_PROCESS_ID")
-    assert second == "JAX_NUM_PROCESSES must be a number; received 'two'"
 
 
 def test_processes_that_resume_from_different_steps_are_an_error(monkeypatch):
@@ -222,12 +164,8 @@ def test_processes_that_resume_from_different_steps_are_an_error(monkeypatch):
         if is_right:
             distribution.check_same_step(4)
             continue
-        with pytest.raises(ValueError, match=r"different steps, 4, 0; use a folder"):
+        with pytest.raises(ValueError, match=r"different steps, \[4, 0\]; use a folder"):
             distribution.check_same_step(4)
-
-
-def test_gradient_accumulation_on_one_device():
-    distribution.check_accumulation(4)
 
 
 @pytest.mark.slow
@@ -385,3 +323,19 @@ def test_the_step_compiles_for_four_devices(platform):
         cwd=conftest.ROOT, env=environment, capture_output=True, text=True,
     )  # fmt: skip
     assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_tpu_is_initialized(monkeypatch):
+    import tensorflow as tf
+
+    done = []
+    monkeypatch.setattr(
+        tf.distribute.cluster_resolver, "TPUClusterResolver", lambda tpu: f"resolver of {tpu}"
+    )
+    monkeypatch.setattr(tf.config, "experimental_connect_to_cluster", done.append)
+    monkeypatch.setattr(tf.tpu.experimental, "initialize_tpu_system", done.append)
+    monkeypatch.setattr(
+        tf.distribute, "TPUStrategy", lambda resolver: tf.distribute.OneDeviceStrategy("/cpu:0")
+    )
+    assert isinstance(enter("tpu:mine"), tf.distribute.OneDeviceStrategy)
+    assert done == ["resolver of mine"] * 2

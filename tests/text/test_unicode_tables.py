@@ -49,23 +49,8 @@ def test_tables_agree_with_the_reference():
             assert tables.punctuation[code] == apart, hex(code)
 
 
-def test_lower_and_decomposition_are_those_of_python():
-    tables = unicode_tables.tables()
-    for code in filter(stable, ALL):
-        char = chr(code)
-        assert "".join(map(chr, tables.lower.get(code, (code,)))) == char.lower()
-        expected = unicodedata.normalize("NFD", char)
-        assert "".join(map(chr, tables.decomposition.get(code, (code,)))) == expected
-
-
 def test_cjk_ranges_are_googles_eight():
     assert [(block[0], block[-1]) for block in IDEOGRAPHS] == list(unicode_tables.CJK_RANGES)
     spaced = {c for first, last in unicode_tables.CJK_RANGES for c in range(first, last + 1)}
     for char, expected in {"中": True, "한": False, "あ": False, "ア": False, "ㄱ": False}.items():
         assert (ord(char) in spaced) == expected
-
-
-def test_hangul_is_decomposed_by_arithmetic():
-    decomposition = unicode_tables.tables().decomposition
-    for code in range(0xAC00, 0xD7A4):
-        assert "".join(map(chr, decomposition[code])) == unicodedata.normalize("NFD", chr(code))

@@ -43,9 +43,3 @@ def test_characters(tokenizer):
     words, spans = split_words(["a b한\u0301", ""], tokenizer, characters=True)
     assert words == [["a", "b", "한"], []]
     assert spans == [[(0, 1), (2, 3), (3, 4)], []]
-
-
-@pytest.mark.parametrize("texts", ["one string", ["a", 3]])
-def test_other_types(tokenizer, texts):
-    with pytest.raises(ValueError, match="texts must be "):
-        split_words(texts, tokenizer)
