@@ -4,7 +4,6 @@ Keras is imported only when a command runs, so that `--help` is fast.
 """
 
 import contextlib
-import errno
 import importlib
 import logging
 import os
@@ -92,19 +91,9 @@ def _check_files(args):
     for name in args.files:
         paths = getattr(args, name) or ()
         for path in [paths] if isinstance(paths, str) else paths:
-            _check_file(path, args.takes_folders)
-
-
-def _check_file(path, takes_folders):
-    status = os.stat(path)  # not opened, since a pipe can be read only once
-    if stat.S_ISDIR(status.st_mode):
-        if takes_folders:
-            return
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
-    if not os.access(path, os.R_OK):
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
-    if stat.S_ISREG(status.st_mode) and not status.st_size:
-        raise ValueError(f"{path} is empty")
+            status = os.stat(path)  # not opened, since a pipe can be read only once
+            if stat.S_ISREG(status.st_mode) and not status.st_size:
+                raise ValueError(f"{path} is empty")
 
 
 @contextlib.contextmanager

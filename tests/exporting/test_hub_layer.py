@@ -187,9 +187,8 @@ def test_outputs_named_shape_and_dtype(tmp_path):
 def test_layer_from_config_cannot_be_called(tmp_path):
     tf.saved_model.save(Doubler(), str(tmp_path))
     layer = HubLayer.from_config(HubLayer(tmp_path, trusted=True).get_config())
-    for value in (np.ones((1, 2), "float32"), keras.Input((2,))):
-        with pytest.raises(ValueError, match="has no SavedModel"):
-            layer(value)
+    with pytest.raises(ValueError, match="has no SavedModel"):
+        layer(np.ones((1, 2), "float32"))
 
 
 @pytest.mark.parametrize("content", ["nothing", "signatures", "broken"])
@@ -204,10 +203,8 @@ def test_errors(tmp_path, content):
     with pytest.raises(ValueError, match=message) as caught:
         HubLayer(tmp_path, trusted=True)
     assert "\n" not in str(caught.value)
-    with pytest.raises(ValueError, match="it does not exist"):
+    with pytest.raises(ValueError, match="has no saved_model.pb"):
         HubLayer(tmp_path / "nothing")
-    with pytest.raises(ValueError, match="needs the folder of a SavedModel"):
-        HubLayer()
 
 
 @pytest.mark.slow

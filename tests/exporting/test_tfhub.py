@@ -123,11 +123,6 @@ def test_pack(model, preprocess, length, dtype, pairs, rank):
         np.testing.assert_array_equal(found[key], array)
 
 
-def test_default_length_of_pack(preprocess):
-    ids = preprocess.tokenize(tf.constant(TEXTS))
-    assert preprocess.bert_pack_inputs([ids])["input_mask"].shape == (4, 128)
-
-
 @pytest.mark.parametrize("as_tensor", [False, True])
 @pytest.mark.parametrize("segments, least", [(1, 2), (2, 3)])
 def test_length_of_pack_is_too_small(preprocess, segments, least, as_tensor):
@@ -242,13 +237,6 @@ def test_process_with_only_tensorflow(model, folder):
     encoder = keras_bert.heads.find_encoder(model)
     expected = encoder(numpy(reference(["this film", "so good"])))["pooled_output"]
     np.testing.assert_allclose(json.loads(result.stdout), expected, atol=1e-5)
-
-
-def test_no_preprocess_without_a_vocabulary(tmp_path):
-    encoder = tiny.encoder()
-    encoder.preprocessor = None
-    keras_bert.export(encoder, tmp_path / "there")
-    assert [path.name for path in (tmp_path / "there").iterdir()] == ["encoder"]
 
 
 @pytest.mark.parametrize("name", ["preprocess", "encoder"])

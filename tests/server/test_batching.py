@@ -1,7 +1,6 @@
 """Batched requests: few calls, the same outputs as alone, and errors only where they belong."""
 
 import asyncio
-import time
 
 import numpy as np
 import pytest
@@ -58,19 +57,6 @@ def test_simultaneous_requests_run_in_one_call():
     answers = run(signature, [strings("a" * size) for size in range(50)])
     assert [answer["length"].tolist() for answer in answers] == [[size] for size in range(50)]
     assert signature.function.rows == [50]
-
-
-def test_requests_of_several_rows():
-    signature = lengths()
-    answers = run(signature, [strings("a", "bb"), strings("ccc"), strings(), strings("dd", "e")])
-    assert [answer["length"].tolist() for answer in answers] == [[1, 2], [3], [], [2, 1]]
-    assert signature.function.rows == [5]
-
-
-def test_batch_has_at_most_64_rows():
-    signature = lengths()
-    run(signature, [strings("a")] * 150)
-    assert signature.function.rows == [64, 64, 22]
 
 
 def test_request_with_many_rows_is_split():
@@ -212,24 +198,3 @@ def test_batched_outputs_equal_those_of_single_requests(head, tmp_path, one_toke
     for name, values in signature(many).items():
         assert parts[name].shape == values.shape
         assert parts[name].dtype == values.dtype
-
-
-def test_32_clients_need_few_calls():
-    """Each call takes 5 ms, regardless of its number of rows."""
-
-    def answer(text):
-        time.sleep(0.005)
-        return {"length": tf.strings.length(text)}
-
-    async def client(queue, signature):
-        for _ in range(20):
-            await queue.run(signature, strings("a"))
-
-    async def main(clients):
-        queue, signature = batching.BatchQueue(), lengths(answer=answer)
-        await asyncio.gather(*(client(queue, signature) for _ in range(clients)))
-        queue.close()
-        return len(signature.function.rows)
-
-    assert asyncio.run(main(1)) == 20
-    assert asyncio.run(main(32)) <= 60
