@@ -66,15 +66,12 @@ def _export(args, folder):
 def _introduction(served, url):
     """Yield lines to print: the address, an example request, and what to use in production."""
     yield printable(f"{', '.join(model.name for model in served)}: {url} (Ctrl-C stops)")
-    # Prefer a model that takes strings for the example.
-    model = next(filter(_takes_strings, served), served[0])
-    yield tf_serving.curl_of_row(model.name, model.example(), url)
+    for model in served:
+        default = model.signatures.get(rest.DEFAULT_SIGNATURE)
+        if default is not None and any(spec.dtype == "string" for spec in default.inputs.values()):
+            yield tf_serving.curl(model.name, default.inputs.values(), url, " ")
+            break
     yield (
         "For local testing only. In production, use TensorFlow Serving: run docker compose up in "
         "the folder that keras-bert export writes"
     )
-
-
-def _takes_strings(model):
-    default = model.signatures.get(rest.DEFAULT_SIGNATURE)
-    return default is not None and any(spec.dtype == "object" for spec in default.inputs.values())

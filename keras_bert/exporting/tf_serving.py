@@ -5,6 +5,7 @@ import pathlib
 import re
 import urllib.parse
 
+import numpy as np
 import tensorflow as tf
 
 from keras_bert.runtime.escaping import printable
@@ -104,7 +105,7 @@ def write_warmup(version, inputs):
     file.parent.mkdir(exist_ok=True)
     with tf.io.TFRecordWriter(str(file)) as writer:
         for text in (_SHORT, _LONG):
-            tensors = {spec.name: _example(spec, text) for spec in inputs}
+            tensors = {spec.name: example(spec, text) for spec in inputs}
             writer.write(_prediction_log(tensors))
 
 
@@ -144,17 +145,13 @@ def can_batch(inputs):
     return all(spec.shape.rank and spec.shape[1:].is_fully_defined() for spec in inputs)
 
 
-def curl(name, inputs):
-    """Return the lines of a curl command that sends a request to a server on this machine."""
-    rows = {spec.name: tf.make_ndarray(_example(spec, "your text"))[0] for spec in inputs}
-    row = rows if len(rows) != 1 else next(iter(rows.values()))
-    return curl_of_row(name, row, "http://localhost:8501", " \\\n  ")
-
-
-def curl_of_row(name, row, server, line_break=" "):
+def curl(model, inputs, server="http://localhost:8501", line_break=" \\\n  "):
     """Return a curl command that sends a row to a model of the server with this address."""
+    arrays = {spec.name: tf.make_ndarray(example(spec, "your text")) for spec in inputs}
+    rows = {name: np.atleast_1d(array)[0] for name, array in arrays.items()}
+    row = rows if len(rows) != 1 else next(iter(rows.values()))
     body = json.dumps({"instances": [row]}, default=_plain)
-    url = f"{server}/v1/models/{urllib.parse.quote(name, safe='')}:predict"
+    url = f"{server}/v1/models/{urllib.parse.quote(model, safe='')}:predict"
     return f"curl -d {shell_quoted(body)}{line_break}{shell_quoted(url)}"
 
 
@@ -175,9 +172,9 @@ def _yaml_string(text):
     return printable(json.dumps(text, ensure_ascii=False)).replace("$", "$$")
 
 
-def _example(spec, text):
+def example(spec, text):
     """Return a `TensorProto` with one row for an input: the text, or zeros."""
-    shape = [size or 1 for size in spec.shape]
+    shape = [size or 1 for size in spec.shape if spec.shape.rank]
     return tf.make_tensor_proto(text if spec.dtype == tf.string else 0, spec.dtype, shape)
 
 

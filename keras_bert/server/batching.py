@@ -139,13 +139,13 @@ def _has_independent_rows(signature, arrays):
     outputs = signature.outputs.values()
     if not inputs or not outputs:
         return False
-    if any(not spec.shape or spec.shape[0] is not None for spec in (*inputs, *outputs)):
+    if any(not spec.shape.rank or spec.shape[0] is not None for spec in (*inputs, *outputs)):
         return False
     if len({len(array) for array in arrays.values()}) > 1:
         return False
     return (
-        all(spec.dtype != "object" for spec in inputs)  # the batch key holds their shapes
-        or all(None not in spec.shape[1:] for spec in outputs)
+        all(spec.dtype != "string" for spec in inputs)  # the batch key holds their shapes
+        or all(spec.shape[1:].is_fully_defined() for spec in outputs)
         or _task_of_outputs(signature.outputs) is not None
     )
 

@@ -13,12 +13,11 @@ import tempfile
 import typing
 import weakref
 
-import numpy as np
 import tensorflow as tf
 from google.protobuf import json_format
 from tensorflow.core.protobuf import saved_model_pb2
 
-from keras_bert.exporting import program
+from keras_bert.exporting import program, tf_serving
 from keras_bert.runtime.escaping import check_name
 from keras_bert.server import rest
 
@@ -32,8 +31,8 @@ _LOCATION = ("Graph execution error", "Detected at node", "<stack traces", "File
 class Signature:
     """A function of a SavedModel: takes tensors by name and returns a dict of tensors."""
 
-    inputs: dict[str, rest.Spec]
-    outputs: dict[str, rest.Spec]
+    inputs: dict[str, tf.TensorSpec]
+    outputs: dict[str, tf.TensorSpec]
     function: typing.Callable
 
     def __call__(self, arrays):
@@ -81,14 +80,6 @@ class Model:
             )
         return self.signatures[name]
 
-    def example(self):
-        """Return an example row for `serving_default`, made from its data types."""
-        default = self.signatures.get(rest.DEFAULT_SIGNATURE)
-        if default is None:
-            return {}
-        row = {name: _example_row(spec) for name, spec in default.inputs.items()}
-        return row if len(row) != 1 else next(iter(row.values()))
-
 
 def load(
     folder: str | os.PathLike, number: int = 1, trusted: bool = False, name: str = "model"
@@ -128,7 +119,12 @@ def _load(folder, number, trusted, name):
         signatures[key] = Signature(_specs(definition.inputs), _specs(definition.outputs), function)
     if default := signatures.get(rest.DEFAULT_SIGNATURE):
         with contextlib.suppress(ValueError):  # the graph may reject zeros
-            default({name: _zeros(spec) for name, spec in default.inputs.items()})
+            default(
+                {
+                    name: tf.make_ndarray(tf_serving.example(spec, ""))
+                    for name, spec in default.inputs.items()
+                }
+            )
     definitions = json_format.MessageToDict(
         graph,
         preserving_proto_field_name=True,
@@ -198,31 +194,11 @@ def _read_labels(folder):
 
 
 def _specs(tensors):
-    return {name: _spec(tensor) for name, tensor in tensors.items()}
-
-
-def _spec(tensor):
-    """Convert a `TensorInfo` to a `rest.Spec`."""
-    dtype, shape = tf.as_dtype(tensor.dtype), tf.TensorShape(tensor.tensor_shape)
-    return rest.Spec(
-        "object" if dtype == tf.string else dtype.name,
-        None if shape.rank is None else tuple(shape.as_list()),
-    )
-
-
-def _zeros(spec):
-    """Return an array of one row of zeros or empty strings."""
-    shape = [1 if size is None else size for size in spec.shape or ()]
-    if spec.dtype == "object":
-        return np.full(shape, b"", object)
-    return np.zeros(shape, tf.as_dtype(spec.dtype).as_numpy_dtype)
-
-
-def _example_row(spec):
-    row = _zeros(spec)[0] if spec.shape else _zeros(spec)
-    if spec.dtype == "object":
-        row = np.full(np.shape(row), "your text", object)
-    return row.tolist()
+    """Convert `TensorInfo`s to `tf.TensorSpec`s."""
+    return {
+        name: tf.TensorSpec(tf.TensorShape(tensor.tensor_shape), tensor.dtype, name)
+        for name, tensor in tensors.items()
+    }
 
 
 def _reason(error):

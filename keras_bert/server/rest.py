@@ -6,27 +6,15 @@ An invalid request raises `ValueError`. A type that the API cannot represent rai
 
 import base64
 import json
-import typing
 
 import numpy as np
 
 from keras_bert.runtime.reading import check_json
 
 DEFAULT_SIGNATURE = "serving_default"
-_DTYPES = ["bool", "object", "float32", "float64"]
-_DTYPES += [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
+_NUMBERS = ["bool", "float32", "float64"]
+_NUMBERS += [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
 _BYTES_SUFFIX = "_bytes"  # the API encodes string outputs with this suffix as base64
-
-
-class Spec(typing.NamedTuple):
-    """Type and shape of a tensor.
-
-    `dtype` is NumPy's name, `"object"` for strings. `shape` has `None` for unknown sizes, and is
-    `None` for an unknown rank.
-    """
-
-    dtype: str
-    shape: tuple[int | None, ...] | None
 
 
 def parse(body):
@@ -46,8 +34,8 @@ def read_inputs(document, inputs):
     """Return the input arrays of a predict request, and True for the row format.
 
     `document` holds `instances` (row format) or `inputs` (column format). The argument `inputs` is
-    a dict of the `Spec` of each input. Strings become bytes in object arrays. An input type that
-    JSON cannot hold raises `NotImplementedError`.
+    a dict of the `tf.TensorSpec` of each input. Strings become bytes in object arrays. An input
+    type that JSON cannot hold raises `NotImplementedError`.
     """
     in_rows = "instances" in document
     if in_rows == ("inputs" in document):
@@ -103,28 +91,25 @@ def _is_binary(value):
 
 def _array(name, value, spec):
     """Convert nested lists to an array of the signature's type and shape."""
-    if spec.dtype not in _DTYPES:
-        raise NotImplementedError(
-            f"Input {name!r} has type {spec.dtype}, which JSON cannot hold. Use another signature."
-        )
     nested = np.array(value, object)
-    has_shape = spec.shape is None or (
-        len(spec.shape) == nested.ndim
-        and all(want in (None, size) for want, size in zip(spec.shape, nested.shape, strict=True))
-    )
-    if not has_shape:
+    if not spec.shape.is_compatible_with(nested.shape):
         raise ValueError(
-            f"Input {name!r} must have shape {_show(spec.shape)}; received {_show(nested.shape)}"
+            f"Input {name!r} must have shape {_show(spec.shape.as_list())}; received "
+            f"{_show(nested.shape)}"
         )
-    array = np.empty(nested.size, spec.dtype)
-    array[:] = _values(name, nested.ravel().tolist(), spec.dtype)
+    array = np.empty(nested.size, spec.dtype.as_numpy_dtype)
+    array[:] = _values(name, nested.ravel().tolist(), spec.dtype.name)
     return array.reshape(nested.shape)
 
 
 def _values(name, leaves, dtype):
     """Return the values of an input after a check of their types."""
-    if dtype == "object":
+    if dtype == "string":
         return [_string(name, leaf) for leaf in leaves]
+    if dtype not in _NUMBERS:
+        raise NotImplementedError(
+            f"Input {name!r} has type {dtype}, which JSON cannot hold. Use another signature."
+        )
     # Compare exact types: bool is a subclass of int in Python, but not in TensorFlow.
     types = {"b": (bool,), "f": (int, float)}.get(np.dtype(dtype).kind, (int,))
     for leaf in leaves:
@@ -169,7 +154,7 @@ def to_lists(name, array):
         flat = np.empty(len(items), object)
         flat[:] = items
         return flat.reshape(array.shape).tolist()
-    if array.dtype.name not in _DTYPES:
+    if array.dtype.name not in _NUMBERS:
         raise ValueError(f"Output {name!r} has type {array.dtype}, which JSON cannot hold")
     if array.dtype == np.float32:  # write the shortest digits: 0.1, not 0.10000000149011612
         array = array.astype("U32").astype(np.float64)

@@ -24,7 +24,6 @@ from keras_bert.__main__ import main
 from keras_bert.cli import options
 from keras_bert.cli import serving as command
 from keras_bert.server import app, models
-from keras_bert.server.rest import Spec
 from tests import served, tiny
 
 TIMEOUT = 1.0  # seconds
@@ -542,19 +541,19 @@ def test_introduction_of_an_encoder(tmp_path):
 @pytest.mark.parametrize("name", ["';touch pwned;'", '";touch pwned;"', "$(touch pwned)", "`id`"])
 def test_the_printed_commands_are_safe_to_copy(name):
     """The author of a SavedModel chooses the names of its folder and of its inputs."""
-    signature = models.Signature(
-        {name: Spec("float32", (None,)), "b": Spec("int32", (None,))}, {}, id
-    )
+    inputs = {name: tf.TensorSpec([None], "string", name), "b": tf.TensorSpec([], "int32", "b")}
+    signature = models.Signature(inputs, {}, id)
     model = models.Model(name, 1, {"serving_default": signature}, {}, None, None)
     _, curl, _ = command._introduction([model], "http://[::1]:8501")
     assert shlex.split(curl) == [
-        "curl", "-d", json.dumps({"instances": [{name: 0.0, "b": 0}]}),
+        "curl", "-d", json.dumps({"instances": [{name: "your text", "b": 0}]}),
         f"http://[::1]:8501/v1/models/{urllib.parse.quote(name, safe='')}:predict",
     ]  # fmt: skip
 
 
 def test_printed_names_have_no_control_characters():
-    signature = models.Signature({"\x1b[2J\x7f": Spec("object", (None,))}, {}, id)
+    name = "\x1b[2J\x7f"
+    signature = models.Signature({name: tf.TensorSpec([None], "string", name)}, {}, id)
     model = models.Model("\x1b]0;title", 1, {"serving_default": signature}, {}, None, None)
     for line in command._introduction([model], "http://127.0.0.1:8501"):
         assert line.isprintable()

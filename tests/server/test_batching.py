@@ -7,11 +7,10 @@ import pytest
 import tensorflow as tf
 
 from keras_bert.server import batching, models
-from keras_bert.server.rest import Spec
 from tests import served
 
-TEXT = {"text": Spec("object", (None,))}
-NUMBER = {"x": Spec("float32", (None,))}
+TEXT = {"text": tf.TensorSpec((None,), "string")}
+NUMBER = {"x": tf.TensorSpec((None,), "float32")}
 
 
 def strings(*texts):
@@ -49,7 +48,9 @@ def lengths(inputs=TEXT, answer=lambda text: {"length": tf.strings.length(text)}
     """Return a signature that computes the lengths of texts and records its calls."""
     recorder = Recorder(answer)
     names = answer(**{name: tf.constant(["a"]) for name in inputs})
-    return models.Signature(inputs, {name: Spec("int32", shape) for name in names}, recorder)
+    return models.Signature(
+        inputs, {name: tf.TensorSpec(shape, "int32") for name in names}, recorder
+    )
 
 
 def test_simultaneous_requests_run_in_one_call():
@@ -127,8 +128,8 @@ def test_disconnected_client_does_not_block_others():
 def test_numeric_inputs_of_equal_shape_share_a_call():
     recorder = Recorder(lambda x: {"y": tf.reduce_sum(x, axis=1), "all": x * 2})
     signature = models.Signature(
-        {"x": Spec("float32", (None, None))},
-        {"y": Spec("float32", (None,)), "all": Spec("float32", (None, None))},
+        {"x": tf.TensorSpec((None, None), "float32")},
+        {"y": tf.TensorSpec((None,), "float32"), "all": tf.TensorSpec((None, None), "float32")},
         recorder,
     )
     rows = [np.ones([1, 3], "f4"), np.ones([2, 4], "f4"), np.zeros([1, 3], "f4")]
@@ -146,8 +147,8 @@ def test_numeric_inputs_of_equal_shape_share_a_call():
         lengths(shape=(None, None), answer=lambda text: {
             "bytes": tf.strings.unicode_decode(text, "UTF-8").to_tensor()}),
         # The inputs or outputs have no batch dimension.
-        lengths(inputs={"text": Spec("object", None)}),
-        lengths(inputs={"text": Spec("object", (1,))}),
+        lengths(inputs={"text": tf.TensorSpec(None, "string")}),
+        lengths(inputs={"text": tf.TensorSpec((1,), "string")}),
         lengths(shape=()),
         lengths(shape=None),
     ],

@@ -54,7 +54,7 @@ def test_definitions_are_those_of_the_saved_model(versions):
     ).signature_def
     saved = saved_model_pb2.SavedModel.FromString((versions[2.0] / "saved_model.pb").read_bytes())
     assert dict(signatures) == dict(saved.meta_graphs[0].signature_def)
-    assert model.labels is None and model.example() == 0.0
+    assert model.labels is None
 
 
 def test_a_broken_version_is_an_error_with_its_folder(versions, tmp_path):
@@ -97,10 +97,11 @@ def test_input_names_are_those_of_the_saved_model(tmp_path):
     assert signature(dict.fromkeys(names, X["x"]))["sum"].tolist() == [6.0]
 
 
-def test_labels_and_example_of_an_export(tmp_path):
+def test_labels_of_an_export(tmp_path):
     served.head("classification", tmp_path / "reviews")
     version = models.load(tmp_path / "reviews" / "1", 1)
     assert version.labels == ["bad", "good", "좋음"]
-    assert version.example() == "your text"
     assert set(version.signatures) == {"serving_default", "ids"}
-    assert version.signatures["ids"].inputs["input_word_ids"] == ("int32", (None, None))
+    assert version.signatures["ids"].inputs["input_word_ids"] == tf.TensorSpec(
+        [None, None], tf.int32, "input_word_ids"
+    )

@@ -5,18 +5,21 @@ import json
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from keras_bert.server import rest
-from keras_bert.server.rest import Spec
 
-TEXT = {"text": Spec("object", (None,))}
-PAIR = {"text": Spec("object", (None,)), "text_pair": Spec("object", (None,))}
-CHOICES = {"text": Spec("object", (None,)), "choices": Spec("object", (None, None))}
-TREE = {"tag": Spec("object", (None,)), "signal": Spec("int32", (None, 2))}
+TEXT = {"text": tf.TensorSpec((None,), "string")}
+PAIR = {"text": tf.TensorSpec((None,), "string"), "text_pair": tf.TensorSpec((None,), "string")}
+CHOICES = {
+    "text": tf.TensorSpec((None,), "string"),
+    "choices": tf.TensorSpec((None, None), "string"),
+}
+TREE = {"tag": tf.TensorSpec((None,), "string"), "signal": tf.TensorSpec((None, 2), "int32")}
 
 
 def number(dtype, shape=(None,)):
-    return {"x": Spec(dtype, shape)}
+    return {"x": tf.TensorSpec(shape, dtype)}
 
 
 def read(document, inputs):
@@ -55,7 +58,7 @@ def test_byte_order_mark_is_ignored():
         ({"inputs": []}, TEXT, {"text": []}),
         ({"instances": [{"b64": "/+8="}, "a"]}, TEXT, {"text": [b"\xff\xef", b"a"]}),
         ({"instances": [{"text": {"b64": ""}}]}, TEXT, {"text": [b""]}),
-        ({"inputs": {"b64": "YQ=="}}, {"x": Spec("object", ())}, {"x": b"a"}),
+        ({"inputs": {"b64": "YQ=="}}, {"x": tf.TensorSpec((), "string")}, {"x": b"a"}),
         (
             {"instances": [{"text": "a", "text_pair": "b"}]},
             PAIR,
