@@ -73,13 +73,7 @@ class Predict(beam.PTransform):
 
     Args:
         model: A folder that `keras_bert.export` wrote, as SavedModel or with `format="onnx"`.
-            Each worker process loads it once.
-        columns: Dict from an input of the model to the column of the rows, such as
-            `{"text": "sentence"}`. By default, columns have the names of the inputs.
-        keep: Names of the columns to keep, such as `["id"]`. Defaults to all.
-        batch_size: Rows per call of the model. The model sorts them by length.
-        trusted: If True, run a SavedModel that was not exported on the worker's machine. Use it
-            only for models that you trust.
+        **options: Keyword arguments of `ExportHandler`.
 
     Returns:
         A tuple of two PCollections: the answered rows, dicts, and the others, `Rejected`s.
@@ -90,19 +84,9 @@ class Predict(beam.PTransform):
         predicted, rejected = rows | Predict("exported", keep=["id"])
     """
 
-    def __init__(
-        self,
-        model: str | os.PathLike,
-        *,
-        columns: Mapping[str, str] | None = None,
-        keep: Iterable[str] | None = None,
-        batch_size: int = 512,
-        trusted: bool = False,
-    ) -> None:
+    def __init__(self, model: str | os.PathLike, **options: typing.Any) -> None:
         super().__init__()
-        self.handler = ExportHandler(
-            model, columns=columns, keep=keep, batch_size=batch_size, trusted=trusted
-        )
+        self.handler = ExportHandler(model, **options)
 
     def expand(self, rows):
         answered = rows | RunInference(self.handler)
@@ -112,8 +96,17 @@ class Predict(beam.PTransform):
 class ExportHandler(ModelHandler):
     """Beam's model handler of an exported model, for `RunInference`.
 
-    It takes dicts and returns, in their order, dicts with the answers or `Rejected`s. The arguments
-    are those of `Predict`.
+    It takes dicts and returns, in their order, dicts with the answers or `Rejected`s.
+
+    Args:
+        model: A folder that `keras_bert.export` wrote, as SavedModel or with `format="onnx"`.
+            Each worker process loads it once.
+        columns: Dict from an input of the model to the column of the rows, such as
+            `{"text": "sentence"}`. By default, columns have the names of the inputs.
+        keep: Names of the columns to keep, such as `["id"]`. Defaults to all.
+        batch_size: Rows per call of the model. The model sorts them by length.
+        trusted: If True, run a SavedModel that was not exported on the worker's machine. Use it
+            only for models that you trust.
     """
 
     def __init__(

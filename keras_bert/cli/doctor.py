@@ -39,7 +39,6 @@ _PACKAGES = {
 }
 _HIDDEN_EXTRAS = ("dev", "docs", "garden")
 _REQUIREMENT = re.compile(r"""([\w.-]+)(?:.*\bextra == ["']([\w-]+)["'])?""")
-_REQUIRED = ""  # the extra of packages that are always needed
 
 
 def list_models(args):
@@ -61,11 +60,8 @@ def doctor(args):
     free = shutil.disk_usage(existing).free
     _print("cache", f"{folder}, {_size(folder) / 1e9:.1f} GB, {free / 1e9:.1f} GB free")
     for extra, missing in _missing_packages().items():
-        if extra == _REQUIRED:
-            _print("missing", f"{', '.join(missing)}: pip install keras3-bert")
-        else:
-            install = f"pip install 'keras3-bert[{extra}]'"
-            _print(f"extra {extra}", f"needs {', '.join(missing)}: {install}")
+        install = f"pip install 'keras3-bert[{extra}]'" if extra else "pip install keras3-bert"
+        _print(f"extra {extra}" if extra else "required", f"needs {', '.join(missing)}: {install}")
 
 
 def _print(name, value):
@@ -108,14 +104,14 @@ def _size(folder):
 
 
 def _missing_packages():
-    """Return the missing packages for each extra and for `_REQUIRED`, {extra: [package]}."""
+    """Return {extra: [missing package]}; "" is the extra of packages that are always needed."""
     try:
         requirements = importlib.metadata.requires("keras3-bert") or []
     except importlib.metadata.PackageNotFoundError:  # a source folder on the path
         return {}
     missing: dict[str, list[str]] = {}
     for match in filter(None, map(_REQUIREMENT.match, requirements)):
-        name, extra = match[1], match[2] or _REQUIRED
+        name, extra = match[1], match[2] or ""
         if extra in _HIDDEN_EXTRAS:
             continue
         try:

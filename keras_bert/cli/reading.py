@@ -47,17 +47,6 @@ COLUMNS: dict[str, Any] = {
 }
 
 
-# Columns that the metrics of a saved model may hold with another type than the default has.
-_TYPES = {
-    "text": (str, int),
-    "text_pair": (str, int, type(None)),
-    "label": (str, int, list, type(None)),
-    "word": (str, int),
-    "tag": (str, int),
-    "score_range": (list, type(None)),
-}
-
-
 def load(args, **options):
     """Load the model that the command line names, with options of `keras_bert.load`."""
     return keras_bert.load(args.model, trusted=args.trusted, **options)
@@ -97,13 +86,12 @@ def columns_of(args, model=None):
 def _columns_of_training(model):
     """Return the columns in the metrics of a saved model, checked: its author may be a stranger."""
     columns = provenance.read_metrics(model).get("columns") or {}
-    for name, default in COLUMNS.items():
-        types = _TYPES.get(name, type(default))
-        if not isinstance(columns, dict) or not isinstance(columns.get(name, default), types):
-            raise ValueError(
-                f"{model}: its metrics have wrong columns: {shown(columns)}. Name the columns on "
-                "the command line, such as --text and --label"
-            )
+    simple = (str, int, list, type(None))
+    if not isinstance(columns, dict) or not all(isinstance(v, simple) for v in columns.values()):
+        raise ValueError(
+            f"{model}: its metrics have wrong columns: {shown(columns)}. Name the columns on the "
+            "command line, such as --text and --label"
+        )
     return columns
 
 

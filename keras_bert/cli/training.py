@@ -42,11 +42,10 @@ def finetune(args: options.Finetune) -> None:
         examples = _teacher_targets(args, examples)
         start = _with_width_of_targets(start, encoder, examples)
     if encoder.preprocessor is not None:  # otherwise `finetune` raises an error
+        tokenizer = encoder.preprocessor.python_tokenizer
         for note in (
             note_of_vocabulary(examples, encoder.preprocessor, args.model),
-            registry.for_data(examples).note_before_training(
-                examples, encoder.preprocessor.python_tokenizer
-            ),
+            registry.for_data(examples).note_before_training(examples, tokenizer),
         ):
             if note is not None:
                 print_line(note)
@@ -93,7 +92,7 @@ def _search(args, encoder, examples, dev, save):
         trials = search.grid(
             encoder, examples, dev, choices=choices, on_trial=_print_trial, **recipe
         )
-        print_line(f"best: {_options_text(trials.best['options'])}")
+        _print_trial(trials.best, "best: ")
         tried = [{"options": trial["options"], "value": trial["value"]} for trial in trials.runs]
         # A stopped search is incomplete, even if its best trial was not stopped.
         metrics = trials.best["metrics"] | {"stopped": trials.stopped}
@@ -156,11 +155,11 @@ def _fits(model, examples):
         return False
     new = heads.find_output(task.build(heads.find_encoder(model), examples))
     options = ("task", "pairs", "multi_label", "characters")
-    if any(getattr(new, name) != getattr(output, name) for name in options):
-        return False
-    if new.no_answer and not output.no_answer:
-        return False
-    return set(new.labels or ()) <= set(output.labels or ())
+    return (
+        all(getattr(new, name) == getattr(output, name) for name in options)
+        and (output.no_answer or not new.no_answer)
+        and set(new.labels or ()) <= set(output.labels or ())
+    )
 
 
 def _head_text(model):
@@ -235,12 +234,9 @@ def _print_run(model, metrics, examples, dev):
         print_line("nothing was scored, since --dev was not given. Use keras-bert evaluate")
 
 
-def _print_trial(trial):
-    print_line(f"{_options_text(trial['options'])}: {trial['metric']} {trial['value']:.3f}")
-
-
-def _options_text(recipe):
-    return ", ".join(f"{name} {value}" for name, value in recipe.items())
+def _print_trial(trial, prefix=""):
+    options = ", ".join(f"{name} {value}" for name, value in trial["options"].items())
+    print_line(f"{prefix}{options}: {trial['metric']} {trial['value']:.3f}")
 
 
 def _read_training_data(args):

@@ -2,15 +2,11 @@
 
 import pathlib
 import shutil
-import tempfile
-import weakref
 
 import keras
 
 from keras_bert import keras_private
 from keras_bert.exporting import program
-from keras_bert.runtime.packages import import_tensorflow
-from keras_bert.runtime.reading import one_line
 
 _MODEL_FOLDER = "saved_model"  # in the assets of a `.keras` file
 _RUNS_CODE = (
@@ -55,6 +51,7 @@ class HubLayer(keras.layers.Layer):
 
     Example:
 
+    >>> import tempfile
     >>> import tensorflow as tf
     >>> module = tf.Module()
     >>> module.scale = tf.Variable(2.0)
@@ -80,8 +77,8 @@ class HubLayer(keras.layers.Layer):
         # Keras must not convert strings and dicts, and XLA does not support strings.
         keras_private.accept_strings(self)
         self.supports_jit = False
-        self._loaded = self._takes_training = None
-        self._folder = ""
+        self._loaded = None
+        self._folder = pathlib.Path()
         self._trusted = trusted
         # Specs for the symbolic calls that Keras makes between `from_config` and `load_assets`.
         self._outputs = outputs
@@ -95,17 +92,8 @@ class HubLayer(keras.layers.Layer):
         self.built = True
 
     def _load(self, path):
-        tf = import_tensorflow("HubLayer")
-        path = pathlib.Path(path).expanduser()
-        # A copy, so that the model can be saved after the original is deleted.
-        self._folder = tempfile.mkdtemp(prefix="keras_bert-")
-        weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
-        program.copy(path, self._folder, self._trusted)
-        program.check(self._folder, path, self._trusted)
-        try:
-            loaded = tf.saved_model.load(self._folder)
-        except Exception as error:  # TensorFlow raises many types for broken SavedModels
-            raise ValueError(f"TensorFlow cannot load {path}: {one_line(error)}") from error
+        # The folder is a copy, so the model can be saved after the original is deleted.
+        loaded, self._folder = program.load(path, self._trusted)
         if not callable(loaded):
             raise ValueError(
                 f"{path} has only signatures for serving. Export the encoder with "
@@ -132,9 +120,7 @@ class HubLayer(keras.layers.Layer):
         """
         if self._loaded is None:
             raise ValueError("a copied HubLayer has no SavedModel. Create it from the folder")
-        if self._takes_training is None:
-            self._takes_training = _has_training_argument(self._loaded)
-        options = {"training": bool(training)} if self._takes_training else {}
+        options = {"training": bool(training)} if _has_training_argument(self._loaded) else {}
         outputs = self._loaded(inputs, **options)
         if self.trainable:
             for loss in getattr(self._loaded, "regularization_losses", None) or ():

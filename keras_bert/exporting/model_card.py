@@ -115,14 +115,6 @@ _MARK = "<!-- Written by keras_bert.export, which keeps your version if you edit
 _ANY_MARK = re.compile(rb"<!-- Written by keras_bert\.export, .*: ([0-9a-f]{16}) -->")
 
 
-class Tensor(typing.NamedTuple):
-    """An input or output of a graph. `axes` has the name of each axis, or is `None` if unknown."""
-
-    name: str
-    dtype: str
-    axes: tuple[str, ...] | None
-
-
 @dataclasses.dataclass(frozen=True)
 class ModelInfo:
     """Facts about a model that its files do not hold; `None` if unknown.
@@ -130,7 +122,6 @@ class ModelInfo:
     output: `layers.TaskOutput`, or an `OnnxOutput` without a task for a model without a head
     description: first sentence of the card of a model without a head
     hub_tag: Hugging Face's name of its task, or `None`
-    has_weights: False for a preprocessor, which has no metrics
     max_sequence_length: tokens of the longest sequence that the encoder receives
     metrics: dict, as `keras_bert.finetune` returns
     license: license of the weights that training started from
@@ -141,8 +132,7 @@ class ModelInfo:
     output: typing.Any = dataclasses.field(default_factory=OnnxOutput)
     description: str = "A Keras model that takes strings."
     hub_tag: str | None = None
-    has_weights: bool = True
-    parameters: int | None = None
+    parameters: int | None = None  # of a preprocessor, which has no metrics
     max_sequence_length: int | None = None
     metrics: dict | None = None
     license: str | None = None
@@ -167,8 +157,9 @@ def write(version, info, functions):
         inputs = {spec.name: spec for spec in function.input_signature}
         outputs = function.get_concrete_function().structured_outputs
         tables[f"Signature {_code(key)}"] = [
-            [Tensor(name, spec.dtype.name, _axes(spec.shape)) for name, spec in specs.items()]
-            for specs in (inputs, outputs)
+            (kind, name, spec.dtype.name, _axes(spec.shape))
+            for kind, specs in (("input", inputs), ("output", outputs))
+            for name, spec in specs.items()
         ]
     name, number = version.parent.name, version.name
     inputs = functions["serving_default"].input_signature
@@ -184,20 +175,18 @@ def write(version, info, functions):
 
 
 def _axes(shape):
-    """Return the names of the axes of a `tf.TensorShape`."""
+    """Return the names of the axes of a `tf.TensorShape`; `None` for an unknown rank."""
     if shape.rank is None:
         return None
     sizes = ["any" if size is None else str(size) for size in shape]
-    if sizes and sizes[0] == "any":
-        sizes[0] = "batch"
-    return tuple(sizes)
+    return ["batch", *sizes[1:]] if sizes[:1] == ["any"] else sizes
 
 
 def render(name, info, tables, folder, usage):
     """Return the text of a card.
 
-    `tables` is {title: (inputs, outputs)}, lists of `Tensor`. `folder` holds the files of the
-    model. `usage` is a section.
+    `tables` is {title: [("input" or "output", name, dtype, names of the axes)]}. `folder` holds the
+    files of the model. `usage` is a section.
     """
     from huggingface_hub import ModelCardData
 
@@ -215,25 +204,23 @@ def render(name, info, tables, folder, usage):
         name=_escape(name),
         description=task.describe(info.output) if task else info.description,
         signatures="\n\n".join(
-            f"## {title}\n\n{_tensors(inputs, outputs, meanings)}"
-            for title, (inputs, outputs) in tables.items()
+            f"## {title}\n\n{_tensors(tensors, meanings)}" for title, tensors in tables.items()
         ),
         labels=_labels(info.output.labels),
         prompts=_prompts(info.output),
         model=_model(info, size),
-        metrics=_metrics(info) if info.has_weights else "",
+        metrics="" if info.parameters is None else _metrics(info),
         usage=usage,
         license=_license(info.metrics, info.license),
     )
     return re.sub(r"\n{3,}", "\n\n", text)
 
 
-def _tensors(inputs, outputs, meanings):
+def _tensors(tensors, meanings):
     rows = []
-    for kind, tensors in (("input", inputs), ("output", outputs)):
-        for name, dtype, axes in tensors:
-            shape = "any" if axes is None else f"({', '.join(axes)})"
-            rows.append((kind, _code(name), dtype, shape, meanings.get(name, "")))
+    for kind, name, dtype, axes in tensors:
+        shape = "any" if axes is None else f"({', '.join(axes)})"
+        rows.append((kind, _code(name), dtype, shape, meanings.get(name, "")))
     return _table(("", "name", "type", "shape", "meaning"), rows)
 
 

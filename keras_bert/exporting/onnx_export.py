@@ -12,7 +12,7 @@ import numpy as np
 from keras_bert.checkpoints import tokenizer_json
 from keras_bert.checkpoints.folder import write_json
 from keras_bert.exporting import agreement, model_card, onnx_graph
-from keras_bert.exporting.onnx_folder import IS_VALID, LABELS_FILE, MODEL_FILE, OnnxOutput
+from keras_bert.exporting.onnx_folder import IS_VALID, MODEL_FILE, OnnxOutput, write_labels
 from keras_bert.model_structure import find_encoder, find_output, find_task, max_sequence_length
 from keras_bert.runtime.files import temporary_folder
 from keras_bert.runtime.warn import level_of_caller
@@ -91,14 +91,14 @@ def export(model, path, quantize=None, dev=None, metrics=None, license=None):
         file.write_bytes(proto.SerializeToString())
         comparison = None
         if quantize:
-            _quantize(file)
+            tools = _import("onnxruntime.quantization")
+            tools.quantize_dynamic(str(file), str(file), weight_type=tools.QuantType.QInt8)
         if dev is not None:
             comparison = _compare(model, proto, file, dev)
         if encoder.preprocessor is not None:
             _write_tokenizer(encoder, folder)
         if output is not None and output.labels:
-            lines = "".join(f"{label}\n" for label in output.labels)
-            (folder / LABELS_FILE).write_text(lines, encoding="utf-8", newline="\n")
+            write_labels(folder, output.labels)
         info = model_card.ModelInfo(
             output or OnnxOutput(),
             "A BERT encoder.",
@@ -111,8 +111,7 @@ def export(model, path, quantize=None, dev=None, metrics=None, license=None):
             agreement=comparison,
         )
         usage = "" if encoder.preprocessor is None else _usage(model, output)
-        tables = {"Graph": (_tensors(proto.graph.input), _tensors(proto.graph.output))}
-        text = model_card.render(path.name, info, tables, folder, usage)
+        text = model_card.render(path.name, info, {"Graph": _tensors(proto)}, folder, usage)
         (folder / "README.md").write_text(text, encoding="utf-8", newline="\n")
         if path.exists():
             path.rmdir()
@@ -145,14 +144,6 @@ def _import(name):
         raise ImportError(
             f"an ONNX export needs {name}; run: pip install 'keras3-bert[onnx]'"
         ) from error
-
-
-def _quantize(file):
-    """Replace the weights of the matmuls and embeddings in a file by int8."""
-    _import("onnxruntime")
-    from onnxruntime.quantization import QuantType, quantize_dynamic
-
-    quantize_dynamic(str(file), str(file), weight_type=QuantType.QInt8)
 
 
 def _compare(model, proto, file, dev):
@@ -216,14 +207,17 @@ def _warning(found):
     return ""
 
 
-def _tensors(values):
-    """Return `model_card.Tensor`s for inputs or outputs of an ONNX graph."""
+def _tensors(proto):
+    """Return the inputs and outputs of an ONNX graph, as `model_card.render` takes them."""
     tensors = []
-    for value in values:
-        kind = value.type.tensor_type
-        axes = tuple(axis.dim_param or str(axis.dim_value) for axis in kind.shape.dim)
-        dtype = "int32" if kind.elem_type == onnx_graph.INT32 else "float32"
-        tensors.append(model_card.Tensor(value.name, dtype, axes))
+    for kind, dtype, values in (
+        ("input", "int32", proto.graph.input),
+        ("output", "float32", proto.graph.output),
+    ):
+        for value in values:
+            axes = value.type.tensor_type.shape.dim
+            names = [axis.dim_param or str(axis.dim_value) for axis in axes]
+            tensors.append((kind, value.name, dtype, names))
     return tensors
 
 

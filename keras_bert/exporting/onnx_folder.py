@@ -1,6 +1,7 @@
 """What an ONNX folder holds. This module needs neither Keras nor onnx."""
 
 import dataclasses
+import pathlib
 from typing import Any
 
 from keras_bert.runtime import label_types, reading
@@ -46,6 +47,14 @@ class OnnxOutput:
     def __post_init__(self):
         for name in self.prompts:
             check_name(name, "the name of a prompt")
+
+
+def write_labels(folder, labels):
+    """Write the file with a label per line; return its path."""
+    file = pathlib.Path(folder, LABELS_FILE)
+    lines = "".join(f"{label}\n" for label in labels)
+    file.write_text(lines, encoding="utf-8", newline="\n")
+    return file
 
 
 def read_output(metadata: dict[str, str], file: object) -> OnnxOutput:

@@ -23,7 +23,7 @@ from keras_bert.tasks import registry
 
 OPSET = 12
 _IR_VERSION = 7  # of ONNX 1.7, which introduced the opset
-_FLOAT, INT32, _INT64 = 1, 6, 7  # of `onnx.TensorProto`
+_FLOAT, _INT32, _INT64 = 1, 6, 7  # of `onnx.TensorProto`
 _MAX_BYTES = 2**31 - 2**20  # of a file
 
 
@@ -45,7 +45,7 @@ def build_model_proto(model):
     if "masked_lm_positions" in axes:
         axes["masked_lm_positions"] = ("batch", "predictions")
     value = helper.make_tensor_value_info
-    inputs = [value(name, INT32, shape) for name, shape in axes.items()]
+    inputs = [value(name, _INT32, shape) for name, shape in axes.items()]
     output_values = [value(name, _FLOAT, shape) for name, shape in outputs.items()]
     proto = helper.make_model(
         helper.make_graph(

@@ -16,7 +16,7 @@ from keras_bert.encoder import BertEncoder
 from keras_bert.exporting import agreement, inference_graph, model_card, tf_serving, tfhub
 from keras_bert.exporting.hub_layer import HubLayer
 from keras_bert.exporting.model_card import ModelInfo
-from keras_bert.exporting.onnx_folder import LABELS_FILE
+from keras_bert.exporting.onnx_folder import write_labels
 from keras_bert.hub import own_files
 from keras_bert.model_structure import max_sequence_length
 from keras_bert.runtime.files import check_subfolder, temporary_folder
@@ -74,12 +74,9 @@ def export(model, path, *, precision, dev, metrics, license):
 
 def _of_lists(function):
     """Return a function of lists of strings that returns a dict of arrays."""
-
-    def call(*columns):
-        outputs = function(*(tf.constant(column, tf.string) for column in columns))
-        return {name: value.numpy() for name, value in outputs.items()}
-
-    return call
+    return lambda *columns: keras.tree.map_structure(
+        lambda output: output.numpy(), function(*map(tf.constant, columns))
+    )
 
 
 def _compute_dtype(model):
@@ -106,7 +103,6 @@ def _export_pair(model, path, metrics, license):
             module, functions = tfhub.preprocess(encoder.preprocessor, assets, length)
             info = ModelInfo(
                 description=_PREPROCESSOR,
-                has_weights=False,
                 max_sequence_length=length,
                 license=license,
             )
@@ -127,10 +123,7 @@ def _head(model, output, assets, precision):
     predict, made = _signatures(model, output, precision)
     module = _module(model, predict)
     if output.labels is not None:
-        file = pathlib.Path(assets, LABELS_FILE)
-        lines = "".join(f"{label}\n" for label in output.labels)
-        file.write_text(lines, encoding="utf-8", newline="\n")
-        module.labels = tf.saved_model.Asset(str(file))
+        module.labels = tf.saved_model.Asset(str(write_labels(assets, output.labels)))
     module.serving_default = tf.function(
         _check_shapes(made.from_strings, made.input_signature),
         input_signature=made.input_signature,
@@ -222,14 +215,14 @@ def _functional_model(model, precision):
         )
         for item in model.inputs
     ]
-    names = model.output_names
     predict = inference_graph.forward_function(model, precision, frozen=True)
 
     def serve(*values):
         outputs = predict(keras.tree.pack_sequence_as(model.input, list(values)))
-        if isinstance(outputs, dict):
-            return _flatten_lists(outputs)
-        return dict(zip(names, keras.tree.flatten(outputs), strict=True))
+        if isinstance(outputs, dict):  # the tensors in `encoder_outputs` get numbered names
+            leaves = keras.tree.flatten_with_path(outputs)
+            return {"_".join(map(str, path)): value for path, value in leaves}
+        return dict(zip(model.output_names, keras.tree.flatten(outputs), strict=True))
 
     serving_default = tf.function(serve, input_signature=inputs, autograph=False)
     module = _module(model, serving_default)
@@ -249,17 +242,6 @@ def _make_callable(module):
         return output
 
     module.__call__ = tf.function(call, input_signature=serve.input_signature, autograph=False)
-
-
-def _flatten_lists(outputs):
-    """Replace each list in a dict, such as `encoder_outputs`, by tensors with numbered names."""
-    flat: dict = {}
-    for key, value in outputs.items():
-        if isinstance(value, (list, tuple)):
-            flat |= {f"{key}_{number}": item for number, item in enumerate(value)}
-        else:
-            flat[key] = value
-    return flat
 
 
 def _write(module, functions, path, info):

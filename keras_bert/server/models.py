@@ -9,9 +9,7 @@ import dataclasses
 import os
 import pathlib
 import re
-import tempfile
 import typing
-import weakref
 
 import tensorflow as tf
 from google.protobuf import json_format
@@ -89,29 +87,9 @@ def load(
     Raises:
         ValueError: If it cannot be loaded. Without `trusted`, it must be an export of this machine.
     """
-    try:
-        return _load(folder, number, trusted, name)
-    except ValueError:
-        raise
-    except Exception as error:  # protocol buffers, checkpoints and graphs raise different types
-        raise ValueError(
-            f"{folder} could not be loaded: {type(error).__name__}: {_reason(error)}"
-        ) from error
-
-
-def _load(folder, number, trusted, name):
-    original = pathlib.Path(folder)
-    folder = original
-    with contextlib.ExitStack() as temporary:
-        if not trusted:  # TensorFlow loads a copy, so that nobody changes it after the check
-            copy = tempfile.TemporaryDirectory(prefix="keras_bert-", ignore_cleanup_errors=True)
-            folder = pathlib.Path(temporary.enter_context(copy))
-            program.copy(original, folder, trusted=False)
-        program.check(folder, original, trusted)
-        labels = _read_labels(folder)
-        loaded = tf.saved_model.load(str(folder))
-        graph = _read_graph(folder)
-        weakref.finalize(loaded, temporary.pop_all().close)  # a graph may read its assets later
+    loaded, folder = program.load(folder, trusted, copied=not trusted)
+    labels = _read_labels(folder)
+    graph = _read_graph(folder)
     # Loaded functions rename their arguments to identifiers. The graph has the exported names.
     signatures = {}
     for key, function in loaded.signatures.items():
@@ -178,7 +156,8 @@ def _read_graph(folder):
     """Return the `MetaGraphDef` that `tf.saved_model.load` loads."""
     saved = saved_model_pb2.SavedModel.FromString((folder / _FILE).read_bytes())
     # A SavedModel may hold several graphs, for example one for TPUs.
-    return next(graph for graph in saved.meta_graphs if "serve" in graph.meta_info_def.tags)
+    of_servers = [graph for graph in saved.meta_graphs if "serve" in graph.meta_info_def.tags]
+    return [*of_servers, *saved.meta_graphs][0]
 
 
 def _read_labels(folder):

@@ -85,9 +85,9 @@ def test_missing_packages(no_imports, monkeypatch, capsys):
     ]
     monkeypatch.setattr(importlib.metadata, "requires", lambda name: requirements)
     assert run("doctor") == 0
-    lines = re.findall(r"(?:extra|missing) .*", capsys.readouterr().out)
+    lines = re.findall(r"(?:extra|required) .*", capsys.readouterr().out)
     assert lines == [
-        "missing            no-such-requirement: pip install keras3-bert",
+        "required           needs no-such-requirement: pip install keras3-bert",
         "extra fast         needs no-such-text: pip install 'keras3-bert[fast]'",
         "extra serve        needs no-such.a, no-such-b: pip install 'keras3-bert[serve]'",
     ]

@@ -88,20 +88,6 @@ def test_an_answer_is_one_line_whatever_its_text(trained, capsys):
     assert line.split("\t")[-1] == "so good  film"
 
 
-@pytest.mark.parametrize("ending", ["jsonl", "csv"])
-def test_the_ending_of_the_output_is_its_format(trained, tmp_path, ending):
-    file, output = tmp_path / "a.jsonl", tmp_path / f"answers.{ending}"
-    file.write_text('{"text": "so good"}\n{"text": "so bad"}\n' * 2)
-    model = trained("classification") / "model"
-    assert run("predict", model, "--input", file, "--output", output) == 0
-    lines = output.read_text().splitlines()
-    rows = list(csv.DictReader(lines)) if ending == "csv" else list(map(json.loads, lines))
-    assert [list(row) for row in rows] == [["label", "score", "text"]] * 4
-    assert [row["text"] for row in rows] == ["so good", "so bad"] * 2
-    assert rows[:2] == rows[2:]  # in the order of the file
-    assert isinstance(rows[0]["score"], str if ending == "csv" else float)
-
-
 @pytest.mark.parametrize("ending", ["jsonl", "csv", "tsv"])
 @pytest.mark.parametrize(
     ("task", "classes", "answer"),
@@ -226,30 +212,6 @@ def test_an_interrupted_run_is_continued(trained, tmp_path, monkeypatch, capsys,
     assert [path.name for path in folder.iterdir()] == [output.name]
 
 
-CHARACTERS = "한\tB-x\n국\tI-x\n \tO\ng\tO\n\ng\tO\n!\tO\n\n" * 4
-
-
-@pytest.mark.slow
-def test_a_tagger_of_characters_splits_texts_into_those(encoder_folder, tmp_path, capsys):
-    import tensorflow as tf
-
-    file, folder = tmp_path / "klue.tsv", tmp_path / "out"
-    file.write_text(CHARACTERS)
-    common = ["--task", "tagging", "--train", file, "--output", folder, "--epochs", 1]
-    assert run("finetune", "--model", encoder_folder, *common) == 0
-    capsys.readouterr()
-    assert run("predict", folder, "한국 g!") == 0
-    rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
-    assert [row[0] for row in rows] == ["한", "국", "g", "!", ""]
-    assert run("export", folder, tmp_path / "served") == 0
-    served = tf.saved_model.load(tmp_path / "served" / "1").signatures["serving_default"]
-    answer = {name: value.numpy() for name, value in served(text=tf.constant(["한국 g!"])).items()}
-    assert [token.decode() for token in answer["token"][0]] == ["한", "국", "g", "!"]
-    assert answer["start"].tolist() == [[0, 3, 7, 8]] and answer["end"].tolist() == [[3, 6, 8, 9]]
-    for row, tag, score in zip(rows, answer["tag"][0], answer["score"][0], strict=False):
-        assert (row[2], float(row[1])) == (tag.decode(), pytest.approx(score, abs=1e-4))
-
-
 @pytest.mark.slow
 def test_korquad_is_scored_over_characters(encoder_folder, tmp_path, capsys):
     content = json.loads(QUESTIONS)
@@ -294,12 +256,6 @@ def test_what_a_link_names_is_written(trained, encoder_folder, tmp_path):
     model = trained("classification") / "model"
     assert run("predict", model, "so good", "--output", link) == 0
     assert link.is_symlink() and file.read_text().endswith("so good\n")
-
-
-def test_vectors_need_a_npy_file(encoder_folder, tmp_path, capsys):
-    (file := tmp_path / "a.tsv").write_text("text\na\n")
-    assert run("embed", encoder_folder, "--input", file, "--output", "-") == 1
-    assert "extension .npy" in capsys.readouterr().err
 
 
 def test_a_dash_is_standard_output(trained, tmp_path, monkeypatch, capsys):

@@ -31,9 +31,6 @@ def test_labels_and_numbers():
     assert (found.examples, found.equal, found.difference) == (80, 0.75, 1.0)
     assert "80 examples, 75.00% of the answers are equal" in str(found)
     assert found.accuracy is None and "accuracy" not in str(found)
-
-
-def test_accuracy():
     examples = Examples(["a", "bb", "ccc", "dddd"] * 20, labels=[1, 2, 3, 4] * 20)
     found = agreement.compare(short_lengths, lengths, examples, OUTPUT)
     assert (found.accuracy, found.float32_accuracy) == (0.75, 1)
@@ -55,27 +52,6 @@ def test_answers_that_are_only_numbers():
     found = agreement.compare(score(lengths), score(short_lengths), Examples(["abcde"]), OUTPUT)
     assert found.equal is None and found.difference == 2
     assert "answers are equal" not in str(found)
-
-
-def test_data_of_other_tasks():
-    seen = []
-
-    def record(*texts):
-        seen.append(list(texts))
-        return {"score": np.zeros(len(texts[0]))}
-
-    tagged = conll.TaggedSentences([["so", "good"]])
-    agreement.compare(record, record, tagged, heads.TaskOutput("tagging", labels=["a", "b"]))
-    assert seen[0] == [["so good"]]
-    choices = swag.Choices(["a", "b"], [["c", "d"], ["e", "f"]])
-    agreement.compare(record, record, choices, heads.TaskOutput("multiple_choice"))
-    assert seen[-1] == [["a", "b"], [["c", "d"], ["e", "f"]]]
-    questions = squad.Questions(["who?"], ["me"])
-    agreement.compare(record, record, questions, heads.TaskOutput("question_answering"))
-    assert seen[-1] == [["who?"], ["me"]]
-    with pytest.raises(ValueError, match="the examples has no column for the input 'text_pair'"):
-        pairs = heads.TaskOutput("regression", pairs=True)
-        agreement.compare(record, record, Examples(["a"]), pairs)
 
 
 EXPORTED = [task.name for task in registry.TASKS if task.name != "pretraining"]

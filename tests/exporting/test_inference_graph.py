@@ -88,13 +88,6 @@ def test_a_large_epsilon():
     assert_equal_to_encoder(encoder, batch())
 
 
-def test_empty_batch():
-    encoder = tiny.encoder()
-    found = compute(encoder, {key: value[:0] for key, value in batch().items()})
-    assert found["pooled_output"].shape == (0, 8)
-    assert found["sequence_output"].shape == (0, 6, 8)
-
-
 def test_sequences_beyond_the_position_embeddings_are_an_error():
     inputs = dict.fromkeys(batch(), np.ones((1, 33), np.int32))
     with pytest.raises(tf.errors.InvalidArgumentError):

@@ -193,30 +193,6 @@ def test_int8_is_compared_on_windows(tmp_path):
     assert "(float32: 1.0000)" in page
 
 
-def test_the_readme_has_metrics_and_license(tmp_path):
-    model = heads.classifier(tiny.encoder(), labels=["a", "b"])
-    metrics = {"accuracy": 0.875, "train": "folder/train.tsv"}
-    folder = keras_bert.export(
-        model, tmp_path / "a", format="onnx", metrics=metrics, license="Apache-2.0"
-    )
-    page = (folder / "README.md").read_text(encoding="utf-8")
-    assert "| accuracy | 0.875 |" in page and "| trained on | train.tsv |" in page
-    assert "training started from: Apache-2.0." in page
-
-
-def test_the_readme_has_the_prompts_and_the_longest_input(tmp_path):
-    model = heads.embedder(
-        tiny.encoder(),
-        prompts={"query": "질문: ", "text": "", "long": "ab " * 60},
-        default_prompt="query",
-    )
-    folder = keras_bert.export(model, tmp_path / "a", format="onnx")
-    page = (folder / "README.md").read_text(encoding="utf-8")
-    assert '| query (default) | "질문: " |\n| text | "" |' in page
-    assert f'| long | "{"ab " * 60}" |' in page
-    assert "| longest input | 32 tokens" in page
-
-
 def test_a_folder_without_a_tokenizer(tmp_path):
     folder = keras_bert.export(tiny.encoder(preprocessor=None), tmp_path / "a", format="onnx")
     assert sorted(file.name for file in folder.iterdir()) == ["README.md", "model.onnx"]
@@ -251,7 +227,7 @@ def test_int8_logs_no_advice(tmp_path, caplog):
 def test_inaccurate_int8_is_a_warning(labeled, tmp_path, monkeypatch):
     model = heads.classifier(tiny.encoder(initializer_range=0.3), labels=["bad", "good"])
 
-    def spoil(file):
+    def spoil(file, *_, **__):
         proto = onnx.load(file)
         last = next(node for node in proto.graph.node if node.output[0] == "probabilities")
         last.op_type = "LogSoftmax"
@@ -260,7 +236,7 @@ def test_inaccurate_int8_is_a_warning(labeled, tmp_path, monkeypatch):
                 weight.raw_data = np.array([99, -99], np.float32).tobytes()
         onnx.save(proto, file)
 
-    monkeypatch.setattr("keras_bert.exporting.onnx_export._quantize", spoil)
+    monkeypatch.setattr("onnxruntime.quantization.quantize_dynamic", spoil)
     texts = ["good", "bad", "so", "film"]
     labels = [row["label"] for row in keras_bert.predict(model, texts)] if labeled else None
     message = "the examples: int8 changes .*% of the answers"
@@ -347,7 +323,7 @@ def test_a_changed_head_is_refused(change, tmp_path):
 )
 def test_what_cannot_be_exported(make, options, message, tmp_path, monkeypatch):
     # Errors come before the quantization, which takes long.
-    monkeypatch.setattr("keras_bert.exporting.onnx_export._quantize", pytest.fail)
+    monkeypatch.setattr("onnxruntime.quantization.quantize_dynamic", pytest.fail)
     with pytest.raises(ValueError, match=message):
         keras_bert.export(make(), tmp_path / "a", format="onnx", **options)
     assert list(tmp_path.iterdir()) == []

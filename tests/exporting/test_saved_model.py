@@ -207,12 +207,6 @@ def test_bfloat16_stores_the_word_embeddings_of_a_masked_lm_once(tmp_path):
     np.testing.assert_allclose(*answers, atol=0.02)
 
 
-def test_the_card_has_the_dtype_of_the_encoder(tmp_path):
-    model = keras_bert.heads.classifier(tiny.encoder(dtype="mixed_bfloat16"), 2)
-    keras_bert.export(model, tmp_path)
-    assert "| precision | bfloat16 |" in (tmp_path / "README.md").read_text(encoding="utf-8")
-
-
 def test_agreement_needs_bfloat16_and_data_of_the_task(classifier, tmp_path):
     with pytest.raises(ValueError, match="dev needs precision='bfloat16'"):
         keras_bert.export(classifier, tmp_path / "a", dev=keras_bert.Examples(TEXTS))

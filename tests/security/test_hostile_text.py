@@ -131,7 +131,8 @@ def test_markdown(text, tmp_path):
     output = types.SimpleNamespace(
         task=None, labels=[text], prompts={text: text}, default_prompt=text, long_texts="truncate"
     )
-    info = model_card.ModelInfo(output, metrics={"model": text, text: text}, license=text)
+    metrics = {"model": text, text: text}
+    info = model_card.ModelInfo(output, parameters=1, metrics=metrics, license=text)
     card = model_card.render(text, info, {}, tmp_path, "")
     header, _, body = card.removeprefix("---\n").partition("\n---\n")
     assert yaml.safe_load(header)["license"] == terminal.printable(text).lower()

@@ -130,25 +130,6 @@ def test_predictions_equal_those_of_the_signature(port, folder):
     assert status == 200 and len(answer["outputs"]["probabilities"][0]) == 3
 
 
-def test_single_output_has_no_name(port):
-    assert call(port, "/v1/models/times:predict", {"instances": [1, 2.5]}) == (
-        200,
-        {"predictions": [2.0, 5.0]},
-    )
-    assert call(port, "/v1/models/times:predict", {"inputs": {"x": [3]}}) == (
-        200,
-        {"outputs": [6.0]},
-    )
-
-
-def test_binary_values(port):
-    request = {"instances": [{"b64": "/w=="}, "한"]}
-    assert call(port, "/v1/models/echo:predict", request)[1]["predictions"] == [
-        {"data_bytes": {"b64": "/w=="}, "text": "\ufffd"},
-        {"data_bytes": {"b64": "7ZWc"}, "text": "한"},
-    ]
-
-
 def test_status_and_metadata(port, folder):
     apis = pytest.importorskip("tensorflow_serving.apis.get_model_metadata_pb2")
     from google.protobuf import json_format
@@ -171,26 +152,14 @@ def test_status_and_metadata(port, folder):
         assert parsed["serving_default"].method_name == "tensorflow/serving/predict"
 
 
-def test_list_of_models_for_the_page(port):
-    _, answer = call(port, "/models")
-    assert [item["name"] for item in answer["models"]] == ["echo", "reviews", "slow", "times"]
-    reviews = {"name": "reviews", "version": "1", "labels": ["bad", "good", "좋음"]}
-    assert answer["models"][1] == reviews
-
-
 OUTSIDE = {"input_word_ids": [[99]], "input_mask": [[1]], "input_type_ids": [[0]]}
 GOOD = '{"instances": ["so good"]}'
 BAD = [
     # Invalid bodies; test_rest.py has more.
     ("POST", PREDICT, "", 400, "JSON parse error"),
     ("POST", PREDICT, b'{"instances": ["\xff"]}', 400, "in position 16"),
-    ("POST", PREDICT, "[" * 150_000, 400, "nested values, at most 100"),
     ("POST", PREDICT, '{"instances": ' + "[" * 90 + "]" * 90 + "}", 400, "must have shape [null]"),
-    ("POST", PREDICT, f'{{"instances": [{"9" * 100_000}]}}', 400, "digits"),
-    ("POST", "/v1/models/times:predict", '{"instances": ["1"]}', 400, "of type float32"),
     ("POST", PREDICT, '{"instances": [1]}', 400, "'text' must be a string; received 1"),
-    ("POST", PREDICT, '{"instances": [["a"]]}', 400, "shape [null]; received [1, 1]"),
-    ("POST", PREDICT, '{"instances": ["\\ud800"]}', 400, "surrogates"),
     ("POST", PREDICT, '{"instances": [{"\\ud800": 1}]}', 400, "of the signature"),
     ("POST", PREDICT, '{"signature_name": "x", "instances": ["a"]}', 400, "no signature 'x'"),
     ("POST", PREDICT, '{"signature_name": {"a": 1}, "instances": ["a"]}', 400, "no signature {"),
@@ -207,13 +176,11 @@ BAD = [
     ("POST", "/v1/models/reviews:classify", GOOD, 405, "Method Not Allowed"),
     ("POST", "/v1/models/reviews", GOOD, 405, "Method Not Allowed"),
     ("PUT", PREDICT, GOOD, 405, "Method Not Allowed"),
-    ("GET", "/v1/models", None, 404, "Not Found"),
     ("GET", "/v1/models/reviews/versions/99999999999999999999", None, 404, "Servable not found"),
     ("GET", f"/v1/models/reviews/versions/{'9' * 5000}", None, 400, "digits"),
     ("POST", "/v1/models/none:predict", GOOD, 404, "Servable not found: /v1/models/none"),
     ("POST", "/v1/models/reviews/versions/2:predict", GOOD, 404, "reviews (version 1)"),
     ("GET", "/v1/models/reviews/versions/0", None, 404, "Servable not found"),
-    ("GET", "/v1/models/none/metadata", None, 404, "Servable not found"),
     ("GET", "/elsewhere", None, 404, "Not Found"),
     ("POST", "/", GOOD, 405, "Method Not Allowed"),
     # Attempts to leave the folder.
@@ -330,7 +297,6 @@ def test_data_that_is_not_http(port, data):
     "headers, status",
     [
         ({"Host": "localhost"}, 200),
-        ({"Host": "LOCALHOST:8501"}, 200),
         ({"Host": "127.0.0.1:1"}, 200),
         ({"Host": "[::1]:8501"}, 200),
         ({"Origin": "http://localhost:3000"}, 200),
@@ -338,20 +304,17 @@ def test_data_that_is_not_http(port, data):
         ({"Host": "localhost.rebound.example"}, 403),
         ({"Host": "192.168.0.7"}, 403),
         ({"Origin": "https://elsewhere.example"}, 403),
-        ({"Origin": "null"}, 403),
         ({"Origin": "https://elsewhere.example//localhost"}, 403),
         ({"Origin": "http://localhost@elsewhere.example"}, 403),
         ({"Origin": "http://elsewhere.example http://localhost"}, 403),
         ({"Host": "elsewhere.example//localhost"}, 403),
         ({"Host": "user@localhost"}, 403),
         ({"Host": "localhost:8501/x"}, 403),
-        ({"Host": "localhost:port"}, 403),
         ({"Host": "localhost, elsewhere.example"}, 403),
         ({"Host": "[::1"}, 403),
         ({"Host": "localhost."}, 403),
         ({"Sec-Fetch-Site": "cross-site"}, 403),
         ({"Sec-Fetch-Site": "same-origin"}, 200),
-        ({"Sec-Fetch-Site": "none"}, 200),
     ],
 )
 def test_requests_from_other_sites_are_refused(port, headers, status):
@@ -525,17 +488,6 @@ def test_a_trained_model_is_exported_into_the_temporary_folder(tmp_path, monkeyp
     [exported] = command._export(options.Serve(model=model), temporary)
     assert exported.name == shown
     assert temporary in exported.folder.parents
-
-
-@pytest.mark.slow
-def test_introduction_of_an_encoder(tmp_path):
-    path = tmp_path / "tiny.keras"
-    keras_bert.save(tiny.encoder(num_hidden_layers=1), path)
-    locations = command._export(options.Serve(model=str(path)), tmp_path / "temporary")
-    served = [models.load(each.folder, each.number, True, each.name) for each in locations]
-    where, curl, _ = command._introduction(served, "http://here")
-    assert where.startswith("encoder, preprocess: http://here")
-    assert re.fullmatch(r"""curl -d '{"instances": \["[^"]+"\]}' \S+preprocess:predict""", curl)
 
 
 @pytest.mark.parametrize("name", ["';touch pwned;'", '";touch pwned;"', "$(touch pwned)", "`id`"])

@@ -10,7 +10,6 @@ from keras_bert.server import batching, models
 from tests import served
 
 TEXT = {"text": tf.TensorSpec((None,), "string")}
-NUMBER = {"x": tf.TensorSpec((None,), "float32")}
 
 
 def strings(*texts):

@@ -43,20 +43,6 @@ def test_a_folder_that_is_no_version_is_version_1(versions, tmp_path):
     assert (name, number) == ("reviews", 1) and ask(models.load(folder)) == [6.0]
 
 
-def test_definitions_are_those_of_the_saved_model(versions):
-    pb = pytest.importorskip("tensorflow_serving.apis.get_model_metadata_pb2")
-    from google.protobuf import json_format
-    from tensorflow.core.protobuf import saved_model_pb2
-
-    model = models.load(versions[2.0])
-    signatures = json_format.ParseDict(
-        {"signature_def": model.definitions}, pb.SignatureDefMap()
-    ).signature_def
-    saved = saved_model_pb2.SavedModel.FromString((versions[2.0] / "saved_model.pb").read_bytes())
-    assert dict(signatures) == dict(saved.meta_graphs[0].signature_def)
-    assert model.labels is None
-
-
 def test_a_broken_version_is_an_error_with_its_folder(versions, tmp_path):
     folder = shutil.copytree(versions[5.0], tmp_path / "2")
     (folder / "variables" / "variables.index").write_bytes(b"broken")
