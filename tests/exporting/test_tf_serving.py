@@ -70,6 +70,32 @@ def models_config(text):
     return text_format.Parse(text, module.ModelServerConfig()).model_config_list.config
 
 
+# Flags of tensorflow_model_server, from its main.cc.
+FLAGS = {
+    "model_config_file",
+    "model_config_file_poll_wait_seconds",
+    "allow_version_labels_for_unavailable_models",
+    "tensorflow_intra_op_parallelism",
+    "enable_batching",
+    "batching_parameters_file",
+}
+
+
+def check_compose(service, folder, root):
+    """Check flags, files, ports and limits of a service; return its flags."""
+    flags = dict(flag.removeprefix("--").partition("=")[::2] for flag in service["command"])
+    assert set(flags) <= FLAGS
+    [mount] = [mount for mount in service["volumes"] if mount["target"] == root]
+    assert mount["type"] == "bind" and mount["source"] == "." and mount["read_only"] is True
+    for flag in {"model_config_file", "batching_parameters_file"} & set(flags):
+        inside = pathlib.PurePosixPath(flags[flag])
+        assert (folder / inside.relative_to(root)).is_file()
+    assert service["image"].startswith("tensorflow/serving:")
+    assert all(port.startswith("127.0.0.1:") for port in service["ports"])
+    assert service["deploy"]["resources"]["limits"]["memory"].endswith("g}")
+    return flags
+
+
 NAMES = ["reviews", "한국 리뷰", 'it\'s "$HOME" ${A}', "a:b\\n%s#c", "-x", "a\nb", "null", "1"]
 
 
@@ -79,13 +105,8 @@ def test_settings_for_unusual_names(tmp_path, name):
     folder.mkdir()
     tf_serving.write_settings(folder, text_input("text"))
     service = compose(folder)
-    flags = dict(flag.removeprefix("--").partition("=")[::2] for flag in service["command"])
+    flags = check_compose(service, folder, f"/models/{name}")
     assert "enable_batching" in flags
-    [mount] = service["volumes"]
-    assert (mount["source"], mount["target"]) == (".", f"/models/{name}") and mount["read_only"]
-    for flag in ("model_config_file", "batching_parameters_file"):
-        assert (folder / pathlib.PurePosixPath(flags[flag]).relative_to(mount["target"])).is_file()
-    assert all(port.startswith("127.0.0.1:") for port in service["ports"])
     [model] = models_config((folder / tf_serving.MODELS_FILE).read_text(encoding="utf-8"))
     assert (model.name, model.base_path) == (name, f"/models/{name}")
     assert model.model_platform == "tensorflow"
