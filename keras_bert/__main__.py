@@ -4,7 +4,6 @@ Keras is imported only when a command runs, so that `--help` is fast.
 """
 
 import contextlib
-import errno
 import importlib
 import logging
 import os
@@ -95,8 +94,6 @@ def _check_files(args):
             status = os.stat(path)  # not opened, since a pipe can be read only once
             if stat.S_ISREG(status.st_mode) and not status.st_size:
                 raise ValueError(f"{path} is empty")
-            if stat.S_ISDIR(status.st_mode) and not args.takes_folders:
-                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
 
 
 @contextlib.contextmanager

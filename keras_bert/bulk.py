@@ -73,13 +73,7 @@ class Predict(beam.PTransform):
 
     Args:
         model: A folder that `keras_bert.export` wrote, as SavedModel or with `format="onnx"`.
-            Each worker process loads it once.
-        columns: Dict from an input of the model to the column of the rows, such as
-            `{"text": "sentence"}`. By default, columns have the names of the inputs.
-        keep: Names of the columns to keep, such as `["id"]`. Defaults to all.
-        batch_size: Rows per call of the model. The model sorts them by length.
-        trusted: If True, run a SavedModel that was not exported on the worker's machine. Use it
-            only for models that you trust.
+        **options: Keyword arguments of `ExportHandler`.
 
     Returns:
         A tuple of two PCollections: the answered rows, dicts, and the others, `Rejected`s.
@@ -90,31 +84,29 @@ class Predict(beam.PTransform):
         predicted, rejected = rows | Predict("exported", keep=["id"])
     """
 
-    def __init__(
-        self,
-        model: str | os.PathLike,
-        *,
-        columns: Mapping[str, str] | None = None,
-        keep: Iterable[str] | None = None,
-        batch_size: int = 512,
-        trusted: bool = False,
-    ) -> None:
+    def __init__(self, model: str | os.PathLike, **options: typing.Any) -> None:
         super().__init__()
-        self.handler = ExportHandler(
-            model, columns=columns, keep=keep, batch_size=batch_size, trusted=trusted
-        )
+        self.handler = ExportHandler(model, **options)
 
     def expand(self, rows):
         answered = rows | RunInference(self.handler)
-        split = answered | beam.ParDo(_Split()).with_outputs("rejected", main="predicted")
-        return split.predicted, split.rejected
+        return tuple(answered | beam.Partition(_part_of, 2))
 
 
 class ExportHandler(ModelHandler):
     """Beam's model handler of an exported model, for `RunInference`.
 
-    It takes dicts and returns, in their order, dicts with the answers or `Rejected`s. The arguments
-    are those of `Predict`.
+    It takes dicts and returns, in their order, dicts with the answers or `Rejected`s.
+
+    Args:
+        model: A folder that `keras_bert.export` wrote, as SavedModel or with `format="onnx"`.
+            Each worker process loads it once.
+        columns: Dict from an input of the model to the column of the rows, such as
+            `{"text": "sentence"}`. By default, columns have the names of the inputs.
+        keep: Names of the columns to keep, such as `["id"]`. Defaults to all.
+        batch_size: Rows per call of the model. The model sorts them by length.
+        trusted: If True, run a SavedModel that was not exported on the worker's machine. Use it
+            only for models that you trust.
     """
 
     def __init__(
@@ -192,8 +184,7 @@ class ExportHandler(ModelHandler):
 
 def _sample(model):
     """Return a row that every model can answer."""
-    values = {"choices": ["a", "b"]}
-    return {name: values.get(name, "a [MASK]") for name in model.inputs}
+    return {name: ["a", "b"] if name == "choices" else "a [MASK]" for name in model.inputs}
 
 
 def _answers(model, rows):
@@ -207,20 +198,11 @@ def _answers(model, rows):
     try:
         return model(rows)
     except Exception as error:  # whatever fails, the other rows must not be lost
-        if not _can_answer(model):
-            raise
+        model([_sample(model)])  # raises an error if the rows are not the reason
         if len(rows) == 1:
             return [Rejected(rows[0], f"{type(error).__name__}: {error}")]
         half = len(rows) // 2
         return [*_answers(model, rows[:half]), *_answers(model, rows[half:])]
-
-
-def _can_answer(model):
-    try:
-        model([_sample(model)])
-    except Exception:  # the error of the rows says more
-        return False
-    return True
 
 
 class _SavedModel:
@@ -242,16 +224,13 @@ class _SavedModel:
         arrays, _ = rest.read_inputs({"instances": rows}, self._signature.inputs)
         outputs = self._signature(arrays)
         columns = {name: rest.to_lists(name, array) for name, array in outputs.items()}
-        counts = columns.pop("count", None)  # of a tagger: the number of words of each text
-        answers = [
-            dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)
-        ]
-        if counts is None:
-            return answers
-        return [
-            {name: value[:count] for name, value in answer.items()}
-            for answer, count in zip(answers, counts, strict=True)
-        ]
+        if "count" in columns:  # of a tagger: the number of words of each text
+            counts = columns.pop("count")
+            for name, rows_of_words in columns.items():
+                columns[name] = [
+                    row[:count] for row, count in zip(rows_of_words, counts, strict=True)
+                ]
+        return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
 class _OnnxModel:
@@ -289,21 +268,11 @@ class _OnnxModel:
         return {**ranked[0], "probabilities": probabilities}
 
 
-class _Split(beam.DoFn):
-    """Separate answered rows from rejected ones, and count both."""
-
-    def __init__(self):
-        super().__init__()
-        self._predicted = Metrics.counter("keras_bert", "predicted")
-        self._rejected = Metrics.counter("keras_bert", "rejected")
-
-    def process(self, row):
-        if isinstance(row, Rejected):
-            self._rejected.inc()
-            yield beam.pvalue.TaggedOutput("rejected", row)
-        else:
-            self._predicted.inc()
-            yield row
+def _part_of(row, _):
+    """Return 0 for an answered row, 1 for a rejected one, and count it."""
+    is_rejected = isinstance(row, Rejected)
+    Metrics.counter("keras_bert", "rejected" if is_rejected else "predicted").inc()
+    return int(is_rejected)
 
 
 class WriteRows(beam.PTransform):

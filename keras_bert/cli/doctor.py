@@ -39,7 +39,6 @@ _PACKAGES = {
 }
 _HIDDEN_EXTRAS = ("dev", "docs", "garden")
 _REQUIREMENT = re.compile(r"""([\w.-]+)(?:.*\bextra == ["']([\w-]+)["'])?""")
-_REQUIRED = ""  # the extra of packages that are always needed
 
 
 def list_models(args):
@@ -57,13 +56,12 @@ def doctor(args):
     sets = " ".join(instruction_sets()) or "unknown instruction sets"
     _print("processor", f"{os.cpu_count()} CPUs, {sets}")
     folder = cache_folder()
-    _print("cache", f"{folder}, {_size(folder) / 1e9:.1f} GB, {_free(folder)}")
+    existing = next(path for path in (folder, *folder.parents) if path.exists())
+    free = shutil.disk_usage(existing).free
+    _print("cache", f"{folder}, {_size(folder) / 1e9:.1f} GB, {free / 1e9:.1f} GB free")
     for extra, missing in _missing_packages().items():
-        if extra == _REQUIRED:
-            _print("missing", f"{', '.join(missing)}: pip install keras3-bert")
-        else:
-            install = f"pip install 'keras3-bert[{extra}]'"
-            _print(f"extra {extra}", f"needs {', '.join(missing)}: {install}")
+        install = f"pip install 'keras3-bert[{extra}]'" if extra else "pip install keras3-bert"
+        _print(f"extra {extra}" if extra else "required", f"needs {', '.join(missing)}: {install}")
 
 
 def _print(name, value):
@@ -102,29 +100,19 @@ def _describe(package):
 
 def _size(folder):
     """Return the bytes of the files in a folder that can be read."""
-    paths = (os.path.join(root, name) for root, _, names in os.walk(folder) for name in names)
-    return sum(os.lstat(path).st_size for path in paths if os.path.lexists(path))
-
-
-def _free(folder):
-    while not folder.exists() and folder != folder.parent:
-        folder = folder.parent
-    try:
-        return f"{shutil.disk_usage(folder).free / 1e9:.1f} GB free"
-    except OSError as error:
-        return f"free space unknown ({error.strerror})"
+    return sum(path.lstat().st_size for path in folder.rglob("*") if path.is_file())
 
 
 def _missing_packages():
-    """Return the missing packages for each extra and for `_REQUIRED`, {extra: [package]}."""
+    """Return {extra: [missing package]}; "" is the extra of packages that are always needed."""
     try:
         requirements = importlib.metadata.requires("keras3-bert") or []
     except importlib.metadata.PackageNotFoundError:  # a source folder on the path
         return {}
     missing: dict[str, list[str]] = {}
     for match in filter(None, map(_REQUIREMENT.match, requirements)):
-        name, extra = match[1], match[2] or _REQUIRED
-        if extra in _HIDDEN_EXTRAS or (os.name == "nt" and '!= "Windows"' in match[0]):
+        name, extra = match[1], match[2] or ""
+        if extra in _HIDDEN_EXTRAS:
             continue
         try:
             importlib.metadata.version(name)

@@ -1,17 +1,23 @@
-"""`info`, `convert` and `export`: describe a model, and write it in other formats."""
+"""`info`, `explain`, `convert` and `export`: describe a model, and write it in other formats."""
 
 import pathlib
+import warnings
 
 import keras_bert
-from keras_bert import heads
-from keras_bert.cli import arguments, options, reading
+from keras_bert import heads, inspect
+from keras_bert.cli import options, reading, writing
+from keras_bert.inspect import drawing
 from keras_bert.runtime.escaping import printable
+from keras_bert.runtime.files import atomic_write
 from keras_bert.runtime.terminal import print_line, waiting
+from keras_bert.tasks import registry
+from keras_bert.tasks.embedding.head import as_embedder
+from keras_bert.tasks.masked_tokens.masks import MASK
 
 
 def info(args: options.Info) -> None:
     """Print sizes, vocabulary and labels of a model."""
-    model = arguments.load(args, task="auto")
+    model = reading.load(args, task="auto")
     encoder = heads.find_encoder(model)
     output = heads.find_output(model)
     lines = {"model": args.model, "parameters": f"{model.count_params():,}"}
@@ -50,9 +56,8 @@ def convert(args: options.Convert) -> None:
 
 def export(args: options.Export) -> None:
     """Write a SavedModel or an ONNX folder."""
-    before = _versions_in(args.path)
     with waiting("Exporting"):
-        model = arguments.load(args, task=args.task or "auto")
+        model = reading.load(args, task=args.task or "auto")
         dev = None
         if args.dev is not None:
             columns = reading.columns_of(args, args.model)
@@ -66,14 +71,52 @@ def export(args: options.Export) -> None:
             dev=dev,
             license=args.license,
         )
-    if args.format == "onnx":
-        print_line(written)
-    for version in sorted(_versions_in(args.path) - before):  # a pair has two
-        print_line(version)
+    print_line(written)
 
 
-def _versions_in(path):
-    """Return the folders of the SavedModels in a model folder or in a pair."""
-    folder = pathlib.Path(path)
-    patterns = ("*/saved_model.pb", "encoder/*/saved_model.pb", "preprocess/*/saved_model.pb")
-    return {file.parent for pattern in patterns for file in folder.glob(pattern)}
+def explain(args: options.Explain) -> None:
+    """Write the attention weights of a text, and the attributions if head and --target allow."""
+    writing.check_folder(args.output)
+    model = reading.load(args, task="auto")
+    parts, written = [], []
+    with waiting("Computing"), warnings.catch_warnings():
+        warnings.simplefilter("once")  # both parts warn of the same truncated text
+        task = registry.find(model)
+        if task is None and args.target is not None:  # an encoder: compare its embeddings
+            model = as_embedder(model)
+            task = registry.for_model(model)
+        if task is not None and (args.target is not None or _has_default_target(task, model, args)):
+            found = inspect.attributions(
+                model,
+                args.text,
+                args.text_pair,
+                target=_target(model, args.target),
+                steps=args.steps,
+            )
+            parts += ["<h2>Attributions</h2>", drawing.attributions_html(found)]
+            written.append(f"attributions to {found.target}")
+        seen = inspect.attention(model, args.text, args.text_pair)
+        parts += ["<h2>Attention</h2>", drawing.attention_html(seen)]
+    layers, count = seen.weights.shape[:2]
+    written.append(f"attention of {layers} layers with {count} heads")
+    path = pathlib.Path(args.output).resolve()  # follow links
+    with atomic_write(path) as temporary:
+        page = drawing.page(f"What {args.model} looks at", *parts)
+        temporary.write_text(page, encoding="utf-8")
+    print_line(f"{args.output}: {' and '.join(written)}")
+
+
+def _has_default_target(task, model, args):
+    """Return True if a part of the output can be explained that the user did not choose."""
+    if not task.reads_any_texts:
+        return not task.reads_encoders and not task.positions_have_targets
+    vocabulary = heads.find_encoder(model).preprocessor.vocabulary
+    return MASK in vocabulary and MASK in args.text + (args.text_pair or "")
+
+
+def _target(model, target):
+    """Return the target as `attributions` takes it: the index of a word as an integer."""
+    is_index = target is not None and target.lstrip("-").isdecimal()
+    if is_index and registry.for_model(model).positions_have_targets:
+        return int(target)
+    return target

@@ -1,23 +1,27 @@
-"""The options of each command: one dataclass per command, and dataclasses of shared options.
+"""The options of each command: one class per command, and classes of options that commands share.
 
-A keyword-only field is an option, another field a positional argument. A field without a default is
-required. The docstring has the help of each field as `name: help`. Its first line describes the
-command, or is the title above shared options. This module imports neither Keras nor TensorFlow, so
-`--help` and errors in options are fast.
+A field without a default is required. The docstring has the help of each field as `name: help`. Its
+first line describes the command, or is the title above shared options. This module imports neither
+Keras nor TensorFlow, so `--help` and errors in options are fast.
 """
 
-import argparse
 import dataclasses
 import math
 import sys
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, dataclass_transform
+
+COMMANDS: dict[str, type["Options"]] = {}
 
 
 def option(default: Any, **settings: Any) -> Any:
     """Return a field with a default and with settings of `ArgumentParser.add_argument`."""
     return dataclasses.field(default=default, metadata=settings)
+
+
+def argument(default: Any = dataclasses.MISSING) -> Any:
+    """Return a field that is a positional argument, not an option."""
+    return dataclasses.field(default=default, metadata={"positional": True})
 
 
 def _number(kind, lowest, highest, name):
@@ -40,45 +44,40 @@ def _number_or_text(text):
         return text
 
 
-def _name_of_task(text):
-    from keras_bert.tasks import registry  # --help does not need its imports
-
-    try:
-        registry.by_name(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
-    return text.replace("-", "_")
-
-
 PositiveInt = Annotated[int, _number(int, 1, sys.maxsize, "positive int")]
 PositiveFloat = Annotated[float, _number(float, math.ulp(0), sys.float_info.max, "positive float")]
 Fraction = Annotated[float, _number(float, 0, 1, "fraction (0 to 1)")]
-Seed = Annotated[int, _number(int, 0, 2**32 - 1, "seed (0 to 2^32 - 1)")]
-MaxLength = Annotated[int, _number(int, 3, sys.maxsize, "length (at least 3)")]
-PairLength = Annotated[int, _number(int, 8, sys.maxsize, "length (at least 8)")]
 Column = Annotated[int | str, _number_or_text]
-Task = Annotated[str, _name_of_task]
-Dtype = Literal["float32", "mixed_bfloat16", "mixed_float16", "auto"]
+Task = Annotated[str, lambda text: text.replace("-", "_")]
 Loss = Literal[
     "multiple_negatives_ranking", "triplet", "cosent", "cosine_similarity", "contrastive"
 ]
 
 
-class Command:
-    """A command: `run` is its function as "module.function" in `keras_bert.cli`.
+@dataclass_transform(kw_only_default=True, field_specifiers=(option, argument))
+class Options:
+    """A command, or options that commands share. Each subclass becomes a dataclass.
 
-    `files` names the options that are input files; `takes_folders` allows folders there. A command
-    with `needs_keras` imports Keras.
+    Args:
+        run: Function of a command, as "module.function" in `keras_bert.cli`.
+        files: Names of the options that are input files.
+        needs_keras: If True, import Keras before the function.
     """
 
     run: ClassVar[str]
-    files: ClassVar[tuple[str, ...]] = ()
-    takes_folders: ClassVar[bool] = False
-    needs_keras: ClassVar[bool] = True
+    files: ClassVar[Sequence[str]]
+    needs_keras: ClassVar[bool]
+
+    def __init_subclass__(cls, run="", files=(), needs_keras=True):
+        dataclasses.dataclass(kw_only=True)(cls)
+        cls.run = run
+        cls.files = files
+        cls.needs_keras = needs_keras
+        if run:
+            COMMANDS[cls.__name__.lower()] = cls
 
 
-@dataclass(kw_only=True)
-class Trusted:
+class Trusted(Options):
     """Model.
 
     trusted: allow code in the model to run; use only for models you trust
@@ -87,26 +86,26 @@ class Trusted:
     trusted: bool = False
 
 
-@dataclass
 class NamedModel(Trusted):
     """Model.
 
     model: name (see keras-bert list), hf:org/name, folder, .zip or .keras file
     """
 
-    model: str
+    model: str = argument()
 
 
-@dataclass(kw_only=True)
-class TextColumn:
+class TextColumn(Options):
     """Columns of the file; a trained model uses those of its training by default.
 
     text: column of the text, by default text
     no_header: the file has no header; name columns by number, from 1
+    format: file format (default: by extension)
     """
 
     text: str | None = None
     no_header: bool = False
+    format: Literal["tsv", "csv", "jsonl", "conll", "conllu"] | None = None
 
     @property
     def header(self):
@@ -114,7 +113,6 @@ class TextColumn:
         return False if self.no_header else None
 
 
-@dataclass(kw_only=True)
 class Columns(TextColumn):
     """Columns of the file; a trained model uses those of its training by default.
 
@@ -128,8 +126,7 @@ class Columns(TextColumn):
     word: Column | None = None
 
 
-@dataclass(kw_only=True)
-class Labels:
+class Labels(Columns):
     """Columns of the file; a trained model uses those of its training by default.
 
     label: column of the label (default: label). Multi-label: also the columns of 0 and 1 of each
@@ -141,30 +138,7 @@ class Labels:
     tag: Column | None = None
 
 
-@dataclass(kw_only=True)
-class FileFormat:
-    """Columns of the file; a trained model uses those of its training by default.
-
-    format: file format (default: by extension)
-    """
-
-    format: Literal["tsv", "csv", "jsonl", "conll", "conllu"] | None = None
-
-
-@dataclass(kw_only=True)
-class Prompts:
-    """Embeddings.
-
-    prompt: prompt of the queries, a name of the model's prompts or a text
-    corpus_prompt: prompt of the texts to find
-    """
-
-    prompt: str | None = None
-    corpus_prompt: str | None = None
-
-
-@dataclass(kw_only=True)
-class Pooling:
+class Pooling(Options):
     """Embeddings.
 
     pooling: how the token vectors become one vector (default: the pooling of the model)
@@ -175,8 +149,18 @@ class Pooling:
     ) = None
 
 
-@dataclass(kw_only=True)
-class Characters:
+class Prompts(Pooling):
+    """Embeddings.
+
+    prompt: prompt of the queries, a name of the model's prompts or a text
+    corpus_prompt: prompt of the texts to find
+    """
+
+    prompt: str | None = None
+    corpus_prompt: str | None = None
+
+
+class Characters(Options):
     """Question answering.
 
     characters: compute F1 over characters; default for KorQuAD files
@@ -185,19 +169,7 @@ class Characters:
     characters: bool | None = None
 
 
-@dataclass(kw_only=True)
-class NullThreshold:
-    """Question answering.
-
-    null_threshold: answer only if the best span scores higher than 'no answer' minus this value
-        (default: 0)
-    """
-
-    null_threshold: float | None = option(None, metavar="LOGITS")
-
-
-@dataclass(kw_only=True)
-class Precision:
+class Precision(Options):
     """Computation.
 
     precision: dtype of the matmuls (default: that of the model). bfloat16 is faster on processors
@@ -207,7 +179,6 @@ class Precision:
     precision: Literal["float32", "bfloat16"] | None = None
 
 
-@dataclass(kw_only=True)
 class Computation(Precision):
     """Computation.
 
@@ -217,8 +188,7 @@ class Computation(Precision):
     batch_size: PositiveInt = 32
 
 
-@dataclass(kw_only=True)
-class TrainingDtype:
+class TrainingDtype(Options):
     """Machine.
 
     dtype: dtype of the training (default: that of --model, float32 for a checkpoint or a new
@@ -227,35 +197,23 @@ class TrainingDtype:
     rematerialize: save memory, at the cost of time
     """
 
-    dtype: Dtype | None = None
+    dtype: Literal["float32", "mixed_bfloat16", "mixed_float16", "auto"] | None = None
     rematerialize: bool = False
 
 
-@dataclass
-class List(Command):
+class List(Options, run="doctor.list_models", needs_keras=False):
     """List the models that have a name."""
 
-    run = "doctor.list_models"
-    needs_keras = False
 
-
-@dataclass
-class Doctor(Command):
+class Doctor(Options, run="doctor.doctor", needs_keras=False):
     """Print versions, devices, the cache and missing packages, for reports of bugs."""
 
-    run = "doctor.doctor"
-    needs_keras = False
 
-
-@dataclass
-class Info(NamedModel, Command):
+class Info(NamedModel, run="models.info"):
     """Print a model's sizes, vocabulary and labels."""
 
-    run = "models.info"
 
-
-@dataclass(kw_only=True)
-class FinetuneData:
+class FinetuneData(Options):
     """Data.
 
     train: TSV (without quoting), CSV or JSON Lines. Embedding: one or several files of pairs of
@@ -280,8 +238,7 @@ class FinetuneData:
     limit: PositiveInt | None = None
 
 
-@dataclass(kw_only=True)
-class FinetuneRecipe:
+class FinetuneRecipe(Options):
     """Recipe; the defaults are those of the paper.
 
     epochs: passes over the data (default: 3)
@@ -319,7 +276,7 @@ class FinetuneRecipe:
     learning_rate: PositiveFloat | None = None
     warmup: Fraction = 0.1
     schedule: Literal["linear", "cosine", "constant"] = "linear"
-    max_length: MaxLength | None = None
+    max_length: PositiveInt | None = None
     loss: Loss | None = None
     matryoshka_dims: Sequence[PositiveInt] | None = option(None, metavar="WIDTH")
     gradient_caching: bool | None = None
@@ -330,15 +287,14 @@ class FinetuneRecipe:
     metric: str | None = None
     patience: PositiveInt | None = None
     evaluate_every: PositiveFloat | None = option(None, metavar="N")
-    seed: Seed = 0
+    seed: int = 0
     fixed_length: bool = False
     tensorboard: str | None = option(None, metavar="FOLDER")
 
 
-@dataclass(kw_only=True)
 class Finetune(
-    TrainingDtype, FinetuneRecipe, Characters, Pooling, Labels, FileFormat, Columns, FinetuneData,
-    NamedModel, Command,
+    TrainingDtype, FinetuneRecipe, Characters, Pooling, Labels, FinetuneData, NamedModel,
+    run="training.finetune", files=["train", "dev"],
 ):  # fmt: skip
     """Train a model on a labeled file.
 
@@ -356,10 +312,6 @@ class Finetune(
     output: folder for the model, metrics.json and plots
     """
 
-    run = "training.finetune"
-    files = ("train", "dev")
-    takes_folders = True
-
     model: str = "minilm"
     task: Task | None = None
     keep_layers: Sequence[int] | None = option(None, metavar="NUMBER")
@@ -369,10 +321,9 @@ class Finetune(
     output: str
 
 
-@dataclass(kw_only=True)
 class Evaluate(
-    Computation, NullThreshold, Characters, Pooling, Prompts, Labels, FileFormat, Columns,
-    NamedModel, Command,
+    Computation, Characters, Prompts, Labels, NamedModel,
+    run="inference.evaluate", files=["input"],
 ):  # fmt: skip
     """Score a trained model on a labeled file.
 
@@ -383,17 +334,12 @@ class Evaluate(
     split: embeddings: the file in qrels/ of a folder
     """
 
-    run = "inference.evaluate"
-    files = ("input",)
-    takes_folders = True
-
     task: Task | None = None
     input: str
     split: str = "test"
 
 
-@dataclass
-class Predict(Computation, NullThreshold, FileFormat, Columns, NamedModel, Command):
+class Predict(Computation, Columns, NamedModel, run="inference.predict_texts", files=["input"]):
     """Predict for texts or a file with a trained model.
 
     model: folder or .keras file of a fine-tuned model
@@ -408,18 +354,13 @@ class Predict(Computation, NullThreshold, FileFormat, Columns, NamedModel, Comma
     probabilities: classification and multiple choice: also write the probability of every class
     """
 
-    run = "inference.predict_texts"
-    files = ("input",)
-
-    texts: Sequence[str] = ()
-    _: KW_ONLY
+    texts: Sequence[str] = argument(())
     input: str | None = None
     output: str | None = None
     probabilities: bool = False
 
 
-@dataclass(kw_only=True)
-class Embed(Computation, Pooling, FileFormat, TextColumn, NamedModel, Command):
+class Embed(Computation, Pooling, TextColumn, NamedModel, run="inference.embed", files=["input"]):
     """Write a vector for each text of a file.
 
     model: an encoder: name, hf:org/name, folder or .keras file
@@ -429,16 +370,12 @@ class Embed(Computation, Pooling, FileFormat, TextColumn, NamedModel, Command):
         default prompt)
     """
 
-    run = "inference.embed"
-    files = ("input",)
-
     input: str
     output: str
     prompt: str | None = None
 
 
-@dataclass
-class Search(Computation, Pooling, Prompts, FileFormat, TextColumn, NamedModel, Command):
+class Search(Computation, Prompts, TextColumn, NamedModel, run="inference.find", files=["file"]):
     """Find the texts of a file that are nearest to a query.
 
     file: TSV, CSV or JSON Lines file, or a .txt file with a text per line
@@ -447,18 +384,13 @@ class Search(Computation, Pooling, Prompts, FileFormat, TextColumn, NamedModel, 
     top: number of texts
     """
 
-    run = "search.find"
-    files = ("file",)
-
-    file: str
-    query: str
-    _: KW_ONLY
+    file: str = argument()
+    query: str = argument()
     model: str = "minilm"
     top: PositiveInt = 5
 
 
-@dataclass
-class Mine(Computation, Pooling, Prompts, FileFormat, TextColumn, NamedModel, Command):
+class Mine(Computation, Prompts, TextColumn, NamedModel, run="inference.mine", files=["file"]):
     """Add hard negatives to a file of pairs, to train embeddings.
 
     file: TSV, CSV or JSON Lines file of queries and positives; the negatives are other positives
@@ -469,11 +401,7 @@ class Mine(Computation, Pooling, Prompts, FileFormat, TextColumn, NamedModel, Co
     margin: a negative is less similar than the positive by at least this
     """
 
-    run = "search.mine"
-    files = ("file",)
-
-    file: str
-    _: KW_ONLY
+    file: str = argument()
     text_pair: str
     output: str
     model: str = "minilm"
@@ -481,8 +409,7 @@ class Mine(Computation, Pooling, Prompts, FileFormat, TextColumn, NamedModel, Co
     margin: float = 0.05
 
 
-@dataclass
-class Fill(NamedModel, Command):
+class Fill(NamedModel, run="inference.fill_masks"):
     """Predict the tokens at [MASK] in texts.
 
     model: a checkpoint with a masked LM head
@@ -490,15 +417,11 @@ class Fill(NamedModel, Command):
     top: candidates per mask
     """
 
-    run = "inference.fill_masks"
-
-    texts: Sequence[str]
-    _: KW_ONLY
+    texts: Sequence[str] = argument()
     top: PositiveInt = 5
 
 
-@dataclass
-class Explain(NamedModel, Command):
+class Explain(NamedModel, run="models.explain"):
     """Write an HTML page on what a model looks at in a text.
 
     text: text. Question answering: the question
@@ -511,18 +434,14 @@ class Explain(NamedModel, Command):
     steps: points at which the gradient is computed
     """
 
-    run = "explain.explain"
-
-    text: str
-    text_pair: str | None = None
-    _: KW_ONLY
+    text: str = argument()
+    text_pair: str | None = argument(None)
     output: str
     target: str | None = None
     steps: PositiveInt = 50
 
 
-@dataclass
-class Vocab(Command):
+class Vocab(Options, run="pretraining.make_vocabulary"):
     """Learn a vocabulary from your own text.
 
     corpus: files, folders, patterns: text, JSON Lines, MediaWiki dumps
@@ -535,10 +454,7 @@ class Vocab(Command):
     max_bytes: learn from this many bytes, sampled evenly (default: all)
     """
 
-    run = "pretraining.make_vocabulary"
-
-    corpus: Sequence[str]
-    _: KW_ONLY
+    corpus: Sequence[str] = argument()
     output: str
     size: PositiveInt = 30522
     cased: bool = False
@@ -548,8 +464,7 @@ class Vocab(Command):
     max_bytes: PositiveInt | None = None
 
 
-@dataclass
-class Records(Command):
+class Records(Options, run="pretraining.make_records"):
     """Tokenize a corpus once, for pretraining.
 
     corpus: files, folders, patterns, as for vocab
@@ -559,18 +474,14 @@ class Records(Command):
     workers: processes that split text (default: one per core)
     """
 
-    run = "pretraining.make_records"
-
-    corpus: Sequence[str]
-    _: KW_ONLY
+    corpus: Sequence[str] = argument()
     vocab: str
     output: str
     held_out: Fraction = 0.01
     workers: PositiveInt | None = None
 
 
-@dataclass(kw_only=True)
-class PretrainRecipe:
+class PretrainRecipe(Options):
     """Recipe; the defaults are those of the paper.
 
     steps: optimizer steps
@@ -587,7 +498,7 @@ class PretrainRecipe:
     """
 
     steps: PositiveInt = 1_000_000
-    lengths: Sequence[PairLength] = (128, 512)
+    lengths: Sequence[PositiveInt] = (128, 512)
     first_share: Fraction = 0.9
     batch_size: PositiveInt = 256
     max_predictions: Sequence[PositiveInt] | None = option(None, metavar="N")
@@ -596,10 +507,9 @@ class PretrainRecipe:
     optimizer: Literal["adamw", "lamb"] = "adamw"
     whole_words: bool = False
     no_next_sentence: bool = False
-    seed: Seed = 0
+    seed: int = 0
 
 
-@dataclass(kw_only=True)
 class PretrainMachine(TrainingDtype):
     """Machine.
 
@@ -615,8 +525,7 @@ class PretrainMachine(TrainingDtype):
     gradient_accumulation_steps: PositiveInt = 1
 
 
-@dataclass(kw_only=True)
-class PretrainRun:
+class PretrainRun(Options):
     """Run; the same command resumes a run that was stopped.
 
     log_every: steps
@@ -633,8 +542,10 @@ class PretrainRun:
     tensorboard: str | None = option(None, metavar="FOLDER")
 
 
-@dataclass(kw_only=True)
-class Pretrain(PretrainRun, PretrainMachine, PretrainRecipe, Trusted, Command):
+class Pretrain(
+    PretrainRun, PretrainMachine, PretrainRecipe, Trusted,
+    run="pretraining.pretrain", files=["config"],
+):  # fmt: skip
     """Train a BERT from records.
 
     records: folder that records wrote
@@ -644,9 +555,6 @@ class Pretrain(PretrainRun, PretrainMachine, PretrainRecipe, Trusted, Command):
     config: bert_config.json of a new model, instead of --size
     """
 
-    run = "pretraining.pretrain"
-    files = ("config",)
-
     records: str
     output: str
     model: str | None = None
@@ -654,8 +562,7 @@ class Pretrain(PretrainRun, PretrainMachine, PretrainRecipe, Trusted, Command):
     config: str | None = None
 
 
-@dataclass
-class Convert(NamedModel, Command):
+class Convert(NamedModel, run="models.convert"):
     """Write a model in another library's format.
 
     path: empty folder to write to; for keras also a .keras file
@@ -666,10 +573,7 @@ class Convert(NamedModel, Command):
     hidden_act: activation to write instead of the model's own
     """
 
-    run = "models.convert"
-
-    path: str
-    _: KW_ONLY
+    path: str = argument()
     to: Literal["keras", "huggingface", "google", "keras_hub", "sentence_transformers"]
     drop: (
         Sequence[Literal["pooler", "masked_lm", "next_sentence", "classifier", "span_selector"]]
@@ -679,8 +583,7 @@ class Convert(NamedModel, Command):
     hidden_act: Literal["gelu", "gelu_new", "relu"] | None = None
 
 
-@dataclass
-class Export(Precision, Labels, Columns, NamedModel, Command):
+class Export(Precision, Labels, NamedModel, run="models.export"):
     """Write a SavedModel or an ONNX folder.
 
     model: folder or .keras file of a trained model; or an encoder, by name or folder
@@ -694,25 +597,20 @@ class Export(Precision, Labels, Columns, NamedModel, Command):
     license: license of the source weights, for the model card (default: that of a known name)
     """
 
-    run = "models.export"
-
-    path: str
-    _: KW_ONLY
+    path: str = argument()
     task: Task | None = None
-    format: Literal["saved_model", "onnx"] = "saved_model"
+    format: Literal["saved_model", "onnx"] = "saved_model"  # type: ignore[assignment]
     quantize: Literal["int8"] | None = None
     dev: str | None = None
     license: str | None = None
 
 
-@dataclass
-class Serve(Precision, Trusted, Command):
+class Serve(Precision, Trusted, run="serving.serve"):
     """Serve a model over HTTP, with a web page, on this machine.
 
     model: SavedModels: a model folder, a version or several models; or a trained model
     trusted: allow code in the model, or a SavedModel that was not exported on this machine, to run;
         use only for models you trust
-    name: model name in URLs (default: name of the folder)
     host: address to listen on (default: 127.0.0.1, this machine only)
     port: port to listen on; 0: any free port
     max_body: maximum bytes per request (default: 1 MiB)
@@ -720,20 +618,9 @@ class Serve(Precision, Trusted, Command):
     max_rows: maximum rows per request
     """
 
-    run = "serving.serve"
-
-    model: str
-    _: KW_ONLY
-    name: str | None = None
+    model: str = argument()
     host: str = "127.0.0.1"
     port: int = 8501
     max_body: PositiveInt = 2**20
     max_text: PositiveInt = 2**16
     max_rows: PositiveInt = 1024
-
-
-_ALL = (
-    List, Doctor, Info, Finetune, Evaluate, Predict, Embed, Search, Mine, Fill, Explain, Vocab,
-    Records, Pretrain, Convert, Export, Serve,
-)  # fmt: skip
-COMMANDS = {command.__name__.lower(): command for command in _ALL}

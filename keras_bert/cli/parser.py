@@ -2,7 +2,6 @@
 
 import argparse
 import dataclasses
-import difflib
 import inspect
 import re
 import types
@@ -21,11 +20,6 @@ class _Parser(argparse.ArgumentParser):
     """Argument parser with errors of two short lines: what is wrong, and how to get help."""
 
     def error(self, message):
-        choice = re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message)
-        if choice:
-            known = re.findall(r"[\w-]+", choice[2])
-            near = difflib.get_close_matches(choice[1], known, n=1)
-            message += f"; did you mean {near[0]}?" if near else ""
         self.exit(2, f"{self.prog}: {message}\nsee {self.prog} --help\n")
 
 
@@ -63,17 +57,18 @@ def parse(arguments: Sequence[str] | None) -> tuple[str | None, Any]:
 
 
 def _add_arguments(parser, command):
-    """Add the fields of a dataclass. The options of each base class are a group."""
+    """Add the fields of a command. The options of each base class are a group."""
     helps: dict[str, str] = {}
     for base in reversed(command.__mro__):
         helps |= dict(_HELP.findall(inspect.cleandoc(base.__doc__ or "")))
     groups = {_title(command): parser}
     for field in dataclasses.fields(command):
         settings = _settings(field, helps[field.name])
-        if not field.kw_only:
+        if field.metadata.get("positional"):
             parser.add_argument(field.name, **settings)
             continue
-        title = _title(_owner(command, field.name))
+        owner = next(base for base in command.__mro__ if field.name in base.__annotations__)
+        title = _title(owner)
         if title not in groups:
             groups[title] = parser.add_argument_group(title)
         groups[title].add_argument(f"--{field.name.replace('_', '-')}", **settings)
@@ -89,43 +84,37 @@ def _title(command):
     return line[0].lower() + line[1:].removesuffix(".")
 
 
-def _owner(command, name):
-    """Return the class that defines a field: the command or one of its bases."""
-    return next(base for base in command.__mro__ if name in inspect.get_annotations(base))
-
-
 def _settings(field, text):
     """Return the arguments of `add_argument` for a field and its help text."""
+    metadata = dict(field.metadata)
+    is_positional = metadata.pop("positional", False)
     is_required = field.default is dataclasses.MISSING
-    is_list = False
     kind = field.type
     if typing.get_origin(kind) in (typing.Union, types.UnionType):  # `kind | None`
         kind = typing.get_args(kind)[0]
-    if typing.get_origin(kind) is Sequence:
+    is_list = typing.get_origin(kind) is Sequence
+    if is_list:
         kind = typing.get_args(kind)[0]
-        is_list = True
     settings = {"action": "store_true"} if kind is bool else _value_settings(kind)
     if is_list:
-        settings["nargs"] = "+" if is_required or field.kw_only else "*"
-    elif not is_required and not field.kw_only:
+        settings["nargs"] = "*" if is_positional and not is_required else "+"
+    elif is_positional and not is_required:
         settings["nargs"] = "?"
-    if is_required and field.kw_only:
+    if is_required and not is_positional:
         settings["required"] = True
     if not is_required:
         settings["default"] = field.default
         text += _default_text(field.default, text)
-    help = " ".join(text.split()).replace("%", "%%")
-    return {**settings, "help": help, **field.metadata}
+    return {**settings, "help": " ".join(text.split()).replace("%", "%%"), **metadata}
 
 
 def _value_settings(kind):
     """Return how argparse converts and checks a value of a type."""
+    if typing.get_origin(kind) is Literal:
+        return {"choices": typing.get_args(kind)}
     if typing.get_origin(kind) is Annotated:
-        kind, convert = typing.get_args(kind)
-    else:
-        convert = str if typing.get_origin(kind) is Literal else kind
-    choices = typing.get_args(kind) if typing.get_origin(kind) is Literal else None
-    return {"type": convert, "choices": choices}
+        return {"type": typing.get_args(kind)[1]}
+    return {"type": kind}
 
 
 def _default_text(default, text):

@@ -4,12 +4,11 @@ import collections
 import itertools
 import pathlib
 import re
-import statistics
 
 import keras_bert
 from keras_bert import heads
 from keras_bert.checkpoints import canonical, folder, huggingface
-from keras_bert.cli import arguments, options, writing
+from keras_bert.cli import options, reading, writing
 from keras_bert.pretraining import corpus, records, vocabulary
 from keras_bert.pretraining import train as pretraining
 from keras_bert.runtime import distribution
@@ -29,10 +28,6 @@ _SIZES = {
     "base": (12, 768),
     "large": (24, 1024),
 }
-
-# Keys of the last history record that the summary leaves out or replaces by medians.
-_LEFT_OUT = ("learning_rate", "seconds")
-_RATES = ("tokens_per_second", "sequences_per_second", "flop_utilization")
 
 # Counts of `corpus.documents` -> text of the note.
 _REPAIRS = {
@@ -64,13 +59,9 @@ def make_vocabulary(args: options.Vocab) -> None:
         "strip_accents": not (args.cased or args.keep_accents),
         "split_cjk": not args.no_split_cjk,
     }
-    documents = corpus.documents(args.corpus, counts=counts)
-    first = next(documents, None)
-    if first is None:
-        raise ValueError(f"{' '.join(args.corpus)} contains no documents")
     with waiting("Learning the vocabulary"):
         tokens = vocabulary.train(
-            _holding_out(itertools.chain([first], documents), held_out),
+            _holding_out(corpus.documents(args.corpus, counts=counts), held_out),
             args.size,
             min_frequency=args.min_frequency,
             max_bytes=args.max_bytes,
@@ -169,9 +160,7 @@ def _preprocessor_of(name):
         return keras_bert.Preprocessor(tokens, **options)
     preprocessor = heads.find_encoder(keras_bert.load(name, task="auto")).preprocessor
     if preprocessor is None:
-        raise ValueError(
-            f"the model {name} has no vocabulary. Use a folder that keras-bert vocab wrote"
-        )
+        raise ValueError(f"{name} has no vocabulary. Use a folder that keras-bert vocab wrote")
     return preprocessor
 
 
@@ -183,11 +172,10 @@ def pretrain(args: options.Pretrain) -> None:
     for path in (args.records, args.output):
         if "://" in path:
             raise ValueError(f"{path} must be a local folder. Mount the bucket (gcsfuse)")
-    if args.config and args.size is not None:
-        raise ValueError("give either --config or --size")
+    if sum(value is not None for value in (args.model, args.size, args.config)) > 1:
+        raise ValueError("give one of --model, --size and --config")
     corpus_records = records.Records(args.records)
     writing.check_folder(args.output)
-    writing.check_log_folder(args.tensorboard)
     recipe = _recipe(args)
     with distribution.scope(args.strategy, model_parallel=args.model_parallel):
         # Seed before the model is built: all processes then start with the same weights.
@@ -203,29 +191,17 @@ def pretrain(args: options.Pretrain) -> None:
             keep=args.keep,
             tensorboard=args.tensorboard,
         )
-    _print_summary(history)
+    last = {name: value for name, value in history[-1].items() if name != "learning_rate"}
+    print_line(report.table(last))
     print_line(f"saved in {args.output}")
-
-
-def _print_summary(history):
-    """Print the last record, with medians over the last phase: it may cover only a few steps."""
-    summary = {key: value for key, value in history[-1].items() if key not in _LEFT_OUT}
-    phase = [line for line in history if line["sequence_length"] == summary["sequence_length"]]
-    for key in _RATES:
-        summary[key] = statistics.median(line[key] for line in phase)
-    summary["minutes"] = sum(line["seconds"] for line in history) / 60
-    print_line(report.table(summary))
 
 
 def _recipe(args):
     phases = len(args.lengths)
     max_predictions = args.max_predictions or [None]
-    if phases > 2:
-        raise ValueError(f"--lengths takes one or two numbers; received {phases}")
-    if len(max_predictions) not in (1, phases):
+    if phases > 2 or len(max_predictions) not in (1, phases):
         raise ValueError(
-            "--max-predictions takes one number, or one for each of --lengths; received "
-            f"{len(max_predictions)}"
+            "--lengths takes one or two numbers, and --max-predictions one, or as many"
         )
     return pretraining.Recipe(
         pretraining.two_phases(
@@ -248,7 +224,7 @@ def _recipe(args):
 def _new_model(args, corpus_records):
     encoder = keras_bert.BertEncoder(
         **_bert_config(args, corpus_records),
-        dtype=arguments.dtype_of(args),
+        dtype=reading.dtype_of(args),
         rematerialize=args.rematerialize,
         preprocessor=corpus_records.preprocessor(),
     )
@@ -256,10 +232,8 @@ def _new_model(args, corpus_records):
 
 
 def _trained_model(args):
-    if args.size is not None or args.config:
-        raise ValueError("--size and --config are for a new model. Remove them, or remove --model")
-    encoder_options = arguments.encoder_options(args)
-    model = arguments.load(args, task="auto")
+    encoder_options = reading.encoder_options(args)
+    model = reading.load(args, task="auto")
     task = registry.find(model)
     if task is None or not task.reads_any_texts:  # use only the encoder, with fresh heads
         encoder = heads.find_encoder(model)
@@ -269,14 +243,13 @@ def _trained_model(args):
     wanted = MaskedTokens.name if args.no_next_sentence else task.name
     if wanted == task.name and not encoder_options:
         return model
-    return arguments.load(args, task=wanted, **encoder_options)
+    return reading.load(args, task=wanted, **encoder_options)
 
 
 def _bert_config(args, corpus_records):
     """Return the config of a new model, with the vocabulary size of the records."""
-    vocab_size = corpus_records.manifest["settings"]["vocab_size"]
     config = {
-        "vocab_size": vocab_size,
+        "vocab_size": corpus_records.manifest["settings"]["vocab_size"],
         "type_vocab_size": 2,
         "max_position_embeddings": max(512, *args.lengths),
     }
@@ -290,10 +263,4 @@ def _bert_config(args, corpus_records):
         }
     file = pathlib.Path(args.config)
     content = config | folder.read_json(file)
-    config = canonical.read_config(file, content, huggingface.ACTIVATIONS, huggingface.SILENT_KEYS)
-    if config["vocab_size"] != vocab_size:
-        raise ValueError(
-            f"{file}: vocab_size must equal that of the records, {vocab_size}; received "
-            f"{config['vocab_size']}"
-        )
-    return config
+    return canonical.read_config(file, content, huggingface.ACTIVATIONS, huggingface.SILENT_KEYS)

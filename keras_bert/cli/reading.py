@@ -1,9 +1,14 @@
-"""Reading of data files: columns, tasks, and notes about truncated or skipped rows."""
+"""Read the model and the data files that the command line names; note truncated or skipped rows."""
 
 import os
 import sys
+from typing import Any
 
+import keras
+
+import keras_bert
 from keras_bert import heads, provenance
+from keras_bert.runtime import distribution
 from keras_bert.runtime.escaping import shown
 from keras_bert.runtime.terminal import print_line
 from keras_bert.tasks import reader, registry
@@ -27,7 +32,7 @@ _OF_DATA = {
 }
 
 # Defaults of the options for columns; the keys are also arguments of the readers.
-COLUMNS = {
+COLUMNS: dict[str, Any] = {
     "text": "text",
     "text_pair": None,
     "label": "label",
@@ -35,83 +40,59 @@ COLUMNS = {
     "header": True,
     "word": 1,
     "tag": -1,
-    "negatives": (),
+    "negatives": [],
     "score_range": None,
     "skip_ragged": False,  # not an option: only for GLUE's QQP, which has broken rows
     "characters": False,
 }
 
 
+def load(args, **options):
+    """Load the model that the command line names, with options of `keras_bert.load`."""
+    return keras_bert.load(args.model, trusted=args.trusted, **options)
+
+
+def encoder_options(args):
+    """Return the options of an encoder that the command line sets, as a dict."""
+    options = {"dtype": dtype_of(args), "rematerialize": args.rematerialize}
+    return {name: value for name, value in options.items() if value}
+
+
+def dtype_of(args):
+    """Return the dtype policy of the command line; print the choice for "auto"."""
+    if args.dtype != "auto":
+        return args.dtype
+    has_tpu = keras.backend.backend() != "torch" and any(  # torch has no keras.distribution
+        device.startswith("tpu") for device in keras.distribution.list_devices()
+    )
+    is_faster = has_tpu or distribution.is_faster_in_bfloat16()
+    dtype = "mixed_bfloat16" if is_faster else "float32"
+    print_line(f"--dtype auto: {dtype}")
+    return dtype
+
+
 def columns_of(args, model=None):
     """Return the columns from the command line, or those that a model was trained with."""
-    given = {name: getattr(args, name, None) for name in COLUMNS}
-    given = {name: value for name, value in given.items() if value is not None}
-    if model is not None and not given:
-        given = _columns_of_training(model)
-    columns = {name: given.get(name, default) for name, default in COLUMNS.items()}
-    task = getattr(args, "task", None)
-    if task is not None and "label" not in given:
-        columns["label"] = registry.by_name(task).default_label
-    return columns
+    columns = {name: getattr(args, name, None) for name in COLUMNS}
+    columns = {name: value for name, value in columns.items() if value is not None}
+    if model is not None and not columns:
+        columns = _columns_of_training(model)
+    defaults = dict(COLUMNS)
+    if getattr(args, "task", None) is not None:
+        defaults["label"] = registry.by_name(args.task).default_label
+    return {name: columns.get(name, default) for name, default in defaults.items()}
 
 
 def _columns_of_training(model):
     """Return the columns in the metrics of a saved model, checked: its author may be a stranger."""
-    columns = provenance.read_metrics(model).get("columns")
-    if columns is None:
-        return {}
-    advice = "Name the columns on the command line, such as --text and --label"
-    if not isinstance(columns, dict):
+    columns = provenance.read_metrics(model).get("columns") or {}
+    simple = (str, int, list, type(None))
+    if not isinstance(columns, dict) or not all(isinstance(v, simple) for v in columns.values()):
         raise ValueError(
-            f"{model}: the columns in its metrics must be an object; received "
-            f"{shown(columns)}. {advice}"
+            f"{model}: its metrics have wrong columns: {shown(columns)}. Name the columns on the "
+            "command line, such as --text and --label"
         )
-    for name, is_valid in _IS_COLUMN.items():
-        if name in columns and not is_valid(columns[name]):
-            raise ValueError(
-                f"{model}: the column {name} in its metrics must not be {shown(columns[name])}. "
-                f"{advice}"
-            )
     return columns
-
-
-def _is_text(value):
-    return isinstance(value, str) and bool(value)
-
-
-def _is_text_or_number(value):
-    return _is_text(value) or type(value) is int and abs(value) < 2**31
-
-
-def _is_flag(value):
-    return isinstance(value, bool)
-
-
-def _is_list_of_texts(value):
-    return isinstance(value, list) and all(map(_is_text, value))
-
-
-def _is_range_or_none(value):
-    if value is None:
-        return True
-    is_pair = isinstance(value, list) and len(value) == 2
-    return is_pair and all(type(limit) in (int, float) for limit in value)
-
-
-# What the metrics of a saved model may hold for each of `COLUMNS`.
-_IS_COLUMN = {
-    "text": _is_text_or_number,
-    "text_pair": lambda value: value is None or _is_text_or_number(value),
-    "label": lambda value: value is None or _is_text_or_number(value) or _is_list_of_texts(value),
-    "separator": _is_text,
-    "header": _is_flag,
-    "word": _is_text_or_number,
-    "tag": _is_text_or_number,
-    "negatives": _is_list_of_texts,
-    "score_range": _is_range_or_none,
-    "skip_ragged": _is_flag,
-    "characters": _is_flag,
-}
 
 
 def read(path, name, columns, format, limit=None):
@@ -158,16 +139,14 @@ def task_of(model):
 def notes(examples, dev=None, metrics=()):
     """Yield notes about rows that were skipped or truncated."""
     counts = dict(metrics)
-    same = dev is not None and dev.source == examples.source
-    for part, prefix in ((examples, ""), (dev, "dev_")):
-        where = "" if part is None else part.source + ", scored" * (same and bool(prefix))
-        of_data = {} if part is None else {**part.counts(), "ragged_rows": part.ragged_rows}
-        for name, note in _OF_DATA.items():
-            if of_data.get(name):
-                yield f"{note}: {of_data[name]} ({where})"
-        for name, note in _COUNTED.items():
-            if count := counts.get(prefix + name):
-                yield f"{note}: {count} ({where})"
+    for data, prefix in ((examples, ""), (dev, "dev_")):
+        if data is None:
+            continue
+        of_data = {**data.counts(), "ragged_rows": data.ragged_rows}
+        of_encoded = {name: counts.get(prefix + name) for name in _COUNTED}
+        for name, note in (_OF_DATA | _COUNTED).items():
+            if count := (of_data | of_encoded).get(name):
+                yield f"{note}: {count} ({data.source})"
 
 
 def print_counts(counts):

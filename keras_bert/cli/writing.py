@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import os
 import pathlib
 import sys
 
@@ -10,13 +9,6 @@ from keras_bert.cli import reading
 from keras_bert.runtime.escaping import printable_lines
 from keras_bert.runtime.files import atomic_write
 from keras_bert.runtime.resumable_file import ResumableFile
-
-
-def check_log_folder(path):
-    """Raise an error if a log folder (or `None`) is a file or lies below one."""
-    for part in (pathlib.Path(path), *pathlib.Path(path).parents) if path else ():
-        if part.exists() and not part.is_dir():
-            raise ValueError(f"{path} cannot be a folder, because {part} is a file")
 
 
 def check_folder(path):
@@ -33,13 +25,9 @@ def check_output(path, input):
 
 
 def is_stream(path):
-    """Return True for a pipe, a device, or /dev/stdout (which may be redirected to a file)."""
-    path = pathlib.Path(path).absolute()
-    while not str(path).startswith(("/dev/std", "/dev/fd/", "/proc/")):
-        if not path.is_symlink():
-            return path.exists() and not path.is_file()
-        path = path.parent / os.readlink(path)
-    return True
+    """Return True for a pipe or a device, such as /dev/stdout in a terminal."""
+    path = pathlib.Path(path)
+    return path.exists() and not path.is_file()
 
 
 class Stream:
@@ -66,18 +54,16 @@ def open_predictions(args, format):
         yield Stream(sys.stdout)
         return
     if is_stream(args.output):
-        # "w" would truncate a redirected stdout.
-        with open(args.output, "a", encoding="utf-8") as file:
+        with open(args.output, "w", encoding="utf-8") as file:
             yield Stream(file)
         return
     path = pathlib.Path(args.output).resolve()  # follow links
-    if format == "json":  # one object, written at the end
+    # JSON is one object. An input that is a pipe cannot be read again to resume.
+    if format == "json" or (args.input and is_stream(args.input)):
         with atomic_write(path) as temporary, open(temporary, "w", encoding="utf-8") as file:
             yield Stream(file)
         return
     settings = dataclasses.asdict(args) | {"output": None}
-    if args.input and is_stream(args.input):
-        settings["process"] = os.getpid()  # a pipe cannot be read again, so do not resume
     settings["columns"] = reading.columns_of(args, args.model)
     settings["files"] = [_version_of(file) for file in (args.input, args.model) if file]
     with ResumableFile(path, settings) as file:

@@ -20,6 +20,7 @@ class Agreement:
         difference: Largest difference of a score, a probability or an embedding.
         accuracy, float32_accuracy: Fractions of the examples with the right label; `None` unless
             each example has one label.
+        time_ratio: Time, divided by that in float32; `None` if it was not measured.
     """
 
     examples: int
@@ -27,6 +28,7 @@ class Agreement:
     difference: float
     accuracy: float | None = None
     float32_accuracy: float | None = None
+    time_ratio: float | None = None
 
     def __str__(self):
         parts = [f"on {self.examples:,} examples"]
@@ -36,7 +38,10 @@ class Agreement:
             parts.append(
                 f"the accuracy is {self.accuracy:.4f} (float32: {self.float32_accuracy:.4f})"
             )
-        return ", ".join([*parts, f"the largest difference of a number is {self.difference:.2g}"])
+        parts.append(f"the largest difference of a number is {self.difference:.2g}")
+        if self.time_ratio is not None:
+            parts.append(f"{self.time_ratio:.2f} times as long")
+        return ", ".join(parts)
 
 
 def check_data(dev, output):
@@ -56,8 +61,6 @@ def check_data(dev, output):
         raise ValueError(
             f"dev must be {names}; received {type(dev).__name__}. Read a file with keras_bert.read"
         )
-    if not len(dev):
-        raise ValueError(f"{dev.source} contains no examples")
     task.columns_of(dev, output)
     if task.right_labels(dev) is not None:
         task.check_targets(output, dev)

@@ -1,6 +1,5 @@
 """Export of models as SavedModels or ONNX folders."""
 
-import os
 import warnings
 
 import keras
@@ -92,16 +91,9 @@ def export(
     >>> sorted(answer), answer["probabilities"].shape
     (['label', 'probabilities', 'score'], TensorShape([1, 2]))
     """
-    if not isinstance(path, (str, os.PathLike)) or not os.fspath(path):
-        raise ValueError(f"path must be a folder; received {path!r:.80}")
-    if metrics is not None and not isinstance(metrics, dict):
-        raise ValueError(f"metrics must be a dict; received {metrics!r:.80}")
-    if license is not None and not isinstance(license, str):
-        raise ValueError(f"license must be a string; received {license!r:.80}")
     if not isinstance(model, keras.Model):
         raise ValueError(
-            f"export takes a keras.Model; received {model!r:.80}. A pipeline has its model as "
-            "`pipeline.model`"
+            f"export takes a keras.Model, such as pipeline.model; received {model!r:.80}"
         )
     if isinstance(model, BertEncoder) and model.fresh_pooler:
         warnings.warn(
@@ -124,9 +116,8 @@ def export(
         raise ValueError("quantize needs format='onnx'. For a SavedModel give precision='bfloat16'")
     if keras.backend.backend() != "tensorflow":
         raise ValueError(
-            "export writes TensorFlow graphs and needs KERAS_BACKEND=tensorflow; this process "
-            f"runs {keras.backend.backend()}. Give format='onnx', or save the model and export it "
-            "with the TensorFlow backend, which reads the same .keras file"
+            f"a SavedModel needs KERAS_BACKEND=tensorflow; this process runs "
+            f"{keras.backend.backend()}. Give format='onnx', or export the saved .keras file there"
         )
     from keras_bert.exporting import saved_model
 

@@ -2,16 +2,11 @@
 
 import pathlib
 import shutil
-import tempfile
-import weakref
 
 import keras
 
 from keras_bert import keras_private
 from keras_bert.exporting import program
-from keras_bert.runtime.escaping import printable
-from keras_bert.runtime.packages import import_tensorflow
-from keras_bert.runtime.reading import one_line
 
 _MODEL_FOLDER = "saved_model"  # in the assets of a `.keras` file
 _RUNS_CODE = (
@@ -56,6 +51,7 @@ class HubLayer(keras.layers.Layer):
 
     Example:
 
+    >>> import tempfile
     >>> import tensorflow as tf
     >>> module = tf.Module()
     >>> module.scale = tf.Variable(2.0)
@@ -81,54 +77,27 @@ class HubLayer(keras.layers.Layer):
         # Keras must not convert strings and dicts, and XLA does not support strings.
         keras_private.accept_strings(self)
         self.supports_jit = False
-        self._loaded = self._takes_training = None
-        self._folder = ""
+        self._loaded = None
+        self._folder = pathlib.Path()
         self._trusted = trusted
         # Specs for the symbolic calls that Keras makes between `from_config` and `load_assets`.
         self._outputs = outputs
         if path is not None:
             self._load(path)
             variables = _describe(self._loaded)
-        elif variables is None:
-            raise ValueError("HubLayer needs the folder of a SavedModel; received path=None")
         self._variables_config = variables
-        self._keras_variables = [
-            self.add_weight(
-                shape=item["shape"],
-                dtype=item["dtype"],
-                initializer="zeros",
-                trainable=item["trainable"],
-                name=item["name"],
-            )
-            for item in variables
-        ]
+        self._keras_variables = [self.add_weight(initializer="zeros", **item) for item in variables]
         if path is not None:
             self._share_variables(keep_values=False)
         self.built = True
 
     def _load(self, path):
-        tf = import_tensorflow("HubLayer")
-        path = pathlib.Path(path).expanduser()
-        if not (path / "saved_model.pb").is_file():
-            reason = "it has no saved_model.pb" if path.exists() else "it does not exist"
-            raise ValueError(f"{path} must be the folder of a SavedModel; {reason}")
-        # A copy, so that the model can be saved after the original is deleted.
-        self._folder = tempfile.mkdtemp(prefix="keras_bert-")
-        weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
-        program.copy(path, self._folder, self._trusted)
-        program.check(self._folder, path, self._trusted)
-        try:
-            loaded = tf.saved_model.load(self._folder)
-        except Exception as error:  # TensorFlow raises many types for broken SavedModels
-            raise ValueError(
-                f"TensorFlow cannot load the SavedModel {path}: {one_line(error)}"
-            ) from error
+        # The folder is a copy, so the model can be saved after the original is deleted.
+        loaded, self._folder = program.load(path, self._trusted)
         if not callable(loaded):
-            signatures = ", ".join(printable(name, 200) for name in loaded.signatures)
             raise ValueError(
-                f"{path} has only signatures ({signatures}), which are for serving and cannot be "
-                "called as a layer. Export the encoder with keras_bert.export(encoder, path), or "
-                "save a tf.Module that has a __call__ method."
+                f"{path} has only signatures for serving. Export the encoder with "
+                "keras_bert.export(encoder, path), or save a tf.Module with a __call__ method"
             )
         # Bypass Keras' __setattr__, which would track the variables a second time.
         object.__setattr__(self, "_loaded", loaded)
@@ -147,14 +116,11 @@ class HubLayer(keras.layers.Layer):
     def call(self, inputs, training=False):
         """Call the SavedModel with the tensor, dict or list of tensors that it expects.
 
-        `training` is passed on if the SavedModel has this argument. A layer without a SavedModel,
-        created by `from_config`, raises a `ValueError`.
+        `training` is passed on if the SavedModel has this argument.
         """
         if self._loaded is None:
-            raise ValueError(self._nothing_loaded())
-        if self._takes_training is None:
-            self._takes_training = _has_training_argument(self._loaded)
-        options = {"training": bool(training)} if self._takes_training else {}
+            raise ValueError("a copied HubLayer has no SavedModel. Create it from the folder")
+        options = {"training": bool(training)} if _has_training_argument(self._loaded) else {}
         outputs = self._loaded(inputs, **options)
         if self.trainable:
             for loss in getattr(self._loaded, "regularization_losses", None) or ():
@@ -168,15 +134,7 @@ class HubLayer(keras.layers.Layer):
                 lambda item: {"shape": list(item.shape), "dtype": item.dtype}, spec
             )
             return spec
-        if self._outputs is None:
-            raise ValueError(self._nothing_loaded())
         return _to_spec(self._outputs)
-
-    def _nothing_loaded(self):
-        return (
-            f"{self.name!r} has no SavedModel, because its config does not contain one. Create the "
-            "layer with keras_bert.HubLayer(path), or load a .keras file."
-        )
 
     def save_assets(self, dir_path):
         shutil.copytree(self._folder, pathlib.Path(dir_path, _MODEL_FOLDER))
@@ -203,10 +161,7 @@ class HubLayer(keras.layers.Layer):
         `ValueError` if Keras is in safe mode, or if the config holds 'path' or 'trusted'.
         """
         if "path" in config or "trusted" in config:
-            raise ValueError(
-                "the config of a HubLayer must not hold 'path' or 'trusted': the "
-                "SavedModel is stored in the .keras file. Call keras_bert.HubLayer(path) instead."
-            )
+            raise ValueError("the config of a HubLayer must not hold 'path' or 'trusted'")
         safe_mode = keras_private.in_safe_mode()
         if safe_mode:
             raise ValueError(_RUNS_CODE)

@@ -1,7 +1,7 @@
-"""Model cards: the `README.md` that `export` writes next to the versions of a model.
+"""Model cards: the `README.md` that `export` writes into an ONNX folder, or next to SavedModels.
 
-A card lists the inputs and outputs that the SavedModel file declares. It starts with the YAML
-header of Hugging Face's model cards.
+A card lists the inputs and outputs that the file declares. It starts with the YAML header of
+Hugging Face's model cards.
 """
 
 import dataclasses
@@ -10,8 +10,10 @@ import json
 import numbers
 import pathlib
 import re
+import typing
 
 from keras_bert.exporting.agreement import Agreement
+from keras_bert.exporting.onnx_folder import OnnxOutput
 from keras_bert.hub.named_source import published_license
 from keras_bert.runtime.escaping import markdown, printable
 from keras_bert.runtime.files import atomic_write
@@ -19,11 +21,9 @@ from keras_bert.tasks import registry
 
 CARD_FILE = "README.md"
 
-_DEFAULT = "serving_default"
 _MAX_LABELS = 60
 _MAX_CHARACTERS = 100  # of a label or a value
 
-# Inputs and outputs are listed in this order.
 _MEANINGS = {
     "text": "UTF-8",
     "text_pair": "second text, UTF-8",
@@ -67,11 +67,13 @@ _TEMPLATE = """\
 
 # {name}
 
-{description} This is version {version}.
+{description}
 
 {signatures}
 
 {labels}
+
+{prompts}
 
 ## Model
 
@@ -88,16 +90,10 @@ _LICENSE = """\
 
 License of the weights that training started from{source}: {license}.
 The training data may have a license of its own."""
-# The metrics come with the model, and its author can write any name there.
-_CLAIMED_LICENSE = """\
-## License
-
-According to its metrics, training started from {source}, which has the license {license}.
-The training data may have a license of its own."""
 _USAGE = """\
 ## Usage
 
-In Python, with TensorFlow only, from this folder:
+This is version {version}. In Python, with TensorFlow only, from this folder:
 
 ```python
 import tensorflow as tf
@@ -121,139 +117,111 @@ _ANY_MARK = re.compile(rb"<!-- Written by keras_bert\.export, .*: ([0-9a-f]{16})
 
 @dataclasses.dataclass(frozen=True)
 class ModelInfo:
-    """Facts about a model that its SavedModel does not hold; `None` if unknown.
+    """Facts about a model that its files do not hold; `None` if unknown.
 
-    task: name of the task; `None` for an encoder, a preprocessor or a model without a head
-    description: first sentence of the card
-    hub_tag: Hugging Face's name of the task, or `None`
-    has_weights: False for a preprocessor, which has no metrics
+    output: `layers.TaskOutput`, or an `OnnxOutput` without a task for a model without a head
+    description: first sentence of the card of a model without a head
+    hub_tag: Hugging Face's name of its task, or `None`
     max_sequence_length: tokens of the longest sequence that the encoder receives
     metrics: dict, as `keras_bert.finetune` returns
     license: license of the weights that training started from
     precision: dtype of the matmuls
     agreement: `agreement.Agreement` with float32
-    prompts, default_prompt, long_texts: as in `layers.TaskOutput`
     """
 
-    task: str | None = None
+    output: typing.Any = dataclasses.field(default_factory=OnnxOutput)
     description: str = "A Keras model that takes strings."
     hub_tag: str | None = None
-    has_weights: bool = True
-    labels: list[str] | None = None
-    parameters: int | None = None
+    parameters: int | None = None  # of a preprocessor, which has no metrics
     max_sequence_length: int | None = None
     metrics: dict | None = None
     license: str | None = None
     precision: str | None = None
     agreement: Agreement | None = None
-    prompts: dict[str, str] = dataclasses.field(default_factory=dict)
-    default_prompt: str | None = None
-    long_texts: str = "truncate"
 
 
-def write(version, info):
+def write(version, info, functions):
     """Write the card of a version. Return False if a card that the user edited was kept.
 
-    `version` is the folder of the SavedModel in the model folder, named by its number.
+    `version` is the folder of the SavedModel in the model folder, named by its number. `functions`
+    are its signatures, a dict of `tf.function`s.
     """
+    from keras_bert.exporting import tf_serving
+
     version = pathlib.Path(version).resolve()
     file = version.parent / CARD_FILE
     if file.exists() and not (file.is_file() and _is_unedited(file.read_bytes())):
         return False
-    size = sum(path.stat().st_size for path in version.rglob("*") if path.is_file())
-    text = _render(version.parent.name, version.name, info, _signatures(version), size)
-    content = text.encode("utf-8", "surrogateescape")  # the folder's name may not be UTF-8
+    tables = {}
+    for key, function in functions.items():
+        inputs = {spec.name: spec for spec in function.input_signature}
+        outputs = function.get_concrete_function().structured_outputs
+        tables[f"Signature {_code(key)}"] = [
+            (kind, name, spec.dtype.name, _axes(spec.shape))
+            for kind, specs in (("input", inputs), ("output", outputs))
+            for name, spec in specs.items()
+        ]
+    name, number = version.parent.name, version.name
+    inputs = functions["serving_default"].input_signature
+    usage = _USAGE.format(
+        version=number,
+        inputs=", ".join(f"{spec.name!r}: {_tensor(spec)}" for spec in inputs),
+        curl=tf_serving.curl(name, inputs),
+    )
+    content = render(name, info, tables, version, usage).encode("utf-8", "surrogateescape")
     with atomic_write(file) as temporary:
         temporary.write_bytes(content + b"\n" + _MARK.format(_digest(content)).encode() + b"\n")
     return True
 
 
-def _signatures(version):
-    """Return {name: (inputs, outputs)} of a SavedModel, lists of `tf.TensorSpec`."""
-    from google.protobuf.message import DecodeError
-    from tensorflow.core.protobuf import saved_model_pb2
-
-    file = pathlib.Path(version, "saved_model.pb")
-    try:
-        graphs = saved_model_pb2.SavedModel.FromString(file.read_bytes()).meta_graphs
-    except DecodeError as error:
-        raise OSError(f"{file} is not a SavedModel: {error}") from error
-    signatures = graphs[0].signature_def if graphs else {}
-    names = [name for name in signatures if not name.startswith("__")]  # of the initializer
-    return {
-        name: (_specs(signatures[name].inputs), _specs(signatures[name].outputs))
-        for name in sorted(names, key=lambda name: (name != _DEFAULT, name))
-    }
+def _axes(shape):
+    """Return the names of the axes of a `tf.TensorShape`; `None` for an unknown rank."""
+    if shape.rank is None:
+        return None
+    sizes = ["any" if size is None else str(size) for size in shape]
+    return ["batch", *sizes[1:]] if sizes[:1] == ["any"] else sizes
 
 
-def _specs(tensors):
-    import tensorflow as tf
+def render(name, info, tables, folder, usage):
+    """Return the text of a card.
 
-    order = {name: number for number, name in enumerate(_MEANINGS)}
-    return [
-        tf.TensorSpec(tf.TensorShape(tensors[name].tensor_shape), tensors[name].dtype, name)
-        for name in sorted(tensors, key=lambda name: (order.get(name, len(order)), name))
-    ]
-
-
-def _render(name, version, info, signatures, size):
-    """Return the text of a card; `signatures` are from `_signatures`, `size` is in bytes."""
+    `tables` is {title: [("input" or "output", name, dtype, names of the axes)]}. `folder` holds the
+    files of the model. `usage` is a section.
+    """
     from huggingface_hub import ModelCardData
 
+    task = registry.by_name(info.output.task) if info.output.task else None
     header = ModelCardData(
         license=printable(info.license).lower() if info.license else None,
         library_name="keras_bert",
-        pipeline_tag=info.hub_tag,
-        tags=["bert", "tensorflow", "saved-model"],
+        pipeline_tag=task.hub_tag if task else info.hub_tag,
+        tags=["bert"],
     )
-    usage = ""
-    if _DEFAULT in signatures:
-        specs = signatures[_DEFAULT][0]
-        inputs = ", ".join(f"{spec.name!r}: {_tensor(spec)}" for spec in specs)
-        from keras_bert.exporting import tf_serving
-
-        curl = tf_serving.curl(name, specs)
-        usage = _USAGE.format(version=version, inputs=inputs, curl=curl)
+    size = sum(path.stat().st_size for path in pathlib.Path(folder).rglob("*") if path.is_file())
+    meanings = _MEANINGS | (task.meanings if task else {})
     text = _TEMPLATE.format(
         header=header.to_yaml(),
         name=_escape(name),
-        description=info.description,
-        version=version,
+        description=task.describe(info.output) if task else info.description,
         signatures="\n\n".join(
-            _signature(key, inputs, outputs, info.task)
-            for key, (inputs, outputs) in signatures.items()
+            f"## {title}\n\n{_tensors(tensors, meanings)}" for title, tensors in tables.items()
         ),
-        labels=_labels(info.labels) + prompts_section(info.prompts, info.default_prompt),
+        labels=_labels(info.output.labels),
+        prompts=_prompts(info.output),
         model=_model(info, size),
-        metrics=metrics_section(info.metrics) if info.has_weights else "",
+        metrics="" if info.parameters is None else _metrics(info),
         usage=usage,
-        license=license_section(info.metrics, info.license),
+        license=_license(info.metrics, info.license),
     )
     return re.sub(r"\n{3,}", "\n\n", text)
 
 
-def _signature(name, inputs, outputs, task):
-    rows = [
-        (kind, code(spec.name), spec.dtype.name, _shape(spec.shape), _meaning(spec.name, task))
-        for kind, specs in (("input", inputs), ("output", outputs))
-        for spec in specs
-    ]
-    table = _table(("", "name", "type", "shape", "meaning"), rows)
-    return f"## Signature {code(name)}\n\n{table}"
-
-
-def _meaning(name, task):
-    of_task = registry.by_name(task).meanings if task else {}
-    return of_task.get(name, _MEANINGS.get(name, ""))
-
-
-def _shape(shape):
-    if shape.rank is None:
-        return "any"
-    sizes = ["any" if size is None else str(size) for size in shape]
-    if sizes and sizes[0] == "any":
-        sizes[0] = "batch"
-    return f"({', '.join(sizes)})"
+def _tensors(tensors, meanings):
+    rows = []
+    for kind, name, dtype, axes in tensors:
+        shape = "any" if axes is None else f"({', '.join(axes)})"
+        rows.append((kind, _code(name), dtype, shape, meanings.get(name, "")))
+    return _table(("", "name", "type", "shape", "meaning"), rows)
 
 
 def _labels(labels):
@@ -265,19 +233,14 @@ def _labels(labels):
     return f"{text}\n\nand {more:,} more, in `assets/labels.txt` of the version." if more else text
 
 
-def prompts_section(prompts, default_prompt):
-    """Return the section of a card with the prompts of an embedder, or an empty string."""
-    if not prompts:
+def _prompts(output):
+    if not output.prompts:
         return ""
-    rows = [
-        (
-            _escape(name) + " (default)" * (name == default_prompt),
-            _escape(json.dumps(text, ensure_ascii=False), limit=10_000),
-        )
-        for name, text in prompts.items()
-    ]
-    table = _table(("name", "text that comes before the input"), rows)
-    return f"## Prompts\n\n{table}"
+    rows = []
+    for name, text in output.prompts.items():
+        text = _escape(json.dumps(text, ensure_ascii=False), limit=10_000)
+        rows.append((_escape(name) + " (default)" * (name == output.default_prompt), text))
+    return f"## Prompts\n\n{_table(('name', 'text that comes before the input'), rows)}"
 
 
 def _model(info, size):
@@ -289,42 +252,39 @@ def _model(info, size):
     if info.agreement is not None:
         rows.append(("compared with float32", str(info.agreement)))
     if info.max_sequence_length is not None:
-        rest = longer_texts(info.task, info.long_texts)
-        length = f"{info.max_sequence_length} tokens including [CLS] and [SEP]; {rest}"
-        rows.append(("longest input", length))
+        length = f"{info.max_sequence_length} tokens including [CLS] and [SEP]"
+        rows.append(("longest input", f"{length}; {_longer_texts(info.output)}"))
     return _table(("", ""), rows)
 
 
-def longer_texts(task, long_texts):
-    """Return what a model does with texts over its limit; both are as in `layers.TaskOutput`."""
-    if task and registry.by_name(task).reads_windows:
+def _longer_texts(output):
+    """Return what a model does with texts over its limit."""
+    if output.task and registry.by_name(output.task).reads_windows:
         return "longer texts are split into windows"
-    if long_texts == "window":
+    if output.long_texts == "window":
         return "longer texts are read in overlapping windows, whose answers are averaged"
     return "longer texts are truncated"
 
 
-def metrics_section(metrics):
-    """Return the section of a card with the metrics of a run, a dict or `None`."""
+def _metrics(info):
     rows = [
         (_escape(_SOURCES.get(key, key)), _source(value) if key in _SOURCES else _metric(value))
-        for key, value in (metrics or {}).items()
+        for key, value in (info.metrics or {}).items()
         if isinstance(value, (numbers.Real, str)) and key not in _NOT_METRICS
     ]
-    return "## Metrics\n\n" + (_table(("metric", "value"), rows) if rows else "Not recorded.")
+    title = "## Metrics before quantization" if info.precision == "int8" else "## Metrics"
+    table = _table(("metric", "value"), rows) if rows else "Not recorded."
+    return f"{title}\n\n{table}"
 
 
-def license_section(metrics, license):
-    """Return the section of a card with the license, a string or `None`."""
+def _license(metrics, license):
     source = (metrics or {}).get("model")
+    text = _escape(license) if license else _UNKNOWN_LICENSE
     if license is None and isinstance(source, str):
         claimed = published_license(source)
-        if claimed is not None:
-            return _CLAIMED_LICENSE.format(source=_source(source), license=_escape(claimed))
-    return _LICENSE.format(
-        source=f" ({_source(source)})" if source else "",
-        license=_escape(license) if license else _UNKNOWN_LICENSE,
-    )
+        if claimed is not None:  # the author of the metrics can write any name there
+            text = f"{_escape(claimed)}, if the name in the metrics is true"
+    return _LICENSE.format(source=f" ({_source(source)})" if source else "", license=text)
 
 
 def _metric(value):
@@ -356,7 +316,7 @@ def _escape(value, limit=_MAX_CHARACTERS):
     return markdown(text, limit)
 
 
-def code(name):
+def _code(name):
     """Return a name as code in Markdown, or escaped if it has unusual characters."""
     return f"`{name}`" if re.fullmatch(r"[\w./:-]+", name) else _escape(name)
 

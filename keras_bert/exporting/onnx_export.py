@@ -1,40 +1,32 @@
 """Export of Keras models as ONNX folders, for ONNX Runtime and OpenVINO."""
 
-import contextlib
+import dataclasses
 import importlib
 import json
-import logging
 import pathlib
 import time
 import warnings
 
-import keras
 import numpy as np
 
 from keras_bert.checkpoints import tokenizer_json
 from keras_bert.checkpoints.folder import write_json
 from keras_bert.exporting import agreement, model_card, onnx_graph
-from keras_bert.exporting.onnx_folder import LABELS_FILE, MODEL_FILE, OnnxOutput
+from keras_bert.exporting.onnx_folder import IS_VALID, MODEL_FILE, OnnxOutput, write_labels
 from keras_bert.model_structure import find_encoder, find_output, find_task, max_sequence_length
-from keras_bert.runtime.escaping import markdown
 from keras_bert.runtime.files import temporary_folder
 from keras_bert.runtime.warn import level_of_caller
 from keras_bert.tasks import registry
-from keras_bert.text import text_windows
 from keras_bert.text.encoded_texts import EncodedTexts
 from keras_bert.text.text_windows import mean_per_text
 
-QUANTIZATIONS = (None, "int8")
 _MAX_POINTS = 1  # largest loss without a warning: points of accuracy, or percent of the answers
 
-_README = """\
-# {name}
+_USAGE = """\
+## Usage
 
-A BERT model for {engines}, written by keras_bert. Task: {task}. Weights: {weights}.
-{accuracy}
-Inputs, int32: {inputs}; at most {length} tokens: {longer}. Outputs: {outputs}. {labels}
-{sample}"""
-_SAMPLE = """
+In Python, without keras_bert:
+
 ```python
 import numpy as np
 import onnxruntime
@@ -42,42 +34,20 @@ import tokenizers
 
 tokenizer = tokenizers.Tokenizer.from_file("tokenizer.json")
 session = onnxruntime.InferenceSession("model.onnx")
-{limit}encodings = tokenizer.encode_batch([{texts}])
-{windows}inputs = {{
+encodings = tokenizer.encode_batch([{texts}])
+inputs = {{
     "input_word_ids": [encoding.ids for encoding in encodings],
     "input_mask": [encoding.attention_mask for encoding in encodings],
     "input_type_ids": [encoding.type_ids for encoding in encodings],
 }}
 inputs = {{name: np.array(ids, np.int32){batch} for name, ids in inputs.items()}}
 {positions}outputs = session.run(None, inputs)
-{mean}```
-"""
-# Parts of the program for a model that reads long texts in windows.
-_LIMIT = """\
-tokenizer.enable_truncation({length}, stride={overlap})  # the rest of a text overflows
-"""
-_WINDOWS = """\
-windows = [[encoding, *encoding.overflowing] for encoding in encodings]
-encodings = [window for windows_of_text in windows for window in windows_of_text]
-"""
-_MEAN = """\
-# The answer for a text is the mean over its windows.
-ends = np.cumsum([len(windows_of_text) for windows_of_text in windows])[:-1]
-outputs = [
-    np.array([part.mean(axis=0) for part in np.split(output, ends)]) for output in outputs
-]
-"""
-_NO_WINDOWS = """
-The program above truncates longer texts. `keras_bert.pipeline` reads them in windows.
-"""
-_PIPELINE = """
-`keras_bert.pipeline` with the path of this folder runs the model. It imports neither Keras nor
-TensorFlow.
-"""
-_TOKENIZER = """
-The ids of `tokenizer.json` can differ from Google's ids, which keras_bert computes: in texts with
-rare characters, and in the last token of pairs of which both texts are too long.
-"""
+```
+
+The program truncates longer texts. The ids of `tokenizer.json` can differ from Google's ids, which
+keras_bert computes: in texts with rare characters, and in the last token of pairs of which both
+texts are too long. `keras_bert.pipeline` with the path of this folder runs a model with a head. It
+reads long texts as the model was trained, and imports neither Keras nor TensorFlow."""
 
 
 def export(model, path, quantize=None, dev=None, metrics=None, license=None):
@@ -102,14 +72,17 @@ def export(model, path, quantize=None, dev=None, metrics=None, license=None):
         ImportError: If onnx, tokenizers, or for int8 onnxruntime, is not installed.
     """
     path = pathlib.Path(path).expanduser().resolve()
-    task = (isinstance(model, keras.Model) and find_task(model)) or "encoder"
+    task = find_task(model) or "encoder"
     _check(path, task, model, quantize, dev)
     onnx = _import("onnx")
     proto = onnx_graph.build_model_proto(model)
     output, encoder = find_output(model), find_encoder(model)
     metadata = {"task": task}
+    if quantize:
+        # Without this mark, onnxruntime advises a pre-processing that cannot read these graphs.
+        metadata["onnx.quant.pre_process"] = "onnxruntime.quant"
     if output is not None:
-        options = {name: getattr(output, name) for name in OnnxOutput.option_names()}
+        options = {name: getattr(output, name) for name in IS_VALID}
         metadata["output"] = json.dumps(options, ensure_ascii=False)
     onnx.helper.set_model_props(proto, metadata)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -118,21 +91,27 @@ def export(model, path, quantize=None, dev=None, metrics=None, license=None):
         file.write_bytes(proto.SerializeToString())
         comparison = None
         if quantize:
-            _quantize(file)
+            tools = _import("onnxruntime.quantization")
+            tools.quantize_dynamic(str(file), str(file), weight_type=tools.QuantType.QInt8)
         if dev is not None:
             comparison = _compare(model, proto, file, dev)
         if encoder.preprocessor is not None:
             _write_tokenizer(encoder, folder)
         if output is not None and output.labels:
-            lines = "".join(f"{label}\n" for label in output.labels)
-            (folder / LABELS_FILE).write_text(lines, encoding="utf-8", newline="\n")
-        text = _readme(path.name, model, proto, quantize, comparison)
-        if output is not None and output.prompts:
-            text += f"\n{model_card.prompts_section(output.prompts, output.default_prompt)}\n"
-        text += f"\n{model_card.metrics_section(metrics)}\n"
-        if quantize and metrics:
-            text += "\nMetrics of a training run are of the model before quantization.\n"
-        text += f"\n{model_card.license_section(metrics, license)}\n"
+            write_labels(folder, output.labels)
+        info = model_card.ModelInfo(
+            output or OnnxOutput(),
+            "A BERT encoder.",
+            "feature-extraction",
+            parameters=model.count_params(),
+            max_sequence_length=max_sequence_length(encoder),
+            metrics=metrics,
+            license=license,
+            precision=quantize or "float32",
+            agreement=comparison,
+        )
+        usage = "" if encoder.preprocessor is None else _usage(model, output)
+        text = model_card.render(path.name, info, {"Graph": _tensors(proto)}, folder, usage)
         (folder / "README.md").write_text(text, encoding="utf-8", newline="\n")
         if path.exists():
             path.rmdir()
@@ -141,23 +120,19 @@ def export(model, path, quantize=None, dev=None, metrics=None, license=None):
 
 
 def _check(path, task, model, quantize, dev):
-    if quantize not in QUANTIZATIONS:
+    if quantize not in (None, "int8"):
         raise ValueError(f"quantize must be 'int8' or None; received {quantize!r}")
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise ValueError(f"{path} exists and is not an empty folder. Choose another path")
     if dev is None:
         return
     if quantize is None:
-        raise ValueError(
-            'dev needs quantize="int8": the int8 model is compared with the float32 model on it. '
-            "Leave out dev"
-        )
+        raise ValueError('dev needs quantize="int8", which is compared with float32. Remove dev')
     text_tasks = [task.name for task in registry.TASKS if task.answers_texts]
     if task not in text_tasks or find_encoder(model).preprocessor is None:
         raise ValueError(
-            f"dev works for the tasks {', '.join(text_tasks)} with a preprocessor; {model.name!r} "
-            f"has the task {task}. Leave out dev, and score the folder with "
-            "keras_bert.pipeline(path).evaluate(dev)"
+            f"dev works for the tasks {', '.join(text_tasks)} with a preprocessor; received {task}."
+            " Leave out dev, and score the folder with keras_bert.pipeline(path).evaluate(dev)"
         )
     agreement.check_data(dev, find_output(model))
 
@@ -171,43 +146,8 @@ def _import(name):
         ) from error
 
 
-def _quantize(file):
-    """Replace the weights of the matmuls and embeddings in a file by int8."""
-    _import("onnxruntime")
-    from onnxruntime.quantization import QuantType, quantize_dynamic
-
-    with _without_preprocessing_advice():
-        quantize_dynamic(str(file), str(file), weight_type=QuantType.QInt8)
-
-
-@contextlib.contextmanager
-def _without_preprocessing_advice():
-    """Hide onnxruntime's advice to pre-process the model.
-
-    Its pre-processing cannot read these graphs ("Incomplete symbolic shape inference").
-    """
-    root = logging.getLogger()
-    handlers = list(root.handlers)
-
-    def is_other(record):
-        return "pre-processing before quantization" not in record.getMessage()
-
-    root.addFilter(is_other)
-    try:
-        yield
-    finally:
-        root.removeFilter(is_other)
-        # `logging.warning`, which onnxruntime calls, adds a handler if there is none.
-        for handler in set(root.handlers) - set(handlers):
-            root.removeHandler(handler)
-
-
 def _compare(model, proto, file, dev):
-    """Compare the file with the float32 model on `dev`.
-
-    Returns an `agreement.Agreement`, and the time of the int8 model divided by that of the float32
-    model.
-    """
+    """Return the `Agreement` of the file with the float32 model on `dev`."""
     runtime = _import("onnxruntime")
     int8, float32 = (
         _Answers(model, runtime.InferenceSession(data, providers=["CPUExecutionProvider"]))
@@ -219,7 +159,7 @@ def _compare(model, proto, file, dev):
             f"{dev.source}: {warning}. Use float32 where that is too much",
             stacklevel=level_of_caller(),
         )
-    return found, int8.seconds / float32.seconds
+    return dataclasses.replace(found, time_ratio=int8.seconds / float32.seconds)
 
 
 class _Answers:
@@ -267,63 +207,30 @@ def _warning(found):
     return ""
 
 
-def _readme(name, model, proto, quantize, comparison):
-    """Return the text of README.md."""
-    output, task = find_output(model), find_task(model) or "encoder"
-    accuracy = ""
-    if comparison is not None:
-        found, time_ratio = comparison
-        accuracy = (
-            f"\nint8 compared with float32: {found}. On the machine of the export, int8 took "
-            f"{time_ratio:.2f} times as long.\n"
-        )
-        if warning := _warning(found):
-            accuracy += f"**On this data, {warning}.**\n"
-    sample = _sample(model, task) if find_encoder(model).preprocessor is not None else ""
-    return _README.format(
-        name=markdown(name),
-        task=markdown(task),
-        engines="ONNX Runtime" if quantize else "ONNX Runtime and OpenVINO",
-        weights="int8" if quantize else "float32",
-        accuracy=accuracy,
-        inputs=", ".join(
-            f"{model_card.code(item.name)} ({_axes(item)})" for item in proto.graph.input
-        ),
-        length=max_sequence_length(find_encoder(model)),
-        longer=model_card.longer_texts(
-            find_task(model), "truncate" if output is None else output.long_texts
-        ),
-        outputs=", ".join(model_card.code(item.name) for item in proto.graph.output),
-        labels="The labels are in `labels.txt`." if output is not None and output.labels else "",
-        sample=sample,
-    )
+def _tensors(proto):
+    """Return the inputs and outputs of an ONNX graph, as `model_card.render` takes them."""
+    tensors = []
+    for kind, dtype, values in (
+        ("input", "int32", proto.graph.input),
+        ("output", "float32", proto.graph.output),
+    ):
+        for value in values:
+            axes = value.type.tensor_type.shape.dim
+            names = [axis.dim_param or str(axis.dim_value) for axis in axes]
+            tensors.append((kind, value.name, dtype, names))
+    return tensors
 
 
-def _sample(model, task):
-    """Return the program of README.md and the notes on it."""
-    output, length = find_output(model), max_sequence_length(find_encoder(model))
-    texts = '"your text", "another text"'
+def _usage(model, output):
+    """Return the section of README.md with a program."""
     has_choices = len(model.inputs[0].shape) == 3
+    texts = '"your text", "another text"'
     if has_choices or (output is not None and output.pairs):
         texts = '("your text", "its pair"), ("another text", "its pair")'
     positions = ""
     if "masked_lm_positions" in model.input:
         positions = 'inputs["masked_lm_positions"] = np.array([[1], [1]], np.int32)\n'
-    parts = dict.fromkeys(("limit", "windows", "mean"), "")
-    if output is not None and output.long_texts == "window":
-        overlap = text_windows.overlap(length - 2)  # without [CLS] and [SEP]
-        limit = _LIMIT.format(length=length, overlap=overlap)
-        parts = {"limit": limit, "windows": _WINDOWS, "mean": _MEAN}
-    batch = "[None]" if has_choices else ""
-    sample = _SAMPLE.format(texts=texts, positions=positions, batch=batch, **parts)
-    is_windowed = output is not None and registry.by_name(task).reads_windows
-    notes = _NO_WINDOWS if is_windowed else ""
-    return sample + notes + ("" if output is None else _PIPELINE) + _TOKENIZER
-
-
-def _axes(value_info):
-    """Return the names of the axes of an input, such as "batch, seq"."""
-    return ", ".join(axis.dim_param for axis in value_info.type.tensor_type.shape.dim)
+    return _USAGE.format(texts=texts, positions=positions, batch="[None]" if has_choices else "")
 
 
 def _write_tokenizer(encoder, folder):

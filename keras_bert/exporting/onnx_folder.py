@@ -1,6 +1,7 @@
 """What an ONNX folder holds. This module needs neither Keras nor onnx."""
 
 import dataclasses
+import pathlib
 from typing import Any
 
 from keras_bert.runtime import label_types, reading
@@ -9,11 +10,11 @@ from keras_bert.runtime.escaping import check_name
 
 MODEL_FILE = "model.onnx"
 LABELS_FILE = "labels.txt"
-_IS_VALID = {
-    "pairs": lambda value: isinstance(value, bool),
-    "multi_label": lambda value: isinstance(value, bool),
-    "no_answer": lambda value: isinstance(value, bool),
-    "characters": lambda value: isinstance(value, bool),
+# Attributes in the metadata of `model.onnx` -> if a value is valid.
+IS_VALID = {
+    **dict.fromkeys(
+        ("pairs", "multi_label", "no_answer", "characters"), lambda value: isinstance(value, bool)
+    ),
     "long_texts": lambda value: value in LONG_TEXTS,
     "prompts": lambda value: (
         isinstance(value, dict) and all(isinstance(prompt, str) for prompt in value.values())
@@ -47,11 +48,13 @@ class OnnxOutput:
         for name in self.prompts:
             check_name(name, "the name of a prompt")
 
-    @classmethod
-    def option_names(cls):
-        """Return the names of the attributes except `task` and `labels`."""
-        names = [field.name for field in dataclasses.fields(cls)]
-        return [name for name in names if name not in ("task", "labels")]
+
+def write_labels(folder, labels):
+    """Write the file with a label per line; return its path."""
+    file = pathlib.Path(folder, LABELS_FILE)
+    lines = "".join(f"{label}\n" for label in labels)
+    file.write_text(lines, encoding="utf-8", newline="\n")
+    return file
 
 
 def read_output(metadata: dict[str, str], file: object) -> OnnxOutput:
@@ -64,7 +67,7 @@ def read_output(metadata: dict[str, str], file: object) -> OnnxOutput:
         raise ValueError(f"{file} was not written by keras_bert.export. Export the model again")
     options: dict[str, Any] = reading.parse_json(metadata.get("output", "{}").encode(), file)
     for name, value in options.items():
-        if name not in _IS_VALID or not _IS_VALID[name](value):
+        if name not in IS_VALID or not IS_VALID[name](value):
             raise ValueError(
                 f"{file}: its metadata has {name!r:.80} with the unknown value {value!r:.80}. "
                 "Export the model again"

@@ -23,7 +23,7 @@ from keras_bert.tasks import registry
 
 OPSET = 12
 _IR_VERSION = 7  # of ONNX 1.7, which introduced the opset
-_FLOAT, _INT64 = 1, 7  # of `onnx.TensorProto`
+_FLOAT, _INT32, _INT64 = 1, 6, 7  # of `onnx.TensorProto`
 _MAX_BYTES = 2**31 - 2**20  # of a file
 
 
@@ -34,7 +34,6 @@ def build_model_proto(model):
         ValueError: If the model has other layers, is quantized, has an activation that this
             module does not know, or is larger than 2 GB.
     """
-    import onnx
     from onnx import helper
 
     _check(model)
@@ -42,26 +41,15 @@ def build_model_proto(model):
     names = list(model.input)
     outputs = _outputs(graph, model, names)
     rank = len(model.input[names[0]].shape)
-    axes = ("batch", "choices", "seq") if rank == 3 else ("batch", "seq")
-    inputs = [
-        helper.make_tensor_value_info(
-            name,
-            onnx.TensorProto.INT32,
-            ("batch", "predictions") if name == "masked_lm_positions" else axes,
-        )
-        for name in names
-    ]
+    axes = dict.fromkeys(names, ("batch", "choices", "seq") if rank == 3 else ("batch", "seq"))
+    if "masked_lm_positions" in axes:
+        axes["masked_lm_positions"] = ("batch", "predictions")
+    value = helper.make_tensor_value_info
+    inputs = [value(name, _INT32, shape) for name, shape in axes.items()]
+    output_values = [value(name, _FLOAT, shape) for name, shape in outputs.items()]
     proto = helper.make_model(
         helper.make_graph(
-            graph.nodes,
-            model.name,
-            inputs,
-            [
-                helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape)
-                for name, shape in outputs.items()
-            ],
-            graph.weights,
-            value_info=graph.shapes,
+            graph.nodes, model.name, inputs, output_values, graph.weights, value_info=graph.shapes
         ),
         opset_imports=[helper.make_opsetid("", OPSET)],
         producer_name="keras_bert",
@@ -184,14 +172,31 @@ class Graph:
     def layer(self, x, layer):
         """Add a layer of an embedder: a `Dense`, or one that scales vectors to length 1."""
         if isinstance(layer, (UnitLength, keras.layers.UnitNormalization)):
-            return _unit_length(self, x)
+            return self.unit_length(x)
         x = self.dense_layer(x, layer)
         name = keras.activations.serialize(layer.activation)
         return x if name == "linear" else self.activation(x, name)
 
+    def unit_length(self, x):
+        """Scale vectors to length 1."""
+        square = self.node("ReduceSum", self.node("Mul", x, x), axes=[-1])
+        length = self.node("Sqrt", self.node("Max", square, self.constant(1e-24)))
+        return self.node("Div", x, length)
+
     def masked_lm(self, model, encoded):
         """Add a `MaskedLMHead`; return the logits (batch, predictions, vocab)."""
-        return _masked_lm(self, model, encoded.sequence, encoded.positions)
+        layer = model.get_layer("masked_lm")
+        indices = self.node("Cast", encoded.positions, to=_INT64)
+        indices = self.node("Unsqueeze", indices, axes=[2])
+        x = self.node("GatherND", encoded.sequence, indices, batch_dims=1)
+        x = self.activation(self.dense_layer(x, layer.transform), layer.hidden_act)
+        x = self.layer_norm(x, layer.layer_norm)
+        if layer.tied:
+            matrix = find_encoder(model).get_layer("embeddings").word_embeddings.embeddings
+        else:
+            matrix = layer.output_embeddings
+        table = self.node("Transpose", self.weight(matrix), perm=(1, 0))
+        return self.node("Add", self.node("MatMul", x, table), self.weight(layer.output_bias))
 
     def layer_norm(self, x, layer):
         """Add a LayerNorm as the ops that ONNX Runtime fuses. Its fusion of attention needs it."""
@@ -208,9 +213,8 @@ class Graph:
             scaled = self.node("Mul", x, self.node("Add", erf, self.constant(1.0)))
             return self.node("Mul", scaled, self.constant(0.5))
         if name in ("gelu_new", "gelu_pytorch_tanh"):
-            cubed = self.node(
-                "Mul", self.node("Pow", x, self.constant(3.0)), self.constant(0.044715)
-            )
+            cubed = self.node("Pow", x, self.constant(3.0))
+            cubed = self.node("Mul", cubed, self.constant(0.044715))
             inner = self.node("Mul", self.node("Add", x, cubed), self.constant((2 / np.pi) ** 0.5))
             tanh = self.node("Add", self.node("Tanh", inner), self.constant(1.0))
             return self.node("Mul", self.node("Mul", x, self.constant(0.5)), tanh)
@@ -255,15 +259,23 @@ class EncodedInputs:
 
     def pooled(self):
         """Add the pooler; return the name of its output (rows, hidden)."""
-        return _pooled(self._graph, self._encoder, self.sequence)
+        cls = self._graph.node("Gather", self.sequence, self._graph.constant(0, np.int64), axis=1)
+        dense = self._encoder.get_layer("pooler").dense
+        return self._graph.node("Tanh", self._graph.dense_layer(cls, dense))
 
     def text_vector(self):
         """Add the pooling of the head, or the pooler; return the name of the vectors."""
-        layers = self._model.layers
-        pooling = next((layer for layer in layers if isinstance(layer, SentencePooling)), None)
-        if pooling is None:
+        graph = self._graph
+        layer = next(
+            (item for item in self._model.layers if isinstance(item, SentencePooling)), None
+        )
+        if layer is None:
             return self.pooled()
-        return _pool(self._graph, pooling, self.sequence, self._mask)
+        visible = graph.node("Unsqueeze", graph.node("Cast", self._mask, to=_FLOAT), axes=[2])
+        modes = layer.mode if isinstance(layer.mode, tuple) else (layer.mode,)
+        pooled = [_pool_by(graph, mode, self.sequence, visible) for mode in modes]
+        x = pooled[0] if len(pooled) == 1 else graph.node("Concat", *pooled, axis=1)
+        return graph.unit_length(x) if layer.normalize else x
 
 
 def _outputs(graph, model, names):
@@ -323,28 +335,11 @@ def _block(graph, layer, x, mask):
     probabilities = graph.node("Softmax", graph.node("Add", logits, mask), axis=3)
     context = graph.node("Transpose", graph.node("MatMul", probabilities, value), perm=(0, 2, 1, 3))
     context = graph.node("Reshape", context, graph.integers(0, 0, heads * size))
-    y = graph.dense(context, attention.output_dense.kernel, attention.output_dense.bias)
+    y = graph.dense_layer(context, attention.output_dense)
     x = graph.layer_norm(graph.node("Add", y, x), layer.attention_layer_norm)
-    y = graph.dense(x, layer.intermediate.kernel, layer.intermediate.bias)
-    y = graph.activation(y, layer.hidden_act)
-    y = graph.dense(y, layer.output_dense.kernel, layer.output_dense.bias)
+    y = graph.activation(graph.dense_layer(x, layer.intermediate), layer.hidden_act)
+    y = graph.dense_layer(y, layer.output_dense)
     return graph.layer_norm(graph.node("Add", y, x), layer.output_layer_norm)
-
-
-def _pooled(graph, encoder, sequence):
-    """Add BERT's pooler."""
-    dense = encoder.get_layer("pooler").dense
-    cls = graph.node("Gather", sequence, graph.constant(0, np.int64), axis=1)
-    return graph.node("Tanh", graph.dense(cls, dense.kernel, dense.bias))
-
-
-def _pool(graph, layer, sequence, mask):
-    """Add a `SentencePooling`."""
-    visible = graph.node("Unsqueeze", graph.node("Cast", mask, to=_FLOAT), axes=[2])
-    modes = layer.mode if isinstance(layer.mode, tuple) else (layer.mode,)
-    pooled = [_pool_by(graph, mode, sequence, visible) for mode in modes]
-    x = pooled[0] if len(pooled) == 1 else graph.node("Concat", *pooled, axis=1)
-    return _unit_length(graph, x) if layer.normalize else x
 
 
 def _pool_by(graph, mode, sequence, visible):
@@ -358,9 +353,8 @@ def _pool_by(graph, mode, sequence, visible):
         return graph.node("ReduceMax", masked, axes=[1], keepdims=0)
     weights = visible
     if mode in ("weightedmean", "lasttoken"):
-        ones = graph.node(
-            "Add", graph.node("Mul", visible, graph.constant(0.0)), graph.constant(1.0)
-        )
+        zeros = graph.node("Mul", visible, graph.constant(0.0))
+        ones = graph.node("Add", zeros, graph.constant(1.0))
         position = graph.node("CumSum", ones, graph.constant(1, np.int64))
         weights = graph.node("Mul", position, visible)
     if mode == "lasttoken":
@@ -372,27 +366,3 @@ def _pool_by(graph, mode, sequence, visible):
     if mode == "mean_sqrt_len_tokens":
         count = graph.node("Sqrt", count)
     return graph.node("Div", total, graph.node("Max", count, graph.constant(1.0)))
-
-
-def _unit_length(graph, x):
-    """Scale vectors to length 1."""
-    square = graph.node("ReduceSum", graph.node("Mul", x, x), axes=[-1])
-    length = graph.node("Sqrt", graph.node("Max", square, graph.constant(1e-24)))
-    return graph.node("Div", x, length)
-
-
-def _masked_lm(graph, model, sequence, positions):
-    """Add a `MaskedLMHead`; return the logits (batch, predictions, vocab)."""
-    layer = model.get_layer("masked_lm")
-    indices = graph.node("Unsqueeze", graph.node("Cast", positions, to=_INT64), axes=[2])
-    x = graph.node("GatherND", sequence, indices, batch_dims=1)
-    x = graph.activation(
-        graph.dense(x, layer.transform.kernel, layer.transform.bias), layer.hidden_act
-    )
-    x = graph.layer_norm(x, layer.layer_norm)
-    if layer.tied:
-        matrix = find_encoder(model).get_layer("embeddings").word_embeddings.embeddings
-    else:
-        matrix = layer.output_embeddings
-    table = graph.node("Transpose", graph.weight(matrix), perm=(1, 0))
-    return graph.node("Add", graph.node("MatMul", x, table), graph.weight(layer.output_bias))

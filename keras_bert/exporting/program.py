@@ -1,41 +1,69 @@
-"""Copy and check a SavedModel before TensorFlow loads it.
+"""Load a SavedModel after checks.
 
 A SavedModel is a program. Its graph can write files, read them, open connections and call Python,
 partly while it loads. No check of the graph can prevent this, so the user must trust its author.
 """
 
+import contextlib
 import pathlib
 import shutil
+import tempfile
+import weakref
 
 from keras_bert.hub import own_files
 from keras_bert.runtime import reading
 from keras_bert.runtime.escaping import printable
+from keras_bert.runtime.packages import import_tensorflow
 from keras_bert.untrusted import protobuf
 
 _MAX_GRAPH = 2**29  # bytes
 _FUNCTION_NAME = "meta_graphs.graph_def.library.function.signature.name"
 
 
-def copy(folder, target, trusted):
+def load(folder, trusted, copied=True):
+    """Return the object that `tf.saved_model.load` returns, and the folder that it was loaded from.
+
+    The folder is a private copy, so that nobody changes it after the check. It exists as long as
+    the object, since a graph may read its assets later. `copied=False` loads a trusted SavedModel
+    from its own folder. Without `trusted`, it must be an export of this machine.
+    """
+    tf = import_tensorflow("a SavedModel")
+    original = loaded_from = pathlib.Path(folder).expanduser()
+    with contextlib.ExitStack() as temporary:
+        if copied:
+            copy = tempfile.TemporaryDirectory(prefix="keras_bert-", ignore_cleanup_errors=True)
+            loaded_from = pathlib.Path(temporary.enter_context(copy))
+            _copy(original, loaded_from, trusted)
+        _check(loaded_from, original, trusted)
+        try:
+            loaded = tf.saved_model.load(str(loaded_from))
+        except Exception as error:  # protocol buffers, checkpoints and graphs raise many types
+            raise ValueError(
+                f"{original} could not be loaded: {reading.one_line(error)}"
+            ) from error
+        weakref.finalize(loaded, temporary.pop_all().close)
+    return loaded, loaded_from
+
+
+def _copy(folder, target, trusted):
     """Copy the files of a SavedModel that TensorFlow loads to an existing folder.
 
     Special files are a `ValueError`. Unless `trusted`, so are links and a SavedModel that this
     machine did not export. This does not read its files, which may be large.
     """
-    folder = pathlib.Path(folder)
     _graph_file(folder, folder)
     paths = own_files.loaded_paths(folder, follow_links=trusted)
     if not trusted and not own_files.may_be_own(folder):
         raise _not_own(folder)
     for path in paths:
-        copied = pathlib.Path(target, path.relative_to(folder))
+        copied = target / path.relative_to(folder)
         if path.is_dir():
             copied.mkdir()
         else:
             shutil.copyfile(path, copied)
 
 
-def check(folder, original, trusted):
+def _check(folder, original, trusted):
     """Raise a `ValueError` if TensorFlow must not load a SavedModel. No code of it runs.
 
     Without `trusted`, the SavedModel must be an export of this machine, and `folder` must be a
@@ -50,7 +78,7 @@ def check(folder, original, trusted):
 
 
 def _graph_file(folder, original):
-    file = pathlib.Path(folder, "saved_model.pb")
+    file = folder / "saved_model.pb"
     if not file.is_file():
         raise ValueError(
             f"{printable(str(original))} must be the folder of a SavedModel; it has no "

@@ -4,12 +4,8 @@ The graph contains the tokenizer, the encoder and the head. It uses only ops of 
 it needs neither Keras nor tensorflow-text, and no file outside its folder.
 """
 
-import contextlib
-import dataclasses
-import errno
 import os
 import pathlib
-import shutil
 import tempfile
 
 import keras
@@ -17,17 +13,10 @@ import tensorflow as tf
 
 from keras_bert import heads, keras_private
 from keras_bert.encoder import BertEncoder
-from keras_bert.exporting import (
-    agreement,
-    inference_graph,
-    model_card,
-    signature_checks,
-    tf_serving,
-    tfhub,
-)
+from keras_bert.exporting import agreement, inference_graph, model_card, tf_serving, tfhub
 from keras_bert.exporting.hub_layer import HubLayer
 from keras_bert.exporting.model_card import ModelInfo
-from keras_bert.exporting.onnx_folder import LABELS_FILE
+from keras_bert.exporting.onnx_folder import write_labels
 from keras_bert.hub import own_files
 from keras_bert.model_structure import max_sequence_length
 from keras_bert.runtime.files import check_subfolder, temporary_folder
@@ -49,13 +38,12 @@ def export(model, path, *, precision, dev, metrics, license):
     )
     if is_pair and precision is not None:
         raise ValueError(
-            "precision does not apply to encoders and pretraining models, whose exports can be "
-            "trained. Use encoder.with_options(dtype='mixed_bfloat16')"
+            "precision does not apply to encoders and pretraining models. Use "
+            "encoder.with_options(dtype='mixed_bfloat16')"
         )
     if dev is not None and (precision != "bfloat16" or _takes_strings(model)):
         raise ValueError(
-            "dev needs precision='bfloat16' and a model with a head of keras_bert.heads: the "
-            "answers are compared with those in float32. Leave out dev"
+            "dev needs precision='bfloat16' and a head of keras_bert.heads. Remove dev"
         )
     if dev is not None and output is not None:
         agreement.check_data(dev, output)
@@ -69,27 +57,26 @@ def export(model, path, *, precision, dev, metrics, license):
         else:
             raise ValueError(
                 f"{model.name!r} must end in a head of keras_bert.heads or start at a string "
-                "keras.Input; received a model with neither. Build one with keras_bert.heads."
+                "keras.Input"
             )
-        info = _model_info(model, output, metrics, license)
-        info = dataclasses.replace(info, precision=precision or _compute_dtype(model))
+        facts = {"precision": precision or _compute_dtype(model)}
         if dev is not None:
             _, in_float32 = _signatures(model, output, "float32")
             expected = tf.function(in_float32.from_strings, autograph=False)
-            actual = functions["serving_default"]
-            found = agreement.compare(_of_lists(actual), _of_lists(expected), dev, output)
-            info = dataclasses.replace(info, agreement=found)
+            actual = _of_lists(functions["serving_default"])
+            facts["agreement"] = agreement.compare(actual, _of_lists(expected), dev, output)
+        if not _takes_strings(model):
+            facts["output"] = output
+            facts["max_sequence_length"] = max_sequence_length(heads.find_encoder(model))
+        info = ModelInfo(parameters=model.count_params(), metrics=metrics, license=license, **facts)
         return _write(module, functions, path, info)
 
 
 def _of_lists(function):
     """Return a function of lists of strings that returns a dict of arrays."""
-
-    def call(*columns):
-        outputs = function(*(tf.constant(column, tf.string) for column in columns))
-        return {name: value.numpy() for name, value in outputs.items()}
-
-    return call
+    return lambda *columns: keras.tree.map_structure(
+        lambda output: output.numpy(), function(*map(tf.constant, columns))
+    )
 
 
 def _compute_dtype(model):
@@ -105,24 +92,21 @@ def _takes_strings(model):
 
 
 def _export_pair(model, path, metrics, license):
-    """Write the preprocessor, then the encoder. If the encoder fails, remove both."""
+    """Write the preprocessor, then the encoder."""
     encoder = heads.find_encoder(model)
     masked_lm = None if model is encoder else model.get_layer("masked_lm")
     for name in ("preprocess", "encoder"):
         check_subfolder(path / name)
-    with tempfile.TemporaryDirectory() as assets, contextlib.ExitStack() as on_error:
+    with tempfile.TemporaryDirectory() as assets:
         if encoder.preprocessor is not None:
             length = min(tfhub.SEQUENCE_LENGTH, max_sequence_length(encoder))
             module, functions = tfhub.preprocess(encoder.preprocessor, assets, length)
             info = ModelInfo(
                 description=_PREPROCESSOR,
-                has_weights=False,
                 max_sequence_length=length,
                 license=license,
             )
-            created = [folder for folder in (path, path / "preprocess") if not folder.exists()]
-            version = _write(module, functions, path / "preprocess", info)
-            on_error.callback(shutil.rmtree, (*created, version)[0])
+            _write(module, functions, path / "preprocess", info)
         module, functions = tfhub.encoder(encoder, assets, masked_lm)
         info = ModelInfo(
             description=_ENCODER,
@@ -131,26 +115,7 @@ def _export_pair(model, path, metrics, license):
             metrics=metrics,
             license=license,
         )
-        version = _write(module, functions, path / "encoder", info)
-        on_error.pop_all()
-        return version
-
-
-def _model_info(model, output, metrics, license):
-    info = ModelInfo(parameters=model.count_params(), metrics=metrics, license=license)
-    if output is None or _takes_strings(model):
-        return info
-    return dataclasses.replace(
-        info,
-        task=output.task,
-        description=registry.by_name(output.task).describe(output),
-        hub_tag=registry.by_name(output.task).hub_tag,
-        labels=output.labels,
-        prompts=output.prompts,
-        default_prompt=output.default_prompt,
-        long_texts=output.long_texts,
-        max_sequence_length=max_sequence_length(heads.find_encoder(model)),
-    )
+        return _write(module, functions, path / "encoder", info)
 
 
 def _head(model, output, assets, precision):
@@ -158,9 +123,9 @@ def _head(model, output, assets, precision):
     predict, made = _signatures(model, output, precision)
     module = _module(model, predict)
     if output.labels is not None:
-        module.labels = tf.saved_model.Asset(_write_labels(assets, output.labels))
+        module.labels = tf.saved_model.Asset(str(write_labels(assets, output.labels)))
     module.serving_default = tf.function(
-        signature_checks.check_shapes(made.from_strings, made.input_signature),
+        _check_shapes(made.from_strings, made.input_signature),
         input_signature=made.input_signature,
         autograph=False,
     )
@@ -177,7 +142,7 @@ def _head(model, output, assets, precision):
         predict, output, encoder.preprocessor, max_sequence_length(encoder)
     )
     for name, (function, inputs) in others.items():
-        checked = signature_checks.check_shapes(function, inputs)
+        checked = _check_shapes(function, inputs)
         functions[name] = tf.function(checked, input_signature=inputs, autograph=False)
         setattr(module, name, functions[name])
     return module, functions
@@ -188,8 +153,7 @@ def _signatures(model, output, precision):
     encoder = heads.find_encoder(model)
     if encoder.preprocessor is None:
         raise ValueError(
-            f"the encoder of {model.name!r} has no preprocessor, so the export would have no "
-            "vocabulary; set encoder.preprocessor"
+            f"the encoder of {model.name!r} has no vocabulary; set encoder.preprocessor"
         )
     specs = {
         name: tf.TensorSpec(value.shape, tf.int32, name=name) for name, value in model.input.items()
@@ -206,6 +170,30 @@ def _signatures(model, output, precision):
     return predict, task.signatures(predict, output, encoder.preprocessor, length)
 
 
+def _check_shapes(function, input_signature):
+    """Make a function of strings check the shapes of its inputs when its graph runs.
+
+    TensorFlow Serving accepts tensors of any shape, and some graphs would return wrong answers. A
+    wrong rank, or different batch sizes, raise `tf.errors.InvalidArgumentError`.
+    """
+    names = " and ".join(spec.name for spec in input_signature)
+
+    def checked(*values):
+        values = [
+            tf.ensure_shape(value, spec.shape)
+            for value, spec in zip(values, input_signature, strict=True)
+        ]
+        sizes = [tf.shape(value)[0] for value in values]
+        message = f"{names} must have the same first dimension; received"
+        checks = [
+            tf.debugging.Assert(tf.equal(sizes[0], other), [message, sizes]) for other in sizes[1:]
+        ]
+        with tf.control_dependencies(checks):
+            return function(*map(tf.identity, values))
+
+    return checked
+
+
 def _module(model, function):
     """Return a `tf.Module` with the variables of the model that the `tf.function` reads."""
     module = tf.Module()
@@ -219,12 +207,6 @@ def _module(model, function):
     return module
 
 
-def _write_labels(folder, labels):
-    file = pathlib.Path(folder, LABELS_FILE)
-    file.write_text("".join(f"{label}\n" for label in labels), encoding="utf-8", newline="\n")
-    return str(file)
-
-
 def _functional_model(model, precision):
     """Return the `tf.Module` and the signature of a model with string inputs."""
     inputs = [
@@ -233,14 +215,14 @@ def _functional_model(model, precision):
         )
         for item in model.inputs
     ]
-    names = model.output_names
     predict = inference_graph.forward_function(model, precision, frozen=True)
 
     def serve(*values):
         outputs = predict(keras.tree.pack_sequence_as(model.input, list(values)))
-        if isinstance(outputs, dict):
-            return _flatten_lists(outputs)
-        return dict(zip(names, keras.tree.flatten(outputs), strict=True))
+        if isinstance(outputs, dict):  # the tensors in `encoder_outputs` get numbered names
+            leaves = keras.tree.flatten_with_path(outputs)
+            return {"_".join(map(str, path)): value for path, value in leaves}
+        return dict(zip(model.output_names, keras.tree.flatten(outputs), strict=True))
 
     serving_default = tf.function(serve, input_signature=inputs, autograph=False)
     module = _module(model, serving_default)
@@ -262,46 +244,18 @@ def _make_callable(module):
     module.__call__ = tf.function(call, input_signature=serve.input_signature, autograph=False)
 
 
-def _flatten_lists(outputs):
-    """Replace each list in a dict, such as `encoder_outputs`, by tensors with numbered names."""
-    flat: dict = {}
-    for key, value in outputs.items():
-        if isinstance(value, (list, tuple)):
-            flat |= {f"{key}_{number}": item for number, item in enumerate(value)}
-        else:
-            flat[key] = value
-    return flat
-
-
 def _write(module, functions, path, info):
     """Write a version under a temporary name, then rename it; return its path."""
     inputs = functions["serving_default"].input_signature
-    created = [folder for folder in (path, *path.parents) if not folder.exists()]
     path.mkdir(parents=True, exist_ok=True)
-    try:
-        # TensorFlow Serving ignores folders whose name is not a number.
-        with temporary_folder(path, ".writing-") as temporary:
-            tf.saved_model.save(module, str(temporary), signatures=functions)
-            tf_serving.write_warmup(temporary, inputs)
-            own_files.record(temporary)
-            version = _rename_to_next_version(temporary, path)
-        tf_serving.write_settings(path, inputs)
-        model_card.write(version, info)
-        return version
-    finally:
-        with contextlib.suppress(OSError):  # folders that are not empty stay
-            for folder in created:
-                folder.rmdir()
-
-
-def _rename_to_next_version(temporary, path):
-    while True:
+    # TensorFlow Serving ignores folders whose name is not a number.
+    with temporary_folder(path, ".writing-") as temporary:
+        tf.saved_model.save(module, str(temporary), signatures=functions)
+        tf_serving.write_warmup(temporary, inputs)
+        own_files.record(temporary)
         taken = [int(entry.name) for entry in path.iterdir() if entry.name.isdecimal()]
         version = path / str(max(taken, default=0) + 1)
-        try:
-            os.rename(temporary, version)
-            return version
-        except OSError as error:
-            # Another process may have written this version meanwhile.
-            if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
-                raise
+        os.rename(temporary, version)
+    tf_serving.write_settings(path, inputs)
+    model_card.write(version, info, functions)
+    return version

@@ -5,6 +5,7 @@ import pathlib
 import re
 import urllib.parse
 
+import numpy as np
 import tensorflow as tf
 
 from keras_bert.runtime.escaping import printable
@@ -95,19 +96,17 @@ services:
 
 
 def write_warmup(version, inputs):
-    """Write the requests that a server runs before it serves the version. Return their number.
+    """Write the requests that a server runs before it serves the version.
 
     `version` is the folder of the SavedModel. `inputs` are named `tf.TensorSpec`s of its signature
     `serving_default`.
     """
     file = pathlib.Path(version, WARMUP_FILE)
     file.parent.mkdir(exist_ok=True)
-    texts = (_SHORT, _LONG)
     with tf.io.TFRecordWriter(str(file)) as writer:
-        for text in texts:
-            tensors = {spec.name: _example(spec, text) for spec in inputs}
-            writer.write(_prediction_log("serving_default", tensors))
-    return len(texts)
+        for text in (_SHORT, _LONG):
+            tensors = {spec.name: example(spec, text) for spec in inputs}
+            writer.write(_prediction_log(tensors))
 
 
 def write_settings(folder, inputs):
@@ -119,6 +118,10 @@ def write_settings(folder, inputs):
     folder = pathlib.Path(folder)
     name = folder.resolve().name
     path = f"/models/{name}"  # in the container
+    batching = ""
+    if can_batch(inputs):
+        file = _yaml_string(f"--batching_parameters_file={path}/{BATCHING_FILE}")
+        batching = f"      - --enable_batching\n      - {file}\n"
     files = {
         MODELS_FILE: _MODELS % {"name": _proto_string(name), "path": _proto_string(path)},
         BATCHING_FILE: _BATCHING,
@@ -126,7 +129,7 @@ def write_settings(folder, inputs):
         % {
             "curl": curl(name, inputs).replace("\n", "\n#   "),
             "models": _yaml_string(f"--model_config_file={path}/{MODELS_FILE}"),
-            "batching": _batching_flags(path) if can_batch(inputs) else "",
+            "batching": batching,
             "folder": _yaml_string(path),
             "healthy": _yaml_string(_HEALTHY % urllib.parse.quote(name, safe="")),
         },
@@ -142,22 +145,13 @@ def can_batch(inputs):
     return all(spec.shape.rank and spec.shape[1:].is_fully_defined() for spec in inputs)
 
 
-def _batching_flags(path):
-    file = _yaml_string(f"--batching_parameters_file={path}/{BATCHING_FILE}")
-    return f"      - --enable_batching\n      - {file}\n"
-
-
-def curl(name, inputs):
-    """Return the lines of a curl command that sends a request to a server on this machine."""
-    rows = {spec.name: tf.make_ndarray(_example(spec, "your text"))[0] for spec in inputs}
-    row = rows if len(rows) != 1 else next(iter(rows.values()))
-    return curl_of_row(name, row, "http://localhost:8501", " \\\n  ")
-
-
-def curl_of_row(name, row, server, line_break=" "):
+def curl(model, inputs, server="http://localhost:8501", line_break=" \\\n  "):
     """Return a curl command that sends a row to a model of the server with this address."""
+    arrays = {spec.name: tf.make_ndarray(example(spec, "your text")) for spec in inputs}
+    rows = {name: np.atleast_1d(array)[0] for name, array in arrays.items()}
+    row = rows if len(rows) != 1 else next(iter(rows.values()))
     body = json.dumps({"instances": [row]}, default=_plain)
-    url = f"{server}/v1/models/{urllib.parse.quote(name, safe='')}:predict"
+    url = f"{server}/v1/models/{urllib.parse.quote(model, safe='')}:predict"
     return f"curl -d {shell_quoted(body)}{line_break}{shell_quoted(url)}"
 
 
@@ -178,19 +172,19 @@ def _yaml_string(text):
     return printable(json.dumps(text, ensure_ascii=False)).replace("$", "$$")
 
 
-def _example(spec, text):
+def example(spec, text):
     """Return a `TensorProto` with one row for an input: the text, or zeros."""
-    shape = [size or 1 for size in spec.shape]
+    shape = [size or 1 for size in spec.shape if spec.shape.rank]
     return tf.make_tensor_proto(text if spec.dtype == tf.string else 0, spec.dtype, shape)
 
 
-def _prediction_log(signature, tensors):
+def _prediction_log(tensors):
     """Return a serialized `PredictionLog` with a `PredictRequest`.
 
     It is encoded by hand, so that exporting does not need the package tensorflow-serving-api.
     Source: `prediction_log.proto`, `predict.proto` and `model.proto` of tensorflow/serving.
     """
-    request = _field(1, _field(3, signature.encode()))  # model_spec.signature_name
+    request = _field(1, _field(3, b"serving_default"))  # model_spec.signature_name
     for name, tensor in tensors.items():  # the map `inputs`
         request += _field(2, _field(1, name.encode()) + _field(2, tensor.SerializeToString()))
     return _field(6, _field(1, request))

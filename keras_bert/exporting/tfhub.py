@@ -127,13 +127,8 @@ def encoder(encoder, assets, masked_lm=None):
         keys = [*encoder.input, "masked_lm_positions"]
         module.mlm = _trainable(predict_tokens, keys, [encoder, masked_lm])
 
-    def serve(input_word_ids, input_mask, input_type_ids):
-        inputs = {
-            "input_word_ids": input_word_ids,
-            "input_mask": input_mask,
-            "input_type_ids": input_type_ids,
-        }
-        outputs = encoder(inputs, training=False)
+    def serve(*inputs):
+        outputs = encoder(dict(zip(encoder.input, inputs, strict=True)), training=False)
         return {key: outputs[key] for key in ("pooled_output", "sequence_output")}
 
     specs = [tf.TensorSpec([None, None], tf.int32, name=key) for key in encoder.input]

@@ -3,7 +3,8 @@
 import dataclasses
 
 from keras_bert import optimizers
-from keras_bert.runtime.arguments import check_one_of
+from keras_bert.pretraining.pairs import SHORTEST
+from keras_bert.runtime.arguments import as_integer, check_one_of
 
 OPTIMIZERS = {"adamw": optimizers.adamw, "lamb": optimizers.lamb}
 _WARMUP_STEPS = 10_000  # in the paper, of 1,000,000 steps
@@ -30,6 +31,10 @@ class Phase:
     sequence_length: int = 128
     batch_size: int = 256
     max_predictions: int | None = None
+
+    def __post_init__(self):
+        for name, minimum in (("steps", 1), ("sequence_length", SHORTEST), ("batch_size", 1)):
+            as_integer(name, getattr(self, name), minimum)
 
 
 def two_phases(
@@ -102,6 +107,9 @@ class Recipe:
 
     def __post_init__(self):
         check_one_of("optimizer", self.optimizer, OPTIMIZERS)
+        for name in ("masked_share", "short_share"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"{name} must be from 0 to 1; received {getattr(self, name)}")
         if self.warmup_steps is None:
             self.warmup_steps = min(_WARMUP_STEPS, self.steps // 10)
 

@@ -18,6 +18,7 @@ import socket
 import typing
 from collections.abc import Sequence
 
+import numpy as np
 import starlette.applications
 import starlette.exceptions
 import starlette.requests
@@ -37,22 +38,16 @@ _PAGE = pathlib.Path(__file__).parent / "page.html"
 # Exception -> HTTP status, as in TensorFlow Serving. `Exception` covers bugs of this server.
 _STATUSES = {
     ValueError: 400,
-    LookupError: 404,
     MemoryError: 429,
     NotImplementedError: 501,
     batching.QueueFullError: 503,
     starlette.requests.ClientDisconnect: 499,
-    KeyError: 500,
-    IndexError: 500,
     Exception: 500,
 }
-_METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 
 
 def listen(host=HOST, port=PORT):
     """Return a socket that listens on the port; port 0 selects a free one."""
-    if not 0 <= port < 2**16:
-        raise ValueError(f"port must be a number from 0 to 65535; received {port}")
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         listener = socket.create_server((host, port), family=family, backlog=_MAX_CONNECTIONS)
@@ -91,15 +86,19 @@ def make(
     """
     limits = limits or Limits()
     handlers = _Handlers(served, host, limits)
+    route = starlette.routing.Route
+    routes = [route("/", handlers.page), route("/models", handlers.list_models)]
+    for path in ("/v1/models/{name}", "/v1/models/{name}/versions/{version:int}"):
+        routes += [
+            route(f"{path}:predict", handlers.predict, methods=["POST"]),
+            route(f"{path}/metadata", handlers.metadata),
+            route(path, handlers.status),
+        ]
     app = starlette.applications.Starlette(
-        routes=[
-            starlette.routing.Route("/", handlers.page),
-            starlette.routing.Route("/models", handlers.list_models),
-            starlette.routing.Route("/v1/{path:path}", handlers.rest, methods=_METHODS),
-        ],
+        routes=routes,
         exception_handlers={
             starlette.exceptions.HTTPException: _http_error,
-            **dict.fromkeys(_STATUSES, _error),
+            **{kind: functools.partial(_error, status) for kind, status in _STATUSES.items()},
         },
         lifespan=handlers.lifespan,
     )
@@ -161,58 +160,52 @@ class _Handlers:
         ]
         return _json({"models": descriptions})
 
-    async def rest(self, request):
-        """Handle TensorFlow Serving's requests."""
-        self._check_origin(request)
+    async def status(self, request):
+        """Return the state of a version, which is always loaded."""
+        state = {
+            "version": str(self._find(request).number),
+            "state": "AVAILABLE",
+            "status": {"error_code": "OK", "error_message": ""},
+        }
+        return _json({"model_version_status": [state]})
+
+    async def metadata(self, request):
+        """Return the signatures of a model."""
+        model = self._find(request)
+        spec = {"name": model.name, "signature_name": "", "version": str(model.number)}
+        signatures = {"signature_def": {"signature_def": model.definitions}}
+        return _json({"model_spec": spec, "metadata": signatures})
+
+    async def predict(self, request):
+        """Run a predict request and return the response."""
         # Read the body before any error: a client that is still sending receives no response.
         body = await self._read_body(request)
-        path = request.scope.get("raw_path", b"").partition(b"?")[0].decode("ascii", "replace")
-        call = rest.read_path(request.method, path)
-        if call.verb in ("classify", "regress"):
-            raise ValueError(
-                f"{call.verb} needs a signature for tf.Example, which models of keras_bert lack. "
-                "Use predict."
-            )
-        model = self._find(call)
-        if call.verb == "status":
-            return _json(rest.status(model.number))
-        if call.verb == "metadata":
-            return _json(rest.metadata(model.name, model.number, model.definitions))
-        return await self._predict(model, body)
-
-    def _find(self, call):
-        """Return the model of a call, or raise a `LookupError`."""
-        model = self._models.get(call.model)
-        if model is None:
-            raise LookupError(
-                f"Servable not found for request: Latest({call.model[:200]}). The models "
-                f"here are: {', '.join(self._models)}"
-            )
-        if call.label is not None:  # labels need TensorFlow Serving's configuration file
-            raise ValueError(f"Unrecognized servable version label: {call.label[:200]}")
-        if call.version in (None, model.number):
-            return model
-        if call.verb == "status":
-            raise LookupError(f"Could not find version {call.version} of model {model.name}")
-        raise LookupError(f"Servable not found for request: Specific({model.name}, {call.version})")
-
-    async def _predict(self, model, body):
-        """Run a predict request and return the response."""
+        model = self._find(request)
         document = rest.parse(body)
-        signature = model.signature(rest.read_signature(document))
+        signature = model.signature(document.get("signature_name") or rest.DEFAULT_SIGNATURE)
         arrays, in_rows = rest.read_inputs(document, signature.inputs)
         _check_size(arrays, self._limits)
         outputs = await self._queues[model.name].run(signature, arrays)
         content = rest.write_outputs(outputs, in_rows)
         return starlette.responses.Response(content, media_type="application/json")
 
+    def _find(self, request):
+        """Return the model of a request, whose version must be the one that is loaded."""
+        self._check_origin(request)
+        name = request.path_params["name"]
+        model = self._models.get(name)
+        if model is None or request.path_params.get("version", model.number) != model.number:
+            versions = [f"{model.name} (version {model.number})" for model in self._models.values()]
+            raise starlette.exceptions.HTTPException(
+                404, f"Servable not found: {request.url.path[:200]}. Loaded: {', '.join(versions)}"
+            )
+        return model
+
     async def _read_body(self, request):
         """Read the body of a request within the limits of size and time."""
         limit = self._limits.max_body
         too_large = starlette.exceptions.HTTPException(
-            413,
-            f"The body may have at most {limit} bytes. Restart the server with a larger "
-            "--max-body.",
+            413, f"The body may have at most {limit} bytes. See --max-body."
         )
         announced_size = int(request.headers.get("content-length", "0"))
         if announced_size > limit and "expect" in request.headers:
@@ -231,8 +224,7 @@ class _Handlers:
                         break
         except TimeoutError as error:
             raise starlette.exceptions.HTTPException(
-                408,
-                f"The body did not arrive within {self._limits.timeout:g} seconds. Try again.",
+                408, f"The body did not arrive within {self._limits.timeout:g} seconds."
             ) from error
         if size > limit:
             raise too_large
@@ -272,31 +264,23 @@ def _check_size(arrays, limits):
     strings = [array for array in arrays.values() if array.dtype == object]
     if any(len(text) > limits.max_text for array in strings for text in array.flat):
         raise starlette.exceptions.HTTPException(
-            413,
-            f"A text may have at most {limits.max_text} bytes. Restart the server with a larger "
-            "--max-text.",
+            413, f"A text may have at most {limits.max_text} bytes. See --max-text."
         )
-    if any(_rows(array) > limits.max_rows for array in arrays.values()):
+    rows = [
+        array.size if array.dtype == object else len(np.atleast_1d(array))
+        for array in arrays.values()
+    ]
+    if max(rows, default=0) > limits.max_rows:
         raise starlette.exceptions.HTTPException(
-            413,
-            f"A request may have at most {limits.max_rows} rows. Send several requests, or "
-            "restart the server with a larger --max-rows.",
+            413, f"A request may have at most {limits.max_rows} rows. See --max-rows."
         )
-
-
-def _rows(array):
-    """Return the number of strings, or the size of the first dimension for numbers."""
-    if array.dtype == object:
-        return array.size
-    return len(array) if array.ndim else 1
 
 
 async def _http_error(_, error):
     return _json({"error": error.detail}, error.status_code)
 
 
-async def _error(_, error):
-    status = next(_STATUSES[kind] for kind in type(error).__mro__ if kind in _STATUSES)
+async def _error(status, _, error):
     message = str(error) if status != 500 else f"{type(error).__name__}: {str(error)[:500]}"
     return _json({"error": message}, status)
 

@@ -6,6 +6,7 @@ batch. A request gets the same outputs as it would alone: the padding that batch
 
 import asyncio
 import concurrent.futures
+import contextlib
 import dataclasses
 
 import numpy as np
@@ -139,13 +140,13 @@ def _has_independent_rows(signature, arrays):
     outputs = signature.outputs.values()
     if not inputs or not outputs:
         return False
-    if any(not spec.shape or spec.shape[0] is not None for spec in (*inputs, *outputs)):
+    if any(not spec.shape.rank or spec.shape[0] is not None for spec in (*inputs, *outputs)):
         return False
     if len({len(array) for array in arrays.values()}) > 1:
         return False
     return (
-        all(spec.dtype != "object" for spec in inputs)  # the batch key holds their shapes
-        or all(None not in spec.shape[1:] for spec in outputs)
+        all(spec.dtype != "string" for spec in inputs)  # the batch key holds their shapes
+        or all(spec.shape[1:].is_fully_defined() for spec in outputs)
         or _task_of_outputs(signature.outputs) is not None
     )
 
@@ -161,10 +162,9 @@ def _task_of_outputs(names):
 def _run_batch(batch):
     """Return a dict of arrays or an exception per part."""
     if len(batch) > 1:
-        try:
+        # After an error, run each part alone to find the one that fails.
+        with contextlib.suppress(Exception):
             return _run_together(batch)
-        except Exception:  # run each part alone to find the one that fails
-            pass
     return [_run_alone(part) for part in batch]
 
 
@@ -174,8 +174,9 @@ def _run_together(batch):
         name: np.concatenate([part.arrays[name] for part in batch]) for name in batch[0].arrays
     }
     outputs = signature(arrays)
-    _check_rows(outputs, sum(part.rows for part in batch))
     ends = np.cumsum([part.rows for part in batch])
+    if any(len(array) != ends[-1] for array in outputs.values()):
+        raise ValueError("an output does not have one entry per row")
     return [
         _remove_padding({name: array[end - part.rows : end] for name, array in outputs.items()})
         for part, end in zip(batch, ends, strict=True)
@@ -187,16 +188,6 @@ def _run_alone(part):
         return part.signature(part.arrays)
     except Exception as error:
         return error
-
-
-def _check_rows(outputs, rows):
-    """Check that each output has one entry per row."""
-    for name, array in outputs.items():
-        if array.shape[:1] != (rows,):
-            raise ValueError(
-                f"Output {name!r} has shape {array.shape} for {rows} rows. Its first dimension "
-                f"must be {rows}."
-            )
 
 
 def _remove_padding(outputs):
@@ -212,14 +203,13 @@ def _remove_padding(outputs):
 
 def _concatenate(results):
     """Concatenate the outputs of parts, and pad their other dimensions to the longest."""
-    return {name: _concatenate_padded([result[name] for result in results]) for name in results[0]}
-
-
-def _concatenate_padded(arrays):
-    shape = np.max([array.shape[1:] for array in arrays], axis=0)
-    fill = b"" if arrays[0].dtype == object else 0
-    padded = []
-    for array in arrays:
-        missing = [(0, size) for size in shape - array.shape[1:]]
-        padded.append(np.pad(array, [(0, 0), *missing], constant_values=fill))
-    return np.concatenate(padded)
+    outputs = {}
+    for name, first in results[0].items():
+        shape = np.max([result[name].shape[1:] for result in results], axis=0)
+        fill = b"" if first.dtype == object else 0
+        padded = []
+        for result in results:
+            missing = [(0, size) for size in shape - result[name].shape[1:]]
+            padded.append(np.pad(result[name], [(0, 0), *missing], constant_values=fill))
+        outputs[name] = np.concatenate(padded)
+    return outputs

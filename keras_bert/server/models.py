@@ -9,16 +9,13 @@ import dataclasses
 import os
 import pathlib
 import re
-import tempfile
 import typing
-import weakref
 
-import numpy as np
 import tensorflow as tf
 from google.protobuf import json_format
 from tensorflow.core.protobuf import saved_model_pb2
 
-from keras_bert.exporting import program
+from keras_bert.exporting import program, tf_serving
 from keras_bert.runtime.escaping import check_name
 from keras_bert.server import rest
 
@@ -32,8 +29,8 @@ _LOCATION = ("Graph execution error", "Detected at node", "<stack traces", "File
 class Signature:
     """A function of a SavedModel: takes tensors by name and returns a dict of tensors."""
 
-    inputs: dict[str, rest.Spec]
-    outputs: dict[str, rest.Spec]
+    inputs: dict[str, tf.TensorSpec]
+    outputs: dict[str, tf.TensorSpec]
     function: typing.Callable
 
     def __call__(self, arrays):
@@ -74,20 +71,12 @@ class Model:
 
     def signature(self, name):
         """Return the `Signature` with this name, or raise a `ValueError`."""
-        if name not in self.signatures:
+        if not isinstance(name, str) or name not in self.signatures:
             raise ValueError(
-                f"The model has no signature {name[:200]!r}. Use one of: "
+                f"The model has no signature {name!r:.200}. Use one of: "
                 f"{', '.join(map(repr, sorted(self.signatures)))}"
             )
         return self.signatures[name]
-
-    def example(self):
-        """Return an example row for `serving_default`, made from its data types."""
-        default = self.signatures.get(rest.DEFAULT_SIGNATURE)
-        if default is None:
-            return {}
-        row = {name: _example_row(spec) for name, spec in default.inputs.items()}
-        return row if len(row) != 1 else next(iter(row.values()))
 
 
 def load(
@@ -98,29 +87,9 @@ def load(
     Raises:
         ValueError: If it cannot be loaded. Without `trusted`, it must be an export of this machine.
     """
-    try:
-        return _load(folder, number, trusted, name)
-    except ValueError:
-        raise
-    except Exception as error:  # protocol buffers, checkpoints and graphs raise different types
-        raise ValueError(
-            f"{folder} could not be loaded: {type(error).__name__}: {_reason(error)}"
-        ) from error
-
-
-def _load(folder, number, trusted, name):
-    original = pathlib.Path(folder)
-    folder = original
-    with contextlib.ExitStack() as temporary:
-        if not trusted:  # TensorFlow loads a copy, so that nobody changes it after the check
-            copy = tempfile.TemporaryDirectory(prefix="keras_bert-", ignore_cleanup_errors=True)
-            folder = pathlib.Path(temporary.enter_context(copy))
-            program.copy(original, folder, trusted=False)
-        program.check(folder, original, trusted)
-        labels = _read_labels(folder)
-        loaded = tf.saved_model.load(str(folder))
-        graph = _read_graph(folder)
-        weakref.finalize(loaded, temporary.pop_all().close)  # a graph may read its assets later
+    loaded, folder = program.load(folder, trusted, copied=not trusted)
+    labels = _read_labels(folder)
+    graph = _read_graph(folder)
     # Loaded functions rename their arguments to identifiers. The graph has the exported names.
     signatures = {}
     for key, function in loaded.signatures.items():
@@ -128,7 +97,12 @@ def _load(folder, number, trusted, name):
         signatures[key] = Signature(_specs(definition.inputs), _specs(definition.outputs), function)
     if default := signatures.get(rest.DEFAULT_SIGNATURE):
         with contextlib.suppress(ValueError):  # the graph may reject zeros
-            default({name: _zeros(spec) for name, spec in default.inputs.items()})
+            default(
+                {
+                    name: tf.make_ndarray(tf_serving.example(spec, ""))
+                    for name, spec in default.inputs.items()
+                }
+            )
     definitions = json_format.MessageToDict(
         graph,
         preserving_proto_field_name=True,
@@ -145,33 +119,21 @@ class Location(typing.NamedTuple):
     folder: pathlib.Path
 
 
-def find(path: str | os.PathLike, name: str | None = None) -> list[Location]:
+def find(path: str | os.PathLike) -> list[Location]:
     """Return the SavedModels in a folder, without loading them.
 
-    `path` is a model folder, the folder of one version, or a folder of model folders. `name`
-    replaces the name of a single model.
+    `path` is a model folder, the folder of one version, or a folder of model folders.
     """
     path = pathlib.Path(os.path.abspath(path))
     if (path / _FILE).is_file():
         if _is_number(path.name):
-            return [Location(name or path.parent.name or "model", int(path.name), path)]
-        return [Location(name or path.name or "model", 1, path)]
-    latest = _latest_version(path)
-    if latest is not None:
-        return [Location(name or path.name or "model", *latest)]
-    locations = []
-    for child in sorted(path.iterdir()) if path.is_dir() else ():
-        latest = _latest_version(child)
-        if latest is not None:
-            locations.append(Location(child.name, *latest))
-    if name is None:
-        return locations
-    if len(locations) > 1:
-        raise ValueError(
-            f"{path} holds {len(locations)} models. Give the folder of one model to set its name, "
-            "or leave out the name."
-        )
-    return [location._replace(name=name) for location in locations]
+            return [Location(path.parent.name or "model", int(path.name), path)]
+        return [Location(path.name or "model", 1, path)]
+    if not path.is_dir():
+        return []
+    folders = [path] if _latest_version(path) else sorted(path.iterdir())
+    versions = {folder.name or "model": _latest_version(folder) for folder in folders}
+    return [Location(name, *version) for name, version in versions.items() if version]
 
 
 def _latest_version(folder):
@@ -194,7 +156,8 @@ def _read_graph(folder):
     """Return the `MetaGraphDef` that `tf.saved_model.load` loads."""
     saved = saved_model_pb2.SavedModel.FromString((folder / _FILE).read_bytes())
     # A SavedModel may hold several graphs, for example one for TPUs.
-    return next(graph for graph in saved.meta_graphs if "serve" in graph.meta_info_def.tags)
+    of_servers = [graph for graph in saved.meta_graphs if "serve" in graph.meta_info_def.tags]
+    return [*of_servers, *saved.meta_graphs][0]
 
 
 def _read_labels(folder):
@@ -210,31 +173,11 @@ def _read_labels(folder):
 
 
 def _specs(tensors):
-    return {name: _spec(tensor) for name, tensor in tensors.items()}
-
-
-def _spec(tensor):
-    """Convert a `TensorInfo` to a `rest.Spec`."""
-    dtype, shape = tf.as_dtype(tensor.dtype), tf.TensorShape(tensor.tensor_shape)
-    return rest.Spec(
-        "object" if dtype == tf.string else dtype.name,
-        None if shape.rank is None else tuple(shape.as_list()),
-    )
-
-
-def _zeros(spec):
-    """Return an array of one row of zeros or empty strings."""
-    shape = [1 if size is None else size for size in spec.shape or ()]
-    if spec.dtype == "object":
-        return np.full(shape, b"", object)
-    return np.zeros(shape, tf.as_dtype(spec.dtype).as_numpy_dtype)
-
-
-def _example_row(spec):
-    row = _zeros(spec)[0] if spec.shape else _zeros(spec)
-    if spec.dtype == "object":
-        row = np.full(np.shape(row), "your text", object)
-    return row.tolist()
+    """Convert `TensorInfo`s to `tf.TensorSpec`s."""
+    return {
+        name: tf.TensorSpec(tf.TensorShape(tensor.tensor_shape), tensor.dtype, name)
+        for name, tensor in tensors.items()
+    }
 
 
 def _reason(error):

@@ -70,9 +70,9 @@ def read_lines(folder, name):
 
 def test_answers_are_those_of_the_pipeline(folder):
     rows = [{"id": index, "text": text} for index, text in enumerate(TEXTS)]
-    classify = keras_bert.pipeline(folder / "classifier.keras")
+    classify = keras_bert.pipeline(folder / "classification.keras")
     expected = classify(TEXTS, top_k=None)
-    for name in ("classification", "classifier-onnx"):
+    for name in ("classification", "classification-onnx"):
         predicted, rejected = answers(folder / name, rows, batch_size=4)
         assert rejected == []
         for row, ranked in zip(sorted(predicted, key=lambda row: row["id"]), expected, strict=True):

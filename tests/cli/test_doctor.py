@@ -2,7 +2,6 @@
 
 import importlib.metadata
 import os
-import pathlib
 import re
 import shutil
 import subprocess
@@ -86,23 +85,12 @@ def test_missing_packages(no_imports, monkeypatch, capsys):
     ]
     monkeypatch.setattr(importlib.metadata, "requires", lambda name: requirements)
     assert run("doctor") == 0
-    lines = re.findall(r"(?:extra|missing) .*", capsys.readouterr().out)
+    lines = re.findall(r"(?:extra|required) .*", capsys.readouterr().out)
     assert lines == [
-        "missing            no-such-requirement: pip install keras3-bert",
+        "required           needs no-such-requirement: pip install keras3-bert",
         "extra fast         needs no-such-text: pip install 'keras3-bert[fast]'",
         "extra serve        needs no-such.a, no-such-b: pip install 'keras3-bert[serve]'",
     ]
-    monkeypatch.setattr(doctor, "os", types.SimpleNamespace(name="nt"))
-    assert list(doctor._missing_packages()) == ["", "serve"]
-
-
-def test_without_a_distribution_there_are_no_extras(no_imports, monkeypatch, capsys):
-    def requires(name):
-        raise importlib.metadata.PackageNotFoundError(name)
-
-    monkeypatch.setattr(importlib.metadata, "requires", requires)
-    assert run("doctor") == 0
-    assert "extra" not in capsys.readouterr().out
 
 
 def test_the_cache(no_imports, tmp_path, monkeypatch, capsys):
@@ -116,12 +104,6 @@ def test_the_cache(no_imports, tmp_path, monkeypatch, capsys):
     assert run("doctor") == 0
     line = f"{cache.cache_folder()}, 2.5 GB, 3.2 GB free\n"
     assert line in capsys.readouterr().out
-
-    def fails(path):
-        raise PermissionError(13, "Permission denied", path)
-
-    monkeypatch.setattr(shutil, "disk_usage", fails)
-    assert doctor._free(pathlib.Path(tmp_path)) == "free space unknown (Permission denied)"
 
 
 def test_an_import_that_hangs(monkeypatch, tmp_path):

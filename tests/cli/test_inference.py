@@ -7,8 +7,6 @@ import logging
 import os
 import re
 import shutil
-import subprocess
-import sys
 import warnings
 
 import numpy as np
@@ -73,8 +71,6 @@ def test_each_task_from_the_command_line(trained, task, capsys):
     assert len(written) == lines
     if task == "multi-label":  # whose probabilities have no other names
         assert re.fullmatch(r"labels(\t[a-z]+){3}\ttext", written.pop(0))
-    if task == "question-answering":
-        assert written[0] == "id\tanswer\tscore\tstart\tend"
     if task in ("classification", "multi-label", "regression"):
         assert [line.split("\t")[-1] for line in written] == texts
     if task == "pair":
@@ -90,20 +86,6 @@ def test_an_answer_is_one_line_whatever_its_text(trained, capsys):
     assert run("predict", folder / "model", "so\tgood\n film") == 0
     [line] = capsys.readouterr().out.splitlines()
     assert line.split("\t")[-1] == "so good  film"
-
-
-@pytest.mark.parametrize("ending", ["jsonl", "csv"])
-def test_the_ending_of_the_output_is_its_format(trained, tmp_path, ending):
-    file, output = tmp_path / "a.jsonl", tmp_path / f"answers.{ending}"
-    file.write_text('{"text": "so good"}\n{"text": "so bad"}\n' * 2)
-    model = trained("classification") / "model"
-    assert run("predict", model, "--input", file, "--output", output) == 0
-    lines = output.read_text().splitlines()
-    rows = list(csv.DictReader(lines)) if ending == "csv" else list(map(json.loads, lines))
-    assert [list(row) for row in rows] == [["label", "score", "text"]] * 4
-    assert [row["text"] for row in rows] == ["so good", "so bad"] * 2
-    assert rows[:2] == rows[2:]  # in the order of the file
-    assert isinstance(rows[0]["score"], str if ending == "csv" else float)
 
 
 @pytest.mark.parametrize("ending", ["jsonl", "csv", "tsv"])
@@ -133,20 +115,6 @@ def test_probability_of_every_class(trained, tmp_path, ending, task, classes, an
     for row, each in zip(rows, scores, strict=True):
         assert list(each) == classes and sum(each.values()) == pytest.approx(1, abs=1e-3)
         assert each[str(row[answer])] == max(each.values()) == float(row["score"])
-
-
-def test_probabilities_of_a_text_on_the_command_line_have_a_header(trained, capsys):
-    folder = trained("classification")
-    capsys.readouterr()
-    assert run("predict", folder / "model", "so good", "--probabilities") == 0
-    assert capsys.readouterr().out.startswith("label\tscore\tbad\tgood\ttext\n")
-
-
-def test_one_answer_in_a_file(trained, tmp_path, capsys):
-    folder = trained("classification")
-    capsys.readouterr()
-    assert run("predict", folder / "model", "so good", "--output", tmp_path / "a.tsv") == 0
-    assert capsys.readouterr().out == f"1 answer in {tmp_path / 'a.tsv'}\n"
 
 
 def test_texts_with_surrogates_are_written(trained, tmp_path):
@@ -280,15 +248,8 @@ def test_korquad_is_scored_over_characters(encoder_folder, tmp_path, capsys):
     common = ["--output", folder, "--epochs", 1, "--max-length", 16]
     scores = {}
     for version, options in (("1.1", []), ("KorQuAD_v1.0_train", []), ("1.1", ["--characters"])):
-        given = [
-            "--train",
-            files[version],
-            "--dev",
-            files[version],
-            "--task",
-            "question-answering",
-            *options,
-        ]
+        given = ["--train", files[version], "--dev", files[version], *options]
+        given += ["--task", "question-answering"]
         assert run("finetune", "--model", encoder_folder, *given, *common) == 0
         metrics = json.loads((folder / "metrics.json").read_text())
         scores[version, *options] = metrics["f1"]
@@ -308,21 +269,6 @@ def test_what_is_replaced_is_told(texts, trained, encoder_folder, tmp_path, caps
     assert f"this run will replace the model in {model}" in capsys.readouterr().err
 
 
-@pytest.mark.slow
-def test_standard_output_by_its_path(trained, tmp_path):
-    """Where it leads to a file, and through a link; a pipe is read as it comes."""
-    link = tmp_path / "link"
-    link.symlink_to("/dev/stdout")
-    arguments = [sys.executable, "-m", "keras_bert", "predict", trained("classification") / "model"]
-    for output in ("/dev/stdout", link):
-        file = tmp_path / "out.txt"
-        file.write_text("before\n")
-        with open(file, "a") as stdout:
-            subprocess.run([*arguments, "so good", "--output", output], stdout=stdout, check=True)
-        assert re.fullmatch(r"before\n(good|bad)\t0\.\d{4}\tso good\n", file.read_text())
-        assert link.is_symlink() and os.path.islink("/dev/stdout")
-
-
 def test_what_a_link_names_is_written(trained, encoder_folder, tmp_path):
     file, link, texts = tmp_path / "out.npy", tmp_path / "link.npy", tmp_path / "texts.tsv"
     link.symlink_to(file)
@@ -334,13 +280,6 @@ def test_what_a_link_names_is_written(trained, encoder_folder, tmp_path):
     model = trained("classification") / "model"
     assert run("predict", model, "so good", "--output", link) == 0
     assert link.is_symlink() and file.read_text().endswith("so good\n")
-
-
-@pytest.mark.parametrize("output", ["-", "/dev/stdout", "vectors.csv"])
-def test_vectors_need_a_npy_file(encoder_folder, tmp_path, capsys, output):
-    (file := tmp_path / "a.tsv").write_text("text\na\n")
-    assert run("embed", encoder_folder, "--input", file, "--output", output) == 1
-    assert "extension .npy" in capsys.readouterr().err
 
 
 def test_a_dash_is_standard_output(trained, tmp_path, monkeypatch, capsys):
@@ -408,24 +347,6 @@ def test_conllu_by_another_name(encoder_folder, tmp_path, capsys):
     assert re.fullmatch(r"good\t0\.\d+\t(ADJ|O)", first_word)
 
 
-@pytest.mark.slow
-def test_no_answer_may_be_made_rarer_or_more_frequent(encoder_folder, tmp_path, capsys):
-    file, folder = tmp_path / "a.json", tmp_path / "out"
-    content = json.loads(QUESTIONS)
-    content["data"][0]["paragraphs"][0]["qas"][0]["answers"] = []
-    file.write_text(json.dumps(content))
-    common = ["--train", file, "--output", folder, "--epochs", 1, "--max-length", 16]
-    assert run("finetune", "--model", encoder_folder, "--task", "question-answering", *common) == 0
-    for threshold, empty in ((-1000, 4), (1000, 0)):
-        capsys.readouterr()
-        assert run("predict", folder, "--input", file, "--null-threshold", threshold) == 0
-        rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()[1:]]
-        assert sum(not row[1] for row in rows) == empty
-        assert run("evaluate", folder, "--input", file, "--null-threshold", threshold) == 0
-        scores = dict(line.split() for line in capsys.readouterr().out.splitlines())
-        assert float(scores["no_answer_accuracy"]) == (empty == 4)
-
-
 def test_a_failure_leaves_no_half_written_answers(trained, tmp_path, monkeypatch, capsys):
     file = tmp_path / "a.tsv"
     file.write_text("text\tx\nso good\tb\nso bad\n")
@@ -482,15 +403,6 @@ def test_fill(tmp_path, capsys):
     assert [line[2:] for line in lines] == [[n, "so [MASK] film [MASK]"] for n in "1122"]
     assert all(piece in tiny.PIECES for _, piece, *_ in lines)
     assert float(lines[0][0]) >= float(lines[1][0]) > 0
-
-
-def test_fill_wants_a_checkpoint_with_the_head(tmp_path, capsys):
-    keras_bert.save(tiny.encoder(), tmp_path, format="huggingface")
-    assert run("fill", tmp_path, "so [MASK]") == 1
-    assert capsys.readouterr().err == (
-        f"keras-bert: {tmp_path} has no masked LM head. Use a checkpoint "
-        "that has one, such as base\n"
-    )
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import safetensors.numpy
 
 import keras_bert
 from tests import tiny
-from tests.cli.shared import ASKED, run
+from tests.cli.shared import run
 
 pytestmark = pytest.mark.usefixtures("eager")
 
@@ -42,48 +42,6 @@ def test_export_in_bfloat16(trained, tmp_path, capsys):
     assert run("export", folder / "model", tmp_path / "served", *options) == 0
     page = (tmp_path / "served" / "README.md").read_text()
     assert "| precision | bfloat16 |" in page and "examples, 100.00% of the answers" in page
-
-
-# Of each task: what its SavedModel is asked, as `ASKED`, and the answers that `predict` prints too.
-SERVED = {
-    "classification": ({"text": ["so good", "한국어"]}, ["label", "score"]),
-    "pair": ({"text": ["so good"], "text_pair": ["bad"]}, ["label", "score"]),
-    "multi-label": ({"text": ["so good", "bad"]}, ["probabilities"]),
-    "regression": ({"text": ["so good"]}, ["score"]),
-    "tagging": ({"text": ["so good!", "bad"]}, ["token", "tag", "score"]),
-    "question-answering": (
-        {"question": ["is this bad"], "context": ["a film so good"]},
-        ["answer", "score"],
-    ),
-    "multiple-choice": ({"text": ["films"], "choices": [["good", "bad", "so"]]}, ["choice"]),
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("task", SERVED)
-def test_each_trained_folder_goes_into_an_export(trained, task, tmp_path, capsys):
-    import tensorflow as tf
-
-    folder = trained(task)
-    asked, names = SERVED[task]
-    assert run("export", folder / "model", tmp_path) == 0
-    capsys.readouterr()
-    assert run("predict", folder / "model", *ASKED[task][0]) == 0
-    printed = capsys.readouterr().out
-    served = tf.saved_model.load(tmp_path / "1").signatures["serving_default"]
-    answers = served(**{name: tf.constant(value) for name, value in asked.items()})
-    for name in names:
-        for value in answers[name].numpy().ravel():
-            text = value.decode() if isinstance(value, bytes) else f"{value:.4f}"
-            assert text.removesuffix(".0000") in printed, (name, printed)
-
-
-@pytest.mark.slow
-def test_both_parts_of_a_pair_are_named(encoder_folder, tmp_path, capsys):
-    for number in "12":
-        assert run("export", encoder_folder, tmp_path / "pair") == 0
-        parts = [str(tmp_path / "pair" / part / number) for part in ("encoder", "preprocess")]
-        assert capsys.readouterr().out.splitlines() == parts
 
 
 def test_export_takes_a_license(tmp_path, monkeypatch):

@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -13,7 +12,7 @@ import numpy as np
 import pytest
 
 import keras_bert
-from keras_bert.cli import arguments, data_notes, reading
+from keras_bert.cli import reading, training
 from keras_bert.data import tabular
 from keras_bert.runtime import distribution, files
 from keras_bert.tasks.question_answering import data as squad
@@ -39,12 +38,6 @@ def calls(monkeypatch):
     return made
 
 
-@pytest.fixture
-def common(encoder_folder, texts, tmp_path):
-    """The arguments of `finetune` for texts, without options."""
-    return ["finetune", "--model", encoder_folder, "--train", texts, "--output", tmp_path / "out"]
-
-
 def test_options_reach_the_training(texts, calls, encoder_folder, tmp_path):
     arguments = {
         "epochs": 5, "batch_size": 3, "learning_rate": 1e-3, "warmup": 0.2, "max_length": 20,
@@ -65,12 +58,6 @@ def test_options_reach_the_training(texts, calls, encoder_folder, tmp_path):
     assert options == {**arguments, "fixed_length": True, "folder": tmp_path / "out"}
 
 
-def test_what_is_not_given_is_the_librarys(texts, calls, encoder_folder, tmp_path):
-    run("finetune", "--model", encoder_folder, "--train", texts, "--output", tmp_path / "out")
-    _, _, options = calls[0]
-    assert not {"epochs", "batch_size", "learning_rate", "class_weight", "stride"} & {*options}
-
-
 def test_what_is_given_is_not_searched(texts, monkeypatch, encoder_folder, tmp_path):
     seen = []
 
@@ -83,13 +70,6 @@ def test_what_is_given_is_not_searched(texts, monkeypatch, encoder_folder, tmp_p
     run(*common, "--output", tmp_path / "out", "--epochs", 1, "--batch-size", 4)
     assert seen[0]["choices"] == {"learning_rate": (5e-5, 3e-5, 2e-5)}
     assert (seen[0]["epochs"], seen[0]["batch_size"]) == (1, 4)
-
-
-@pytest.mark.parametrize("option", ["--search", "--metric=f1", "--patience=1"])
-def test_what_needs_scores_needs_dev(texts, option, encoder_folder, tmp_path, capsys):
-    common = ["finetune", "--model", encoder_folder, "--train", texts, "--output", tmp_path / "out"]
-    assert run(*common, option) == 1
-    assert "--patience and --evaluate-every need --dev" in capsys.readouterr().err
 
 
 @pytest.mark.slow
@@ -106,7 +86,7 @@ def test_dtype_auto(texts, calls, encoder_folder, tmp_path, monkeypatch, capsys,
 def test_dtype_auto_on_torch_which_has_no_distribution(monkeypatch, capsys):
     monkeypatch.setattr(keras.backend, "backend", lambda: "torch")
     monkeypatch.setattr(keras.distribution, "list_devices", None)
-    assert arguments.dtype_of(types.SimpleNamespace(dtype="auto")) == "float32"
+    assert reading.dtype_of(types.SimpleNamespace(dtype="auto")) == "float32"
     assert capsys.readouterr().out == "--dtype auto: float32\n"
 
 
@@ -153,8 +133,6 @@ def test_what_was_not_read_or_learned_is_told():
     assert [line.rpartition(": ")[2] for line in told] == [
         "2 (a.tsv)", "4 (a.tsv)", "3 (b.tsv)", "5 (b.tsv)"
     ]  # fmt: skip
-    # With one file, the lines would be alike.
-    assert list(reading.notes(train, train, {"dev_truncated": 5}))[-1].endswith("5 (a.tsv, scored)")
     questions = squad.Questions(["a", "a"], ["c b", "c"], [[("b", 0)], [("x", 0)]], source="a.json")
     moved, lost = reading.notes(questions)
     assert "not at the position" in moved and "do not occur in their context" in lost
@@ -163,12 +141,12 @@ def test_what_was_not_read_or_learned_is_told():
 def test_a_vocabulary_of_another_language_is_told():
     english = keras_bert.Preprocessor(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "good", "film"])
     korean = tabular.Examples(["좋은 영화", "good film"] * 3, labels=["a", "b"] * 3)
-    note = data_notes.note_of_vocabulary(korean, english, "minilm")
+    note = training.note_of_vocabulary(korean, english, "minilm")
     assert note.startswith("the vocabulary of minilm does not fit these texts: 1.0 tokens")
     sentences = conll.TaggedSentences([["좋은", "영화"]], [["A", "B"]])
-    assert "100.0% unknown" in data_notes.note_of_vocabulary(sentences, english, "minilm")
+    assert "100.0% unknown" in training.note_of_vocabulary(sentences, english, "minilm")
     for texts in (["good film"], [" "]):
-        assert data_notes.note_of_vocabulary(tabular.Examples(texts), english, "minilm") is None
+        assert training.note_of_vocabulary(tabular.Examples(texts), english, "minilm") is None
 
 
 @pytest.mark.slow
@@ -199,17 +177,6 @@ def test_the_columns_of_the_training_are_remembered(encoder_folder, tmp_path, ca
     (tmp_path / "moved.keras").rename(model / "model.keras")
     (model / "metrics.json").unlink()
     assert run("evaluate", model, "--input", plain) == 0
-
-
-@pytest.mark.slow
-def test_the_columns_of_a_glue_task_are_remembered(encoder_folder, tmp_path):
-    folder = tmp_path / "CoLA"
-    folder.mkdir()
-    for split in ("train", "dev"):
-        (folder / f"{split}.tsv").write_text("a\t1\t\tso good\nb\t0\t*\tso bad\n" * 3)
-    common = ["--epochs", 1, "--model", encoder_folder, "--output", tmp_path / "out"]
-    assert run("finetune", "--glue", folder, *common) == 0
-    assert run("evaluate", tmp_path / "out", "--input", folder / "dev.tsv") == 0
 
 
 @pytest.mark.slow
@@ -271,25 +238,13 @@ def test_search_keeps_the_best(texts, monkeypatch, encoder_folder, tmp_path, cap
         metrics = json.loads((tmp_path / "out" / "metrics.json").read_text())
         assert len(metrics["search"]) == len(seen)
         assert metrics["accuracy"] == 0.75
-    assert run(*common, "--search") == 1
-    assert "--patience and --evaluate-every need --dev" in capsys.readouterr().err
 
 
 def test_a_search_takes_no_run_that_is_not_finished(texts, encoder_folder, tmp_path, capsys):
     folder = tmp_path / "out"
     folder.mkdir()
     (folder / "training.npz").touch()
-    common = [
-        "finetune",
-        "--model",
-        encoder_folder,
-        "--train",
-        texts,
-        "--dev",
-        texts,
-        "--epochs",
-        1,
-    ]
+    common = ["finetune", "--model", encoder_folder, "--train", texts, "--dev", texts]
     assert run(*common, "--search", "--output", folder) == 1
     assert "Run the same command without --search to resume it, or delete training.npz" in (
         capsys.readouterr().err
@@ -307,19 +262,6 @@ def test_a_folder_is_one_runs(texts, encoder_folder, tmp_path, capsys):
     )
     assert run(*common, "--output", folder) == 0
     assert ".lock" not in {path.name for path in folder.iterdir()}
-
-
-@pytest.mark.slow
-def test_the_model_of_an_earlier_run_says_so(trained, tmp_path, capsys):
-    """A run that goes on writes its state beside the model that is there."""
-    model = shutil.copytree(trained("classification") / "model", tmp_path / "model")
-    (model / "training.npz").touch()
-    capsys.readouterr()
-    assert run("predict", model, "so good") == 0
-    assert capsys.readouterr().err == (
-        f"{model} has an unfinished run. Run the same finetune command again to resume it. The "
-        "model there is from an earlier run\n"
-    )
 
 
 def _command(*arguments):
@@ -377,38 +319,6 @@ def test_real_signals_end_a_run_and_it_goes_on(texts, encoder_folder, tmp_path):
     metrics = json.loads((tmp_path / "stopped" / "metrics.json").read_text())
     assert metrics["stopped"] and metrics["best_epoch"] <= len(metrics["history"]) < 10_000
     keras_bert.load(tmp_path / "stopped", task="auto")
-
-
-@pytest.mark.slow
-def test_a_killed_run_goes_on(encoder_folder, tmp_path, monkeypatch, capsys):
-    file = tmp_path / "a.tsv"
-    file.write_text(TEXTS)
-    arguments = ["finetune", "--model", encoder_folder, "--train", file, "--epochs", 2]
-    arguments += ["--batch-size", 8, "--output", tmp_path / "out"]
-    save = finetuning.RunState.save
-
-    def killed(state, model):
-        save(state, model)
-        raise OSError("killed")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(finetuning.RunState, "save", killed)
-        assert run(*arguments) == 1
-    assert [file.name for file in (tmp_path / "out").iterdir()] == ["training.npz"]
-    assert run(*arguments, "--seed", 1) == 1
-    assert "belongs to a run with seed=0; this run has 1" in capsys.readouterr().err
-    assert run(*arguments) == 0
-    metrics = json.loads((tmp_path / "out" / "metrics.json").read_text())
-    assert [record["epoch"] for record in metrics["history"]] == [1, 2]
-    names = sorted(file.name for file in (tmp_path / "out").iterdir())
-    assert names == ["curves.png", "metrics.json", "model.keras"]
-
-
-@pytest.mark.slow
-def test_training_without_dev_says_that_nothing_was_scored(texts, encoder_folder, tmp_path, capsys):
-    arguments = ["--train", texts, "--epochs", 1, "--output", tmp_path / "out"]
-    assert run("finetune", "--model", encoder_folder, *arguments) == 0
-    assert "nothing was scored, since --dev was not given" in capsys.readouterr().out
 
 
 OTHER = "text\tlabel\n" + "so good\tyes\nso bad\tno\n" * 4

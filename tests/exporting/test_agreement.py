@@ -31,9 +31,6 @@ def test_labels_and_numbers():
     assert (found.examples, found.equal, found.difference) == (80, 0.75, 1.0)
     assert "80 examples, 75.00% of the answers are equal" in str(found)
     assert found.accuracy is None and "accuracy" not in str(found)
-
-
-def test_accuracy():
     examples = Examples(["a", "bb", "ccc", "dddd"] * 20, labels=[1, 2, 3, 4] * 20)
     found = agreement.compare(short_lengths, lengths, examples, OUTPUT)
     assert (found.accuracy, found.float32_accuracy) == (0.75, 1)
@@ -55,27 +52,6 @@ def test_answers_that_are_only_numbers():
     found = agreement.compare(score(lengths), score(short_lengths), Examples(["abcde"]), OUTPUT)
     assert found.equal is None and found.difference == 2
     assert "answers are equal" not in str(found)
-
-
-def test_data_of_other_tasks():
-    seen = []
-
-    def record(*texts):
-        seen.append(list(texts))
-        return {"score": np.zeros(len(texts[0]))}
-
-    tagged = conll.TaggedSentences([["so", "good"]])
-    agreement.compare(record, record, tagged, heads.TaskOutput("tagging", labels=["a", "b"]))
-    assert seen[0] == [["so good"]]
-    choices = swag.Choices(["a", "b"], [["c", "d"], ["e", "f"]])
-    agreement.compare(record, record, choices, heads.TaskOutput("multiple_choice"))
-    assert seen[-1] == [["a", "b"], [["c", "d"], ["e", "f"]]]
-    questions = squad.Questions(["who?"], ["me"])
-    agreement.compare(record, record, questions, heads.TaskOutput("question_answering"))
-    assert seen[-1] == [["who?"], ["me"]]
-    with pytest.raises(ValueError, match="the model reads pairs of texts"):
-        pairs = heads.TaskOutput("regression", pairs=True)
-        agreement.compare(record, record, Examples(["a"]), pairs)
 
 
 EXPORTED = [task.name for task in registry.TASKS if task.name != "pretraining"]
@@ -106,13 +82,6 @@ def test_data_of_each_task(task):
             agreement.check_data(data, output)
 
 
-def test_a_tagger_takes_both_classes():
-    output = heads.find_output(heads.tagger(tiny.encoder(), 2))
-    agreement.check_data(Examples(["a"]), output)
-    with pytest.raises(ValueError, match="keras_bert.TaggedSentences or keras_bert.Examples; rec"):
-        agreement.check_data("dev.tsv", output)
-
-
 def test_labels_that_the_model_does_not_know():
     output = heads.TaskOutput("classification", labels=["bad", "good"])
     agreement.check_data(Examples(["a"], labels=["good"]), output)
@@ -124,17 +93,3 @@ def test_labels_that_the_model_does_not_know():
     output = heads.find_output(heads.next_sentence(tiny.encoder()))
     with pytest.raises(ValueError, match="the label 'good' is not one of the model's labels: next"):
         agreement.check_data(Examples(["a"], text_pairs=["b"], labels=["good"]), output)
-
-
-def test_pairs_and_single_texts():
-    output = heads.TaskOutput("classification", labels=["bad", "good"])
-    with pytest.raises(ValueError, match="the model reads single texts; the examples has pairs of"):
-        agreement.check_data(Examples(["a"], text_pairs=["b"]), output)
-    output = heads.TaskOutput("classification", labels=["bad", "good"], pairs=True)
-    with pytest.raises(ValueError, match="the model reads pairs of texts"):
-        agreement.check_data(Examples(["a"]), output)
-
-
-def test_empty_data():
-    with pytest.raises(ValueError, match="the examples contains no examples"):
-        agreement.check_data(Examples([]), heads.TaskOutput("regression"))

@@ -6,7 +6,6 @@ import pytest
 import tensorflow as tf
 
 import keras_bert
-from keras_bert import heads
 from tests import tiny
 
 pytestmark = pytest.mark.skipif(
@@ -59,10 +58,3 @@ def test_vectors_of_both_formats(pooling, layers, normalize, tmp_path):
 def test_no_signature_without_prompts(tmp_path):
     loaded = tf.saved_model.load(str(keras_bert.export(tiny.embedder("mean"), tmp_path)))
     assert sorted(loaded.signatures) == ["ids", "serving_default"]
-
-
-def test_other_layers_are_refused_in_onnx(tmp_path):
-    encoder = tiny.encoder(num_hidden_layers=1)
-    model = heads.embedder(encoder, layers=[keras.layers.LayerNormalization()])
-    with pytest.raises(ValueError, match="head"):
-        keras_bert.export(model, tmp_path / "onnx", format="onnx")

@@ -35,41 +35,13 @@ def classifier(pair, trainable=True):
 
 
 @pytest.mark.slow
-def test_symbolic_shapes(pair):
-    text = keras.Input(shape=(), dtype="string")
-    inputs = HubLayer(pair[0])(text)
-    assert {key: (tuple(v.shape), v.dtype) for key, v in inputs.items()} == dict.fromkeys(
-        ("input_word_ids", "input_mask", "input_type_ids"), ((None, 16), "int32")
-    )
-    outputs = HubLayer(pair[1])(inputs)
-    assert tuple(outputs["pooled_output"].shape) == (None, 16)
-    assert len(outputs["encoder_outputs"]) == 1
-
-
-def test_training_with_the_optimizer_of_bert(pair):
-    model = classifier(pair)
-    before = numpy(model.get_layer("encoder").trainable_weights[0]).copy()
-    model.compile(
-        keras_bert.optimizers.adamw(1e-2, total_steps=4),
-        keras.losses.SparseCategoricalCrossentropy(from_logits=True),
-    )
-    model.fit(tf.constant(TEXTS), np.array(LABELS), verbose=0)
-    assert np.abs(numpy(model.get_layer("encoder").trainable_weights[0]) - before).max() > 0
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "optimizer",
-    ["adamw", *(pytest.param(name, marks=pytest.mark.slow) for name in ("adam", "sgd"))],
-)
-def test_training(pair, optimizer):
+def test_training(pair):
     keras.utils.set_random_seed(0)
     model = classifier(pair)
     encoder = model.get_layer("encoder")
     before = [numpy(weight).copy() for weight in encoder.trainable_weights]
-    rate = {"sgd": 0.3}.get(optimizer, 1e-2)
     model.compile(
-        type(keras.optimizers.get(optimizer))(rate),
+        keras_bert.optimizers.adamw(1e-2, total_steps=24),
         keras.losses.SparseCategoricalCrossentropy(from_logits=True),
         metrics=["accuracy"],
     )
@@ -187,9 +159,8 @@ def test_outputs_named_shape_and_dtype(tmp_path):
 def test_layer_from_config_cannot_be_called(tmp_path):
     tf.saved_model.save(Doubler(), str(tmp_path))
     layer = HubLayer.from_config(HubLayer(tmp_path, trusted=True).get_config())
-    for value in (np.ones((1, 2), "float32"), keras.Input((2,))):
-        with pytest.raises(ValueError, match="has no SavedModel"):
-            layer(value)
+    with pytest.raises(ValueError, match="has no SavedModel"):
+        layer(np.ones((1, 2), "float32"))
 
 
 @pytest.mark.parametrize("content", ["nothing", "signatures", "broken"])
@@ -204,10 +175,8 @@ def test_errors(tmp_path, content):
     with pytest.raises(ValueError, match=message) as caught:
         HubLayer(tmp_path, trusted=True)
     assert "\n" not in str(caught.value)
-    with pytest.raises(ValueError, match="it does not exist"):
+    with pytest.raises(ValueError, match="has no saved_model.pb"):
         HubLayer(tmp_path / "nothing")
-    with pytest.raises(ValueError, match="needs the folder of a SavedModel"):
-        HubLayer()
 
 
 @pytest.mark.slow

@@ -88,13 +88,6 @@ def test_a_large_epsilon():
     assert_equal_to_encoder(encoder, batch())
 
 
-def test_empty_batch():
-    encoder = tiny.encoder()
-    found = compute(encoder, {key: value[:0] for key, value in batch().items()})
-    assert found["pooled_output"].shape == (0, 8)
-    assert found["sequence_output"].shape == (0, 6, 8)
-
-
 def test_sequences_beyond_the_position_embeddings_are_an_error():
     inputs = dict.fromkeys(batch(), np.ones((1, 33), np.int32))
     with pytest.raises(tf.errors.InvalidArgumentError):
@@ -283,14 +276,3 @@ def test_weights_are_packed_once_for_few_and_for_many_tokens(precision, tmp_path
     first, second = result.stdout.split("turn 1")
     assert ",inner_product," in first and ",inner_product," in second
     assert ",reorder," not in second
-
-
-def test_only_float32_constants_have_a_copy_for_few_tokens(monkeypatch):
-    encoder = tiny.encoder()
-    spec = {name: tf.TensorSpec([None, None], tf.int32, name=name) for name in encoder.input}
-    function = tf.function(lambda inputs: inputs["input_mask"], input_signature=[spec])
-    copied = inference_graph.with_copy_for_few_tokens(function, encoder)
-    assert copied is not function and copied.input_signature == function.input_signature
-    assert inference_graph.with_copy_for_few_tokens(function, encoder, "bfloat16") is function
-    monkeypatch.setattr(inference_graph, "_MAX_CONSTANTS", 100)
-    assert inference_graph.with_copy_for_few_tokens(function, encoder) is function

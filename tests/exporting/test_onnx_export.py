@@ -1,7 +1,6 @@
 """Tests of ONNX folders on ONNX Runtime and OpenVINO. The references are the Keras models."""
 
 import collections
-import logging
 import pathlib
 import re
 import tempfile
@@ -17,7 +16,6 @@ import keras_bert
 from keras_bert import heads
 from keras_bert.exporting import onnx_graph
 from keras_bert.layers import SentencePooling
-from keras_bert.tasks import inference
 from keras_bert.untrusted import onnx_graph_check
 from tests import tiny
 
@@ -174,35 +172,12 @@ def test_the_program_of_each_readme_runs(head, tmp_path, monkeypatch):
     model = HEADS[head][0](tiny.encoder())
     folder = keras_bert.export(model, tmp_path / "a", format="onnx")
     page = (folder / "README.md").read_text(encoding="utf-8")
-    assert "`keras_bert.pipeline` with the path of this folder" in page
     axes = "batch, choices, seq" if head == "multiple_choice" else "batch, seq"
-    assert f"Inputs, int32: `input_word_ids` ({axes}), `input_mask` ({axes}), " in page
-    assert ("`masked_lm_positions` (batch, predictions);" in page) == (head == "masked_tokens")
+    assert f"| input | `input_mask` | int32 | ({axes}) |" in page
+    row = "| input | `masked_lm_positions` | int32 | (batch, predictions) |"
+    assert (row in page) == (head == "masked_tokens")
     monkeypatch.chdir(folder)
     exec(page.partition("```python\n")[2].partition("```")[0], {})
-
-
-@pytest.mark.parametrize(
-    "task", ["classification", pytest.param("regression", marks=pytest.mark.slow)]
-)
-def test_the_program_of_the_readme_reads_long_texts_in_windows(task, tmp_path, monkeypatch):
-    encoder = tiny.encoder(initializer_range=0.5, max_position_embeddings=24)
-    encoder.preprocessor = encoder.preprocessor.with_options(max_sequence_length=24)
-    options = {"labels": ["a", "b", "c"]} if task == "classification" else {}
-    model = heads.TASKS[task](encoder, **options)
-    heads.find_output(model).long_texts = "window"
-    folder = keras_bert.export(model, tmp_path / "a", format="onnx")
-    page = (folder / "README.md").read_text(encoding="utf-8")
-    assert "at most 24 tokens: longer texts are read in overlapping windows" in page
-    words = np.random.default_rng(0).choice(["good", "bad", "film", "so", "is"], (12, 80))
-    texts = [" ".join(row[: 1 + 7 * number]) for number, row in enumerate(words)]
-    program = page.partition("```python\n")[2].partition("```")[0]
-    program = program.replace('"your text", "another text"', ", ".join(map(repr, texts)))
-    names: dict = {}
-    monkeypatch.chdir(folder)
-    exec(program, names)
-    expected = inference.answers(model, keras_bert.Examples(texts))
-    np.testing.assert_allclose(names["outputs"][0], expected, atol=1e-5)
 
 
 def test_int8_is_compared_on_windows(tmp_path):
@@ -218,43 +193,10 @@ def test_int8_is_compared_on_windows(tmp_path):
     assert "(float32: 1.0000)" in page
 
 
-def test_the_readme_has_metrics_and_license(tmp_path):
-    model = heads.classifier(tiny.encoder(), labels=["a", "b"])
-    metrics = {"accuracy": 0.875, "train": "folder/train.tsv"}
-    folder = keras_bert.export(
-        model, tmp_path / "a", format="onnx", metrics=metrics, license="Apache-2.0"
-    )
-    page = (folder / "README.md").read_text(encoding="utf-8")
-    assert "| accuracy | 0.875 |" in page and "| trained on | train.tsv |" in page
-    assert "training started from: Apache-2.0." in page
-
-
-def test_the_readme_has_the_prompts_and_the_longest_input(tmp_path):
-    model = heads.embedder(
-        tiny.encoder(),
-        prompts={"query": "질문: ", "text": "", "long": "ab " * 60},
-        default_prompt="query",
-    )
-    folder = keras_bert.export(model, tmp_path / "a", format="onnx")
-    page = (folder / "README.md").read_text(encoding="utf-8")
-    assert '| query (default) | "질문: " |\n| text | "" |' in page
-    assert f'| long | "{"ab " * 60}" |' in page
-    assert "at most 32 tokens" in page
-
-
 def test_a_folder_without_a_tokenizer(tmp_path):
     folder = keras_bert.export(tiny.encoder(preprocessor=None), tmp_path / "a", format="onnx")
     assert sorted(file.name for file in folder.iterdir()) == ["README.md", "model.onnx"]
     assert "tokenizer.json" not in (folder / "README.md").read_text(encoding="utf-8")
-
-
-def test_embeddings_have_no_share_of_equal_answers(tmp_path):
-    folder = keras_bert.export(
-        heads.embedder(tiny.encoder()), tmp_path / "a", format="onnx", quantize="int8",
-        dev=keras_bert.Examples(["good", "bad"]),
-    )  # fmt: skip
-    page = (folder / "README.md").read_text(encoding="utf-8")
-    assert "float32: on 2 examples, the largest difference of a number is" in page
 
 
 def test_int8(tmp_path):
@@ -271,33 +213,13 @@ def test_int8(tmp_path):
         sizes.append((folder / "model.onnx").stat().st_size)
     assert sizes[1] < 0.5 * sizes[0]
     card = (folder / "README.md").read_text("utf-8")
-    assert "int8 compared with float32: on 40 examples, " in card
-    assert re.search(r"On the machine of the export, int8 took \d+\.\d\d times as long\.", card)
+    assert re.search(r"float32 \| on 40 examples, .*, \d+\.\d\d times as long", card)
 
 
-def test_int8_hides_only_the_advice_to_preprocess(tmp_path, caplog, monkeypatch):
-    from onnxruntime import quantization
-
-    quantize_dynamic = quantization.quantize_dynamic
-
-    def quantize(*args, **options):
-        logging.warning("another message")
-        quantize_dynamic(*args, **options)
-
-    monkeypatch.setattr(quantization, "quantize_dynamic", quantize)
+def test_int8_logs_no_advice(tmp_path, caplog):
     model = heads.classifier(tiny.encoder(), 2)
     keras_bert.export(model, tmp_path / "a", format="onnx", quantize="int8")
-    assert caplog.messages == ["another message"]
-    logging.warning("pre-processing before quantization")
-    assert len(caplog.messages) == 2
-
-
-def test_int8_adds_no_handler_of_logs(tmp_path, monkeypatch):
-    root = logging.getLogger()
-    monkeypatch.setattr(root, "handlers", [])
-    model = heads.classifier(tiny.encoder(), 2)
-    keras_bert.export(model, tmp_path / "a", format="onnx", quantize="int8")
-    assert root.handlers == root.filters == []
+    assert caplog.messages == []
 
 
 @pytest.mark.filterwarnings("ignore:__array__ implementation")
@@ -305,7 +227,7 @@ def test_int8_adds_no_handler_of_logs(tmp_path, monkeypatch):
 def test_inaccurate_int8_is_a_warning(labeled, tmp_path, monkeypatch):
     model = heads.classifier(tiny.encoder(initializer_range=0.3), labels=["bad", "good"])
 
-    def spoil(file):
+    def spoil(file, *_, **__):
         proto = onnx.load(file)
         last = next(node for node in proto.graph.node if node.output[0] == "probabilities")
         last.op_type = "LogSoftmax"
@@ -314,7 +236,7 @@ def test_inaccurate_int8_is_a_warning(labeled, tmp_path, monkeypatch):
                 weight.raw_data = np.array([99, -99], np.float32).tobytes()
         onnx.save(proto, file)
 
-    monkeypatch.setattr("keras_bert.exporting.onnx_export._quantize", spoil)
+    monkeypatch.setattr("onnxruntime.quantization.quantize_dynamic", spoil)
     texts = ["good", "bad", "so", "film"]
     labels = [row["label"] for row in keras_bert.predict(model, texts)] if labeled else None
     message = "the examples: int8 changes .*% of the answers"
@@ -326,7 +248,7 @@ def test_inaccurate_int8_is_a_warning(labeled, tmp_path, monkeypatch):
             dev=keras_bert.Examples(texts, labels=labels),
         )  # fmt: skip
     card = (tmp_path / "a" / "README.md").read_text(encoding="utf-8")
-    assert "**On this data, int8 " in card and ("(float32: 1.0000)" in card) == labeled
+    assert ("(float32: 1.0000)" in card) == labeled
 
 
 def quantized():
@@ -373,14 +295,6 @@ def test_a_changed_head_is_refused(change, tmp_path):
         keras_bert.export(keras.Model(inputs, output), tmp_path / "a", format="onnx")
 
 
-def test_heads_on_one_encoder_are_unchanged():
-    encoder = tiny.encoder()
-    models = [build(encoder) for build, _ in HEADS.values()]
-    for model in models:
-        onnx_graph._check(model)
-    onnx_graph._check(heads.classifier(encoder, 2, dropout=0.0, pairs=True))
-
-
 @pytest.mark.parametrize(
     ("make", "options", "message"),
     [
@@ -409,7 +323,7 @@ def test_heads_on_one_encoder_are_unchanged():
 )
 def test_what_cannot_be_exported(make, options, message, tmp_path, monkeypatch):
     # Errors come before the quantization, which takes long.
-    monkeypatch.setattr("keras_bert.exporting.onnx_export._quantize", pytest.fail)
+    monkeypatch.setattr("onnxruntime.quantization.quantize_dynamic", pytest.fail)
     with pytest.raises(ValueError, match=message):
         keras_bert.export(make(), tmp_path / "a", format="onnx", **options)
     assert list(tmp_path.iterdir()) == []

@@ -10,16 +10,12 @@ import tensorflow as tf
 import keras_bert
 from keras_bert import heads
 from keras_bert.data.examples import Examples
-from keras_bert.exporting import signature_checks
 from keras_bert.tasks import inference, registry
 from keras_bert.tasks.masked_tokens import serving as masked_serving
 from keras_bert.tasks.multiple_choice import serving as multiple_choice_serving
 from keras_bert.tasks.multiple_choice.data import Choices
 from keras_bert.tasks.question_answering.data import Questions
-from keras_bert.tasks.tagging import data as conll
-from keras_bert.text import windows_graph
 from keras_bert.text import windows_graph as windows
-from keras_bert.text.words import split_words
 from tests import served as saved_models
 from tests import tiny
 
@@ -88,13 +84,6 @@ def test_multi_label_classifier(served):
     np.testing.assert_array_equal(answer["chosen"], expected >= 0.5)
 
 
-def test_next_sentence(served):
-    _, signature = served("next_sentence")
-    answer = ask(signature, text=["good", "bad"], text_pair=["film", "so"])
-    assert set(decoded(answer["label"])) <= {"next", "random"}
-    np.testing.assert_allclose(answer["probabilities"].sum(axis=1), 1, atol=1e-6)
-
-
 @pytest.mark.slow
 def test_regressor_of_pairs(served):
     model, signature = served("regression")
@@ -128,32 +117,6 @@ def test_multiple_choice(served):
     expected = inference.answers(model, Choices(texts, choices))
     np.testing.assert_allclose(answer["probabilities"], expected, atol=1e-5)
     np.testing.assert_array_equal(answer["choice"], np.argmax(expected, axis=1))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("head", "counts"),
-    [("tagging", [5, 0, 80, 4, 0]), ("tagger of characters", [15, 0, 280, 12, 0])],
-)
-def test_tags_and_byte_offsets(served, head, counts):
-    model, signature = served(head)
-    answer = ask(signature, text=TEXTS)
-    tokenizer = heads.find_encoder(model).preprocessor.python_tokenizer
-    words, spans = split_words(TEXTS, tokenizer, heads.find_output(model).characters)
-    expected = inference.answers(model, conll.TaggedSentences(words))
-    assert answer["count"].tolist() == [len(row) for row in words] == counts
-    for row, count in enumerate(answer["count"]):
-        assert decoded(answer["token"][row, :count]) == words[row]
-        text = TEXTS[row]
-        byte_spans = [
-            (len(text[:start].encode()), len(text[:end].encode())) for start, end in spans[row]
-        ]
-        found = list(zip(answer["start"][row], answer["end"][row], strict=True))
-        assert found[:count] == byte_spans
-        assert decoded(answer["token"][row, count:]) == [""] * (max(counts) - count)
-        assert decoded(answer["tag"][row, :count]) == [tag for tag, _ in expected[row]]
-        scores = [score for _, score in expected[row]]
-        np.testing.assert_allclose(answer["score"][row, :count], scores, atol=1e-5)
 
 
 def assert_tags_are_those_of_the_pipeline(signature, texts, expected):
@@ -196,23 +159,6 @@ def test_long_texts_have_the_tags_of_the_pipeline(tmp_path, length, characters):
 
 
 @pytest.mark.parametrize("no_answer", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_question_answering(served, no_answer):
-    encoder = tiny.encoder(initializer_range=1.0)
-    model = heads.span_selector(encoder, no_answer=no_answer)
-    model, signature = served(f"span_selector {no_answer}", model)
-    asked = ["is good?", "so", "", "is", "a"]
-    contexts = ["this film is good!", "한국어 film so bad", "good", "", "한국어 " * 8 + "good"]
-    answer = ask(signature, question=asked, context=contexts)
-    expected = inference.answers(model, Questions(asked, contexts))
-    assert decoded(answer["answer"]) == [item["text"] for item in expected]
-    for row, context in enumerate(contexts):
-        start, end = answer["start"][row], answer["end"][row]
-        assert context.encode()[start:end] == answer["answer"][row]
-        assert context.encode()[:start].decode() == context[: expected[row]["start"]]
-    np.testing.assert_allclose(answer["score"], [item["score"] for item in expected], atol=1e-5)
-
-
-@pytest.mark.parametrize("no_answer", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     "length",
     [31, *(pytest.param(length, marks=pytest.mark.slow) for length in (8, 14, 64, 160))],
@@ -223,21 +169,17 @@ def test_answers_from_windows_match_python(tmp_path, length, no_answer):
     model = heads.span_selector(encoder, no_answer=no_answer)
     rng = np.random.default_rng(length)
     words = ["good", "bad", "film", "so", "this", "한국어", "goodly", "a"]
-    asked = [" ".join(rng.choice(words, size)) for size in (1, 2, 3, 1, 70, 5)]
-    contexts = [" ".join(rng.choice(words, size)) for size in (3, 40, 90, 250, 120, 9)]
+    asked = [" ".join(rng.choice(words, size)) for size in (1, 2, 3, 1, 70, 5, 0, 1)]
+    contexts = [" ".join(rng.choice(words, size)) for size in (3, 40, 90, 250, 120, 9, 1, 0)]
     signature = tf.saved_model.load(str(keras_bert.export(model, tmp_path))).signatures
     answer = ask(signature["serving_default"], question=asked, context=contexts)
     expected = inference.answers(model, Questions(asked, contexts))
     assert decoded(answer["answer"]) == [item["text"] for item in expected]
+    for row, context in enumerate(contexts):
+        start, end = answer["start"][row], answer["end"][row]
+        assert context.encode()[start:end] == answer["answer"][row]
+        assert context.encode()[:start].decode() == context[: expected[row]["start"]]
     np.testing.assert_allclose(answer["score"], [item["score"] for item in expected], atol=1e-5)
-
-
-@pytest.mark.slow
-def test_long_context(served):
-    _, signature = served("question_answering")
-    long = ask(signature, question=["is"], context=["so bad " * 60])
-    assert long["answer"].shape == (1,) and len(long["answer"][0]) > 0
-    assert long["end"][0] - long["start"][0] == len(long["answer"][0])
 
 
 @pytest.mark.slow
@@ -396,7 +338,7 @@ def test_vocabulary_without_mask_is_an_error():
         [token for token in tiny.PIECES if token != masked_serving.MASK]
     )
     model = heads.masked_lm(encoder)
-    with pytest.raises(ValueError, match=r"needs \[MASK\] .* received 17 tokens"):
+    with pytest.raises(ValueError, match=r"needs \[MASK\] in its vocabulary"):
         masked_serving.masked_lm(model, heads.find_output(model), encoder.preprocessor, 32)
 
 
@@ -410,16 +352,3 @@ def test_long_text_is_not_copied_for_each_word(served):
     assert decoded(answer["token"][0, -2:]) == ["good", "bad"]
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     assert grown * unit < 2**30
-
-
-def test_first_tokens_of_words():
-    words = tf.ragged.constant([[0, 0, 1], [], [0]])
-    assert windows_graph.first_tokens(words, words).numpy().tolist() == [0, 2, 3]
-
-
-def test_checked_function_returns_its_result():
-    specs = [tf.TensorSpec([None], tf.string, name=name) for name in ("a", "b")]
-    join = tf.function(
-        signature_checks.check_shapes(lambda a, b: a + b, specs), input_signature=specs
-    )
-    assert join(tf.constant(["x"]), tf.constant(["y"])).numpy().tolist() == [b"xy"]

@@ -1,9 +1,5 @@
 """Tests of the exported encoder and preprocessor, used like the BERT models of TF-Hub."""
 
-import json
-import subprocess
-import sys
-
 import keras
 import numpy as np
 import pytest
@@ -123,11 +119,6 @@ def test_pack(model, preprocess, length, dtype, pairs, rank):
         np.testing.assert_array_equal(found[key], array)
 
 
-def test_default_length_of_pack(preprocess):
-    ids = preprocess.tokenize(tf.constant(TEXTS))
-    assert preprocess.bert_pack_inputs([ids])["input_mask"].shape == (4, 128)
-
-
 @pytest.mark.parametrize("as_tensor", [False, True])
 @pytest.mark.parametrize("segments, least", [(1, 2), (2, 3)])
 def test_length_of_pack_is_too_small(preprocess, segments, least, as_tensor):
@@ -219,36 +210,6 @@ def test_vocabulary_and_casing_are_saved(folder, encoder):
         assert text.split("\n")[:-1] == tiny.PIECES
     assert encoder.vocab_file.asset_path.numpy().decode().startswith(str(folder))
     assert bool(encoder.do_lower_case)
-
-
-CLIENT = """
-import json, sys
-import tensorflow as tf
-preprocess = tf.saved_model.load(sys.argv[1] + "/preprocess/1")
-encoder = tf.saved_model.load(sys.argv[1] + "/encoder/1")
-words = preprocess.tokenize(tf.constant(["this film", "so good"]))
-packed = preprocess.bert_pack_inputs([words], seq_length=tf.constant(9))
-print(json.dumps(encoder(packed)["pooled_output"].numpy().tolist()))
-assert not {"keras_bert", "tensorflow_text"} & set(sys.modules)
-"""
-
-
-@pytest.mark.slow
-def test_process_with_only_tensorflow(model, folder):
-    result = subprocess.run(
-        [sys.executable, "-c", CLIENT, folder], capture_output=True, text=True, check=True
-    )
-    reference = keras_bert.Preprocessor(tiny.PIECES, sequence_length=9)
-    encoder = keras_bert.heads.find_encoder(model)
-    expected = encoder(numpy(reference(["this film", "so good"])))["pooled_output"]
-    np.testing.assert_allclose(json.loads(result.stdout), expected, atol=1e-5)
-
-
-def test_no_preprocess_without_a_vocabulary(tmp_path):
-    encoder = tiny.encoder()
-    encoder.preprocessor = None
-    keras_bert.export(encoder, tmp_path / "there")
-    assert [path.name for path in (tmp_path / "there").iterdir()] == ["encoder"]
 
 
 @pytest.mark.parametrize("name", ["preprocess", "encoder"])

@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+import types
 import warnings
 
 import markdown_it
@@ -131,12 +132,13 @@ def shown_markdown(content):
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_markdown(text):
-    info = model_card.ModelInfo(
-        "embedder", labels=[text], metrics={"model": text, text: text}, license=text,
-        prompts={text: text}, default_prompt=text,
-    )  # fmt: skip
-    card = model_card._render(text, 1, info, {text: ([], [])}, 1)
+def test_markdown(text, tmp_path):
+    output = types.SimpleNamespace(
+        task=None, labels=[text], prompts={text: text}, default_prompt=text, long_texts="truncate"
+    )
+    metrics = {"model": text, text: text}
+    info = model_card.ModelInfo(output, parameters=1, metrics=metrics, license=text)
+    card = model_card.render(text, info, {}, tmp_path, "")
     header, _, body = card.removeprefix("---\n").partition("\n---\n")
     assert yaml.safe_load(header)["license"] == terminal.printable(text).lower()
     shown, kinds = shown_markdown(body)
@@ -151,7 +153,7 @@ def test_readme_of_an_onnx_folder(tmp_path):
     model = tiny.encoder(num_hidden_layers=1)
     folder = keras_bert.export(model, tmp_path / name, format="onnx")
     shown, kinds = shown_markdown((folder / "README.md").read_text(encoding="utf-8"))
-    assert shown.startswith(name)
+    assert name in shown
     assert not kinds & {"link_open", "html_inline", "em_open"}
 
 

@@ -24,7 +24,6 @@ from keras_bert.__main__ import main
 from keras_bert.cli import options
 from keras_bert.cli import serving as command
 from keras_bert.server import app, models
-from keras_bert.server.rest import Spec
 from tests import served, tiny
 
 TIMEOUT = 1.0  # seconds
@@ -131,25 +130,6 @@ def test_predictions_equal_those_of_the_signature(port, folder):
     assert status == 200 and len(answer["outputs"]["probabilities"][0]) == 3
 
 
-def test_single_output_has_no_name(port):
-    assert call(port, "/v1/models/times:predict", {"instances": [1, 2.5]}) == (
-        200,
-        {"predictions": [2.0, 5.0]},
-    )
-    assert call(port, "/v1/models/times:predict", {"inputs": {"x": [3]}}) == (
-        200,
-        {"outputs": [6.0]},
-    )
-
-
-def test_binary_values(port):
-    request = {"instances": [{"b64": "/w=="}, "한"]}
-    assert call(port, "/v1/models/echo:predict", request)[1]["predictions"] == [
-        {"data_bytes": {"b64": "/w=="}, "text": "\ufffd"},
-        {"data_bytes": {"b64": "7ZWc"}, "text": "한"},
-    ]
-
-
 def test_status_and_metadata(port, folder):
     apis = pytest.importorskip("tensorflow_serving.apis.get_model_metadata_pb2")
     from google.protobuf import json_format
@@ -172,31 +152,17 @@ def test_status_and_metadata(port, folder):
         assert parsed["serving_default"].method_name == "tensorflow/serving/predict"
 
 
-def test_list_of_models_for_the_page(port):
-    _, answer = call(port, "/models")
-    assert [item["name"] for item in answer["models"]] == ["echo", "reviews", "slow", "times"]
-    reviews = {"name": "reviews", "version": "1", "labels": ["bad", "good", "좋음"]}
-    assert answer["models"][1] == reviews
-
-
 OUTSIDE = {"input_word_ids": [[99]], "input_mask": [[1]], "input_type_ids": [[0]]}
 GOOD = '{"instances": ["so good"]}'
 BAD = [
     # Invalid bodies; test_rest.py has more.
-    ("POST", PREDICT, "", 400, "the body is empty"),
-    ("POST", PREDICT, "instances", 400, "JSON parse error"),
-    ("POST", PREDICT, b'{"instances": ["\xff"]}', 400, "not UTF-8 at byte 16"),
-    ("POST", PREDICT, "[" * 150_000, 400, "nested values, at most 100"),
-    ("POST", PREDICT, '{"instances": ' + "[" * 90 + "]" * 90 + "}", 400, "nested 32 deep"),
-    ("POST", PREDICT, f'{{"instances": [{"9" * 100_000}]}}', 400, "too many digits"),
-    ("POST", "/v1/models/times:predict", '{"instances": [1e999]}', 400, "1e999 is too large"),
-    ("POST", "/v1/models/times:predict", '{"instances": ["1"]}', 400, "of type float32"),
+    ("POST", PREDICT, "", 400, "JSON parse error"),
+    ("POST", PREDICT, b'{"instances": ["\xff"]}', 400, "in position 16"),
+    ("POST", PREDICT, '{"instances": ' + "[" * 90 + "]" * 90 + "}", 400, "must have shape [null]"),
     ("POST", PREDICT, '{"instances": [1]}', 400, "'text' must be a string; received 1"),
-    ("POST", PREDICT, '{"instances": [["a"]]}', 400, "shape [?]; received [1, 1]"),
-    ("POST", PREDICT, '{"text": ["a"]}', 400, "either 'instances' or 'inputs'"),
-    ("POST", PREDICT, '{"instances": [{"text": "a", "text_pair": "b"}]}', 400, "'text_pair'"),
-    ("POST", PREDICT, '{"instances": [{"txt": "a"}]}', 400, "of the signature, 'text'"),
+    ("POST", PREDICT, '{"instances": [{"\\ud800": 1}]}', 400, "of the signature"),
     ("POST", PREDICT, '{"signature_name": "x", "instances": ["a"]}', 400, "no signature 'x'"),
+    ("POST", PREDICT, '{"signature_name": {"a": 1}, "instances": ["a"]}', 400, "no signature {"),
     # Values that the graph rejects.
     ("POST", "/v1/models/echo:predict", '{"instances": ["no"]}', 400, "assertion failed"),
     (
@@ -207,29 +173,21 @@ BAD = [
         "indices[0] = 99",
     ),
     # Paths.
-    ("POST", "/v1/models/reviews:classify", GOOD, 400, "classify needs a signature"),
-    ("POST", "/v1/models/reviews:regress", GOOD, 400, "regress needs"),
-    ("POST", "/v1/models/reviews", GOOD, 400, "Malformed request: POST /v1/models/reviews"),
-    ("GET", PREDICT, None, 400, "Malformed request: GET"),
-    ("PUT", PREDICT, GOOD, 400, "Malformed request: PUT"),
-    ("GET", "/v1/models", None, 400, "Malformed request"),
-    ("GET", "/v1/models/reviews/versions/99999999999999999999", None, 400, "64-bit"),
-    ("POST", "/v1/models/reviews/labels/stable:predict", GOOD, 400, "version label: stable"),
-    ("GET", "/v1/models/reviews/labels/stable", None, 400, "version label: stable"),
-    ("POST", "/v1/models/none:predict", GOOD, 404, "not found for request: Latest(none)"),
-    ("POST", "/v1/models/reviews/versions/0:predict", GOOD, 404, "Specific(reviews, 0)"),
-    ("POST", "/v1/models/reviews/versions/2:predict", GOOD, 404, "Specific(reviews, 2)"),
-    ("GET", "/v1/models/reviews/versions/0", None, 404, "Could not find version 0"),
-    ("GET", "/v1/models/none/metadata", None, 404, "Latest(none)"),
+    ("POST", "/v1/models/reviews:classify", GOOD, 405, "Method Not Allowed"),
+    ("POST", "/v1/models/reviews", GOOD, 405, "Method Not Allowed"),
+    ("PUT", PREDICT, GOOD, 405, "Method Not Allowed"),
+    ("GET", "/v1/models/reviews/versions/99999999999999999999", None, 404, "Servable not found"),
+    ("GET", f"/v1/models/reviews/versions/{'9' * 5000}", None, 400, "digits"),
+    ("POST", "/v1/models/none:predict", GOOD, 404, "Servable not found: /v1/models/none"),
+    ("POST", "/v1/models/reviews/versions/2:predict", GOOD, 404, "reviews (version 1)"),
+    ("GET", "/v1/models/reviews/versions/0", None, 404, "Servable not found"),
     ("GET", "/elsewhere", None, 404, "Not Found"),
     ("POST", "/", GOOD, 405, "Method Not Allowed"),
     # Attempts to leave the folder.
-    ("GET", "/v1/models/../../etc/passwd", None, 400, "Malformed"),
-    ("GET", "/v1/models/..%2freviews", None, 404, "../reviews"),
-    ("GET", "/v1/models/reviews%2f1", None, 404, "reviews/1"),
-    ("POST", "/v1/models/%2e%2e%2f%2e%2e%2fetc:predict", GOOD, 404, "../../etc"),
-    ("GET", "/v1/models/reviews%00", None, 404, "reviews\x00"),
-    ("GET", "/v1/models/%ff", None, 400, "can't decode"),
+    ("GET", "/v1/models/../../etc/passwd", None, 404, "Not Found"),
+    ("GET", "/v1/models/..%2freviews", None, 404, "Not Found"),
+    ("GET", "/v1/models/reviews%00", None, 404, "Servable not found"),
+    ("GET", "/v1/models/%ff", None, 404, "Servable not found"),
     ("GET", "/../page.html", None, 404, "Not Found"),
 ]
 
@@ -266,14 +224,6 @@ def test_long_texts_are_refused(port):
     status, answer = call(port, PREDICT, json.dumps(request, ensure_ascii=False).encode())
     assert status == 413 and "at most 150000 bytes" in answer["error"]
     check_alive(port)
-
-
-@pytest.mark.slow
-def test_5_mb_text_within_limits(folder):
-    limits = {"max_body": 2**23, "max_text": 2**23, "timeout": 60}
-    with serving(models.find(folder / "reviews"), **limits) as port:
-        status, answer = call(port, PREDICT, {"instances": ["so good " * 625_000]}, timeout=60)
-        assert status == 200 and answer["predictions"][0]["label"] in ("bad", "good", "좋음")
 
 
 def test_slow_clients(port):
@@ -347,7 +297,6 @@ def test_data_that_is_not_http(port, data):
     "headers, status",
     [
         ({"Host": "localhost"}, 200),
-        ({"Host": "LOCALHOST:8501"}, 200),
         ({"Host": "127.0.0.1:1"}, 200),
         ({"Host": "[::1]:8501"}, 200),
         ({"Origin": "http://localhost:3000"}, 200),
@@ -355,20 +304,17 @@ def test_data_that_is_not_http(port, data):
         ({"Host": "localhost.rebound.example"}, 403),
         ({"Host": "192.168.0.7"}, 403),
         ({"Origin": "https://elsewhere.example"}, 403),
-        ({"Origin": "null"}, 403),
         ({"Origin": "https://elsewhere.example//localhost"}, 403),
         ({"Origin": "http://localhost@elsewhere.example"}, 403),
         ({"Origin": "http://elsewhere.example http://localhost"}, 403),
         ({"Host": "elsewhere.example//localhost"}, 403),
         ({"Host": "user@localhost"}, 403),
         ({"Host": "localhost:8501/x"}, 403),
-        ({"Host": "localhost:port"}, 403),
         ({"Host": "localhost, elsewhere.example"}, 403),
         ({"Host": "[::1"}, 403),
         ({"Host": "localhost."}, 403),
         ({"Sec-Fetch-Site": "cross-site"}, 403),
         ({"Sec-Fetch-Site": "same-origin"}, 200),
-        ({"Sec-Fetch-Site": "none"}, 200),
     ],
 )
 def test_requests_from_other_sites_are_refused(port, headers, status):
@@ -464,8 +410,6 @@ def test_port_in_use():
         port = listener.getsockname()[1]
         with pytest.raises(ValueError, match=f"port {port} of 127.0.0.1: Address already in use"):
             app.listen(port=port)
-    with pytest.raises(ValueError, match="0 to 65535; received 99999"):
-        app.listen(port=99999)
 
 
 def test_command_needs_starlette_and_uvicorn(monkeypatch, capsys):
@@ -482,11 +426,6 @@ def test_command_reports_models_that_cannot_be_loaded(tmp_path, capsys):
     assert re.search("m/1 .* no saved_model.pb", capsys.readouterr().err)
     assert main(["serve", str(tmp_path / "none"), "--port", "0"]) == 1
     assert "none" in capsys.readouterr().err
-
-
-def test_sigterm_acts_as_ctrl_c():
-    with pytest.raises(KeyboardInterrupt), command._terminable():
-        os.kill(os.getpid(), signal.SIGTERM)
 
 
 @pytest.mark.slow
@@ -508,7 +447,7 @@ def test_command_serves_a_trained_model_until_ctrl_c(tmp_path, one_tokenizer):
         port = int(
             re.fullmatch(r"my-reviews: http://127\.0\.0\.1:(\d+) \(Ctrl-C stops\)\n", where)[1]
         )
-        assert f"keras-bert export '{path}' FOLDER" in purpose
+        assert "keras-bert export" in purpose
         assert str(temporary) not in purpose
         # Send the example request.
         body, url = re.fullmatch(r"curl -d '(.*)' http://127\.0\.0\.1:\d+(\S+)\n", curl).groups()
@@ -526,79 +465,49 @@ def test_command_serves_a_trained_model_until_ctrl_c(tmp_path, one_tokenizer):
 
 
 @pytest.mark.parametrize(
-    ("model", "name", "shown"),
+    ("model", "shown"),
     [
-        ("..", None, "reviews"),
-        ("other/..", None, "sub"),
-        ("model.keras", None, "model"),
-        ("model.keras", "..", "model"),
-        ("model.keras", "my name", "my-name"),
-        ("hf:org/name@main", None, "name-main"),
+        ("..", "reviews"),
+        ("other/..", "sub"),
+        ("model.keras", "model"),
+        ("my name.keras", "my-name"),
+        ("hf:org/name@main", "name-main"),
     ],
 )
-def test_a_trained_model_is_exported_into_the_temporary_folder(
-    tmp_path, monkeypatch, model, name, shown
-):
+def test_a_trained_model_is_exported_into_the_temporary_folder(tmp_path, monkeypatch, model, shown):
     """Everything in it is served as trusted, so the name must not select another folder."""
     (tmp_path / "reviews" / "sub").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "reviews" / "sub")
     temporary = tmp_path / "temporary" / "private"
     temporary.mkdir(parents=True)
     (tmp_path / "temporary" / "999").mkdir()  # another user put this there
-    monkeypatch.setattr(command.arguments, "load", lambda *_, **options: None)
+    monkeypatch.setattr(command.reading, "load", lambda *_, **options: None)
     monkeypatch.setattr(
         keras_bert, "export", lambda _, path, **options: (path / "1").mkdir(parents=True)
     )
-    [exported] = command._export(options.Serve(model, name=name), temporary)
+    [exported] = command._export(options.Serve(model=model), temporary)
     assert exported.name == shown
     assert temporary in exported.folder.parents
 
 
-@pytest.mark.slow
-def test_introduction_of_an_encoder(tmp_path):
-    path = tmp_path / "tiny.keras"
-    keras_bert.save(tiny.encoder(num_hidden_layers=1), path)
-    locations = command._export(options.Serve(str(path)), tmp_path / "temporary")
-    where, curl = command._introduction(command._load(locations, trusted=True), "http://here")
-    assert where.startswith("encoder, preprocess: http://here")
-    assert re.fullmatch(r"""curl -d '{"instances": \["[^"]+"\]}' \S+preprocess:predict""", curl)
-
-
-def test_advice_for_production(tmp_path):
-    advice = command._advice(tmp_path, "keras-bert export it FOLDER")
-    assert "keras-bert export it FOLDER, then docker compose" in advice
-    assert str(tmp_path) not in advice, "the temporary folder is not shown"
-    (tmp_path / "compose.yaml").touch()
-    assert f"docker compose -f {tmp_path}" in command._advice(tmp_path, None)
-
-
 @pytest.mark.parametrize("name", ["';touch pwned;'", '";touch pwned;"', "$(touch pwned)", "`id`"])
-def test_the_printed_commands_are_safe_to_copy(name, tmp_path):
+def test_the_printed_commands_are_safe_to_copy(name):
     """The author of a SavedModel chooses the names of its folder and of its inputs."""
-    signature = models.Signature(
-        {name: Spec("float32", (None,)), "b": Spec("int32", (None,))}, {}, id
-    )
+    inputs = {name: tf.TensorSpec([None], "string", name), "b": tf.TensorSpec([], "int32", "b")}
+    signature = models.Signature(inputs, {}, id)
     model = models.Model(name, 1, {"serving_default": signature}, {}, None, None)
-    _, curl = command._introduction([model], "http://[::1]:8501")
+    _, curl, _ = command._introduction([model], "http://[::1]:8501")
     assert shlex.split(curl) == [
-        "curl", "-d", json.dumps({"instances": [{name: 0.0, "b": 0}]}),
+        "curl", "-d", json.dumps({"instances": [{name: "your text", "b": 0}]}),
         f"http://[::1]:8501/v1/models/{urllib.parse.quote(name, safe='')}:predict",
     ]  # fmt: skip
-    (tmp_path / name).mkdir()
-    (tmp_path / name / "compose.yaml").touch()
-    advice = command._advice(tmp_path / name, None)
-    assert shlex.split(advice)[-2:] == [str(tmp_path / name / "compose.yaml"), "up"]
 
 
-def test_printed_names_have_no_control_characters(tmp_path, capsys):
-    signature = models.Signature({"\x1b[2J\x7f": Spec("object", (None,))}, {}, id)
+def test_printed_names_have_no_control_characters():
+    name = "\x1b[2J\x7f"
+    signature = models.Signature({name: tf.TensorSpec([None], "string", name)}, {}, id)
     model = models.Model("\x1b]0;title", 1, {"serving_default": signature}, {}, None, None)
     for line in command._introduction([model], "http://127.0.0.1:8501"):
-        assert line.isprintable()
-    locations = [models.Location("m", 1, tmp_path / "\x1b[2J")] * 2
-    with pytest.raises(ValueError, match="none of the 2 models"):
-        command._load(locations, trusted=False)
-    for line in capsys.readouterr().out.splitlines():
         assert line.isprintable()
 
 

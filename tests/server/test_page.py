@@ -229,21 +229,6 @@ def test_labels_and_probabilities(browser, page, port):
     assert browser.texts("#answer img") == []
 
 
-def test_curl_command_sends_the_same_request(browser, page, port):
-    page("classification")
-    browser.type("text", "it's good")
-    browser.ask()
-    browser.wait(lambda: browser.texts("#curl")[0])
-    command = browser.texts("#curl")[0]
-    # Run the command in a shell where curl prints its arguments.
-    program = "curl() { printf '%s\\n' \"$@\"; }\n" + command
-    flag, body, url = subprocess.run(
-        ["sh", "-c", program], capture_output=True, text=True, check=True
-    ).stdout.splitlines()
-    assert (flag, url) == ("-d", f"http://127.0.0.1:{port}/v1/models/classification:predict")
-    assert json.loads(body) == {"instances": ["it's good"]}
-
-
 def test_multi_label(browser, page):
     page("sets")
     browser.type("text", "a film")
@@ -326,14 +311,6 @@ def test_choices_are_one_per_line(browser, page):
     assert browser.texts("#answer dt") == [EVIL, "bb", "a"]
 
 
-def test_score_of_a_text_pair(browser, page):
-    page("pairs")
-    assert browser.texts("label") == ["Text", "Second text"]
-    browser.type("text", "aaa")
-    browser.type("text_pair", "a")
-    assert browser.ask() == "0.5000"
-
-
 def test_model_with_other_inputs_takes_json(browser, page):
     page("own")
     request = browser.run("return document.querySelector('#in-request').value")
@@ -341,7 +318,7 @@ def test_model_with_other_inputs_takes_json(browser, page):
     # 0 / 0 is NaN, which browsers cannot parse: the page shows the raw response.
     assert "NaN" in browser.ask() and EVIL.replace('"', '\\"') in browser.ask()
     browser.type("request", '{"instances": [{"y": 1}]}')
-    assert "of the signature, 'x'" in browser.ask()
+    assert "of the signature" in browser.ask()
     (message,) = browser.console_messages()
     assert "400" in message
 
@@ -366,42 +343,6 @@ def test_every_field_has_a_label(browser, page):
         assert len(names) > 1 and all(names)
 
 
-def test_light_and_dark(browser, page):
-    def contrast():
-        """Return True if the background is lighter, and the contrast ratio of WCAG."""
-        colors = browser.run(
-            "const style = getComputedStyle(document.body);"
-            "return [style.color, style.backgroundColor].map(c => c.match(/[\\d.]+/g).map(Number))"
-        )
-        light = []
-        for color in colors:
-            linear = [
-                c / 255 / 12.92 if c <= 10 else ((c / 255 + 0.055) / 1.055) ** 2.4
-                for c in color[:3]
-            ]
-            light.append(0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2])
-        return light[1] > light[0], (max(light) + 0.05) / (min(light) + 0.05)
-
-    page("pairs")
-    for scheme, paper_is_light in (("light", True), ("dark", False)):
-        feature = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
-        browser.do("goog/cdp/execute", cmd="Emulation.setEmulatedMedia", params=feature)
-        is_light, ratio = contrast()
-        assert is_light == paper_is_light and ratio > 7
-    browser.do("goog/cdp/execute", cmd="Emulation.setEmulatedMedia", params={"features": []})
-
-
-def test_small_window_does_not_scroll_horizontally(browser, page):
-    size = {"width": 340, "height": 640, "deviceScaleFactor": 1, "mobile": True}
-    browser.do("goog/cdp/execute", cmd="Emulation.setDeviceMetricsOverride", params=size)
-    page("classification")
-    browser.type("text", "good" * 100)
-    browser.ask()
-    root = "document.documentElement"
-    assert browser.run(f"return {root}.scrollWidth <= {root}.clientWidth")
-    browser.do("goog/cdp/execute", cmd="Emulation.clearDeviceMetricsOverride", params={})
-
-
 def test_korean_browser_shows_korean(driver, port):
     with browsing(driver, "--accept-lang=ko-KR") as browser:
         browser.open(f"http://127.0.0.1:{port}/", "pairs")
@@ -409,24 +350,6 @@ def test_korean_browser_shows_korean(driver, port):
         assert browser.texts("#ask") == ["물어보기"]
         assert browser.run("return document.documentElement.lang") == "ko"
         assert "TensorFlow Serving" in browser.texts("footer")[0]
-
-
-def test_both_languages_have_every_string():
-    html = (pathlib.Path(models.__file__).parent / "page.html").read_text(encoding="utf-8")
-    tables = [
-        set(
-            re.findall(r"(\w+): \"", html.partition(f"const {language} = {{")[2].partition("};")[0])
-        )
-        for language in ("ENGLISH", "KOREAN")
-    ]
-    used = set(re.findall(r"\bwords\.(\w+)", html))
-    assert tables[0] == tables[1] and used <= tables[0]
-
-
-def test_footer_recommends_tensorflow_serving(browser, page):
-    page("pairs")
-    (footer,) = browser.texts("footer")
-    assert "local testing" in footer and "TensorFlow Serving" in footer
 
 
 def test_stopped_server(browser, folder):

@@ -5,18 +5,21 @@ import json
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from keras_bert.server import rest
-from keras_bert.server.rest import Call, Spec
 
-TEXT = {"text": Spec("object", (None,))}
-PAIR = {"text": Spec("object", (None,)), "text_pair": Spec("object", (None,))}
-CHOICES = {"text": Spec("object", (None,)), "choices": Spec("object", (None, None))}
-TREE = {"tag": Spec("object", (None,)), "signal": Spec("int32", (None, 2))}
+TEXT = {"text": tf.TensorSpec((None,), "string")}
+PAIR = {"text": tf.TensorSpec((None,), "string"), "text_pair": tf.TensorSpec((None,), "string")}
+CHOICES = {
+    "text": tf.TensorSpec((None,), "string"),
+    "choices": tf.TensorSpec((None, None), "string"),
+}
+TREE = {"tag": tf.TensorSpec((None,), "string"), "signal": tf.TensorSpec((None, 2), "int32")}
 
 
 def number(dtype, shape=(None,)):
-    return {"x": Spec(dtype, shape)}
+    return {"x": tf.TensorSpec(shape, dtype)}
 
 
 def read(document, inputs):
@@ -25,63 +28,14 @@ def read(document, inputs):
 
 
 @pytest.mark.parametrize(
-    "method, path, call",
-    [
-        ("POST", "/v1/models/m:predict", Call("m", "predict")),
-        ("POST", "/v1/models/m/versions/12:predict", Call("m", "predict", 12)),
-        ("POST", "/v1/models/m/labels/stable:classify", Call("m", "classify", None, "stable")),
-        ("POST", "/V1/Models/M:Regress", Call("M", "regress")),
-        ("POST", "/v1/models/%ED%95%9C%20a:predict", Call("한 a", "predict")),
-        ("GET", "/v1/models/m", Call("m", "status")),
-        ("GET", "/v1/models/m/versions/0", Call("m", "status", 0)),
-        ("GET", f"/v1/models/m/versions/{'0' * 30}7", Call("m", "status", 7)),
-        ("GET", "/v1/models/m/versions/3/metadata", Call("m", "metadata", 3)),
-        ("GET", "/v1/models/..%2f..%2fetc%2fpasswd", Call("../../etc/passwd", "status")),
-    ],
-)
-def test_paths(method, path, call):
-    assert rest.read_path(method, path) == call
-
-
-@pytest.mark.parametrize(
-    "method, path, message",
-    [
-        ("GET", "/v1/models/m:predict", "Malformed request: GET /v1/models/m:predict"),
-        ("POST", "/v1/models/m", "Malformed"),
-        ("POST", "/v1/models/m/metadata", "Malformed"),
-        ("GET", "/v1/models", "Malformed"),
-        ("GET", "/v1/models/../m", "Malformed"),
-        ("GET", "/v1/models/m/versions/x", "Malformed"),
-        ("GET", "/v1/models/m/versions/-1", "Malformed"),
-        ("GET", "/v1/models/m/versions/٣", "Malformed"),
-        ("GET", "/v1/models/m/versions/1/labels/a", "Malformed"),
-        ("PUT", "/v1/models/m", "Malformed"),
-        ("GET", f"/v1/models/m/versions/{2**63}", "64-bit"),
-        ("GET", f"/v1/models/m/versions/{'9' * 5000}", "64-bit"),
-        ("GET", "/v1/models/%ff", "can't decode"),
-    ],
-)
-def test_invalid_paths(method, path, message):
-    with pytest.raises(ValueError, match=message):
-        rest.read_path(method, path)
-
-
-@pytest.mark.parametrize(
     "body, message",
     [
-        (b"", "empty"),
-        (b" \n", "empty"),
-        (b"instances = [1]", "JSON parse error"),
+        (b"", "JSON parse error: Expecting value"),
         (b'{"instances": [1', "JSON parse error"),
-        (b'{"instances": ["\xff"]}', "not UTF-8 at byte 16"),
-        (b"\xff\xfe{\x00}\x00", "not UTF-8"),
+        (b'{"instances": ["\xff"]}', "can't decode byte 0xff in position 16"),
         (b"[" * 500_000, "nested values, at most 100"),
-        (b'{"a":' * 100_000, "nested values, at most 100"),
-        (b'{"instances": [' + b"9" * 100_000 + b"]}", "too many digits"),
-        (b'{"instances": [1e999]}', "number 1e999 is too large"),
-        (b'{"instances": [-1e999]}', "too large"),
-        (b"[1, 2]", "must be a JSON object; received a list of 2"),
-        (b"null", "received null"),
+        (b'{"instances": [' + b"9" * 100_000 + b"]}", "digits"),
+        (b"[1, 2]", r"must be a JSON object; received \[1, 2\]"),
         (b'"' + b"a" * 10_000 + b'"', r"received \"a{199}\.\.\.$"),
     ],
 )
@@ -90,15 +44,8 @@ def test_invalid_bodies(body, message):
         rest.parse(body)
 
 
-def test_byte_order_mark_and_trailing_bytes_are_ignored():
-    assert rest.parse("\ufeff \n{} trailing".encode()) == {}
-
-
-def test_signature_names():
-    assert rest.read_signature({}) == rest.read_signature({"signature_name": ""})
-    assert rest.read_signature({"signature_name": "ids"}) == "ids"
-    with pytest.raises(ValueError, match="must be a string; received 100"):
-        rest.read_signature({"signature_name": 100})
+def test_byte_order_mark_is_ignored():
+    assert rest.parse("\ufeff \n{}".encode()) == {}
 
 
 @pytest.mark.parametrize(
@@ -110,9 +57,8 @@ def test_signature_names():
         ({"inputs": {"text": ["a"]}}, TEXT, {"text": [b"a"]}),
         ({"inputs": []}, TEXT, {"text": []}),
         ({"instances": [{"b64": "/+8="}, "a"]}, TEXT, {"text": [b"\xff\xef", b"a"]}),
-        ({"instances": [{"b64": "_-8"}]}, TEXT, {"text": [b"\xff\xef"]}),
         ({"instances": [{"text": {"b64": ""}}]}, TEXT, {"text": [b""]}),
-        ({"inputs": {"b64": "YQ=="}}, {"x": Spec("object", ())}, {"x": b"a"}),
+        ({"inputs": {"b64": "YQ=="}}, {"x": tf.TensorSpec((), "string")}, {"x": b"a"}),
         (
             {"instances": [{"text": "a", "text_pair": "b"}]},
             PAIR,
@@ -147,23 +93,20 @@ def test_inputs(document, inputs, expected):
     [
         ({}, TEXT, "either 'instances' or 'inputs'; received neither"),
         ({"instances": ["a"], "inputs": ["a"]}, TEXT, "received both"),
-        ({"instances": []}, TEXT, "at least one row; received a list of 0"),
-        ({"instances": "a"}, TEXT, 'at least one row; received "a"'),
-        ({"instances": {"text": "a"}}, TEXT, "received an object with 'text'"),
+        ({"instances": []}, TEXT, r"at least one row; received \[\]"),
+        ({"instances": {"text": "a"}}, TEXT, 'received {"text": "a"}'),
         # A pair for a model of single texts, and a single text for a model of pairs.
-        ({"instances": [{"text": "a", "text_pair": "b"}]}, TEXT, "received 'text', 'text_pair'"),
-        ({"inputs": {"text": ["a"], "text_pair": ["b"]}}, TEXT, "of the signature, 'text'"),
-        ({"instances": ["a"]}, PAIR, "must be an object with the inputs 'text', 'text_pair'"),
+        ({"instances": [{"text": "a", "text_pair": "b"}]}, TEXT, "of the signature, .*text"),
+        ({"inputs": {"text": ["a"], "text_pair": ["b"]}}, TEXT, "of the signature, .*text"),
+        ({"instances": ["a"]}, PAIR, "must be an object with the inputs of .*text_pair"),
         ({"inputs": ["a"]}, PAIR, "'inputs' must be an object"),
-        ({"instances": [{"text": "a"}]}, PAIR, "Row 0 of 'instances' must have .* received 'text'"),
-        ({"inputs": {"text": ["a"]}}, PAIR, "'text', 'text_pair'; received 'text'"),
-        ({"instances": [{"text": "a"}, "b"]}, TEXT, "all be plain values; row 1 is \"b\""),
+        ({"instances": [{"text": "a"}]}, PAIR, "Row 0 of 'instances' must be an object"),
         # Types.
         ({"instances": [1]}, TEXT, "'text' must be a string; received 1"),
         ({"instances": [None]}, TEXT, "received null"),
-        ({"instances": [{"b64": "a!"}]}, TEXT, "not base64"),
-        ({"inputs": [{"b64": 1}]}, TEXT, "must be a string; received an object with 'b64'"),
-        ({"instances": ["\ud800"]}, TEXT, "single surrogate"),
+        ({"instances": [{"b64": "a!"}]}, TEXT, "base64"),
+        ({"inputs": [{"b64": 1}]}, TEXT, 'must be a string; received {"b64": 1}'),
+        ({"instances": ["\ud800"]}, TEXT, "surrogates"),
         ({"instances": ["1"]}, number("float32"), "of type float32; received \"1\""),
         ({"instances": [1.0]}, number("int32"), "of type int32; received 1.0"),
         ({"instances": [True]}, number("int32"), "received true"),
@@ -172,26 +115,17 @@ def test_inputs(document, inputs, expected):
         ({"instances": [-1]}, number("uint8"), "does not fit into uint8"),
         ({"instances": [10**400]}, number("float64"), "does not fit into float64"),
         # Shapes.
-        ({"instances": [["a"]]}, TEXT, r"must have shape \[\?\]; received \[1, 1\]"),
-        ({"inputs": "a"}, TEXT, r"must have shape \[\?\]; received \[\]"),
-        ({"instances": [[1, 2, 3]]}, number("int32", (None, 2)), r"\[\?, 2\]; received \[1, 3\]"),
-        ({"instances": [[1, 2], [3]]}, number("int32", (None, None)), "at depth 1"),
-        ({"instances": [[1], 2]}, number("int32", (None, None)), "a list of 1 .* received 2"),
-        ({"instances": [1, [2]]}, number("int32"), "received a list of 1"),
-        ({"inputs": [[]] * 2 + [1]}, number("int32", None), "expected a list of 0"),
+        ({"instances": [["a"]]}, TEXT, r"must have shape \[null\]; received \[1, 1\]"),
+        ({"inputs": "a"}, TEXT, r"must have shape \[null\]; received \[\]"),
+        ({"instances": [[1, 2, 3]]}, number("int32", (None, 2)), r"\[null, 2\]; received \[1, 3\]"),
+        ({"instances": [[1, 2], [3]]}, number("int32", (None, None)), r"received \[2\]"),
+        ({"instances": [1, [2]]}, number("int32"), r"of type int32; received \[2\]"),
+        ({"inputs": [[]] * 2 + [1]}, number("int32", None), r"of type int32; received \[\]"),
     ],
 )  # fmt: skip
 def test_invalid_inputs(document, inputs, message):
     with pytest.raises(ValueError, match=message):
         read(document, inputs)
-
-
-def test_depth_of_nested_lists_is_limited():
-    value = 1
-    for _ in range(90):
-        value = [value]
-    with pytest.raises(ValueError, match="nested 32 deep"):
-        read({"inputs": value}, number("int32", None))
 
 
 def test_types_that_json_cannot_hold():
@@ -250,19 +184,3 @@ def test_outputs_without_common_first_dimension_need_column_format():
     for wrong in (outputs, {"a": np.float64(1)}, {"a": np.zeros(2), "b": np.float64(1)}):
         with pytest.raises(ValueError, match="no common first dimension"):
             rest.write_outputs(wrong, in_rows=True)
-
-
-def test_status_matches_the_protocol_buffer():
-    message = pytest.importorskip("tensorflow_serving.apis.get_model_status_pb2")
-    from google.protobuf import json_format
-
-    document = rest.status(2)
-    parsed = json_format.ParseDict(document, message.GetModelStatusResponse())
-    assert [item.version for item in parsed.model_version_status] == [2]
-    assert parsed.model_version_status[0].status.error_message == ""
-    assert (
-        json_format.MessageToDict(
-            parsed, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
-        )
-        == document
-    )
