@@ -81,6 +81,7 @@ def python(tmp_path_factory):
 def hears_ctrl_c():
     """Handle Ctrl-C as Python does, also in a test run that a shell starts in the background."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     yield
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL

@@ -243,8 +243,8 @@ def assign(
 ) -> None:
     """Assign weights to variables of Keras one to one, both by canonical name.
 
-    Names are checked before the first assignment, finite numbers before each. `ignore` has prefixes
-    of weights that may be unused, such as "masked_lm/" for a model without that head.
+    Names are checked before the first assignment, shapes and finite numbers before each. `ignore`
+    has prefixes of weights that may be unused, such as "masked_lm/" for a model without that head.
     """
     unused = [name for name in weights if name not in variables]
     problems = {
@@ -254,6 +254,9 @@ def assign(
     canonical.raise_if(source, "weights and variables must match one to one", problems)
     for name, variable in variables.items():
         weight = weights[name]
+        if weight.shape != tuple(variable.shape):
+            rule = f"{name} must have the shape {tuple(variable.shape)}"
+            raise ValueError(f"{source}: {rule}, received {weight.shape}")
         canonical.check_numbers(source, name, weight)
         variable.assign(weight)
 

@@ -123,7 +123,7 @@ def warn_of_label_sets(source, column, separator, sets):
         advice = f"give the names of the columns: label=[{column!r:.80}, ...]"
     elif marks:
         reason = f"hold one label each with the separator {separator!r:.80}. If it is another"
-        advice = f"give separator={marks[0]!r} (--separator)"
+        advice = f"give separator={marks[0]!r:.80} (--separator)"
     else:
         return
     warnings.warn(

@@ -83,12 +83,8 @@ class Preprocessor(keras.layers.Layer):
         **kwargs,
     ):
         super().__init__(name=name, dtype="int32", **{**kwargs, "trainable": False})
-        if sequence_length is not None:
-            sequence_length = as_integer("sequence_length", sequence_length, MIN_LENGTH)
         self.sequence_length = sequence_length
-        self.max_sequence_length = as_integer(
-            "max_sequence_length", max_sequence_length, MIN_LENGTH
-        )
+        self.max_sequence_length = max_sequence_length
         self.lowercase = lowercase
         self.strip_accents = lowercase if strip_accents is None else strip_accents
         self.split_cjk = split_cjk
@@ -97,6 +93,26 @@ class Preprocessor(keras.layers.Layer):
         self.built = True
         if vocabulary is not None:
             self._set_vocabulary(vocabulary)
+
+    @property
+    def sequence_length(self):
+        """Length of each output; `None` pads to the longest text of the batch."""
+        return self._sequence_length
+
+    @sequence_length.setter
+    def sequence_length(self, value):
+        if value is not None:
+            value = as_integer("sequence_length", value, MIN_LENGTH)
+        self._sequence_length = value
+
+    @property
+    def max_sequence_length(self):
+        """Maximum length if `sequence_length` is `None`."""
+        return self._max_sequence_length
+
+    @max_sequence_length.setter
+    def max_sequence_length(self, value):
+        self._max_sequence_length = as_integer("max_sequence_length", value, MIN_LENGTH)
 
     def tokenizer_options(self) -> dict[str, Any]:
         """Return the options that change the ids, {argument of `Preprocessor`: value}."""

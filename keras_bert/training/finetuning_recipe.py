@@ -46,6 +46,8 @@ class FinetuningRecipe:
         distribution.check_accumulation(self.gradient_accumulation_steps)
         self.learning_rate = float(self.learning_rate)
         self.warmup = float(self.warmup)
+        if not 0 <= self.warmup <= 1:
+            raise ValueError(f"warmup must be a share of the steps; received {self.warmup}")
         check_one_of("schedule", self.schedule, optimizers.SCHEDULES)
         if self.evaluate_every is not None:
             self.evaluate_every = float(self.evaluate_every)

@@ -47,7 +47,7 @@ def test_a_saved_model_names_the_folder(tmp_path, monkeypatch):
     model = keras_bert.heads.classifier(tiny.encoder(num_hidden_layers=1), 2)
     with pytest.raises(OSError, match="No space left on device") as caught:
         keras_bert.export(model, tmp_path / "a")
-    assert caught.value.filename == str(tmp_path / "a") and not any(tmp_path.iterdir())
+    assert caught.value.filename == str(tmp_path / "a") and not any((tmp_path / "a").iterdir())
 
 
 def test_records_name_the_file(tmp_path, monkeypatch):

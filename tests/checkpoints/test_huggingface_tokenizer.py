@@ -308,7 +308,7 @@ def test_sentencepiece_vocabularies_are_errors(tmp_path):
 def test_vocabularies_without_special_tokens(tmp_path, missing):
     make_folder(tmp_path, encoder_tensors(), [each for each in VOCABULARY if each not in missing])
     names = ", ".join(missing).replace("[", r"\[")
-    with pytest.raises(ValueError, match=f"has no {names}. Add each"):
+    with pytest.raises(ValueError, match=f"has no {names}. Add it"):
         keras_bert.load(tmp_path)
     (tmp_path / "vocab.txt").unlink()
     assert keras_bert.load(tmp_path).preprocessor is None

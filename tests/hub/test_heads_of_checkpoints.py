@@ -347,7 +347,9 @@ def test_other_activations_do_not_block_the_encoder(tmp_path, classes, name):
 def test_classes_of_one_name_need_other_names(tmp_path):
     make_classifier(tmp_path, 3, id2label={"0": "neg", "1": "neg", "2": "pos"})
     assert keras_bert.load(tmp_path).count_params()
-    with pytest.raises(ValueError, match="labels must be unique; received 'neg'"):
+    with pytest.raises(
+        ValueError, match=r"labels must be unique; received \['neg', 'neg', 'pos'\]"
+    ):
         keras_bert.load(tmp_path, task="auto")
     model = keras_bert.load(tmp_path, task="classification", labels=["bad", "poor", "good"])
     assert heads.find_output(model).labels == ["bad", "poor", "good"]
@@ -356,7 +358,7 @@ def test_classes_of_one_name_need_other_names(tmp_path):
 def test_a_regression_of_several_numbers_gives_its_encoder(tmp_path):
     make_classifier(tmp_path, 2, problem_type="regression")
     assert keras_bert.load(tmp_path).count_params()
-    with pytest.raises(ValueError, match=r"classifier/bias \(expected \(1,\), found \(2,\)\)"):
+    with pytest.raises(ValueError, match=r"must have the shape \(4, 1\), received \(4, 2\)"):
         keras_bert.load(tmp_path, task="auto")
 
 
@@ -421,10 +423,10 @@ def test_null_threshold_needs_no_answer(untraced, tmp_path):
     question = {"question": "a", "context": "b c d"}
     answer = keras_bert.pipeline(tmp_path)
     assert answer(**question)["answer"]
-    with pytest.raises(ValueError, match="null_threshold .*no_answer=True"):
+    with pytest.raises(ValueError, match="To use null_threshold, .*no_answer=True"):
         answer(**question, null_threshold=-1e9)
     data = keras_bert.Questions(["a"], ["b c d"], [[]])
-    with pytest.raises(ValueError, match="null_threshold .*no_answer=True"):
+    with pytest.raises(ValueError, match="To use null_threshold, .*no_answer=True"):
         answer.evaluate(data, null_threshold=-1e9)
     model = keras_bert.load(tmp_path, task="question_answering", no_answer=True)
     answer = keras_bert.pipeline(model)

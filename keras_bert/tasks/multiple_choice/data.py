@@ -154,7 +154,8 @@ def read_in_parts(path, *, format=None, limit=None, labeled=True, size=10_000):
 
 def _number(label):
     """Return the number that a label is written as, or the label itself."""
-    return int(label) if str(label).isdecimal() else label
+    is_number = isinstance(label, str) and label.isdecimal() and len(label) < 10
+    return int(label) if is_number else label
 
 
 def _swag_rows(path, file):

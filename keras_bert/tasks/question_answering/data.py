@@ -174,7 +174,7 @@ def read(path, *, limit=None, labeled=True, characters=None):
 
     Example:
 
-    >>> import tempfile
+    >>> import json, tempfile
     >>> question = {"id": "q1", "question": "Who?", "answers": [{"text": "Ada", "answer_start": 7}]}
     >>> paragraph = {"context": "It was Ada.", "qas": [question]}
     >>> with tempfile.TemporaryDirectory() as folder:
