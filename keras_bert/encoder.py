@@ -90,27 +90,27 @@ class BertEncoder(TokenModel):
 
     def __init__(
         self,
-        vocab_size=30522,
-        hidden_size=768,
-        num_hidden_layers=12,
-        num_attention_heads=12,
-        intermediate_size=3072,
-        hidden_act="gelu",
-        hidden_dropout_prob=0.1,
-        attention_probs_dropout_prob=0.1,
-        max_position_embeddings=512,
-        type_vocab_size=2,
-        initializer_range=0.02,
-        layer_norm_eps=1e-12,
+        vocab_size: int = 30522,
+        hidden_size: int = 768,
+        num_hidden_layers: int = 12,
+        num_attention_heads: int = 12,
+        intermediate_size: int = 3072,
+        hidden_act: str = "gelu",
+        hidden_dropout_prob: float = 0.1,
+        attention_probs_dropout_prob: float = 0.1,
+        max_position_embeddings: int = 512,
+        type_vocab_size: int = 2,
+        initializer_range: float = 0.02,
+        layer_norm_eps: float = 1e-12,
         *,
-        rematerialize=False,
-        preprocessor=None,
-        pooling=None,
-        name="bert_encoder",
-        dtype=None,
-        trainable=True,
-    ):
-        bert_config = {
+        rematerialize: bool = False,
+        preprocessor: Any = None,
+        pooling: str | None = None,
+        name: str = "bert_encoder",
+        dtype: Any = None,
+        trainable: bool = True,
+    ) -> None:
+        bert_config: dict[str, Any] = {
             "vocab_size": vocab_size,
             "hidden_size": hidden_size,
             "num_hidden_layers": num_hidden_layers,
@@ -175,7 +175,7 @@ class BertEncoder(TokenModel):
             outputs["sequence_output"] = at(positions, last)
         return outputs
 
-    def check_vocabulary(self):
+    def check_vocabulary(self) -> None:
         """Raise a `ValueError` if the preprocessor's vocabulary is longer than `vocab_size`."""
         if self.preprocessor is None or not self.preprocessor.has_vocabulary:
             return
@@ -227,7 +227,7 @@ class BertEncoder(TokenModel):
             config["fresh_pooler"] = True
         return config
 
-    def with_options(self, **options) -> "BertEncoder":
+    def with_options(self, **options: Any) -> "BertEncoder":
         """Return a copy of the encoder with some options changed.
 
         Args:

@@ -4,8 +4,11 @@ The last layer of each model is a `TaskOutput`. It returns the logits in float32
 and the labels, so a reloaded model has them too.
 """
 
+from collections.abc import Sequence
+
 import keras
 
+from keras_bert.encoder import BertEncoder
 from keras_bert.layers import TaskOutput, WeightedSum, WithoutDropout
 from keras_bert.model_structure import find_encoder, find_output, find_task, preprocessor_of
 from keras_bert.tasks import registry
@@ -39,7 +42,13 @@ __all__ = [
 ]
 
 
-def features(encoder, layers=None, combine="concat", *, name="features"):
+def features(
+    encoder: BertEncoder,
+    layers: Sequence[int] | None = None,
+    combine: str = "concat",
+    *,
+    name: str = "features",
+) -> keras.Model:
     """Build a model that returns vectors of a frozen copy of an encoder, without dropout.
 
     Source: section 5.3 and table 7 of the paper.
@@ -93,7 +102,7 @@ def features(encoder, layers=None, combine="concat", *, name="features"):
     return TokenModel(inputs, x, name=name)
 
 
-def with_text(model, *, name="with_text"):
+def with_text(model: keras.Model, *, name: str = "with_text") -> keras.Model:
     """Build a model that takes strings, for `fit`, `predict` and export on TensorFlow.
 
     Args:

@@ -1,5 +1,7 @@
 """Functions that find out what a Keras model contains: its encoder, its output layer, its task."""
 
+from typing import Any
+
 import keras
 
 from keras_bert import keras_private
@@ -7,7 +9,7 @@ from keras_bert.encoder import BertEncoder
 from keras_bert.layers import TaskOutput
 
 
-def find_encoder(model):
+def find_encoder(model: keras.Model) -> BertEncoder:
     """Return the `BertEncoder` of a model.
 
     Args:
@@ -40,7 +42,7 @@ def find_encoder(model):
     return found.popitem()[1]
 
 
-def find_output(model):
+def find_output(model: keras.Model) -> Any:
     """Return the last layer of a model with a head; it holds the task and the labels.
 
     Args:
@@ -62,7 +64,7 @@ def find_output(model):
     return last if isinstance(last, TaskOutput) else None
 
 
-def find_task(model):
+def find_task(model: keras.Model) -> str | None:
     """Return the name of the head that built a model.
 
     Args:

@@ -28,6 +28,21 @@ def run(*command, **environment):
     )
 
 
+def test_public_signatures_have_types():
+    missing = []
+    for module in (keras_bert, keras_bert.heads):
+        for name in module.__all__:
+            value = getattr(module, name)
+            if not callable(value):
+                continue
+            function = inspect.unwrap(value.__init__ if inspect.isclass(value) else value)
+            parameters = inspect.signature(function).parameters
+            untyped = parameters.keys() - function.__annotations__.keys() - {"self"}
+            if untyped or "return" not in function.__annotations__:
+                missing.append((name, untyped))
+    assert not missing
+
+
 @pytest.mark.parametrize("backend", ["jax", pytest.param("torch", marks=pytest.mark.peers)])
 def test_import_brings_in_no_tensorflow(backend):
     if importlib.util.find_spec(backend) is None:

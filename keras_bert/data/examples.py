@@ -9,6 +9,7 @@ import re
 import typing
 import unicodedata
 from collections.abc import Iterable
+from typing import Any
 
 from keras_bert.data.label_columns import is_missing
 from keras_bert.runtime.escaping import printable
@@ -152,7 +153,7 @@ class Examples(TaskData):
         object.__setattr__(self, "label_type", label_type)
         return converted
 
-    def sample_of_texts(self, count):
+    def sample_of_texts(self, count: int) -> list[str]:
         return list(self.texts[:count])
 
     def __len__(self):
@@ -164,12 +165,12 @@ class Examples(TaskData):
         columns += [name for name, column in kinds.items() if column is not None]
         return summary(self, len(self), columns)
 
-    def location(self, index):
+    def location(self, index: int) -> str:
         """Return where an example comes from, for messages: "a.tsv, row 2"."""
         where = f"row {index + 1}" if self.locations is None else self.locations[index]
         return f"{self.source}, {where}"
 
-    def text_columns(self):
+    def text_columns(self) -> list[list[str]]:
         """Return the texts, and of pairs the second texts: a list of one or two lists."""
         return [self.texts] if self.text_pairs is None else [self.texts, self.text_pairs]
 
@@ -213,7 +214,7 @@ class Examples(TaskData):
 
         return dataset.of_examples(self, model, batch_size, shuffle, seed, pad, labels)
 
-    def label_names(self):
+    def label_names(self) -> list[Any]:
         """Return the distinct labels, sorted: by value if all are numbers, else as strings."""
         names = set(self.labels or ()).union(*self.label_sets or (), self.known_labels or ())
         try:
@@ -224,7 +225,7 @@ class Examples(TaskData):
             return sorted(names)
         return sorted(names, key=lambda name: (values[name], name))
 
-    def majority_share(self):
+    def majority_share(self) -> float:
         """Return the accuracy of always guessing the most frequent label, 0 to 1."""
         counts = collections.Counter(self.labels or ())
         return max(counts.values()) / counts.total()

@@ -1,6 +1,10 @@
 """Export of models as SavedModels or ONNX folders."""
 
+import os
+import pathlib
 import warnings
+from collections.abc import Mapping
+from typing import Any
 
 import keras
 
@@ -10,16 +14,16 @@ from keras_bert.runtime.warn import level_of_caller
 
 
 def export(
-    model,
-    path,
+    model: keras.Model,
+    path: str | os.PathLike,
     *,
-    format="saved_model",
-    precision=None,
-    quantize=None,
-    dev=None,
-    metrics=None,
-    license=None,
-):
+    format: str = "saved_model",
+    precision: str | None = None,
+    quantize: str | None = None,
+    dev: Any = None,
+    metrics: Mapping[str, float] | None = None,
+    license: str | None = None,
+) -> pathlib.Path:
     """Export a model as SavedModels that take strings, or as an ONNX folder that takes ids.
 
     - A model with a head of `keras_bert.heads` becomes the next version in the model folder

@@ -1,7 +1,9 @@
 """A Keras 3 layer that calls and trains a reusable SavedModel."""
 
+import os
 import pathlib
 import shutil
+from typing import Any
 
 import keras
 
@@ -66,8 +68,15 @@ class HubLayer(keras.layers.Layer):
     """
 
     def __init__(
-        self, path=None, trainable=True, *, trusted=False, variables=None, outputs=None, **kwargs
-    ):
+        self,
+        path: str | os.PathLike | None = None,
+        trainable: bool = True,
+        *,
+        trusted: bool = False,
+        variables: Any = None,
+        outputs: Any = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(trainable=trainable, **kwargs)
         if keras.backend.backend() != "tensorflow":
             raise ValueError(
@@ -77,7 +86,7 @@ class HubLayer(keras.layers.Layer):
         # Keras must not convert strings and dicts, and XLA does not support strings.
         keras_private.accept_strings(self)
         self.supports_jit = False
-        self._loaded = None
+        self._loaded: Any = None
         self._folder = pathlib.Path()
         self._trusted = trusted
         # Specs for the symbolic calls that Keras makes between `from_config` and `load_assets`.

@@ -1,5 +1,8 @@
 """The last layer of a head, which holds the task and its labels."""
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 import keras
 from keras import ops
 
@@ -44,21 +47,21 @@ class TaskOutput(keras.layers.Layer):
 
     def __init__(
         self,
-        task,
-        labels=None,
-        pairs=False,
-        multi_label=False,
-        no_answer=False,
-        names=None,
-        characters=False,
-        long_texts="truncate",
-        prompts=None,
-        default_prompt=None,
-        similarity="cosine",
-        label_type="str",
-        activation=None,
-        **kwargs,
-    ):
+        task: str,
+        labels: Sequence[Any] | None = None,
+        pairs: bool = False,
+        multi_label: bool = False,
+        no_answer: bool = False,
+        names: Sequence[str] | None = None,
+        characters: bool = False,
+        long_texts: str = "truncate",
+        prompts: Mapping[str, str] | None = None,
+        default_prompt: str | None = None,
+        similarity: str = "cosine",
+        label_type: str = "str",
+        activation: str | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**{**kwargs, "dtype": "float32"})
         check_one_of("label_type", label_type, label_types.NAMES)
         check_one_of("long_texts", long_texts, LONG_TEXTS)

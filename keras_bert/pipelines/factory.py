@@ -3,13 +3,23 @@
 Keras is imported in the function, because an ONNX folder does not need it.
 """
 
+from typing import Any
+
 from keras_bert.pipelines.onnx_engine import OnnxEngine, is_onnx_folder
 from keras_bert.runtime.arguments import as_integer
+from keras_bert.tasks.pipeline import Pipeline
 
 
 def pipeline(
-    model, *, task=None, batch_size=32, long_texts=None, pooling=None, precision=None, trusted=False
-):
+    model: Any,
+    *,
+    task: str | None = None,
+    batch_size: int = 32,
+    long_texts: str | None = None,
+    pooling: str | None = None,
+    precision: str | None = None,
+    trusted: bool = False,
+) -> Pipeline:
     """Return a pipeline: a function that computes the results of a model from texts, for any task.
 
     The result of one input:
@@ -108,7 +118,7 @@ def _keras_engine(model, task, pooling, precision, trusted):
     return KerasEngine(model, precision)
 
 
-def predict(model, inputs, **options):
+def predict(model: Any, inputs: Any, **options: Any) -> Any:
     """Ask a model once: `pipeline(model)(inputs)`. For several calls, keep the pipeline.
 
     Args:

@@ -1,6 +1,7 @@
 """Inference with fine-tuned models: encode, run, decode and score."""
 
 import functools
+from typing import Any
 
 import keras
 
@@ -137,7 +138,7 @@ def _predict_on_batch(model, inputs):
     return keras.tree.map_structure(lambda array: array[: len(array) // copies], outputs)
 
 
-def evaluate(model, examples, **options):
+def evaluate(model: keras.Model, examples: Any, **options: Any) -> Any:
     """Score a model on labeled data.
 
     Args:

@@ -1,6 +1,7 @@
 """Read labeled data for any task, from a file or from a table in memory."""
 
 import inspect
+from collections.abc import Sequence
 from typing import Any
 
 from keras_bert.data import tables
@@ -11,19 +12,19 @@ def read(
     data: Any,
     task: str = "classification",
     *,
-    text="text",
-    text_pair=None,
-    label=...,
-    separator=",",
-    format=None,
-    header=True,
-    skip_ragged=False,
-    word=1,
-    tag=-1,
-    characters=None,
-    negatives=(),
-    score_range=None,
-    split="test",
+    text: str = "text",
+    text_pair: str | None = None,
+    label: Any = ...,
+    separator: str = ",",
+    format: str | None = None,
+    header: bool = True,
+    skip_ragged: bool = False,
+    word: int | str = 1,
+    tag: int | str = -1,
+    characters: bool | None = None,
+    negatives: str | Sequence[str] = (),
+    score_range: tuple[float, float] | None = None,
+    split: str = "test",
     limit: int | None = None,
 ) -> Any:
     r"""Read the examples of a task.

@@ -7,6 +7,7 @@ import dataclasses
 import functools
 import pathlib
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import keras
@@ -72,16 +73,16 @@ class Preprocessor(keras.layers.Layer):
 
     def __init__(
         self,
-        vocabulary=None,
-        sequence_length=128,
-        max_sequence_length=512,
-        lowercase=True,
-        strip_accents=None,
-        split_cjk=True,
-        added_tokens=(),
-        name="preprocessor",
-        **kwargs,
-    ):
+        vocabulary: Sequence[str] | str | pathlib.Path | None = None,
+        sequence_length: int | None = 128,
+        max_sequence_length: int = 512,
+        lowercase: bool = True,
+        strip_accents: bool | None = None,
+        split_cjk: bool = True,
+        added_tokens: Sequence[Any] = (),
+        name: str = "preprocessor",
+        **kwargs: Any,
+    ) -> None:
         super().__init__(name=name, dtype="int32", **{**kwargs, "trainable": False})
         self.sequence_length = sequence_length
         self.max_sequence_length = max_sequence_length
@@ -159,7 +160,7 @@ class Preprocessor(keras.layers.Layer):
         """The `PythonTokenizer` of this layer, which needs no TensorFlow, created on first use."""
         return PythonTokenizer(self.vocabulary, **self.tokenizer_options())
 
-    def with_options(self, **options) -> "Preprocessor":
+    def with_options(self, **options: Any) -> "Preprocessor":
         """Return a copy with the same vocabulary and some options changed.
 
         Args:
@@ -236,7 +237,9 @@ class Preprocessor(keras.layers.Layer):
             return {key: keras.ops.convert_to_tensor(x.numpy()) for key, x in packed.items()}
         return packed
 
-    def pack(self, ids, pair_ids=None, *, sequence_length, max_sequence_length):
+    def pack(
+        self, ids: Any, pair_ids: Any = None, *, sequence_length: Any, max_sequence_length: int
+    ) -> dict[str, Any]:
         """Truncate token ids, add [CLS] and [SEP], and pad.
 
         Args:

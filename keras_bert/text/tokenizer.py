@@ -8,6 +8,8 @@ through each step at once: code points, characters and words (`normalization`), 
 import functools
 import itertools
 import os
+from collections.abc import Iterable
+from typing import Any
 
 import tensorflow as tf
 
@@ -43,7 +45,7 @@ class WordPieceTokenizer(BaseTokenizer):
     [[2, 3, 4, 5], [1]]
     """
 
-    def __init__(self, vocabulary, **options):
+    def __init__(self, vocabulary: Iterable[str], **options: Any) -> None:
         super().__init__(vocabulary, **options)
         pieces = {token: self.token_id(token) for token in self.word_pieces}
         arrays = tables.lookup_tables(

@@ -1,5 +1,11 @@
 """The heads for texts and pairs of texts: classifier, regressor, next sentence."""
 
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+
+from keras_bert.encoder import BertEncoder
 from keras_bert.layers import TaskOutput
 from keras_bert.runtime.label_types import name_of_type
 from keras_bert.tasks.head_parts import (
@@ -14,16 +20,16 @@ from keras_bert.token_model import TokenModel
 
 
 def classifier(
-    encoder,
-    num_classes=None,
+    encoder: BertEncoder,
+    num_classes: int | None = None,
     *,
-    labels=None,
-    pairs=False,
-    multi_label=False,
-    pooling=None,
-    dropout=None,
-    name="classifier",
-):
+    labels: Sequence[Any] | None = None,
+    pairs: bool = False,
+    multi_label: bool = False,
+    pooling: str | None = None,
+    dropout: float | None = None,
+    name: str = "classifier",
+) -> keras.Model:
     """Build a model that classifies texts or pairs of texts.
 
     The head is dropout and a dense layer on the text's vector. Fit the model with
@@ -82,8 +88,14 @@ def classifier(
 
 
 def regressor(
-    encoder, *, pairs=False, pooling=None, dropout=None, activation=None, name="regressor"
-):
+    encoder: BertEncoder,
+    *,
+    pairs: bool = False,
+    pooling: str | None = None,
+    dropout: float | None = None,
+    activation: str | None = None,
+    name: str = "regressor",
+) -> keras.Model:
     """Build a model that returns a number per text or pair of texts, such as their similarity.
 
     Fit the model with `keras.losses.MeanSquaredError()`.
@@ -120,7 +132,7 @@ def regressor(
     return TokenModel(inputs, output(x), name=name)
 
 
-def next_sentence(encoder, *, name="next_sentence"):
+def next_sentence(encoder: BertEncoder, *, name: str = "next_sentence") -> keras.Model:
     """Build a model that predicts whether the second text follows the first (0) or not (1).
 
     Source: section 3.1 of the paper, task 2; `get_next_sentence_output` in google-research/bert

@@ -1,6 +1,7 @@
 """The head that returns a vector per text, and the model of rows of texts for its training."""
 
 import warnings
+from collections.abc import Mapping, Sequence
 
 import keras
 
@@ -13,16 +14,16 @@ from keras_bert.token_model import TokenModel
 
 
 def embedder(
-    encoder,
+    encoder: BertEncoder,
     *,
-    pooling=None,
-    layers=(),
-    normalize=True,
-    prompts=None,
-    default_prompt=None,
-    similarity="cosine",
-    name="embedder",
-):
+    pooling: str | Sequence[str] | None = None,
+    layers: Sequence[keras.layers.Layer] = (),
+    normalize: bool = True,
+    prompts: Mapping[str, str] | None = None,
+    default_prompt: str | None = None,
+    similarity: str = "cosine",
+    name: str = "embedder",
+) -> keras.Model:
     """Build a model that returns a vector per text, for comparing texts.
 
     Source: Reimers and Gurevych (2019), Sentence-BERT, section 3.
@@ -72,7 +73,7 @@ def embedder(
     return TokenModel(inputs, output(x), name=name)
 
 
-def siamese(model, *, name="siamese"):
+def siamese(model: keras.Model, *, name: str = "siamese") -> keras.Model:
     """Build a model that embeds rows of texts, such as queries with their answers, for training.
 
     Fit it with a loss of `keras_bert.losses`. It shares the weights of the embedder.

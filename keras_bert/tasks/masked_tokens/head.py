@@ -1,5 +1,8 @@
 """The heads of pretraining: masked tokens, with or without next sentence."""
 
+import keras
+
+from keras_bert.encoder import BertEncoder
 from keras_bert.layers import MaskedLMHead, TaskOutput
 from keras_bert.tasks.head_parts import (
     check_encoder,
@@ -12,7 +15,7 @@ from keras_bert.tasks.head_parts import (
 from keras_bert.token_model import TokenModel
 
 
-def masked_lm(encoder, *, tied=True, name="masked_lm"):
+def masked_lm(encoder: BertEncoder, *, tied: bool = True, name: str = "masked_lm") -> keras.Model:
     """Build a model that predicts masked tokens.
 
     Source: section 3.1 of the paper, task 1.
@@ -40,7 +43,9 @@ def masked_lm(encoder, *, tied=True, name="masked_lm"):
     return TokenModel(inputs, TaskOutput("masked_tokens", name="output")(logits), name=name)
 
 
-def pretraining(encoder, *, tied=True, name="pretraining"):
+def pretraining(
+    encoder: BertEncoder, *, tied: bool = True, name: str = "pretraining"
+) -> keras.Model:
     """Build a model with both pretraining heads: masked tokens and next sentence.
 
     Source: section 3.1 of the paper.

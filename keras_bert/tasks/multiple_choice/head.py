@@ -2,12 +2,15 @@
 
 import keras
 
+from keras_bert.encoder import BertEncoder
 from keras_bert.layers import MergeChoices, SplitChoices, TaskOutput
 from keras_bert.tasks.head_parts import check_encoder, dropout_and_dense, pooled_output
 from keras_bert.token_model import TokenModel
 
 
-def multiple_choice(encoder, *, dropout=None, name="multiple_choice"):
+def multiple_choice(
+    encoder: BertEncoder, *, dropout: float | None = None, name: str = "multiple_choice"
+) -> keras.Model:
     """Build a model that scores several continuations of a text.
 
     Fit it with `keras.losses.SparseCategoricalCrossentropy(from_logits=True)`.

@@ -1,11 +1,20 @@
 """The head that selects the first and the last token of an answer."""
 
+import keras
+
+from keras_bert.encoder import BertEncoder
 from keras_bert.layers import TaskOutput
 from keras_bert.tasks.head_parts import dropout_and_dense, encoder_inputs
 from keras_bert.token_model import TokenModel
 
 
-def span_selector(encoder, *, no_answer=False, dropout=0.0, name="span_selector"):
+def span_selector(
+    encoder: BertEncoder,
+    *,
+    no_answer: bool = False,
+    dropout: float = 0.0,
+    name: str = "span_selector",
+) -> keras.Model:
     """Build a model that selects the answer to a question: its first and its last token.
 
     The input is [CLS] question [SEP] context [SEP]. Fit it with

@@ -1,12 +1,26 @@
 """The head that labels each token."""
 
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+
+from keras_bert.encoder import BertEncoder
 from keras_bert.layers import TaskOutput
 from keras_bert.runtime.label_types import name_of_type
 from keras_bert.tasks.head_parts import check_labels, dropout_and_dense, encoder_inputs
 from keras_bert.token_model import TokenModel
 
 
-def tagger(encoder, num_tags=None, *, labels=None, characters=False, dropout=None, name="tagger"):
+def tagger(
+    encoder: BertEncoder,
+    num_tags: int | None = None,
+    *,
+    labels: Sequence[Any] | None = None,
+    characters: bool = False,
+    dropout: float | None = None,
+    name: str = "tagger",
+) -> keras.Model:
     """Build a model that labels each token, for example with entities or parts of speech.
 
     The first token of a word carries the word's label. Give all other tokens the sample weight
