@@ -173,6 +173,11 @@ class RunState:
         with reading(self._best_file, remedy):
             record = dict(header["record"])
             values = values_of(model.weights, arrays)
+            epoch = record["epoch"]
+        # A run killed between saving these weights and its state repeats that part of the epoch.
+        is_known = epoch in [other["epoch"] for other in self.history]
+        if not is_known and not self.epoch < epoch <= self.epoch + 1:
+            raise ValueError(f"{self._best_file} does not belong to this run; {remedy}")
         return record, values
 
     def clear(self):

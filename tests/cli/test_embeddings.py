@@ -217,8 +217,6 @@ def test_several_sets_and_gradient_caching(pairs, tmp_path, capsys):
     capsys.readouterr()
     assert run(*arguments, "--train", file, file, *caching) == 1
     assert "train on one set" in capsys.readouterr().err
-    assert run(*arguments, "--train", file, "--gradient-caching") == 1
-    assert "gradient_accumulation_steps of at least 2" in capsys.readouterr().err
     assert run("finetune", "--train", file, file, "--output", tmp_path / "out") == 1
     assert "the task classification takes one --train file" in capsys.readouterr().err
 
