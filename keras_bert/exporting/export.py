@@ -120,7 +120,7 @@ def export(
         raise ValueError("quantize needs format='onnx'. For a SavedModel give precision='bfloat16'")
     if keras.backend.backend() != "tensorflow":
         raise ValueError(
-            f"a SavedModel needs KERAS_BACKEND=tensorflow; this process runs "
+            f"a SavedModel needs TensorFlow, KERAS_BACKEND=tensorflow; this process runs "
             f"{keras.backend.backend()}. Give format='onnx', or export the saved .keras file there"
         )
     from keras_bert.exporting import saved_model
