@@ -82,7 +82,7 @@ def _check_head(task, checkpoint, variables, needed):
         raise ValueError(f"{must}; tie_word_embeddings is false, {decoder} is missing. {remedy}")
     # Different heads may have weights of the same names.
     if "classifier" in needed and checkpoint.task not in (None, task):
-        raise ValueError(f"{must}; it is a {checkpoint.task}; {hint}")
+        raise ValueError(f"{must}; it has the head {checkpoint.task}; {hint}")
 
 
 def _initialize(variable, stddev):

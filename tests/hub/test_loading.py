@@ -276,7 +276,7 @@ def test_missing_weights_of_a_head_are_named(saved, task, kind, tensors):
 def test_weights_of_another_head_are_an_error(saved):
     _, folder = saved("BertForSequenceClassification", id2label=LABELS)
     for task in ("regression", "tagging", "multiple_choice"):  # their weights have the same names
-        with pytest.raises(ValueError, match=f"of the head {task}; it is a classifier"):
+        with pytest.raises(ValueError, match=f"of the head {task}; it has the head classification"):
             keras_bert.load(folder, task=task)
     _, folder = saved("BertForSequenceClassification", num_labels=1)
     with pytest.raises(ValueError, match="a classifier needs at least 2 classes; received 1"):
