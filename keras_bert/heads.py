@@ -11,7 +11,6 @@ import keras
 from keras_bert.encoder import BertEncoder
 from keras_bert.layers import TaskOutput, WeightedSum, WithoutDropout
 from keras_bert.model_structure import find_encoder, find_output, find_task, preprocessor_of
-from keras_bert.tasks import registry
 from keras_bert.tasks.classification.head import classifier, next_sentence, regressor
 from keras_bert.tasks.embedding.head import embedder, siamese
 from keras_bert.tasks.head_parts import check_encoder, encoder_inputs, float_policy
@@ -22,7 +21,6 @@ from keras_bert.tasks.tagging.head import tagger
 from keras_bert.token_model import TokenModel
 
 __all__ = [
-    "TASKS",
     "TaskOutput",
     "classifier",
     "embedder",
@@ -129,6 +127,8 @@ def with_text(model: keras.Model, *, name: str = "with_text") -> keras.Model:
     (2, 2)
     """
     find_encoder(model)  # raises an error if it is no model
+    from keras_bert.tasks import registry  # not at the top: it imports all tasks
+
     task = registry.find(model)
     if task is None or not task.answers_texts:
         received = None if task is None else task.name
@@ -139,10 +139,3 @@ def with_text(model: keras.Model, *, name: str = "with_text") -> keras.Model:
     packed = preprocessor.with_options(sequence_length=None)(*inputs.values())
     given = inputs if len(inputs) > 1 else inputs["text"]
     return keras.Model(given, model(packed), name=name)
-
-
-# The heads that `keras_bert.load(name, task=...)` can build, by task.
-TASKS = {task.name: task.head_function() for task in registry.TASKS}
-
-# Heads of pretrained models. Fine-tuning replaces them with a new head.
-OF_PRETRAINING = tuple(task.name for task in registry.TASKS if task.is_pretraining)

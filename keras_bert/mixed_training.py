@@ -80,7 +80,7 @@ class TrainedModel(keras.Model):
 
 
 class _Runner:
-    """Runs a method of a layer as a compiled function, which all layers of the class share.
+    """Runs a function of layers as a compiled function, which all equal layers share.
 
     The function computes in float32: XLA would round each intermediate result to bfloat16.
     """
@@ -89,7 +89,8 @@ class _Runner:
         self._functions = {}
 
     def __call__(self, method, layer, tensors):
-        vectors = _vectors(layer)
+        layers = layer if isinstance(layer, tuple) else (layer,)
+        vectors = [vector for each in layers for vector in _vectors(each)]
         has_value = tuple(tensor is not None for tensor in tensors)
         key = method, has_value
         if key not in self._functions:
@@ -101,6 +102,7 @@ class _Runner:
 
     def _compile(self, method, layer, vectors, has_value):
         """Compile a method of `layer` as a function of weights and of the tensors that exist."""
+        dtype = (layer[0] if isinstance(layer, tuple) else layer).compute_dtype
 
         def function(*arguments):
             arguments = [_cast_floats(argument, "float32") for argument in arguments]
@@ -110,9 +112,7 @@ class _Runner:
             scope = keras.StatelessScope(state_mapping=[*zip(vectors, weights, strict=True)])
             with run_by(self), keras_private.without_autocast(), scope:
                 outputs = method(layer, *tensors)
-            return tf.nest.map_structure(
-                lambda output: _cast_floats(output, layer.compute_dtype), outputs
-            )
+            return tf.nest.map_structure(lambda output: _cast_floats(output, dtype), outputs)
 
         return _compiled(function)
 

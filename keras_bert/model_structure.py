@@ -71,7 +71,7 @@ def find_task(model: keras.Model) -> str | None:
         model: A `keras.Model`.
 
     Returns:
-        A key of `heads.TASKS`, or `None` if the model has no head.
+        The name of a task, or `None` if the model has no head.
 
     Example:
 

@@ -20,6 +20,7 @@ import numpy as np
 
 import keras_bert
 from keras_bert import keras_private
+from keras_bert.tasks import registry
 
 CONFIG = {
     "vocab_size": 40,
@@ -36,6 +37,7 @@ CONFIG = {
     "layer_norm_eps": 1e-6,
 }
 LABELS = ["bad", "good", "so-so"]
+OF_TASKS = {task.name: task.head_function() for task in registry.TASKS}
 HEADS = {  # functions from an encoder to a model
     "classification": lambda encoder: keras_bert.heads.classifier(encoder, labels=LABELS),
     "regression": keras_bert.heads.regressor,

@@ -165,7 +165,7 @@ def test_errors(encoder, build, message):
         build(encoder)
 
 
-@pytest.mark.parametrize("head", [*heads.TASKS.values(), heads.features])
+@pytest.mark.parametrize("head", [*contract.OF_TASKS.values(), heads.features])
 def test_a_head_needs_an_encoder(encoder, head):
     options = {"num_classes": 2} if head is heads.classifier else {}
     options = {"num_tags": 2} if head is heads.tagger else options

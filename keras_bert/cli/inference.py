@@ -217,7 +217,7 @@ def fill_masks(args: options.Fill) -> None:
     try:
         model = reading.load(args, task=MaskedTokens.name)
     except ValueError as error:
-        if heads.find_task(reading.load(args, task="auto")) in heads.OF_PRETRAINING:
+        if heads.find_task(reading.load(args, task="auto")) in registry.OF_PRETRAINING:
             raise
         # The error suggests a fresh head, which would predict random tokens.
         raise ValueError(

@@ -222,7 +222,7 @@ def _head(encoder, task, checkpoint, fresh, options):
         stored["dropout"] = checkpoint.dropout
     if "num_classes" in options or "num_tags" in options:
         stored.pop("labels", None)
-    return heads.TASKS[task](encoder, **(stored | options))
+    return registry.by_name(task).head_function()(encoder, **(stored | options))
 
 
 def _complete_vocabulary(preprocessor, config):

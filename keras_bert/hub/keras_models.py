@@ -60,8 +60,8 @@ def load_model(path, task, trusted):
     saved_task = heads.find_task(model)
     if task in (None, "auto", saved_task):
         return model
-    has_both_heads = isinstance(model.output, dict) and saved_task in heads.OF_PRETRAINING
-    if has_both_heads and task in heads.OF_PRETRAINING:
+    has_both_heads = isinstance(model.output, dict) and saved_task in registry.OF_PRETRAINING
+    if has_both_heads and task in registry.OF_PRETRAINING:
         return _with_head(heads.find_encoder(model), task, model)
     head = f"the head {saved_task}" if saved_task else "no head"
     raise ValueError(f"{path} has {head}, not {task}; pass fresh_head=True for random weights")
@@ -79,12 +79,12 @@ def load(path, task, fresh_head, options, head_options, trusted):
         return model
     encoder = heads.find_encoder(model)
     saved_task = heads.find_task(model)
-    if not fresh_head and model is not encoder and saved_task not in heads.OF_PRETRAINING:
+    if not fresh_head and model is not encoder and saved_task not in registry.OF_PRETRAINING:
         head = "a custom head" if saved_task is None else f"the head {saved_task}"
         raise ValueError(f"{path} has {head}, whose options are fixed; remove {', '.join(options)}")
     new_encoder = encoder.with_options(**options) if options else encoder
     if fresh_head:
-        return heads.TASKS[task](new_encoder, **head_options)
+        return registry.by_name(task).head_function()(new_encoder, **head_options)
     if model is encoder:
         return new_encoder
     return _with_head(new_encoder, saved_task, model)
@@ -95,7 +95,7 @@ def _with_head(encoder, task, model):
     options = {}
     if "masked_lm_positions" in model.input and not registry.by_name(task).answers_texts:
         options = {"tied": model.get_layer("masked_lm").tied}
-    head = heads.TASKS[task](encoder, **options)
+    head = registry.by_name(task).head_function()(encoder, **options)
     for layer in head.layers:
         if layer.name in ("masked_lm", "next_sentence"):
             layer.set_weights(model.get_layer(layer.name).get_weights())

@@ -16,7 +16,7 @@ _runner: contextvars.ContextVar = contextvars.ContextVar("runner", default=None)
 
 @contextlib.contextmanager
 def run_by(runner):
-    """Let `runner(method, layer, tensors)` call the methods that `between_matmuls` decorates."""
+    """Let `runner(method, layer, tensors)` call the functions that `between_matmuls` decorates."""
     token = _runner.set(runner)
     try:
         yield
@@ -25,7 +25,10 @@ def run_by(runner):
 
 
 def between_matmuls(method):
-    """Decorate a method of a layer that takes tensors, or `None`, and has no large matmul."""
+    """Decorate a function of a layer or of a tuple of layers, and of tensors, or `None`.
+
+    It has no large matmul. Its calls in a model must differ only in weights and tensors.
+    """
 
     @functools.wraps(method)
     def call(layer, *tensors):

@@ -104,7 +104,7 @@ class SelfAttention(keras.layers.Layer):
         qkv = add_bias(self.qkv, qkv)
         batch, seq, hidden_3 = ops.shape(qkv)
         qkv = ops.reshape(qkv, (batch, seq, 3, self.num_heads, self.head_size))
-        query = qkv[:, :, 0]  # (batch, seq, heads, head)
+        query, key, value = ops.unstack(qkv, 3, axis=2)  # (batch, seq, heads, head) each
         if positions is not None:
             queries = ops.shape(positions)[1]
             query = gather_positions(ops.reshape(query, (batch, seq, hidden_3 // 3)), positions)
@@ -112,8 +112,8 @@ class SelfAttention(keras.layers.Layer):
         # Scale the queries: they have seq / head times fewer elements than the logits.
         query = ops.transpose(query, (0, 2, 1, 3))
         query = query * ops.cast(self.head_size**-0.5, query.dtype)
-        key = ops.transpose(qkv[:, :, 1], (0, 2, 1, 3))
-        value = ops.transpose(qkv[:, :, 2], (0, 2, 1, 3))
+        key = ops.transpose(key, (0, 2, 1, 3))
+        value = ops.transpose(value, (0, 2, 1, 3))
         return query, key, value
 
     @between_matmuls
@@ -245,25 +245,18 @@ class TransformerBlock(keras.layers.Layer):
         )
         if positions is not None:
             hidden_states = gather_positions(hidden_states, positions)
-        seed = self.attention_output_dropout.next_seed(training)
-        x = self._add_attention(x, hidden_states, seed)
+        layers = (
+            self.attention.output_dense, self.attention_output_dropout, self.attention_layer_norm
+        )  # fmt: skip
+        x = _add_and_norm(layers, x, hidden_states, layers[1].next_seed(training))
         y = self._activate(matmul(self.intermediate, x))  # (batch, seq or n, inter)
         y = matmul(self.output_dense, y)  # (batch, seq or n, hidden)
-        return self._add_output(y, x, self.output_dropout.next_seed(training))
-
-    @between_matmuls
-    def _add_attention(self, x, hidden_states, seed):
-        x = self.attention_output_dropout.drop(add_bias(self.attention.output_dense, x), seed)
-        return normalize(self.attention_layer_norm, hidden_states + x)
+        layers = self.output_dense, self.output_dropout, self.output_layer_norm
+        return _add_and_norm(layers, y, x, layers[1].next_seed(training))
 
     @between_matmuls
     def _activate(self, y):
         return self.activation(add_bias(self.intermediate, y))
-
-    @between_matmuls
-    def _add_output(self, y, x, seed):
-        y = self.output_dropout.drop(add_bias(self.output_dense, y), seed)
-        return normalize(self.output_layer_norm, x + y)
 
     def _rematerialized(self, hidden_states, attention_mask, positions, training):
         # `keras.RematScope` does not fit: the second run must use the dropout of the first and
@@ -304,6 +297,13 @@ class TransformerBlock(keras.layers.Layer):
             "initializer_range": self.initializer_range,
             "rematerialize": self.rematerialize,
         }
+
+
+@between_matmuls
+def _add_and_norm(layers, y, x, seed):
+    """Complete a dense layer whose matmul is `y`, add it with dropout to `x`, and normalize."""
+    dense, dropout, layer_norm = layers
+    return normalize(layer_norm, x + dropout.drop(add_bias(dense, y), seed))
 
 
 def _visible_keys(attention_mask, positions):

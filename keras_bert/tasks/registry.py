@@ -22,6 +22,8 @@ TASKS: list[Task] = [
     NextSentence(),
     Pretraining(),
 ]
+# Heads of pretrained models. Fine-tuning replaces them with a new head.
+OF_PRETRAINING = tuple(task.name for task in TASKS if task.is_pretraining)
 
 
 def names() -> list[str]:

@@ -424,7 +424,7 @@ def _encoder_and_model(model, train):
     encoder = heads.find_encoder(model)
     if encoder.preprocessor is None:
         raise ValueError("the encoder has no preprocessor; set encoder.preprocessor")
-    if isinstance(model, BertEncoder) or heads.find_task(model) in heads.OF_PRETRAINING:
+    if isinstance(model, BertEncoder) or heads.find_task(model) in registry.OF_PRETRAINING:
         return encoder.with_options(preprocessor=encoder.preprocessor.with_options()), None
     if not isinstance(train, registry.for_model(model).data):
         raise ValueError(

@@ -10,7 +10,7 @@ from keras_bert.tasks import registry
 from keras_bert.tasks.multiple_choice import data as swag
 from keras_bert.tasks.question_answering import data as squad
 from keras_bert.tasks.tagging import data as conll
-from tests import tiny
+from tests import contract, tiny
 
 OUTPUT = heads.TaskOutput("classification", labels=["1", "2", "3", "4", "5"])
 
@@ -64,7 +64,7 @@ DATA = {
 
 @pytest.mark.parametrize("task", EXPORTED)
 def test_data_of_each_task(task):
-    model = heads.TASKS[task](
+    model = contract.OF_TASKS[task](
         tiny.encoder(), *([2] if task in ("classification", "tagging") else [])
     )
     output = heads.find_output(model)

@@ -8,7 +8,7 @@ import scipy.special
 
 import keras_bert
 from keras_bert import heads
-from tests import tiny
+from tests import contract, tiny
 from tests.checkpoints import numpy_bert
 from tests.checkpoints.huggingface_files import (
     SIZES,
@@ -410,7 +410,7 @@ def test_an_encoder_with_one_segment_reads_single_texts(untraced, tmp_path):
         keras_bert.load(tmp_path, task="classification", pairs=True)
     for head in ("next_sentence", "question_answering", "multiple_choice", "pretraining"):
         with pytest.raises(ValueError, match="type_vocab_size of at least 2; received 1"):
-            heads.TASKS[head](bert)
+            contract.OF_TASKS[head](bert)
 
 
 # Unanswerable questions

@@ -11,7 +11,7 @@ import pytest
 
 import keras_bert
 from keras_bert.hub import loading
-from tests import tiny
+from tests import contract, tiny
 from tests.security import rewriting
 
 
@@ -318,7 +318,7 @@ def test_task_must_match_a_saved_model(tmp_path):
 def test_options_replace_those_of_a_saved_encoder(task, tmp_path):
     model = tiny.encoder()
     if task:
-        model = keras_bert.heads.TASKS[task](model)
+        model = contract.OF_TASKS[task](model)
     keras_bert.save(model, tmp_path)
     options = {"dtype": "mixed_bfloat16", "rematerialize": True, "hidden_act": "relu"}
     again = keras_bert.load(tmp_path, task=task, sequence_length=16, **options)

@@ -18,7 +18,7 @@ import keras_bert
 from keras_bert import heads
 from keras_bert.layers.activations import activation
 from keras_bert.untrusted import keras_config, keras_objects
-from tests import tiny
+from tests import contract, tiny
 from tests.security import memory
 from tests.security.rewriting import edit_config, edit_weights, layer_of, rewrite_zip
 
@@ -685,13 +685,13 @@ def test_listed_names_exist():
     assert {f"keras_bert>{name}" for name in own} <= set(registered)
 
 
-@pytest.mark.parametrize("task", heads.TASKS)
+@pytest.mark.parametrize("task", contract.OF_TASKS)
 def test_models_of_all_tasks_load_without_trust(tmp_path, task):
     encoder = tiny.encoder(num_hidden_layers=1)
     encoder.preprocessor = keras_bert.Preprocessor(tiny.PIECES, max_sequence_length=32)
     labels = {"classification": ["no", "예"], "tagging": ["O", "B-a"]}
     options = {"labels": labels[task]} if task in labels else {}
-    model = heads.TASKS[task](encoder, **options)
+    model = contract.OF_TASKS[task](encoder, **options)
     keras_bert.save(model, tmp_path / "model.keras")
     loaded = keras_bert.load(tmp_path / "model.keras")
     for weight, again in zip(model.get_weights(), loaded.get_weights(), strict=True):

@@ -24,7 +24,6 @@ DATA = {
 def test_every_task_declares_itself(task):
     assert registry.by_name(task.name) is task
     assert registry.by_name(task.name.replace("_", "-")) is task
-    assert heads.TASKS[task.name] is task.head_function()
     assert task.takes and task.hub_tag and task.max_length >= 128
 
 
