@@ -17,6 +17,7 @@ from keras_bert.model_structure import find_encoder, find_output, find_task, max
 from keras_bert.runtime.files import temporary_folder
 from keras_bert.runtime.warn import level_of_caller
 from keras_bert.tasks import registry
+from keras_bert.text import text_windows
 from keras_bert.text.encoded_texts import EncodedTexts
 from keras_bert.text.text_windows import mean_per_text
 
@@ -34,20 +35,39 @@ import tokenizers
 
 tokenizer = tokenizers.Tokenizer.from_file("tokenizer.json")
 session = onnxruntime.InferenceSession("model.onnx")
-encodings = tokenizer.encode_batch([{texts}])
-inputs = {{
+{limit}encodings = tokenizer.encode_batch([{texts}])
+{windows}inputs = {{
     "input_word_ids": [encoding.ids for encoding in encodings],
     "input_mask": [encoding.attention_mask for encoding in encodings],
     "input_type_ids": [encoding.type_ids for encoding in encodings],
 }}
 inputs = {{name: np.array(ids, np.int32){batch} for name, ids in inputs.items()}}
 {positions}outputs = session.run(None, inputs)
-```
+{mean}```
 
-The program truncates longer texts. The ids of `tokenizer.json` can differ from Google's ids, which
-keras_bert computes: in texts with rare characters, and in the last token of pairs of which both
-texts are too long. `keras_bert.pipeline` with the path of this folder runs a model with a head. It
-reads long texts as the model was trained, and imports neither Keras nor TensorFlow."""
+The ids of `tokenizer.json` can differ from Google's ids, which keras_bert computes: in texts with
+rare characters, and in the last token of pairs of which both texts are too long.
+`keras_bert.pipeline` with the path of this folder runs a model with a head. It reads long texts as
+the model was trained{difference}, and imports neither Keras nor TensorFlow."""
+# Parts of the program for a model that reads long texts in windows.
+_WINDOWS = {
+    "limit": """\
+tokenizer.enable_truncation({length}, stride={overlap})  # the rest of a text overflows
+""",
+    "windows": """\
+windows = [[encoding, *encoding.overflowing] for encoding in encodings]
+encodings = [window for windows_of_text in windows for window in windows_of_text]
+""",
+    "mean": """\
+# The answer for a text is the mean over its windows.
+ends = np.cumsum([len(windows_of_text) for windows_of_text in windows])[:-1]
+outputs = [
+    np.array([part.mean(axis=0) for part in np.split(output, ends)]) for output in outputs
+]
+""",
+    "difference": "",
+}
+_NO_WINDOWS = dict.fromkeys(_WINDOWS, "") | {"difference": "; the program truncates them"}
 
 
 def export(model, path, quantize=None, dev=None, metrics=None, license=None):
@@ -230,7 +250,14 @@ def _usage(model, output):
     positions = ""
     if "masked_lm_positions" in model.input:
         positions = 'inputs["masked_lm_positions"] = np.array([[1], [1]], np.int32)\n'
-    return _USAGE.format(texts=texts, positions=positions, batch="[None]" if has_choices else "")
+    parts = _NO_WINDOWS
+    if output is not None and output.long_texts == "window":
+        length = max_sequence_length(find_encoder(model))
+        overlap = text_windows.overlap(length - 2)  # without [CLS] and [SEP]
+        limit = _WINDOWS["limit"].format(length=length, overlap=overlap)
+        parts = _WINDOWS | {"limit": limit}
+    batch = "[None]" if has_choices else ""
+    return _USAGE.format(texts=texts, positions=positions, batch=batch, **parts)
 
 
 def _write_tokenizer(encoder, folder):

@@ -16,6 +16,7 @@ import keras_bert
 from keras_bert import heads
 from keras_bert.exporting import onnx_graph
 from keras_bert.layers import SentencePooling
+from keras_bert.tasks import inference
 from keras_bert.untrusted import onnx_graph_check
 from tests import contract, tiny
 
@@ -178,6 +179,29 @@ def test_the_program_of_each_readme_runs(head, tmp_path, monkeypatch):
     assert (row in page) == (head == "masked_tokens")
     monkeypatch.chdir(folder)
     exec(page.partition("```python\n")[2].partition("```")[0], {})
+
+
+@pytest.mark.parametrize(
+    "task", ["classification", pytest.param("regression", marks=pytest.mark.slow)]
+)
+def test_the_program_of_the_readme_reads_long_texts_in_windows(task, tmp_path, monkeypatch):
+    encoder = tiny.encoder(initializer_range=0.5, max_position_embeddings=24)
+    encoder.preprocessor = encoder.preprocessor.with_options(max_sequence_length=24)
+    options = {"labels": ["a", "b", "c"]} if task == "classification" else {}
+    model = contract.OF_TASKS[task](encoder, **options)
+    heads.find_output(model).long_texts = "window"
+    folder = keras_bert.export(model, tmp_path / "a", format="onnx")
+    page = (folder / "README.md").read_text(encoding="utf-8")
+    assert "longer texts are read in overlapping windows" in page
+    words = np.random.default_rng(0).choice(["good", "bad", "film", "so", "is"], (12, 80))
+    texts = [" ".join(row[: 1 + 7 * number]) for number, row in enumerate(words)]
+    program = page.partition("```python\n")[2].partition("```")[0]
+    program = program.replace('"your text", "another text"', ", ".join(map(repr, texts)))
+    names: dict = {}
+    monkeypatch.chdir(folder)
+    exec(program, names)
+    expected = inference.answers(model, keras_bert.Examples(texts))
+    np.testing.assert_allclose(names["outputs"][0], expected, atol=1e-5)
 
 
 def test_int8_is_compared_on_windows(tmp_path):

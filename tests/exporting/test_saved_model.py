@@ -171,9 +171,7 @@ def test_models_that_cannot_be_exported(tmp_path):
 
 def test_other_backends_are_an_error(classifier, tmp_path, monkeypatch):
     monkeypatch.setattr(export_module.keras.backend, "backend", lambda: "jax")
-    with pytest.raises(
-        ValueError, match="needs TensorFlow, .*this process runs jax"
-    ):
+    with pytest.raises(ValueError, match="needs TensorFlow, .*this process runs jax"):
         keras_bert.export(classifier, tmp_path)
 
 
