@@ -66,7 +66,7 @@ class TrainedModel(keras.Model):
             keras_private.update_loss(self, loss)
         variables = [variable.value for variable in self.trainable_variables]
         gradients = tape.gradient(loss, variables)
-        # XLA takes longer to sum the gradients of an embedding, and for the norm.
+        # TensorFlow sums the gradients of an embedding, and computes the norm, faster than XLA.
         gradients = [
             tf.convert_to_tensor(gradient) if isinstance(gradient, tf.IndexedSlices) else gradient
             for gradient in gradients
@@ -90,19 +90,22 @@ class _Runner:
 
     def __call__(self, method, layer, tensors):
         layers = layer if isinstance(layer, tuple) else (layer,)
-        vectors = [vector for each in layers for vector in _vectors(each)]
+        vectors = []
+        for sublayer in layers:
+            vectors += _biases_and_norms(sublayer)
         has_value = tuple(tensor is not None for tensor in tensors)
         key = method, has_value
         if key not in self._functions:
-            self._functions[key] = self._compile(method, layer, vectors, has_value)
+            self._functions[key] = self._compile(
+                method, layer, vectors, has_value, layers[0].compute_dtype
+            )
         with keras_private.without_autocast():
             weights = [tf.convert_to_tensor(vector) for vector in vectors]
         present = [tensor for tensor in tensors if tensor is not None]
         return self._functions[key](*weights, *present)
 
-    def _compile(self, method, layer, vectors, has_value):
-        """Compile a method of `layer` as a function of weights and of the tensors that exist."""
-        dtype = (layer[0] if isinstance(layer, tuple) else layer).compute_dtype
+    def _compile(self, method, layer, vectors, has_value, dtype):
+        """Compile a method as a function of weights and of the tensors that are not `None`."""
 
         def function(*arguments):
             arguments = [_cast_floats(argument, "float32") for argument in arguments]
@@ -114,14 +117,14 @@ class _Runner:
                 outputs = method(layer, *tensors)
             return tf.nest.map_structure(lambda output: _cast_floats(output, dtype), outputs)
 
-        return _compiled(function)
+        return _with_xla_gradient(function)
 
 
 def _cast_floats(tensor, dtype):
     return tf.cast(tensor, dtype) if tensor.dtype.is_floating else tensor
 
 
-def _vectors(layer):
+def _biases_and_norms(layer):
     """Return the biases and the weights of LayerNorm in a layer."""
     return [
         variable
@@ -130,7 +133,7 @@ def _vectors(layer):
     ]
 
 
-def _compiled(function):
+def _with_xla_gradient(function):
     """Compile a function of tensors with XLA, and its gradient, which computes it again.
 
     Integers get no gradient.

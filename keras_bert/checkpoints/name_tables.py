@@ -246,10 +246,11 @@ def assign(
     Names are checked before the first assignment, shapes and finite numbers before each. `ignore`
     has prefixes of weights that may be unused, such as "masked_lm/" for a model without that head.
     """
+    ignored = tuple(ignore)
     unused = [name for name in weights if name not in variables]
     problems = {
         "missing": [name for name in variables if name not in weights],
-        "unused": [name for name in unused if not name.startswith(tuple(ignore))],
+        "unused": [name for name in unused if not name.startswith(ignored)],
     }
     canonical.raise_if(source, "weights and variables must match one to one", problems)
     for name, variable in variables.items():

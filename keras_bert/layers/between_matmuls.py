@@ -25,9 +25,10 @@ def run_by(runner):
 
 
 def between_matmuls(method):
-    """Decorate a function of a layer or of a tuple of layers, and of tensors, or `None`.
+    """Decorate a function without large matmuls.
 
-    It has no large matmul. Its calls in a model must differ only in weights and tensors.
+    Its first argument is a layer or a tuple of layers, the others are tensors or `None`. All its
+    calls in a model differ only in weights and tensors, so they can share a compiled function.
     """
 
     @functools.wraps(method)
@@ -41,14 +42,14 @@ def between_matmuls(method):
 
 
 def matmul(dense, x):
-    """Apply a dense layer. A runner leaves the bias to `add_bias` in the next method."""
+    """Apply a dense layer. Under a runner, leave out the bias, which `add_bias` adds later."""
     if _runner.get() is None:
         return dense(x)
     return ops.matmul(x, ops.cast(dense.kernel, x.dtype))
 
 
 def add_bias(dense, y):
-    """Complete `matmul`."""
+    """Add the bias that `matmul` left out under a runner."""
     if _runner.get() is None:
         return y
     return _on_rows(lambda rows: rows + dense.bias, y)

@@ -78,7 +78,7 @@ class SelfAttention(keras.layers.Layer):
         query, key, value = self._split_heads(matmul(self.qkv, hidden_states), positions)
         logits = _logits(query, key)
         seed = self.dropout.next_seed(training)
-        probabilities = self._dropped_softmax(logits, attention_mask, positions, seed)
+        probabilities = self._softmax_with_dropout(logits, attention_mask, positions, seed)
         context = ops.matmul(probabilities, value)
         context = self._merge_heads(context, attention_mask, positions)
         return matmul(self.output_dense, context)
@@ -102,12 +102,13 @@ class SelfAttention(keras.layers.Layer):
         The queries are (batch, heads, queries, head), the others (batch, heads, seq, head).
         """
         qkv = add_bias(self.qkv, qkv)
-        batch, seq, hidden_3 = ops.shape(qkv)
+        batch, seq, _ = ops.shape(qkv)
         qkv = ops.reshape(qkv, (batch, seq, 3, self.num_heads, self.head_size))
         query, key, value = ops.unstack(qkv, 3, axis=2)  # (batch, seq, heads, head) each
         if positions is not None:
             queries = ops.shape(positions)[1]
-            query = gather_positions(ops.reshape(query, (batch, seq, hidden_3 // 3)), positions)
+            query = ops.reshape(query, (batch, seq, self.num_heads * self.head_size))
+            query = gather_positions(query, positions)
             query = ops.reshape(query, (batch, queries, self.num_heads, self.head_size))
         # Scale the queries: they have seq / head times fewer elements than the logits.
         query = ops.transpose(query, (0, 2, 1, 3))
@@ -117,7 +118,7 @@ class SelfAttention(keras.layers.Layer):
         return query, key, value
 
     @between_matmuls
-    def _dropped_softmax(self, logits, attention_mask, positions, seed):
+    def _softmax_with_dropout(self, logits, attention_mask, positions, seed):
         """Return attention probabilities (batch, heads, queries, seq) with dropout."""
         probabilities = _masked_softmax(logits, attention_mask, positions)
         return self.dropout.drop(ops.cast(probabilities, logits.dtype), seed)
@@ -202,10 +203,10 @@ class TransformerBlock(keras.layers.Layer):
             name="attention",
         )
         # Two layers, so that each draws one seed per call; `_rematerialized` relies on it.
-        self.attention_output_dropout, self.output_dropout = (
-            Dropout(dropout, dtype=self.dtype_policy, name=name)
-            for name in ("attention_output_dropout", "output_dropout")
+        self.attention_output_dropout = Dropout(
+            dropout, dtype=self.dtype_policy, name="attention_output_dropout"
         )
+        self.output_dropout = Dropout(dropout, dtype=self.dtype_policy, name="output_dropout")
 
     def build(self, hidden_states_shape, attention_mask_shape=None):
         hidden_size = hidden_states_shape[-1]
@@ -245,14 +246,13 @@ class TransformerBlock(keras.layers.Layer):
         )
         if positions is not None:
             hidden_states = gather_positions(hidden_states, positions)
-        layers = (
-            self.attention.output_dense, self.attention_output_dropout, self.attention_layer_norm
-        )  # fmt: skip
-        x = _add_and_norm(layers, x, hidden_states, layers[1].next_seed(training))
+        dropout = self.attention_output_dropout
+        layers = (self.attention.output_dense, dropout, self.attention_layer_norm)
+        x = _add_and_norm(layers, x, hidden_states, dropout.next_seed(training))
         y = self._activate(matmul(self.intermediate, x))  # (batch, seq or n, inter)
         y = matmul(self.output_dense, y)  # (batch, seq or n, hidden)
-        layers = self.output_dense, self.output_dropout, self.output_layer_norm
-        return _add_and_norm(layers, y, x, layers[1].next_seed(training))
+        layers = (self.output_dense, self.output_dropout, self.output_layer_norm)
+        return _add_and_norm(layers, y, x, self.output_dropout.next_seed(training))
 
     @between_matmuls
     def _activate(self, y):
@@ -300,10 +300,11 @@ class TransformerBlock(keras.layers.Layer):
 
 
 @between_matmuls
-def _add_and_norm(layers, y, x, seed):
-    """Complete a dense layer whose matmul is `y`, add it with dropout to `x`, and normalize."""
+def _add_and_norm(layers, y, residual, seed):
+    """Complete a dense layer whose matmul is `y`, apply dropout, add `residual`, and normalize."""
     dense, dropout, layer_norm = layers
-    return normalize(layer_norm, x + dropout.drop(add_bias(dense, y), seed))
+    y = dropout.drop(add_bias(dense, y), seed)
+    return normalize(layer_norm, residual + y)
 
 
 def _visible_keys(attention_mask, positions):

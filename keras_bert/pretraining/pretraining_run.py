@@ -128,7 +128,7 @@ class PretrainingRun:
         )
 
     def eval_set(self, phase):
-        """Return a phase's batches of held-out documents, at least one if there are documents."""
+        """Return a phase's batches of held-out documents; empty if the devices cannot share one."""
         # With next sentence prediction there are two tasks, and a pair needs two documents.
         if self.records.counts("eval")["documents"] < len(self.tasks):
             return []

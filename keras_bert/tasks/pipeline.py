@@ -134,7 +134,8 @@ class Pipeline:
             "choices": choices,
         }  # fmt: skip
         given = {name: value for name, value in given.items() if value is not None}
-        batch_size = as_integer("batch_size", batch_size or self.batch_size, 1)
+        batch_size = self.batch_size if batch_size is None else batch_size
+        batch_size = as_integer("batch_size", batch_size, 1)
         settings = {"batch_size": batch_size, "show_progress": show_progress}
         if hasattr(inputs, "columns") and hasattr(inputs, "assign"):  # a DataFrame
             return self._run_dataframe(inputs, given, settings, options)
@@ -169,7 +170,8 @@ class Pipeline:
         self._check_data(examples, scored=True)
         task = self._engine.task
         task.answer_options.of(options, f"the task {task.name}")
-        batch_size = as_integer("batch_size", batch_size or self.batch_size, 1)
+        batch_size = self.batch_size if batch_size is None else batch_size
+        batch_size = as_integer("batch_size", batch_size, 1)
         answers = self._answers(examples, batch_size, **options)
         self._warn_of_truncation()
         return results.Metrics(task.metrics(self.output, examples, answers, report=True))
