@@ -69,6 +69,7 @@ def pipeline(
     >>> sorted(classify("good")), len(classify(["good", "bad"]))
     (['label', 'score'], 2)
     """
+    task = None if task == "auto" else task  # as for `load`
     batch_size = as_integer("batch_size", batch_size, 1)
     options = {"batch_size": batch_size, "long_texts": long_texts}
     if is_onnx_folder(model):

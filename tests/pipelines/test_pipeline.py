@@ -135,6 +135,10 @@ def test_entities_have_offsets_in_characters():
     assert ask(["", KOREAN])[0] == []
 
 
+def test_the_task_auto_is_that_of_the_model():
+    assert keras_bert.pipeline(heads.tagger(tiny.encoder(), 2), task="auto").task == "tagging"
+
+
 def test_question_answering():
     ask = keras_bert.pipeline(heads.span_selector(encoder()))
     answer = ask(question="is this bad", context=KOREAN)
