@@ -1,4 +1,4 @@
-"""Optimizers for BERT: AdamW and LAMB, with warm-up, linear decay and gradient clipping.
+"""Optimizers for BERT: AdamW and LAMB, with gradient clipping; the learning-rate schedules.
 
 Source: google-research/bert `optimization.py`, and section A.2 of the paper. Unlike that code, the
 optimizers apply Adam's bias correction, as in Adam's paper.

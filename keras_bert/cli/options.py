@@ -364,7 +364,7 @@ class Embed(Computation, Pooling, TextColumn, NamedModel, run="inference.embed",
     """Write a vector for each text of a file.
 
     model: an encoder: name, hf:org/name, folder or .keras file
-    input: TSV, CSV or JSON Lines file
+    input: TSV, CSV or JSON Lines file, or a .txt file with a text per line
     output: .npy file for the vectors
     prompt: comes before each text: a name of the model's prompts or a text (default: the model's
         default prompt)

@@ -25,6 +25,8 @@ def serve(args: options.Serve) -> None:
         ) from error
     # Treat SIGTERM as Ctrl-C, so that temporary files are removed.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    if not 0 <= args.port <= 65535:
+        raise ValueError(f"--port must be from 0 to 65535; received {args.port}")
     with contextlib.ExitStack() as stack:
         listener = stack.enter_context(app.listen(args.host, args.port))
         locations = models.find(args.model)

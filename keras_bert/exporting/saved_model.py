@@ -1,7 +1,8 @@
 """Export of Keras models as SavedModels that take strings, for TensorFlow Serving.
 
 The graph contains the tokenizer, the encoder and the head. It uses only ops of core TensorFlow, so
-it needs neither Keras nor tensorflow-text, and no file outside its folder.
+it needs neither Keras nor tensorflow-text, and no file outside its folder. The signatures of a task
+are in its folder, `tasks/<task>/serving.py`.
 """
 
 import os
