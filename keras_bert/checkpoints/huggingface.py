@@ -120,6 +120,15 @@ _WEIGHTS_FILES = (
 )
 
 
+def _classifier_dropout(path: Path, config: dict[str, Any]) -> float | None:
+    rate = config.get("classifier_dropout")
+    if rate is not None and not (type(rate) in (int, float) and 0 <= rate < 1):
+        raise ValueError(
+            f"{path / 'config.json'}: classifier_dropout must be from 0 to 1, received {rate!r:.80}"
+        )
+    return rate
+
+
 def matches(path: Path) -> bool:
     """Return True if the folder has the files of this format."""
     has_files = (path / "config.json").is_file() and _weights_file(path) is not None
@@ -155,7 +164,7 @@ def read(path: Path, ignore: Collection[str] = ()) -> Checkpoint:
         labels=huggingface_heads.read_labels(path, source_config, task, weights),
         task=task,
         multi_label=multi_label,
-        dropout=source_config.get("classifier_dropout"),
+        dropout=_classifier_dropout(path, source_config),
         tied=tied,
         pooling=huggingface_heads.read_single_pooling(path),
     )

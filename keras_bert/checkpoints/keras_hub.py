@@ -188,6 +188,11 @@ def _read_tokenizer(path: Path, vocabulary: list[str] | None, limit: int) -> dic
     file = path / "tokenizer.json"
     lowercase = vocabulary is not None and folder.is_lowercase(vocabulary)
     config = _config_of(file, {"BertTokenizer"})[1] if file.is_file() else {}
+    for key in ("lowercase", "strip_accents", "split"):
+        if not isinstance(config.get(key, True), bool):
+            raise invalid(file, f"{key} must be true or false", config[key])
+    if not config.get("split", True) or config.get("suffix_indicator", "##") != "##":
+        raise ValueError(f"{file}: split must be true, and suffix_indicator '##'")
     preprocessor = folder.read_optional_json(path / "preprocessor.json").get("config") or {}
     length = preprocessor.get("sequence_length")
     return {

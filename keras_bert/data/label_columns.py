@@ -2,6 +2,7 @@
 
 import ast
 import itertools
+import json
 import re
 import warnings
 
@@ -103,6 +104,10 @@ def _written_list(text):
     if not _LIST.fullmatch(text):
         return None
     try:
+        return tuple(json.loads(text))
+    except ValueError:
+        pass
+    try:
         return tuple(ast.literal_eval(text))
     except (ValueError, SyntaxError):
         return None
@@ -118,6 +123,9 @@ def warn_of_label_sets(source, column, separator, sets):
     labels = set(map(str, itertools.chain.from_iterable(sets)))
     text = " ".join(labels)
     marks = [mark for mark in _SEPARATORS if mark in text]
+    words = {word for label in labels if " " in label for word in label.split(" ")}
+    if separator != " " and words & labels:
+        marks.append(" ")
     if labels and labels <= {"0", "1"}:
         reason = "are only 0 and 1. For a column of 0 and 1 per label"
         advice = f"give the names of the columns: label=[{column!r:.80}, ...]"

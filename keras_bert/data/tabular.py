@@ -85,6 +85,11 @@ def read_in_parts(
         raise ValueError(f"{path}: several columns as label are only for the task multi_label")
     text_files.check_limit(limit)
     columns = tables.columns_by_role(text, text_pair, label)
+    if len(set(columns.values())) < len(columns):
+        raise ValueError(
+            f"{path}: the columns of the text, its pair and its label must differ; received "
+            f"{printable(', '.join(map(str, columns.values())), 200)}"
+        )
     if format != "jsonl" and not header:
         columns = {role: str(number) for role, number in columns.items()}
     count = 0

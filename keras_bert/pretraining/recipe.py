@@ -35,6 +35,8 @@ class Phase:
     def __post_init__(self):
         for name, minimum in (("steps", 1), ("sequence_length", SHORTEST), ("batch_size", 1)):
             as_integer(name, getattr(self, name), minimum)
+        if self.max_predictions is not None:
+            as_integer("max_predictions", self.max_predictions, 1)
 
 
 def two_phases(
@@ -110,6 +112,9 @@ class Recipe:
         for name in ("masked_share", "short_share"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"{name} must be from 0 to 1; received {getattr(self, name)}")
+        if not 0 < self.masked_share < 1:
+            raise ValueError(f"masked_share must be between 0 and 1; received {self.masked_share}")
+        as_integer("gradient_accumulation_steps", self.gradient_accumulation_steps, 1)
         if self.warmup_steps is None:
             self.warmup_steps = min(_WARMUP_STEPS, self.steps // 10)
 

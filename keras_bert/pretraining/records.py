@@ -29,6 +29,7 @@ import numpy as np
 from keras_bert.data.packed_layout import within
 from keras_bert.pretraining import corpus, sentences, vocabulary
 from keras_bert.pretraining.workers import apply
+from keras_bert.runtime.arguments import as_integer
 from keras_bert.runtime.escaping import printable
 from keras_bert.runtime.files import (
     atomic_write,
@@ -115,6 +116,11 @@ def build(
         raise ValueError(
             f"the vocabulary has no {', '.join(missing)}; pretraining needs these tokens"
         )
+    if not 0 <= held_out < 1:
+        raise ValueError(f"held_out must be at least 0 and below 1; received {held_out}")
+    as_integer("shard_bytes", shard_bytes, 1)
+    if shard_bytes > _MAX_SHARD // 4:  # a token takes up to 4 bytes
+        raise ValueError(f"shard_bytes must be at most {_MAX_SHARD // 4}; received {shard_bytes}")
     settings = _settings(files, preprocessor, held_out, shard_bytes)
     folder = pathlib.Path(folder)
     with exclusive_lock(folder, "making records"):
@@ -395,7 +401,7 @@ class Records:
                 f"{folder} contains no {file.name}; make records with `keras-bert records`"
             )
         self.manifest = read_manifest(file)
-        if not self.manifest["complete"]:
+        if self.manifest["complete"] is not True:
             raise ValueError(
                 f"{folder}: the records are incomplete; run `keras-bert records` again to resume"
             )

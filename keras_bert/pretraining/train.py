@@ -22,6 +22,7 @@ from keras_bert.pretraining.pretraining_run import (
 from keras_bert.pretraining.recipe import OPTIMIZERS, Phase, Recipe, two_phases
 from keras_bert.pretraining.records import Records
 from keras_bert.runtime import distribution
+from keras_bert.runtime.arguments import as_integer
 from keras_bert.runtime.files import exclusive_lock, remove_stale_temporaries
 from keras_bert.runtime.packages import import_tensorflow
 from keras_bert.runtime.seeds import seeded
@@ -110,6 +111,8 @@ def pretrain(
     ('pretraining', 2)
     """
     import_tensorflow("pretraining")
+    for name, value in (("log_every", log_every), ("save_every", save_every), ("keep", keep)):
+        as_integer(name, value, 1)
     with stop_requests() as stop:
         _check_batches(recipe)
         _check_model(model, records, recipe.phases)

@@ -6,6 +6,7 @@ An invalid request raises `ValueError`. A type that the API cannot represent rai
 
 import base64
 import json
+import math
 
 import numpy as np
 
@@ -22,12 +23,19 @@ def parse(body):
     try:
         text = body.decode("utf-8-sig")
         check_json(text)
-        document = json.loads(text)
+        document = json.loads(text, parse_float=_finite)
     except ValueError as error:
         raise ValueError(f"JSON parse error: {error}") from error
     if not isinstance(document, dict):
         raise ValueError(f"The body must be a JSON object; received {_show(document)}")
     return document
+
+
+def _finite(number):
+    value = float(number)
+    if math.isinf(value):
+        raise ValueError(f"the number {number[:80]} is too large")
+    return value
 
 
 def read_inputs(document, inputs):

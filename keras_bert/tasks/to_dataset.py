@@ -32,7 +32,11 @@ def of_examples(examples, model, batch_size, shuffle, seed, pad, labels):
             raise ValueError("the labels of the model are used; remove labels")
         check_pairs(output.pairs, examples)
     if labels is not None:
+        if isinstance(labels, (str, dict, set)) or examples.scores is not None:
+            raise ValueError("labels must be a list, for data with labels")
         labels = [str(label) for label in labels]
+        if len(set(labels)) < len(labels):
+            raise ValueError(f"labels must be unique; received {labels!r:.80}")
     length = _length(pad)
     encoded = EncodedTexts(
         preprocessor.python_tokenizer,

@@ -373,3 +373,7 @@ def _check_texts(columns):
                 f"texts must have shape (batch,); received {tuple(column.shape)}. Give "
                 'keras.Input(shape=(), dtype="string"), or tensors without the last axis'
             )
+    first, last = tuple(columns[0].shape), tuple(columns[-1].shape)
+    known = {size for size in first + last if size is not None}
+    if len(first) != len(last) or len(known) > 1:
+        raise ValueError(f"text and text_pair need the same shape; received {first} and {last}")

@@ -13,6 +13,7 @@ import keras
 from keras_bert import heads, optimizers, provenance
 from keras_bert.encoder import BertEncoder
 from keras_bert.runtime import label_types
+from keras_bert.runtime.arguments import as_integer
 from keras_bert.runtime.files import exclusive_lock
 from keras_bert.runtime.seeds import seeded
 from keras_bert.runtime.stopping import stop_requests
@@ -161,6 +162,10 @@ def finetune(
     arguments = inspect.signature(finetune).parameters
     what = f"finetune for {type(train).__name__}"
     task.training_options.of(options, what, arguments, run_data.NAMES_ELSEWHERE)
+    if patience is not None:
+        as_integer("patience", patience, 1)
+    if on_end is not None and not callable(on_end):
+        raise ValueError(f"on_end must be a function; received {on_end!r:.80}")
     if dev is None and (metric, patience, evaluate_every) != (None, None, None):
         raise ValueError("metric, patience and evaluate_every need dev, the data that is scored")
     run_data.check(task, train, dev)

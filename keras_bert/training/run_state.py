@@ -136,6 +136,8 @@ class RunState:
         with reading(self._checkpoints.folder / STATE_FILE, START_OVER):
             for name, value in vars(self).items():
                 if not name.startswith("_"):
+                    if isinstance(value, bool) and not isinstance(progress[name], bool):
+                        raise TypeError(f"{name} is not true or false")
                     setattr(self, name, type(value)(progress[name]))
         if any(record.keys() - {"epoch", "loss"} for record in self.history):
             self._read_best(model)  # report an error before the training, not after

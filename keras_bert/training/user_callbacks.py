@@ -19,6 +19,8 @@ def check(callbacks, folder):
         name = type(callback).__name__
         if isinstance(callback, keras.callbacks.BackupAndRestore):
             raise ValueError(f"{name} does not work in finetune; use folder to resume a killed run")
+        if isinstance(callback, keras.callbacks.SwapEMAWeights):
+            raise ValueError(f"finetune does not average weights; remove the callback {name}")
         if folder is None or type(callback).__module__.split(".")[0] != "keras":
             continue
         monitor = getattr(callback, "monitor", None)
@@ -68,6 +70,12 @@ def selecting_metric(callbacks, metric):
                     f"received {callback.monitor!r}"
                 )
             metric = _record_name(callback.monitor)
+            mode = "min" if lower_is_better(metric) else "max"
+            if callback.mode not in ("auto", mode) or getattr(callback, "start_from_epoch", None):
+                raise ValueError(
+                    f"restore_best_weights needs mode={mode!r} and start_from_epoch=0, since "
+                    "finetune returns the best of all epochs"
+                )
     return metric
 
 

@@ -10,6 +10,10 @@ import pytest
 import keras_bert
 from keras_bert import optimizers
 from keras_bert.hub import resolve
+from keras_bert.pretraining import recipe
+from keras_bert.server import rest
+from keras_bert.tasks.embedding import nearest
+from keras_bert.tasks.question_answering.windows import AnswerOptions
 from keras_bert.training import run_state
 from tests import tiny
 from tests.training import test_run_state as runs
@@ -197,3 +201,81 @@ def test_a_name_has_one_activation_for_all_sources(tmp_path, monkeypatch, name, 
         converted = keras_bert.convert(name, tmp_path / f"{source}.keras", format="keras")
         assert converted.config["hidden_act"] == expected
         assert keras_bert.load(name, hidden_act="relu").bert_config["hidden_act"] == "relu"
+
+
+# Calls that once gave a wrong result or an untrained model without a word.
+
+
+def learn(**options):
+    return keras_bert.finetune(tiny.learner(), tiny.examples(), show_progress=False, **options)
+
+
+def early_stopping(**options):
+    dev = tiny.examples()
+    callback = keras.callbacks.EarlyStopping("val_accuracy", restore_best_weights=True, **options)
+    return learn(dev=dev, callbacks=[callback])
+
+
+def read_question(folder, **changes):
+    answers = [{"text": "Ada", "answer_start": 7}]
+    question = {"question": "who", "id": "1", "answers": answers} | changes
+    paragraphs = [{"context": "it was Ada", "qas": [question]}]
+    file = folder / "questions.json"
+    file.write_text(json.dumps({"data": [{"paragraphs": paragraphs}]}), encoding="utf-8")
+    return keras_bert.read(file, "question_answering")
+
+
+TEXTS = keras_bert.Examples(["good", "bad"], labels=["y", "x"])
+PAIRS = [("good", "bad"), ("so", "film"), ("a", "is")]
+SWAP = keras.callbacks.SwapEMAWeights(swap_on_epoch=True)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: tiny.encoder().preprocessor(np.array(["a", "b"]), np.array(["c"])), "same shape"),
+        (lambda: learn(on_end="x"), "on_end must be a function"),
+        (lambda: learn(dev=tiny.examples(), patience=0), "patience must be"),
+        (lambda: learn(callbacks=[SWAP]), "does not average weights"),
+        (lambda: learn(class_weight={"good": 0, "bad": 0}), "class_weight must be above 0"),
+        (lambda: early_stopping(mode="min"), "needs mode='max'"),
+        (lambda: early_stopping(start_from_epoch=2), "start_from_epoch=0"),
+        (lambda: keras_bert.RetrievalData({"q": "x"}, {"1": "a"}, {"q": "1"}), "must be a list"),
+        (lambda: nearest.similarity_of_pairs([[1.0, 0]], [[1.0, 0], [0, 1]]), "same shape"),
+        (lambda: keras_bert.EmbeddingExamples(PAIRS, set_sizes=(1,)), "must sum to the 3 rows"),
+        (lambda: recipe.Recipe(recipe.two_phases(10), masked_share=0), "masked_share must be"),
+        (lambda: recipe.Phase(10, max_predictions=0), "max_predictions must be"),
+        (lambda: AnswerOptions(null_threshold=float("nan")), "null_threshold must be a number"),
+        (lambda: rest.parse(b'{"instances": [1e999]}'), "too large"),
+    ],
+)
+def test_an_error_in_place_of_a_wrong_result(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"is_impossible": "false"},
+        {"answers": ""},
+        {"answers": {"text": "", "answer_start": ""}},
+    ],
+)
+def test_a_broken_answer_is_not_no_answer(tmp_path, changes):
+    with pytest.raises(ValueError, match="needs 'answers'"):
+        read_question(tmp_path, **changes)
+
+
+def test_columns_and_label_sets_of_a_file(tmp_path):
+    file = tmp_path / "a.csv"
+    file.write_text('t,l\nx,"[""a"", ""b\\/c"", ""\\ud83d\\ude00""]"\ny,"[""a""]"\n')
+    examples = keras_bert.read(file, "multi_label", text="t", label="l")
+    assert examples.label_sets == [("a", "b/c", "\U0001f600"), ("a",)]
+    with pytest.raises(ValueError, match="must differ"):
+        keras_bert.read(file, text="t", label="t")
+
+
+def test_labels_of_a_dataset_are_unique():
+    with pytest.raises(ValueError, match="labels must be unique"):
+        TEXTS.to_dataset(tiny.encoder().preprocessor, labels=["x", "y", "x"])

@@ -176,8 +176,10 @@ class Classification(TextTask):
                     f"class_weight must be at least 0 for each label; received {label!r:.80}: "
                     f"{weight}. The labels are {', '.join(output.labels[:20])}"
                 )
-        weights = [class_weight.get(label, 1.0) for label in output.labels]
-        return np.array(weights, np.float32)[targets]
+        weights = np.array([class_weight.get(label, 1.0) for label in output.labels], np.float32)
+        if not weights[targets].any():
+            raise ValueError("class_weight must be above 0 for a label in the data")
+        return weights[targets]
 
     def activate(self, output, outputs):
         logits = np.stack(outputs)

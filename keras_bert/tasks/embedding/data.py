@@ -85,6 +85,11 @@ class EmbeddingExamples(TaskData):
                     raise ValueError(f"{where} must be finite numbers (rows, width)")
             check_count(self.source, name, column, "texts", len(rows))
             object.__setattr__(self, name, column)
+        if self.set_sizes is not None and sum(self.set_sizes) != len(rows):
+            raise ValueError(
+                f"{self.source}: set_sizes must sum to the {len(rows)} rows; received "
+                f"{self.set_sizes}. Use EmbeddingExamples.of_sets"
+            )
 
     @classmethod
     def of_pairs(cls, examples, negatives=(), *, score_range=None):

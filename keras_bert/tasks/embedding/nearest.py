@@ -55,6 +55,10 @@ def similarity_of_pairs(first, second, kind="cosine"):
     [-2.0, -5.0]
     """
     first, second = _comparable(first, second, kind)
+    if first.shape != second.shape:
+        raise ValueError(
+            f"the vectors must have the same shape; received {first.shape} and {second.shape}"
+        )
     if kind in ("cosine", "dot"):
         return (first * second).sum(axis=1)
     return -np.linalg.norm(first - second, 2 if kind == "euclidean" else 1, axis=1)

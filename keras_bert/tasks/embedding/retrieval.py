@@ -5,6 +5,7 @@ import dataclasses
 import pathlib
 import warnings
 from collections.abc import Mapping
+from typing import Any
 
 from keras_bert.data.examples import TaskData, check_prompts, check_score, check_strings, summary
 from keras_bert.data.text_files import json_rows, numbered_lines, open_utf8
@@ -47,7 +48,13 @@ class RetrievalData(TaskData):
         for name in ("queries", "corpus"):
             check_strings(self.source, name, list(getattr(self, name).values()))
         relevant = {}
-        for query, documents in self.relevant.items():
+        given: Any = self.relevant
+        for query, documents in given.items():
+            if isinstance(documents, str):
+                raise ValueError(
+                    f"{self.source}: the documents of the query {query!r:.80} must be a list or a "
+                    f"dict; received {documents!r:.80}"
+                )
             if not isinstance(documents, dict):
                 documents = dict.fromkeys(documents, 1)
             grades = {

@@ -9,6 +9,8 @@ from keras_bert.data import packing
 from keras_bert.tasks.embedding.loss_choice import inner_loss
 from keras_bert.text.encoded_texts import Encoded, EncodedTexts
 
+_MOST_TEXTS = 2**24  # Keras converts the numbers of texts to float32
+
 
 class EncodedRows(Encoded):
     """Tokenized rows of texts.
@@ -87,6 +89,11 @@ def _targets_of(examples):
     if examples.scores is not None:
         return np.array(examples.scores, np.float32)
     texts = dict.fromkeys(text for row in examples.texts for text in row)
+    if len(texts) > _MOST_TEXTS:
+        raise ValueError(
+            f"{examples.source}: must have at most {_MOST_TEXTS} different texts; received "
+            f"{len(texts)}. Train on one part after the other"
+        )
     number_of_text = {text: number for number, text in enumerate(texts)}
     targets = [[number_of_text[text] for text in row] for row in examples.texts]
     if examples.classes is not None:

@@ -6,12 +6,14 @@ import io
 import itertools
 import operator
 import pathlib
+import warnings
 
 from keras_bert.data.examples import TaskData, check_count, check_strings, summary
 from keras_bert.data.label_columns import is_missing
 from keras_bert.data.tables import read_columns
 from keras_bert.data.text_files import check_limit, json_rows, open_utf8
 from keras_bert.runtime.reading import json_value
+from keras_bert.runtime.warn import level_of_caller
 
 # Characters that are searched for answers which are not at their start. A search takes about
 # 3 ns per character.
@@ -121,6 +123,8 @@ class Questions(TaskData):
 def _checked_answers(location, answers):
     """Return the answers of a question, pairs of a text and its start as an int."""
     try:
+        if isinstance(answers, (str, dict)):
+            raise TypeError
         pairs = [(text, operator.index(start)) for text, start in answers]
     except (TypeError, ValueError):
         pairs = [("", 0)]
@@ -202,6 +206,12 @@ def read_table(table, *, limit=None, characters=None):
     optional = ("id", "answers", "answer", "answer_start")
     columns = read_columns(table, ("question", "context"), optional, limit, "Questions")
     labeled = "answers" in columns or {"answer", "answer_start"} <= set(columns)
+    if "answer" in columns and not labeled:
+        warnings.warn(
+            "the answers in the table are not read, because it has no column answer_start, the "
+            "index of their first character in the context",
+            stacklevel=level_of_caller(),
+        )
     questions = []
     for number, values in enumerate(zip(*columns.values(), strict=True), 1):
         row = dict(zip(columns, values, strict=True))
@@ -264,15 +274,20 @@ def _answers(location, row):
     `answers` is a list of objects, or an object of lists. In place of it, a row can have one
     `answer` and its `answer_start`.
     """
-    if row.get("is_impossible"):
+    is_impossible = row.get("is_impossible")
+    if is_impossible is True:
         return []
     try:
+        if is_impossible not in (None, False) or isinstance(row.get("answers"), str):
+            raise ValueError
         if "answers" not in row and "answer" in row:
             # pandas has floats in a column with missing values.
             answer = row["answer"]
             return [] if is_missing(answer) else [(answer, int(row["answer_start"]))]
         answers = row["answers"]
         if isinstance(answers, dict):
+            if any(isinstance(answers[key], str) for key in ("text", "answer_start")):
+                raise ValueError
             return list(zip(answers["text"], answers["answer_start"], strict=True))
         return [(answer["text"], answer["answer_start"]) for answer in answers]
     except (KeyError, TypeError, ValueError):

@@ -38,6 +38,12 @@ class AnswerOptions(Options):
     null_threshold: float = 0.0
     top_k: int | None = None
 
+    def __post_init__(self):
+        as_integer("max_answer_length", self.max_answer_length, 1)
+        threshold = self.null_threshold
+        if not isinstance(threshold, (int, float, np.number)) or np.isnan(threshold):
+            raise ValueError(f"null_threshold must be a number; received {threshold!r:.80}")
+
 
 class EncodedQuestions(Encoded):
     """Tokenized questions and contexts in windows, for `data.batching.Batches`.
