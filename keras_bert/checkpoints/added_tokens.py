@@ -118,6 +118,8 @@ def _special_tokens(content: Mapping[str, Any]) -> Iterator[Any]:
     """Yield the special tokens of tokenizer_config.json or special_tokens_map.json."""
     for key, value in content.items():
         if key in ("additional_special_tokens", "extra_special_tokens"):
+            if isinstance(value, str):
+                raise ValueError(f"{key} must be a list; received {value!r:.80}")
             yield from value.values() if isinstance(value, dict) else value or ()
         elif key.endswith("_token") and isinstance(value, (str, dict)):
             yield value

@@ -237,8 +237,11 @@ def read_pooling(file: Path) -> tuple[str, ...]:
     if modes is None and config.keys().isdisjoint(_MODE_OF_KEY):
         modes = "mean"
     if modes is None:
-        modes = [mode for key, mode in _MODE_OF_KEY.items() if config.get(key)]
-    if not modes:
+        flags = {key: config[key] for key in _MODE_OF_KEY if key in config}
+        if not all(isinstance(flag, bool) for flag in flags.values()):
+            raise invalid(file, "the flags of poolings must be true or false", flags)
+        modes = [_MODE_OF_KEY[key] for key, flag in flags.items() if flag]
+    if not modes or not isinstance(modes, (str, list)):
         raise invalid(file, "must choose a pooling", config)
     return (modes,) if isinstance(modes, str) else tuple(modes)
 
