@@ -375,7 +375,7 @@ def test_the_dropout_of_a_classifier(tmp_path):
     model = keras_bert.load(tmp_path / "hf", task="auto", dropout=0.2)
     assert model.get_layer("dropout").rate == 0.2
     make_classifier(tmp_path / "hf", 2, classifier_dropout=1.5)
-    with pytest.raises(ValueError, match="rate.*1.5"):
+    with pytest.raises(ValueError, match="classifier_dropout must be .* received 1.5"):
         keras_bert.load(tmp_path / "hf", task="auto")
 
 

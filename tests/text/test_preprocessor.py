@@ -124,7 +124,7 @@ def test_invalid_unicode_is_dropped(preprocessor):
         ([[["a"], ["b"]]], r"texts must have shape \(batch,\); received \(2, 1\)"),
         ([[["a", "b"]]], r"texts must have shape \(batch,\); received \(1, 2\)"),
         ([tf.constant([["a"]])], r"texts must have shape \(batch,\); received \(1, 1\)"),
-        ([["a", "b"], ["a"]], "shorter"),
+        ([["a", "b"], ["a"]], "same shape"),
         ([["a"], [None]], "texts must be strings; received None"),
     ],
 )
