@@ -86,6 +86,29 @@ def test_json_is_rejected(tmp_path):
             conll.read(write_file(tmp_path / "a", text))
 
 
+@pytest.mark.parametrize(
+    ("text", "tag"),
+    [
+        ("text\tlabel\nso good\tgood\nthis is bad\tbad\n", -1),
+        ("label\ttext\ngood\tso good\nbad\tthis is bad\n", -1),
+        ("So good.\nToo bad!\n", -1),
+        ("So good\nToo bad\n", None),
+        ("so good film", None),
+        ("我喜欢。\n", None),
+    ],
+)
+def test_texts_are_not_read_as_words(tmp_path, text, tag):
+    with pytest.raises(ValueError, match="looks like a file of texts.*--task classification"):
+        conll.read(write_file(tmp_path / "a", text), tag=tag)
+
+
+def test_words_with_further_columns_are_no_texts(tmp_path):
+    file = write_file(tmp_path / "a", "Ann NNP B-PER\nleft VBD O\n. . O\n\n")
+    assert conll.read(file, tag=None).words == [["Ann", "left", "."]]
+    with pytest.raises(ValueError, match="Write one word per line"):
+        conll.read(write_file(tmp_path / "b", "0 Ann\n1\n\n"), tag=None)
+
+
 def test_docstart_ends_a_sentence(tmp_path):
     text = "-DOCSTART- -X- -X- O\n\nAnn NNP I-NP O\n-DOCSTART- -X-\nBob NNP I-NP O\n"
     assert conll.read(write_file(tmp_path / "a", text)).words == [["Ann"], ["Bob"]]
