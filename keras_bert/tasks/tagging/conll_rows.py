@@ -79,8 +79,8 @@ def _hold_texts(columns, layout, columns_read):
     if layout.has_tabs:
         fields_read = [row[:1] if columns_read == 1 else [row[0], row[-1]] for row in rows]
         texts = [fields for fields in fields_read if any(map(_SPACE.search, fields))]
-    elif columns_read == 1 and layout.width > 1 and None not in columns:
-        return True  # no line ends a sentence, and only the first word of each would be read
+    elif layout.width > columns_read and None not in columns:
+        return True  # no line ends a sentence, and some words of each line would not be read
     else:
         texts = [row for row in rows if _PERIOD.search(row[-1])]
     return len(texts) > len(rows) / 2
