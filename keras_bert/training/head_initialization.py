@@ -58,11 +58,12 @@ def _vectors(model, encoded, rows):
     """Return vectors (n, hidden), targets and weights of some sequences or their words."""
     rows = rows[np.argsort(encoded.lengths[rows], kind="stable")]
     features = keras.Model(model.input, model.get_layer("logits").input)
-    predict, parts = predict_function(features), []
+    predict = predict_function(features)
+    parts = []
     for start in range(0, len(rows), _BATCH_SIZE):
         chosen = rows[start : start + _BATCH_SIZE]
-        longest = int(encoded.lengths[chosen].max())
-        length = next((size for size in LENGTHS if size >= longest), longest)
+        max_length = int(encoded.lengths[chosen].max())
+        length = next((size for size in LENGTHS if size >= max_length), max_length)
         inputs, targets, weights = encoded.batch(chosen, min(length, encoded.max_length))
         vectors = np.asarray(predict(inputs))
         if vectors.ndim == 3:  # those of all tokens, of which the first of each word has a weight
