@@ -1,6 +1,6 @@
-"""Question: do the steps of training fit a TPU, and how fast can they be? No TPU is needed.
+"""Question: do training steps fit a TPU, and how long may they take? No TPU is needed.
 
-    pip install jax libtpu keras     # JAX and libtpu of matching versions, no TensorFlow
+    pip install '.[jax]' 'jax[tpu]'     # the libtpu that fits JAX; another one may fail for a v6e
     python benchmarks/tpu_compile.py
     python benchmarks/tpu_compile.py --chip v6e --task texts tags
 
@@ -9,9 +9,9 @@ run. The script prints a row for each step:
 
 - the memory that the compiled program needs on a chip: weights, optimizer and activations;
 - the floating-point operations and the bytes that the program moves, from XLA's cost analysis;
-- the roofline estimate: no step is faster than its operations at the peak rate, or its bytes at the
-  bandwidth of the memory, whichever takes longer. The utilization counts only the matmuls that the
-  model needs (`keras_bert.training.flops`);
+- the roofline estimate of a step: its operations at the peak rate of the chip, or its bytes at the
+  bandwidth of the memory, whichever takes longer. Nothing is measured. The utilization counts only
+  the matmuls that the model needs (`keras_bert.training.flops`);
 - the collectives.
 
 For pretraining, the last lines compare chip-hours with those of `pod_plan.py`. The script exits
@@ -358,7 +358,7 @@ def print_plan(chip, seconds):
             for length in paper_plan.SEQUENCES
         }
         print(
-            f"the paper's 1,000,000 steps of {model}: at least "
+            f"the paper's 1,000,000 steps of {model}: "
             f"{paper_plan.chip_hours(of_model):.0f} chip-hours by the roofline; "
             f"{paper_plan.chip_hours(planned):.0f} at 40% of the peak"
         )
@@ -381,7 +381,7 @@ def main():
     chips, chip = chips_of(f"{args.chip}:2x2"), CHIPS[args.chip]
     print(f"jax {jax.__version__}, keras {keras.__version__}, four chips {args.chip}")
     print("| Task | Model | Length | Batch | Options | GB a chip | Compute, ms | Memory, ms "
-          "| Utilization at most | Collectives | Compiled in |")  # fmt: skip
+          "| Utilization | Collectives | Compiled in |")  # fmt: skip
     print("|---" * 11 + "|")
     all_fit, seconds = True, {}
     for case in (CASES[number] for number in args.only):
