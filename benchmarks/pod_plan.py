@@ -27,7 +27,8 @@ os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import keras
-from pretrain_step import LENGTH, PREDICTIONS, made_up_records
+from paper_plan import MODELS, SEQUENCES, chip_hours, operations_per_sequence
+from pretrain_step import made_up_records
 
 import keras_bert
 from keras_bert import heads, optimizers
@@ -35,14 +36,7 @@ from keras_bert.pretraining import stream
 from keras_bert.training import flops, run_state
 
 CHIPS_A_HOST, PEAK = 4, flops.stated_peak("TPU v5e")
-SEQUENCES = {LENGTH: 900_000 * 256, 512: 100_000 * 256}
-MODELS = {"base": (12, 768), "large": (24, 1024)}
 PODS = {"base": (16, 64), "large": (64, 256)}  # chips
-
-
-def config(layers, hidden):
-    return {"num_hidden_layers": layers, "hidden_size": hidden, "intermediate_size": 4 * hidden,
-            "vocab_size": 30522}  # fmt: skip
 
 
 def rows_a_second(records, length, hosts, rows=256, count=100):
@@ -113,17 +107,13 @@ def main():
     print("|---|---|---|---|---|---|---|---|")
     for name, shape in MODELS.items():
         size, seconds = checkpoint(*shape)
-        needs = {
-            length: flops.of_sequence(
-                config(*shape), length, PREDICTIONS if length == LENGTH else -(-15 * 512 // 100)
-            )
-            for length in SEQUENCES
+        rate_per_chip = PEAK * args.utilization
+        seconds = {
+            length: operations_per_sequence(name, length) / rate_per_chip for length in SEQUENCES
         }
-        total = sum(needs[length] * count for length, count in SEQUENCES.items())
         for chips in PODS[name]:
-            rate = chips * PEAK * args.utilization
-            hours = total / rate / 3600
-            wanted = [rate / needs[length] for length in SEQUENCES]
+            hours = chip_hours(seconds) / chips
+            wanted = [chips / seconds[length] for length in SEQUENCES]
             can = [drawn[length, chips // CHIPS_A_HOST] for length in SEQUENCES]
             cost = f"{hours * chips:,.0f}"
             if args.price is not None:

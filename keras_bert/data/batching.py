@@ -28,15 +28,17 @@ class Batches:
     """The batches of one epoch, each padded to its longest sequence.
 
     `seed`, such as (seed, epoch), sets the order. `lengths` limits the shapes of compiled steps: a
-    batch is padded to the next of these increasing lengths, at most to `max_length`, and the last
-    batch is filled with rows of weight 0.
+    batch is padded to the next of these increasing lengths, at most to `max_length`, and filled
+    with rows of weight 0 to `batch_size`, or the next multiple of `devices`, the number of devices
+    that share a batch. `devices=None` leaves the last batch smaller.
 
     rows: indices of the sequences of each batch, list of int arrays
-    sizes: number of rows of each batch, including rows of weight 0
+    sizes: number of rows of each batch on one device, including rows of weight 0
     """
 
-    def __init__(self, encoded, batch_size, seed, lengths=None):
+    def __init__(self, encoded, batch_size, seed, lengths=None, devices=1):
         self._encoded = encoded
+        self._devices = devices
         self._lengths = lengths
         sizes = encoded.lengths
         if lengths is not None:
@@ -46,7 +48,8 @@ class Batches:
         self.rows = plan_of_sets(
             encoded, seed, lambda rows, seed: _plan(sizes[rows], batch_size, seed)
         )
-        self.sizes = [len(rows) if lengths is None else batch_size for rows in self.rows]
+        is_filled = lengths is not None and devices is not None
+        self.sizes = [batch_size if is_filled else len(rows) for rows in self.rows]
 
     def __len__(self):
         return len(self.rows)
@@ -55,11 +58,10 @@ class Batches:
         """Return (inputs,), or (inputs, targets, weights) if there are labels."""
         rows = self.rows[index]
         inputs, targets, weights = self._encoded.batch(rows, self._padded(self.longest(index)))
-        missing = self.sizes[index] - len(rows)
+        missing = next_multiple(self.sizes[index], self._devices or 1) - len(rows)
         if targets is None:
-            return (fill(inputs, missing),)
-        targets = fill_targets(self._encoded, targets, missing)
-        return fill(inputs, missing), targets, fill(weights, missing, weight=0)
+            return (_fill(inputs, missing),)
+        return fill((inputs, targets, weights), missing, self._encoded.filler_target)
 
     def longest(self, index):
         """Return the length of the longest sequence of a batch."""
@@ -82,6 +84,7 @@ class SortedBatches(Batches):
     def __init__(self, encoded, batch_size, lengths=None, positions=0, chosen=None):
         self._encoded = encoded
         self._lengths = lengths
+        self._devices = 1
         chosen = np.arange(len(encoded.lengths)) if chosen is None else chosen
         order = chosen[np.argsort(-encoded.lengths[chosen], kind="stable")]
         self.rows, self.sizes = [], []
@@ -102,6 +105,29 @@ def compiled_length(length, maximum, lengths=LENGTHS):
     (48, 40, 3000)
     """
     return min(_next_length(length, lengths), maximum)
+
+
+def next_multiple(number, divisor):
+    """Return the smallest multiple of `divisor` that is at least `number`.
+
+    Example:
+
+    >>> next_multiple(12, 8), next_multiple(16, 8)
+    (16, 16)
+    """
+    return -(-number // divisor) * divisor
+
+
+def fill(batch, missing, filler_target=None):
+    """Append `missing` rows of weight 0 to a batch: (inputs, targets, weights).
+
+    They are copies of the first row. `filler_target` replaces their targets.
+    """
+    inputs, targets, weights = batch
+    targets = _fill(targets, missing)
+    if missing and filler_target is not None:
+        targets[-missing:] = filler_target
+    return _fill(inputs, missing), targets, _fill(weights, missing, weight=0)
 
 
 def _next_length(length, lengths):
@@ -173,15 +199,7 @@ def _cheapest_lengths(needed, cost, most, compiled=()):
     return chosen, best
 
 
-def fill_targets(encoded, targets, missing):
-    """Append the targets of `missing` rows of weight 0."""
-    targets = fill(targets, missing)
-    if missing and encoded.filler_target is not None:
-        targets[-missing:] = encoded.filler_target
-    return targets
-
-
-def fill(arrays, missing, weight=1):
+def _fill(arrays, missing, weight=1):
     """Append `missing` copies of the first row, multiplied by `weight`."""
     if not missing:
         return arrays

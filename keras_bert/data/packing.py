@@ -9,7 +9,7 @@ import itertools
 
 import numpy as np
 
-from keras_bert.data.batching import Batches, fill, fill_targets
+from keras_bert.data.batching import Batches, fill, next_multiple
 from keras_bert.data.packed_layout import Layout
 
 _MULTIPLE = 8  # the length of a row is a multiple of it
@@ -25,17 +25,19 @@ class PackedBatches(Batches):
 
     A batch is (inputs of `Layout.inputs`, targets, weights). If `of_positions`, as in tagging,
     targets and weights are (rows, positions) and the inputs have no `cls_positions`; otherwise they
-    are (rows, sequences per row, ...). Padding has weight 0.
+    are (rows, sequences per row, ...). Padding has weight 0. Empty rows follow if the rows are not
+    a multiple of `devices`, the number of devices that share a batch.
 
     encoded: the sequences, as in `Batches`, with a `pad_id`
     rows: indices of the sequences of each batch, from `plan_batches`, list of int arrays
-    sizes: number of rows of each batch
+    sizes: number of rows of each batch, without those that are added for the devices
     """
 
-    def __init__(self, encoded, plan, shape, *, of_positions):
+    def __init__(self, encoded, plan, shape, *, of_positions, devices=1):
         self._encoded = encoded
         self._of_positions = of_positions
-        self._shape = shape
+        self._devices = devices
+        self._shape = (next_multiple(shape[0], devices), *shape[1:])
         self.rows = plan
         self.sizes = [shape[0]] * len(plan)
 
@@ -50,7 +52,7 @@ class PackedBatches(Batches):
     def _pack(self, encoded, chosen):
         """Return the `Layout` and the packed inputs of sequences, and their targets and weights."""
         lengths = encoded.lengths[chosen]
-        row, index_in_row, offset = _assign_rows(lengths, self._shape[0])
+        row, index_in_row, offset = _assign_rows(lengths, self.sizes[0])
         layout = Layout(lengths, row, index_in_row, offset, self._shape)
         inputs, *others = encoded.batch(chosen, int(lengths.max()))
         ids, type_ids = inputs["input_word_ids"], inputs["input_type_ids"]
@@ -69,11 +71,14 @@ class PackedRows(PackedBatches):
         rows = self.rows[index]
         chosen = texts_of_rows(rows, self._encoded.texts_per_row)
         layout, packed, _, _ = self._pack(self._encoded.texts, chosen)
-        missing = max(map(len, self.rows)) - len(rows)  # so that all batches have one shape
         numbers = layout.numbers().reshape(len(rows), -1)
-        packed["text_numbers"] = fill(numbers, missing)
-        targets = fill_targets(self._encoded, self._encoded.targets[rows], missing)
-        return packed, targets, fill(np.ones(len(rows), np.float32), missing, weight=0)
+        weights = np.ones(len(rows), np.float32)
+        most = max(map(len, self.rows))  # all batches have one shape
+        missing = next_multiple(most, self._devices) - len(rows)
+        packed["text_numbers"], targets, weights = fill(
+            (numbers, self._encoded.targets[rows], weights), missing, self._encoded.filler_target
+        )
+        return packed, targets, weights
 
 
 def texts_of_rows(rows, count):
@@ -104,15 +109,19 @@ def plan_batches(lengths, batch_size, seed):
     return [np.array(batch) for batch in batches]
 
 
-def packed_shape(lengths, plans, hidden_size, multiple=1):
+def packed_shape(lengths, plans, hidden_size, multiple=1, saved_rows=None):
     """Choose one shape for all batches of a run, by the estimated cost of a step.
 
     Return (rows, positions per row, maximum number of sequences per row), or `None` if the batches
     are too small to pack. The number of rows is a multiple of `multiple`, such as the number of
-    devices. `lengths` is int (n,); `plans` has one result of `plan_batches` per epoch.
+    devices. A run that resumes, perhaps on other devices, keeps its `saved_rows`: its batches, and
+    the masks of dropout, stay as they were. `lengths` is int (n,); `plans` has one result of
+    `plan_batches` per epoch.
     """
     largest = int(max(lengths[chosen].sum() for plan in plans for chosen in plan))
     longest = int(lengths.max())
+    if saved_rows in range(_MIN_ROWS, largest // longest + 2):
+        return _fit(lengths, itertools.chain(*plans), saved_rows)
     fewest = max(_MIN_ROWS, -(-largest // (2 * longest)))
     shapes = [
         _fit(lengths, plans[0][:_SAMPLED_BATCHES], rows)

@@ -117,8 +117,12 @@ def _tpu_strategy(address):
         tf.config.experimental_connect_to_cluster(resolver)
         tf.tpu.experimental.initialize_tpu_system(resolver)
     except Exception as error:
+        remedy = ""
+        # The package `tensorflow`, not `tensorflow-tpu`.
+        if "ConfigureDistributedTPU" in str(error):
+            remedy = "; this TensorFlow was built without TPUs, so set KERAS_BACKEND=jax"
         raise ValueError(
-            f"the TPU {where!r} cannot be reached: {first_line(error):.300}"
+            f"the TPU {where!r} cannot be reached: {first_line(error):.300}{remedy}"
         ) from error
     return tf.distribute.TPUStrategy(resolver)
 

@@ -49,6 +49,8 @@ class BatchPlan:
         epoch: Function that returns the batches of an epoch, counted from 0.
 
     `can_be_mixed` is False if the optimizer is not one that `mixed_training` works with.
+    `saved_rows` is the number of rows of packed batches in a run that resumes, perhaps on other
+    devices; 0 if its batches are not packed, and `None` for a new run.
 
     Raises:
         ValueError: If gradient caching is asked for on several devices.
@@ -65,8 +67,10 @@ class BatchPlan:
         gradient_accumulation_steps=1,
         fixed_length=False,
         can_be_mixed=True,
+        saved_rows=None,
     ):
         self._encoded, self._seed = encoded, seed
+        self._devices = _devices_to_fill()
         # Examples for embedders are rows of several texts.
         self._texts_per_row = encoded.texts_per_row
         self._sequences = encoded if self._texts_per_row is None else encoded.texts
@@ -84,7 +88,8 @@ class BatchPlan:
         self.epoch = functools.lru_cache(2)(self._make_epoch)
         encoder = heads.find_encoder(model)
         is_packable = not fixed_length and packed_heads.can_be_packed(model) and _can_pack_here()
-        self.shape = self._packed_shape(encoder) if is_packable else None
+        is_packed = is_packable and saved_rows != 0
+        self.shape = self._packed_shape(encoder, saved_rows) if is_packed else None
         if self.shape is not None:
             has_rows = self._texts_per_row is not None
             self.trained = (packed_heads.packed_siamese if has_rows else packed_heads.packed)(model)
@@ -100,7 +105,7 @@ class BatchPlan:
         if encoded.gradient_caching:
             self._cache_gradients(model.output_shape[-1], gradient_accumulation_steps)
 
-    def _packed_shape(self, encoder):
+    def _packed_shape(self, encoder, saved_rows):
         """Return the shape of packed batches, or `None` if they are too small to pack."""
         # One more epoch if some of its batches complete the last step.
         count = min(self.epochs + (self.missing > 0), _PLANNED_EPOCHS)
@@ -110,6 +115,7 @@ class BatchPlan:
             [self._packed_sequences(plan) for plan in self._plans],
             encoder.bert_config["hidden_size"],
             distribution.replicas(),
+            saved_rows,
         )
 
     def _cache_gradients(self, width, gradient_accumulation_steps):
@@ -177,16 +183,17 @@ class BatchPlan:
         """Return the batches of an epoch, counted from 0: `Batches` or `PackedBatches`."""
         seed = self._seed, number
         if self.shape is None:
-            return Batches(self._encoded, self.batch_size, seed, self._lengths)
+            return Batches(self._encoded, self.batch_size, seed, self._lengths, self._devices)
         shape, lengths = self.shape, self._sequences.lengths
         if number < len(self._plans):
             plan = self._plans[number]
         else:
             plan = self._plan(seed)
             shape = packing.widen_shape(shape, lengths, self._packed_sequences(plan))
-        if self._texts_per_row is not None:
-            return packing.PackedRows(self._encoded, plan, shape, of_positions=False)
-        return packing.PackedBatches(self._encoded, plan, shape, of_positions=self._of_positions)
+        kind = packing.PackedBatches if self._texts_per_row is None else packing.PackedRows
+        return kind(
+            self._encoded, plan, shape, of_positions=self._of_positions, devices=self._devices
+        )
 
     def _plan(self, seed):
         """Return the indices of the examples of each batch, see `packing.plan_batches`."""
@@ -210,6 +217,17 @@ def _can_pack_here():
     if keras.backend.backend() == "jax":
         return distribution.worker()[1] == 1
     return distribution.replicas() == 1
+
+
+def _devices_to_fill():
+    """Return the number of devices that must get the same number of rows of a batch.
+
+    `None` for several devices of TensorFlow, which averages the losses of its devices: a device
+    with only rows of weight 0 would add a loss of 0.
+    """
+    if keras.backend.backend() == "tensorflow" and distribution.replicas() > 1:
+        return None
+    return distribution.replicas()
 
 
 def _can_be_mixed(model):

@@ -26,7 +26,7 @@ from keras_bert.training.finetuning_recipe import FinetuningRecipe
 from keras_bert.training.gradient_caching import seed_dropout
 from keras_bert.training.head_initialization import initialize_head
 from keras_bert.training.progress import Progress
-from keras_bert.training.run_state import RunState, digest
+from keras_bert.training.run_state import RunState, digest, saved_settings
 
 
 def finetune(
@@ -184,7 +184,7 @@ def finetune(
         stop.check()
         with seeded(recipe.seed):
             model = task.build(new_encoder, train) if is_new else model
-        run = _prepare(task, model, train, dev, recipe, metric, patience, callbacks)
+        run = _prepare(task, model, train, dev, recipe, metric, patience, callbacks, folder)
         state = _restore(run, folder, show_progress)
         if is_new and not (state.epoch or state.batch):
             initialize_head(model, run.encoded, recipe.seed)
@@ -221,7 +221,7 @@ class FinetuningRun:
     score: Callable[[], dict] | None
 
 
-def _prepare(task, model, train, dev, recipe, metric, patience, callbacks):
+def _prepare(task, model, train, dev, recipe, metric, patience, callbacks, folder):
     """Encode the data, plan the batches and compile the model: the `FinetuningRun`."""
     model = task.training_model(model)
     recipe.max_length = inference.length_limit(model, recipe.max_length)
@@ -243,6 +243,7 @@ def _prepare(task, model, train, dev, recipe, metric, patience, callbacks):
         gradient_accumulation_steps=recipe.gradient_accumulation_steps,
         fixed_length=recipe.fixed_length,
         can_be_mixed=recipe.optimizer is None,
+        saved_rows=_saved_rows(folder),
     )
     if dev is not None:
         score = run_data.scorer(
@@ -257,6 +258,15 @@ def _prepare(task, model, train, dev, recipe, metric, patience, callbacks):
     return FinetuningRun(
         model, train, dev, encoded, encoded_dev, plan, recipe, metric, patience, callbacks, score
     )
+
+
+def _saved_rows(folder):
+    """Return the argument of `BatchPlan` for the state in a folder."""
+    settings = None if folder is None else saved_settings(folder)
+    if settings is None:
+        return None
+    shape = settings.get("packed")
+    return shape[0] if isinstance(shape, list) and shape else 0
 
 
 def _compile(model, options, optimizer, plan):

@@ -123,15 +123,14 @@ def _score(model, dev, encoded, batch_size, predict, most_lengths):
     """Return the metrics of the dev data and the mean of the loss over its targets."""
     losses = []
     counts = []
-    # Under a strategy of TensorFlow, Keras divides a loss by the number of replicas.
-    scale = distribution.replicas() if keras.backend.backend() == "tensorflow" else 1
+    divisor = _divisor_of_loss(model)
 
     def add_loss(outputs, targets, weights):
         if encoded.loss is not None:  # the loss that fits the dev data
-            losses.append(float(encoded.loss(targets, outputs, weights)))
+            loss = encoded.loss(targets, outputs, weights)
         else:
-            loss = float(model.compute_loss(None, targets, outputs, weights))
-            losses.append(loss * scale)
+            loss = model.compute_loss(None, targets, outputs, weights)
+        losses.append(float(loss) * divisor)
         counts.append(float(keras.tree.flatten(weights)[0].sum()))
 
     with stop_requests() as stop:
@@ -148,6 +147,17 @@ def _score(model, dev, encoded, batch_size, predict, most_lengths):
     if not encoded.has_targets:
         return metrics
     return metrics | {DEV_LOSS: float(np.dot(losses, counts) / max(sum(counts), 1e-9))}
+
+
+def _divisor_of_loss(model):
+    """Return the number by which Keras divides a loss that is computed outside of a step.
+
+    Under a strategy of TensorFlow, Keras divides a mean by the number of replicas, and not a sum.
+    """
+    is_sum = any(loss.reduction == "sum" for loss in keras.tree.flatten(model.loss))
+    if is_sum or keras.backend.backend() != "tensorflow":
+        return 1
+    return distribution.replicas()
 
 
 @functools.cache

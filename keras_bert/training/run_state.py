@@ -224,6 +224,17 @@ def read(file, remedy):
     return header, numbered
 
 
+def saved_settings(folder):
+    """Return the settings of the run whose state is in a folder; `None` if there is no state."""
+    file = pathlib.Path(folder, STATE_FILE)
+    if not file.is_file():
+        return None
+    with reading(file, START_OVER):
+        links.check_file(file)
+        header = containers.read_npz(file, [_HEADER])[_HEADER]
+        return dict(json_value(str(header))["settings"])
+
+
 @contextlib.contextmanager
 def reading(file, remedy):
     """Convert errors of the block into a `ValueError` that names the file and the remedy."""

@@ -7,7 +7,7 @@ were never written. These checks ensure that reading a file needs no more memory
 import os
 import re
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -87,8 +87,8 @@ class _LimitedReads:
         return data
 
 
-def read_npz(file: Path) -> dict[str, Any]:
-    """Return name -> array of a file that `numpy.savez` wrote."""
+def read_npz(file: Path, names: Collection[str] | None = None) -> dict[str, Any]:
+    """Return name -> array of a file that `numpy.savez` wrote, or only of some names."""
     import numpy as np
 
     with open(file, "rb") as stream:  # NumPy does not close a broken file
@@ -96,7 +96,8 @@ def read_npz(file: Path) -> dict[str, Any]:
             check_zip(stream)
             stream.seek(0)
             with np.load(stream, allow_pickle=False) as opened:
-                arrays = {name: opened[name] for name in opened.files}
+                chosen = opened.files if names is None else names
+                arrays = {name: opened[name] for name in chosen}
         except Exception as error:  # NumPy and zipfile raise many types
             raise ValueError(one_line(error)) from error
     for name, array in arrays.items():

@@ -54,6 +54,14 @@ def test_fixed_lengths_limit_the_shapes(preprocessor):
     assert set(plan.sizes) == {8}
 
 
+@pytest.mark.parametrize(("devices", "sizes"), [(1, [6, 6]), (4, [8, 8]), (None, [6, 4])])
+def test_batches_are_filled_for_devices(preprocessor, devices, sizes):
+    plan = Batches(encoded(preprocessor, range(10)), 6, seed=0, lengths=LENGTHS, devices=devices)
+    batches = [plan[index] for index in range(len(plan))]
+    assert sorted(len(targets) for _, targets, _ in batches) == sorted(sizes)
+    assert sum(weights.sum() for _, _, weights in batches) == 10
+
+
 def test_sequences_padded_to_the_same_length_are_not_sorted(preprocessor):
     rows = encoded(preprocessor, [*range(23, 31)] * 40)  # all padded to 32
     spread = {

@@ -71,6 +71,34 @@ def test_batches_of_an_epoch_have_similar_totals():
     assert {plans[1][index][0]["input_word_ids"].shape for index in range(32)} == {shape[:2]}
 
 
+def test_devices_get_equal_shares_of_a_batch():
+    rows = encoded(sizes_like_sentences())
+    plan = packing.plan_batches(rows.lengths, 64, (0, 0))
+    shape = packing.packed_shape(rows.lengths, [plan], 8, 8)
+    for inputs, _, weights in PackedBatches(rows, plan, shape, of_positions=False, devices=8):
+        tokens = np.count_nonzero(inputs["text_ids"], axis=1).reshape(8, -1).sum(axis=1)
+        texts = weights.reshape(8, -1).sum(axis=1)
+        assert tokens.sum() / 8 / tokens.max() > 0.9, tokens
+        assert texts.min() > 0
+
+
+def test_a_resumed_run_keeps_its_rows_on_other_devices():
+    rows = encoded(sizes_like_sentences()[:40])
+    plan = packing.plan_batches(rows.lengths, 20, (0, 0))
+    shape = packing.packed_shape(rows.lengths, [plan], 8, 8, saved_rows=6)
+    assert shape[0] == 6
+    inputs, targets, weights = PackedBatches(rows, plan, shape, of_positions=False)[0]
+    filled = PackedBatches(rows, plan, shape, of_positions=False, devices=8)
+    filled_inputs, filled_targets, filled_weights = filled[0]
+    assert len(filled_weights) == 8
+    for key, array in inputs.items():
+        np.testing.assert_array_equal(filled_inputs[key][: len(array)], array)
+    np.testing.assert_array_equal(filled_targets[: len(targets)], targets)
+    np.testing.assert_array_equal(filled_weights[: len(weights)], weights)
+    assert not filled_inputs["text_ids"][len(weights) :].any()
+    assert not filled_weights[len(weights) :].any()
+
+
 @pytest.mark.parametrize("pairs", [False, True])
 def test_packed_sequences_keep_their_contents(pairs):
     sizes = [1, 9, 4, 2, 7, 3, 5, 0]

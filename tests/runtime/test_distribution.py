@@ -103,6 +103,19 @@ def test_unknown_name_of_a_tpu_is_an_error(monkeypatch):
         enter("auto")
 
 
+def test_a_tensorflow_without_tpus_names_jax(monkeypatch):
+    import tensorflow as tf
+
+    def connect(resolver):
+        tf.raw_ops.ConfigureDistributedTPU()
+
+    monkeypatch.setattr(tf.distribute.cluster_resolver, "TPUClusterResolver", lambda tpu: tpu)
+    monkeypatch.setattr(tf.config, "experimental_connect_to_cluster", connect)
+    message = "^the TPU 'mine' cannot be reached: .*ConfigureDistributedTPU.* KERAS_BACKEND=jax"
+    with pytest.raises(ValueError, match=message):
+        enter("tpu:mine")
+
+
 @pytest.mark.parametrize("variable", ["COLAB_TPU_ADDR", "COLAB_RELEASE_TAG"])
 def test_tensorflow_on_a_tpu_in_colab_is_an_error(variable, monkeypatch):
     monkeypatch.setenv(variable, "10.0.0.1:8470")
@@ -301,19 +314,29 @@ else:
     import jax
     devices = jax.devices("cpu")
 assert len(devices) == 4
-for packed in (False, True):
-    case = tpu_compile.Case("tiny", 128, 64, packed=packed)
-    compiled = tpu_compile.compile_step(case, devices)
-    assert tpu_compile.needed(compiled) < tpu_compile.MEMORY
-    # Only losses and gradients are summed: no device reads the rows of another.
-    assert set(tpu_compile.collectives(compiled)) == {"all-reduce"}, compiled.as_text()
+cases = [tpu_compile.Case("tiny", 128, 64, packed=packed) for packed in (False, True)]
+tasks = ("texts", "tags", "questions", "embeddings")
+cases += [tpu_compile.Case("tiny", 128, 64, task) for task in tasks]
+for case in cases:
+    compiled, operations = tpu_compile.compile_step(case, devices)
+    chip = tpu_compile.CHIPS["v5e"]
+    assert tpu_compile.needed(compiled) < chip.memory
+    assert all(0 < seconds < 1 for seconds in tpu_compile.roofline(compiled, chip))
+    assert operations > 0
+    # No shape depends on the data.
     assert "[<=" not in compiled.as_text()
+    if case.task != "embeddings":
+        # Only losses and gradients are summed: no device reads the rows of another.
+        assert set(tpu_compile.collectives(compiled)) == {"all-reduce"}, compiled.as_text()
+    else:
+        # Each device compares its texts with those of all devices.
+        assert "all-gather" in tpu_compile.collectives(compiled)
 """
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("platform", ["cpu", "tpu"])
-def test_the_step_compiles_for_four_devices(platform):
+def test_the_steps_compile_for_four_devices(platform):
     python = sys.executable
     if platform == "tpu":
         python = os.environ.get("KERAS_BERT_TPU_PYTHON") or pytest.skip("needs jax with libtpu")

@@ -48,6 +48,21 @@ def test_batches_of_sets_are_proportional(packed):
     assert plan.rows == 84
 
 
+def test_rows_of_texts_are_filled_for_devices():
+    encoded, plan = set_plan("proportional", batch_size=7)
+    (chosen, *_), shape = plan.epoch(0).rows, plan.shape
+    batches = [
+        packing.PackedRows(encoded, [chosen], shape, of_positions=False, devices=devices)[0]
+        for devices in (1, 4)
+    ]
+    (inputs, targets, _), (filled_inputs, filled_targets, weights) = batches
+    assert len(chosen) < 8 == len(filled_targets) == len(filled_inputs["text_numbers"])
+    np.testing.assert_array_equal(filled_targets[: len(targets)], targets)
+    numbers = filled_inputs["text_numbers"][: len(targets)]
+    np.testing.assert_array_equal(numbers, inputs["text_numbers"])
+    assert weights.tolist() == [1.0] * len(targets) + [0.0] * (8 - len(targets))
+
+
 def test_batches_of_sets_take_turns():
     _, plan = set_plan("round_robin")
     numbers = [int(chosen[0] >= 24) for chosen in plan.epoch(0).rows]

@@ -1,0 +1,87 @@
+"""Pretraining on several devices equals pretraining on one device, also after a kill."""
+
+import pathlib
+
+import keras
+import numpy as np
+import pytest
+
+from keras_bert import distribution
+from keras_bert.pretraining.records import Records
+from keras_bert.pretraining.train import Phase
+from tests import pretraining_runs as runs
+
+DEVICES = {"jax": 8, "tensorflow": 2}
+TOLERANCE = 1e-4  # of losses and weights after six steps
+
+
+def train(records, folder, strategy, packed):
+    """Return the losses and the weights of a run, or of the rest of it."""
+    backend = keras.backend.backend()
+    # TensorFlow averages the means of its replicas, which draw the same masks of dropout.
+    is_mean_of_means = backend == "tensorflow"
+    options = runs.STILL if is_mean_of_means else {}
+    phases = [Phase(6, 16, 8, max_predictions=1 if is_mean_of_means else None)]
+    with distribution.scope(strategy):
+        assert distribution.replicas() == (1 if strategy == "one-device" else DEVICES[backend])
+        model, history = runs.pretrain(
+            Records(records),
+            folder,
+            runs.encoder(**options),
+            phases=phases,
+            packed=packed,
+            learning_rate=1e-3,
+            keep=6,
+        )
+        losses = [line[name] for line in history for name in ("loss", "eval_loss")]
+        return [np.array(losses), *runs.weights(model)]
+
+
+def check_equal(run, expected):
+    for found, other in zip(run, expected, strict=True):
+        np.testing.assert_allclose(found, other, atol=TOLERANCE)
+
+
+def check(records, folder, packed):
+    """Compare runs on one device, on several, and runs that move from one to the other."""
+    moves = (("one-device", "mirrored"), ("mirrored", "one-device"))
+    runs_of = {
+        before: train(records, pathlib.Path(folder, before), before, packed == "packed")
+        for before, _ in moves
+    }
+    check_equal(runs_of["mirrored"], runs_of["one-device"])
+    for before, after in moves:
+        run_folder = pathlib.Path(folder, before)
+        _, *later = sorted((run_folder / "checkpoints").glob("step-*.npz"))
+        assert len(later) == 2
+        for file in later:  # as if the run was killed after its first checkpoint
+            file.unlink()
+        check_equal(train(records, run_folder, after, packed == "packed"), runs_of[before])
+
+
+PROGRAM = """
+import os
+import sys
+
+os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8"
+if os.environ["KERAS_BACKEND"] == "tensorflow":
+    import tensorflow as tf
+
+    (cpu,) = tf.config.list_physical_devices("CPU")
+    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+    # The collective operations of two strategies in one process would have the same keys.
+    strategy = tf.distribute.MirroredStrategy()
+    tf.distribute.MirroredStrategy = lambda devices: strategy
+from tests.pretraining.test_several_devices import check
+
+check(*sys.argv[1:])
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("backend", "packed"), [("jax", "single"), ("jax", "packed"), ("tensorflow", "single")]
+)
+def test_several_devices_equal_one_device(backend, packed, python, tmp_path):
+    made = runs.records(tmp_path)
+    python("-c", PROGRAM, made.folder, tmp_path / "runs", packed, backend=backend)

@@ -1,0 +1,139 @@
+"""Fine-tuning on several devices equals fine-tuning on one device, also after a kill.
+
+The runs use SGD. Adam divides by the size of a gradient, so it amplifies the rounding errors of
+gradients that should be zero.
+"""
+
+import pathlib
+
+import keras
+import numpy as np
+import pytest
+
+import keras_bert
+from keras_bert import EmbeddingExamples, distribution
+from keras_bert.tasks.tagging.data import TaggedSentences
+from keras_bert.training import callbacks
+from tests import tiny
+from tests.tasks.embedding import test_embedding
+
+DEVICES = {"jax": 8, "tensorflow": 2}
+TOLERANCE = 1e-5  # of losses and weights after two epochs
+
+
+def texts():
+    """Return 46 texts, which become batches of 16, 15 and 15."""
+    return tiny.examples((tiny.ROWS * 2)[:46])
+
+
+def tags():
+    """Return 54 sentences."""
+    data = tiny.tagged()
+    return TaggedSentences(data.words * 3, data.tags * 3)
+
+
+def pairs():
+    """Return 22 rows, with a hard negative each, which become batches of 8, 7 and 7 rows."""
+    return EmbeddingExamples(test_embedding.rows(22, negatives=1))
+
+
+# Data and batch sizes. The batches are large enough to be packed on eight devices.
+RUNS = {
+    "texts": (texts, 16),
+    "tags": (tags, 18),
+    "questions": (tiny.questions, 6),
+    "pairs": (pairs, 8),
+}
+
+
+class Kill(keras.callbacks.Callback):
+    """Fail after the fifth batch, in the second epoch."""
+
+    def __init__(self):
+        super().__init__()
+        self.batches = 0
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.batches += 1
+        if self.batches == 5:
+            raise RuntimeError("killed")
+
+
+def train(kind, strategy, dropout, **options):
+    """Return the losses of both epochs and the weights of a run."""
+    backend = keras.backend.backend()
+    # On one device of TensorFlow, the mean over an epoch counts the rows that fill the last batch.
+    names = ("loss", "dev_loss") if backend == "jax" else ("dev_loss",)
+    data, batch_size = RUNS[kind]
+    with distribution.scope(strategy):
+        assert distribution.replicas() == (1 if strategy == "one-device" else DEVICES[backend])
+        bert = tiny.encoder(
+            initializer_range=0.25,
+            hidden_dropout_prob=dropout,
+            attention_probs_dropout_prob=dropout,
+            pooling="mean" if kind == "pairs" else None,
+        )
+        model, metrics = keras_bert.finetune(
+            bert,
+            data(),
+            data(),
+            metric="dev_loss",  # it falls in each epoch
+            epochs=2,
+            batch_size=batch_size,
+            max_length=32,
+            # TensorFlow packs texts on one device only, and a run keeps its batches.
+            fixed_length=backend == "tensorflow",
+            optimizer=keras.optimizers.SGD(0.1),
+            show_progress=False,
+            **options,
+        )
+        losses = [record[name] for record in metrics["history"] for name in names]
+        return [np.array(losses), *model.get_weights()]
+
+
+def check_equal(run, expected):
+    for found, other in zip(run, expected, strict=True):
+        np.testing.assert_allclose(found, other, atol=TOLERANCE)
+
+
+def check(kind, folder):
+    """Compare runs on one device, on several, and runs that move from one to the other."""
+    strategies = ("one-device", "mirrored")
+    one, several = (train(kind, strategy, dropout=0.0) for strategy in strategies)
+    assert len(set(one[0])) == len(one[0])  # it learns
+    check_equal(several, one)
+    callbacks._SAVE_SECONDS = 0  # save the state after each batch
+    # The replicas of TensorFlow draw the same masks of dropout, each for its own rows.
+    dropout = 0.1 if keras.backend.backend() == "jax" else 0.0
+    for before, after in (strategies, strategies[::-1]):
+        expected = train(kind, before, dropout)
+        options = {"dropout": dropout, "folder": pathlib.Path(folder, before)}
+        with pytest.raises(RuntimeError, match="killed"):
+            train(kind, before, callbacks=[Kill()], **options)
+        check_equal(train(kind, after, **options), expected)
+
+
+PROGRAM = """
+import os
+import sys
+
+os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8"
+if os.environ["KERAS_BACKEND"] == "tensorflow":
+    import tensorflow as tf
+
+    (cpu,) = tf.config.list_physical_devices("CPU")
+    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+    # The collective operations of two strategies in one process would have the same keys.
+    strategy = tf.distribute.MirroredStrategy()
+    tf.distribute.MirroredStrategy = lambda devices: strategy
+from tests.training.test_several_devices import check
+
+check(*sys.argv[1:])
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", RUNS)
+@pytest.mark.parametrize("backend", DEVICES)
+def test_several_devices_equal_one_device(kind, backend, python, tmp_path):
+    python("-c", PROGRAM, kind, tmp_path, backend=backend)
