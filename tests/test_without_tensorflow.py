@@ -5,6 +5,8 @@
 
 import importlib.util
 import json
+import pathlib
+import subprocess
 import sys
 
 import keras
@@ -106,6 +108,17 @@ def test_commands(tmp_path, capsys):
     assert run("convert", model, tmp_path / "other", "--to", "huggingface") == 0
     assert run("embed", tmp_path / "encoder", "--input", file, "--output", tmp_path / "v.npy") == 0
     assert "tensorflow" not in sys.modules
+
+
+@pytest.mark.skipif(keras.backend.backend() != "jax", reason="the benchmark runs on JAX")
+def test_benchmark_of_accelerators():
+    script = pathlib.Path(__file__).parents[1] / "benchmarks" / "accelerator.py"
+    command = [sys.executable, script, "--tiny", "--ours", "--only", "finetune-minilm"]
+    output = subprocess.run(command, capture_output=True, text=True).stdout
+    figures = [json.loads(line) for line in output.splitlines()[1:]]
+    speeds = [line["keras_bert"] for line in figures if line["unit"] == "examples/s"]
+    assert len(speeds) == 3
+    assert min(speeds) > 0
 
 
 @pytest.mark.parametrize(
