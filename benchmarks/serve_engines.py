@@ -20,6 +20,7 @@ AVX512-BF16 or AMX; the output names the instruction sets.
 
 import argparse
 import contextlib
+import functools
 import importlib.metadata
 import io
 import json
@@ -49,6 +50,7 @@ import keras_bert.hub.resolve
 from keras_bert.data import tabular
 from keras_bert.pipelines.onnx_engine import OnnxEngine
 from keras_bert.runtime.processor import instruction_sets
+from keras_bert.text.encoded_texts import EncodedTexts
 
 THREADS = os.cpu_count()
 BLOCK = 6  # calls with a single text before the next engine
@@ -98,9 +100,7 @@ def our_onnx_engines(model, folder):
         path = keras_bert.export(model, folder / name, format="onnx", quantize=quantize)
         engine = OnnxEngine(path)
         engine._session = onnx_session(str(path / "model.onnx"))
-        engines[name] = lambda texts, engine=engine: np.array(
-            engine.outputs(engine.encode_texts(texts), batch_size=len(texts))
-        )
+        engines[name] = functools.partial(outputs_of, engine)
     path = str(folder / "onnx float32" / "model.onnx")
     compiled = openvino_model(path, "f32")
     tokenizer = tokenizers.Tokenizer.from_file(str(folder / "onnx float32" / "tokenizer.json"))
@@ -113,6 +113,12 @@ def our_onnx_engines(model, folder):
 
     engines["onnx in openvino"] = run
     return engines
+
+
+def outputs_of(engine, texts):
+    """Return the outputs of an `OnnxEngine` for texts."""
+    encoded = EncodedTexts(engine.described.tokenizer, [texts], engine.described.max_length)
+    return np.array(engine.outputs(encoded, batch_size=len(texts)))
 
 
 def onnx_session(path):

@@ -37,6 +37,7 @@ _PACKAGES = {
     "numpy": ("numpy", ""),
     "onnxruntime": ("onnxruntime", "*m.get_available_providers()"),
 }
+_ATTENTION = "from keras_bert.layers import fused_attention as a; print(a.describe())"
 _HIDDEN_EXTRAS = ("dev", "docs", "garden")
 _REQUIREMENT = re.compile(r"""([\w.-]+)(?:.*\bextra == ["']([\w-]+)["'])?""")
 
@@ -51,8 +52,10 @@ def doctor(args):
     _print("keras_bert", f"{__version__}, {os.path.dirname(os.path.dirname(__file__))}")
     _print("python", f"{platform.python_version()}, {platform.platform()}, {sys.executable}")
     with safe_path(), concurrent.futures.ThreadPoolExecutor() as pool:
+        attention = pool.submit(_output_of, _ATTENTION)
         for name, text in zip(_PACKAGES, pool.map(_describe, _PACKAGES.values()), strict=True):
             _print(name, text)
+        _print("attention", attention.result())
     sets = " ".join(instruction_sets()) or "unknown instruction sets"
     _print("processor", f"{os.cpu_count()} CPUs, {sets}")
     folder = cache_folder()
@@ -69,11 +72,16 @@ def _print(name, value):
 
 
 def _describe(package):
-    """Import a module in a process; return its version and details, or the error."""
+    """Return the version and the details of a module, or the error of its import."""
     module, details = package
     if importlib.util.find_spec(module) is None:
         return "not installed"
-    code = f"import {module} as m; print(getattr(m, '__version__', 'unknown version'), {details})"
+    version = "getattr(m, '__version__', 'unknown version')"
+    return _output_of(f"import {module} as m; print({version}, {details})")
+
+
+def _output_of(code):
+    """Run a program in a process; return the last line of its output, or the error."""
     # Without the second setting, JAX reserves most of a GPU's memory.
     settings = {"TF_CPP_MIN_LOG_LEVEL": "3", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
     try:

@@ -172,11 +172,12 @@ class Characters(Options):
 class Precision(Options):
     """Computation.
 
-    precision: dtype of the matmuls (default: that of the model). bfloat16 is faster on processors
-        with AVX512-BF16 or AMX, and exports are about half as large
+    precision: dtype of the matmuls (default: that of the model). bfloat16 is faster on GPUs and on
+        processors with AVX512-BF16 or AMX, and exports are about half as large; float16 is for
+        JAX and torch
     """
 
-    precision: Literal["float32", "bfloat16"] | None = None
+    precision: Literal["float32", "bfloat16", "float16"] | None = None
 
 
 class Computation(Precision):
@@ -192,8 +193,8 @@ class TrainingDtype(Options):
     """Machine.
 
     dtype: dtype of the training (default: that of --model, float32 for a checkpoint or a new
-        model). auto: mixed_bfloat16 on TPUs, and with TensorFlow on processors with AVX512-BF16 or
-        AMX; otherwise float32
+        model). auto: mixed_bfloat16 on TPUs, GPUs, and with TensorFlow on processors with
+        AVX512-BF16 or AMX; mixed_float16 on GPUs before Ampere; otherwise float32
     rematerialize: save memory, at the cost of time
     """
 

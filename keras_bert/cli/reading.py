@@ -4,8 +4,6 @@ import os
 import sys
 from typing import Any
 
-import keras
-
 import keras_bert
 from keras_bert import heads, provenance
 from keras_bert.runtime import distribution
@@ -62,11 +60,7 @@ def dtype_of(args):
     """Return the dtype policy of the command line; print the choice for "auto"."""
     if args.dtype != "auto":
         return args.dtype
-    has_tpu = keras.backend.backend() != "torch" and any(  # torch has no keras.distribution
-        device.startswith("tpu") for device in keras.distribution.list_devices()
-    )
-    is_faster = has_tpu or distribution.is_faster_in_bfloat16()
-    dtype = "mixed_bfloat16" if is_faster else "float32"
+    dtype = distribution.fastest_dtype()
     print_line(f"--dtype auto: {dtype}")
     return dtype
 

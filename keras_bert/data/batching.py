@@ -11,6 +11,7 @@ Encoded sequences are objects such as `text.encoded_texts.EncodedTexts`, with th
 
 import collections
 import itertools
+import math
 
 import keras
 import numpy as np
@@ -26,19 +27,19 @@ _POOL = 50  # batches whose sequences are sorted by length together
 class Batches:
     """The batches of one epoch, each padded to its longest sequence.
 
-    `seed`, such as (seed, epoch), sets the order; `None` puts the longest sequences first.
-    `lengths` limits the shapes of compiled steps: a batch is padded to the next of these increasing
-    lengths, at most to `max_length`, and the last batch is filled with rows of weight 0.
+    `seed`, such as (seed, epoch), sets the order. `lengths` limits the shapes of compiled steps: a
+    batch is padded to the next of these increasing lengths, at most to `max_length`, and the last
+    batch is filled with rows of weight 0.
 
     rows: indices of the sequences of each batch, list of int arrays
     sizes: number of rows of each batch, including rows of weight 0
     """
 
-    def __init__(self, encoded, batch_size, seed=None, lengths=None):
+    def __init__(self, encoded, batch_size, seed, lengths=None):
         self._encoded = encoded
         self._lengths = lengths
         sizes = encoded.lengths
-        if lengths is not None and seed is not None:
+        if lengths is not None:
             # Sequences that are padded to the same length stay in random order. Otherwise a batch
             # could hold, for example, the windows of one paragraph, whose lengths are similar.
             sizes = np.searchsorted(lengths, sizes)
@@ -53,21 +54,43 @@ class Batches:
     def __getitem__(self, index):
         """Return (inputs,), or (inputs, targets, weights) if there are labels."""
         rows = self.rows[index]
-        length = self.longest(index)
-        if self._lengths is not None:
-            length = compiled_length(length, self._encoded.max_length, self._lengths)
-        inputs, targets, weights = self._encoded.batch(rows, length)
+        inputs, targets, weights = self._encoded.batch(rows, self._padded(self.longest(index)))
         missing = self.sizes[index] - len(rows)
         if targets is None:
-            return (_fill(inputs, missing),)
-        targets = _fill(targets, missing)
-        if missing and self._encoded.filler_target is not None:
-            targets[-missing:] = self._encoded.filler_target
-        return _fill(inputs, missing), targets, _fill(weights, missing, weight=0)
+            return (fill(inputs, missing),)
+        targets = fill_targets(self._encoded, targets, missing)
+        return fill(inputs, missing), targets, fill(weights, missing, weight=0)
 
     def longest(self, index):
         """Return the length of the longest sequence of a batch."""
         return int(self._encoded.lengths[self.rows[index]].max())
+
+    def _padded(self, length):
+        """Return the length that a batch is padded to."""
+        if self._lengths is None:
+            return length
+        return compiled_length(length, self._encoded.max_length, self._lengths)
+
+
+class SortedBatches(Batches):
+    """The batches of sequences without an order, the longest first.
+
+    A batch has at least `batch_size` rows, and more as long as it has at most `positions` positions
+    with its padding. `chosen` are the indices of the sequences; `None` means all.
+    """
+
+    def __init__(self, encoded, batch_size, lengths=None, positions=0, chosen=None):
+        self._encoded = encoded
+        self._lengths = lengths
+        chosen = np.arange(len(encoded.lengths)) if chosen is None else chosen
+        order = chosen[np.argsort(-encoded.lengths[chosen], kind="stable")]
+        self.rows, self.sizes = [], []
+        start = 0
+        while start < len(order):
+            size = max(batch_size, positions // self._padded(int(encoded.lengths[order[start]])))
+            self.rows.append(order[start : start + size])
+            self.sizes.append(len(self.rows[-1]) if lengths is None else size)
+            start += size
 
 
 def compiled_length(length, maximum, lengths=LENGTHS):
@@ -94,7 +117,7 @@ def plan_of_sets(encoded, seed, plan):
     indices into these sequences.
     """
     sets = encoded.sets
-    if sets is None or seed is None:
+    if sets is None:
         return plan(slice(None), seed)
     plans = [
         [rows[chosen] for chosen in plan(rows, (*seed, number))] for number, rows in enumerate(sets)
@@ -112,20 +135,53 @@ def choose_compiled_lengths(needed, cost, share):
     compile for one length, in positions of a batch computed without compiling. `share` is the time
     of a compiled step relative to a step that is not compiled, 0 to 1.
     """
+    lengths, time = _cheapest_lengths(needed, cost / share, len(LENGTHS))
+    return lengths if share * time < sum(needed) else None
+
+
+def choose_lengths(needed, cost, most, compiled=(), limit=None):
+    """Choose the lengths that batches are padded to, where all steps are compiled.
+
+    `needed` and `cost` are as in `choose_compiled_lengths`. At most `most` lengths are chosen, with
+    those that are already `compiled`. If these are enough, but too short, `limit` is added.
+
+    Example:
+
+    >>> choose_lengths([20] * 1000 + [100] * 1000, cost=1000, most=3)
+    (24, 128)
+    >>> choose_lengths([20], cost=1000, most=3, compiled=(64, 128))
+    (64, 128)
+    """
+    lengths, _ = _cheapest_lengths(needed, cost, most, compiled)
+    return lengths if max(needed) <= lengths[-1] else (*lengths, limit)
+
+
+def _cheapest_lengths(needed, cost, most, compiled=()):
+    """Return increasing lengths, with those that are `compiled`, and the time of the run."""
     counts = collections.Counter(_next_length(length, LENGTHS) for length in needed)
-    *others, longest = sorted(counts)
-    best, chosen = sum(needed), None
-    for number in range(len(others) + 1):
-        for lengths in itertools.combinations(others, number):
-            lengths = (*lengths, longest)
+    longest = max(counts)
+    best, chosen = math.inf, tuple(compiled)
+    for number in range(max(0, most - len(compiled)) + 1):
+        for others in itertools.combinations(sorted(counts), number):
+            lengths = sorted({*compiled, *others})
+            if not lengths or lengths[-1] < longest:
+                continue
             padded = sum(n * _next_length(length, lengths) for length, n in counts.items())
-            time = share * padded + cost * len(lengths)
+            time = padded + cost * (len(lengths) - len(compiled))
             if time < best:
-                best, chosen = time, lengths
-    return chosen
+                best, chosen = time, tuple(lengths)
+    return chosen, best
 
 
-def _fill(arrays, missing, weight=1):
+def fill_targets(encoded, targets, missing):
+    """Append the targets of `missing` rows of weight 0."""
+    targets = fill(targets, missing)
+    if missing and encoded.filler_target is not None:
+        targets[-missing:] = encoded.filler_target
+    return targets
+
+
+def fill(arrays, missing, weight=1):
     """Append `missing` copies of the first row, multiplied by `weight`."""
     if not missing:
         return arrays
@@ -137,9 +193,6 @@ def _fill(arrays, missing, weight=1):
 
 def _plan(lengths, batch_size, seed):
     """Return the indices of the sequences of each batch, a list of int arrays."""
-    if seed is None:
-        order = np.argsort(-lengths, kind="stable")
-        return [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
     generator = np.random.default_rng(seed)
     order = generator.permutation(len(lengths))
     batches = []

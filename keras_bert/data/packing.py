@@ -9,7 +9,7 @@ import itertools
 
 import numpy as np
 
-from keras_bert.data.batching import Batches
+from keras_bert.data.batching import Batches, fill, fill_targets
 from keras_bert.data.packed_layout import Layout
 
 _MULTIPLE = 8  # the length of a row is a multiple of it
@@ -68,8 +68,11 @@ class PackedRows(PackedBatches):
         rows = self.rows[index]
         chosen = texts_of_rows(rows, self._encoded.texts_per_row)
         layout, packed, _, _ = self._pack(self._encoded.texts, chosen)
-        packed["text_numbers"] = layout.numbers().reshape(len(rows), -1)
-        return packed, self._encoded.targets[rows], np.ones(len(rows), np.float32)
+        missing = max(map(len, self.rows)) - len(rows)  # so that all batches have one shape
+        numbers = layout.numbers().reshape(len(rows), -1)
+        packed["text_numbers"] = fill(numbers, missing)
+        targets = fill_targets(self._encoded, self._encoded.targets[rows], missing)
+        return packed, targets, fill(np.ones(len(rows), np.float32), missing, weight=0)
 
 
 def texts_of_rows(rows, count):

@@ -5,22 +5,18 @@ import functools
 import keras
 
 from keras_bert import keras_private
+from keras_bert.tasks.forward_pass import ForwardPass, forward_pass
 
 
 def predict_function(model, precision=None):
-    """Return a function from the inputs of a batch, a dict of arrays, to the outputs.
+    """Return the `ForwardPass` of a model, with outputs as arrays of NumPy on TensorFlow.
 
     On TensorFlow, it is one graph for batches of all shapes, as in an export. `predict_on_batch` of
-    a model that is not compiled would compile a program for each shape. `precision` is
-    `"float32"` or `"bfloat16"` for the matmuls of the encoder; `None` keeps its dtype.
+    a model that is not compiled would compile a program for each shape. `precision` is `"float32"`,
+    `"bfloat16"` or, on JAX and torch, `"float16"` for the encoder; `None` keeps its dtype.
     """
     if keras.backend.backend() != "tensorflow":
-        if precision is not None:
-            raise ValueError(
-                f"precision needs KERAS_BACKEND=tensorflow; this process runs "
-                f"{keras.backend.backend()}. Load the model with dtype='mixed_bfloat16'"
-            )
-        return model.predict_on_batch
+        return forward_pass(model, precision)
     import tensorflow as tf
 
     from keras_bert.exporting import inference_graph
@@ -45,4 +41,4 @@ def predict_function(model, precision=None):
         outputs = graph(forms)(*(tf.constant(inputs[name], tf.int32) for name in names))
         return keras.tree.map_structure(lambda output: output.numpy(), outputs)
 
-    return predict
+    return ForwardPass(predict)

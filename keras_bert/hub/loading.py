@@ -13,6 +13,7 @@ from keras_bert import checkpoints, heads, provenance
 from keras_bert.checkpoints.huggingface_heads import task_of_groups
 from keras_bert.hub import conversion, keras_models, named_source, resolve
 from keras_bert.provenance import MODEL_FILE
+from keras_bert.runtime import distribution
 from keras_bert.runtime.warn import level_of_caller
 from keras_bert.tasks import registry
 
@@ -56,7 +57,9 @@ def load(
             `max_position_embeddings`. `None` pads to the longest text of a batch. `"auto"` means
             128, or that maximum if it is smaller, for a checkpoint, and the saved length for a
             model that `save` wrote.
-        dtype: Dtype policy of the encoder, such as `"mixed_bfloat16"`.
+        dtype: Dtype policy of the encoder, such as `"mixed_bfloat16"`. `"auto"` is the fastest for
+            training on this device: 16 bits on GPUs, on TPUs, and with TensorFlow on processors
+            with AVX512-BF16 or AMX.
         rematerialize: If `True`, recompute activations in the backward pass to save memory.
             `None` means the saved value, or `False` for a checkpoint.
         hidden_act: Activation that replaces the checkpoint's. A named model such as `"base"` has
@@ -99,6 +102,7 @@ def load(
         task = registry.by_name(task).name
     path = resolve.find(name)
     file = _keras_file(path, ignore)
+    dtype = distribution.fastest_dtype() if dtype == "auto" else dtype
     options = {
         "dtype": dtype,
         "rematerialize": rematerialize,

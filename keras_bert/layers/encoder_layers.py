@@ -5,6 +5,7 @@ import functools
 import keras
 from keras import ops
 
+from keras_bert.layers import fused_attention
 from keras_bert.layers.activations import activation
 from keras_bert.layers.between_matmuls import add_bias, between_matmuls, matmul, normalize
 from keras_bert.layers.dropout import Dropout
@@ -76,12 +77,25 @@ class SelfAttention(keras.layers.Layer):
             A tensor (batch, queries, hidden), where queries is seq or n.
         """
         query, key, value = self._split_heads(matmul(self.qkv, hidden_states), positions)
-        logits = _logits(query, key)
         seed = self.dropout.next_seed(training)
-        probabilities = self._softmax_with_dropout(logits, attention_mask, positions, seed)
-        context = ops.matmul(probabilities, value)
+        context = self._attend(query, key, value, attention_mask, positions, seed)
         context = self._merge_heads(context, attention_mask, positions)
         return matmul(self.output_dense, context)
+
+    def _attend(self, query, key, value, attention_mask, positions, seed):
+        """Return contexts (batch, heads, queries, head)."""
+        choice = fused_attention.choose(
+            query.dtype,
+            self.head_size,
+            lengths=(query.shape[2], key.shape[2]),
+            dropout=seed is not None,
+        )
+        if choice.kernel is None:
+            logits = _logits(query, key)
+            probabilities = self._softmax_with_dropout(logits, attention_mask, positions, seed)
+            return ops.matmul(probabilities, value)
+        visible = None if attention_mask is None else _visible_keys(attention_mask, positions)
+        return fused_attention.attend(choice, query, key, value, visible, self.dropout, seed)
 
     def probabilities(self, hidden_states, attention_mask=None):
         """Return the attention probabilities without dropout.

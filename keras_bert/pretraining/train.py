@@ -225,7 +225,13 @@ def _fit(run, phase, bar, on_record, stop):
     meter = Meter(run, feed, bar, bar_task, settings.steps - steps)
     pauses = Pauses(run, phase, feed, meter, on_record, stop)
     try:
-        engine.fit(run.trained, feed.data(), [meter, pauses], steps=batches)
+        engine.fit(
+            run.trained,
+            feed.data(),
+            [meter, pauses],
+            shape=(feed.stream.rows, settings.sequence_length),
+            steps=batches,
+        )
     except Exception:
         if feed.error is not None:  # TensorFlow's error does not contain the cause
             raise feed.error from None

@@ -1,15 +1,20 @@
 """Inference with fine-tuned models: encode, run, decode and score."""
 
-import functools
+import collections
 from typing import Any
 
 import keras
 
-from keras_bert.data.batching import LENGTHS, Batches
+from keras_bert.data.batching import SortedBatches
 from keras_bert.model_structure import find_encoder, find_output, preprocessor_of
+from keras_bert.runtime import distribution
 from keras_bert.runtime.arguments import as_integer
 from keras_bert.tasks import registry
+from keras_bert.tasks.forward_pass import forward_pass
 from keras_bert.tasks.task import TaskModel
+
+_BATCHES_IN_FLIGHT = 2
+_POSITIONS_PER_ROW = 512  # of a batch on a GPU or TPU: `batch_size` is for sequences of this length
 
 
 def describe(model) -> TaskModel:
@@ -61,6 +66,7 @@ def answers(
     on_batch=None,
     on_outputs=None,
     predict=None,
+    most_lengths=3,
     **options,
 ):
     """Return one answer per example.
@@ -78,6 +84,7 @@ def answers(
         on_batch=on_batch,
         on_outputs=on_outputs,
         predict=predict,
+        most_lengths=most_lengths,
     )
     return decode(model, examples, encoded, outputs, **options)
 
@@ -102,40 +109,48 @@ def length_limit(model, max_length=None):
     return min(max_length or preprocessor.max_sequence_length, longest)
 
 
-def run(model, encoded, *, batch_size=32, on_batch=None, on_outputs=None, predict=None):
+def run(
+    model,
+    encoded,
+    *,
+    batch_size=32,
+    on_batch=None,
+    on_outputs=None,
+    predict=None,
+    most_lengths=3,
+):
     """Return a list with the outputs for each encoded sequence: arrays, or dicts of arrays.
 
     `encoded` is as in `data.batching`. After each batch, `on_batch` is called with the fraction of
     the sequences in it, and `on_outputs` with its outputs, targets and weights. `predict` is a
-    function from a dict of arrays to the outputs, by default `model.predict_on_batch`.
+    `ForwardPass`, by default that of the model. If each shape costs a compilation, batches have at
+    most `most_lengths` lengths. A GPU or TPU gets more than `batch_size` sequences at once if they
+    are short.
     """
-    lengths = LENGTHS if keras.backend.backend() == "jax" else None
-    batches = Batches(encoded, batch_size, lengths=lengths)
-    predict = predict or functools.partial(_predict_on_batch, model)
+    predict = forward_pass(model) if predict is None else predict
+    positions = batch_size * _POSITIONS_PER_ROW if distribution.has_accelerator() else 0
+    lengths = predict.lengths_for(encoded, batch_size, most_lengths)
+    batches = SortedBatches(encoded, batch_size, lengths, positions)
     results = [None] * len(encoded)
-    for index, rows in enumerate(batches.rows):
-        inputs, *targets_and_weights = batches[index]
-        outputs = predict(inputs)
+
+    def finish(rows, outputs, targets_and_weights):
+        outputs = keras.tree.map_structure(keras.ops.convert_to_numpy, outputs)
         if on_outputs:
             on_outputs(outputs, *targets_and_weights)
         for index_in_batch, row in enumerate(rows):
             results[row] = keras.tree.map_structure(lambda array: array[index_in_batch], outputs)  # noqa: B023
         if on_batch:
             on_batch(len(rows) / len(encoded))
+
+    running: collections.deque = collections.deque()  # a device computes a batch while the next one is made
+    for index, rows in enumerate(batches.rows):
+        inputs, *targets_and_weights = batches[index]
+        running.append((rows, predict(inputs), targets_and_weights))
+        if len(running) > _BATCHES_IN_FLIGHT:
+            finish(*running.popleft())
+    while running:
+        finish(*running.popleft())
     return results
-
-
-def _predict_on_batch(model, inputs):
-    """Return the outputs of one replica.
-
-    Under a strategy of TensorFlow, each replica computes the whole batch, and `predict_on_batch`
-    concatenates their outputs.
-    """
-    outputs = model.predict_on_batch(inputs)
-    if keras.backend.backend() != "tensorflow":
-        return outputs
-    copies = model.distribute_strategy.num_replicas_in_sync
-    return keras.tree.map_structure(lambda array: array[: len(array) // copies], outputs)
 
 
 def evaluate(model: keras.Model, examples: Any, **options: Any) -> Any:

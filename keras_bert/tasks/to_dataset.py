@@ -6,8 +6,9 @@ import warnings
 import keras
 import numpy as np
 
-from keras_bert.data.batching import compiled_length
+from keras_bert.data.batching import choose_lengths, compiled_length
 from keras_bert.model_structure import find_encoder, find_output
+from keras_bert.runtime import distribution
 from keras_bert.runtime.arguments import as_integer
 from keras_bert.runtime.packages import import_tensorflow
 from keras_bert.runtime.warn import level_of_caller
@@ -75,12 +76,19 @@ def _dataset(data, encoded, batch_size, shuffle, seed, fixed_length, has_weights
     in_order = np.arange(len(encoded))
     epochs = itertools.count()
 
+    lengths = None
+    if fixed_length is None and distribution.compiles_each_shape():
+        longest = [encoded.lengths[rows].max() for rows in np.array_split(in_order, limits)]
+        # One of three programs is for the last batch, which has fewer rows.
+        cost = distribution.positions_per_compilation() / batch_size
+        lengths = choose_lengths(longest, cost, most=2)
+
     def batch(rows):
         length = fixed_length
         if length is None:
             length = int(encoded.lengths[rows].max())
-            if keras.backend.backend() == "jax":
-                length = compiled_length(length, encoded.max_length)
+        if lengths is not None:
+            length = compiled_length(length, encoded.max_length, lengths)
         inputs, targets, weights = encoded.batch(rows, length)
         if targets is None:
             return (inputs,)

@@ -7,15 +7,21 @@ import keras
 
 from keras_bert import heads, packed_heads
 from keras_bert.data import packing
-from keras_bert.data.batching import LENGTHS, Batches, choose_compiled_lengths, plan_of_sets
+from keras_bert.data.batching import (
+    Batches,
+    choose_compiled_lengths,
+    choose_lengths,
+    plan_of_sets,
+)
 from keras_bert.runtime import distribution
 from keras_bert.tasks import registry
 from keras_bert.training import engine, flops
 from keras_bert.training.gradient_caching import CachedModel, GradientCache
 
-# On a CPU: the number of operations that take as long as the compilation of one layer for one
-# length, and the time of a compiled step relative to an uncompiled one. Measured with MiniLM on
-# two cores.
+_TRAINING_PROGRAMS = 2  # for batches that are not packed; more are compiled to score
+# With TensorFlow on a CPU: the number of operations that take as long as the compilation of one
+# layer for one length, and the time of a compiled step relative to an uncompiled one. Measured with
+# MiniLM on two cores.
 _OPERATIONS_PER_COMPILATION = 1.7e11
 _COMPILED_SHARE = 0.65
 # The same for `mixed_training`, which compiles functions that all layers share.
@@ -74,6 +80,7 @@ class BatchPlan:
         self.cache: GradientCache | None = None
         task = registry.find(model)
         self._of_positions = task is not None and task.positions_have_targets
+        self._has_head_start = task is not None and task.head_start is not None
         self.epoch = functools.lru_cache(2)(self._make_epoch)
         encoder = heads.find_encoder(model)
         is_packable = not fixed_length and packed_heads.can_be_packed(model) and _can_pack_here()
@@ -82,7 +89,10 @@ class BatchPlan:
             has_rows = self._texts_per_row is not None
             self.trained = (packed_heads.packed_siamese if has_rows else packed_heads.packed)(model)
         is_mixed = can_be_mixed and _can_be_mixed(self.trained)
-        self._choose_compilation(_cost_of_compiling(encoder, is_mixed), fixed_length)
+        if distribution.is_tensorflow_on_cpu():
+            self._choose_compilation(_cost_of_compiling(encoder, is_mixed), fixed_length)
+        else:
+            self._choose_few_lengths(fixed_length)
         if is_mixed and self.compiled:
             from keras_bert import mixed_training
 
@@ -113,20 +123,40 @@ class BatchPlan:
         self.trained = CachedModel(self.trained, gradient_accumulation_steps, shape)
         self.cache = GradientCache(self.trained, self._encoded.loss, self._seed, self.batch)
 
-    def _choose_compilation(self, cost, fixed_length):
-        """Set `compiled` and the lengths that batches are padded to."""
+    def _choose_few_lengths(self, fixed_length):
+        """Set `compiled`, and few lengths that batches are padded to if each needs a program."""
+        self.compiled = distribution.supports_jit_compile()
         self._lengths: tuple[int, ...] | None = (self._encoded.max_length,)
+        if fixed_length or self.shape is not None:
+            return
+        self._lengths = None
+        if self.compiled or distribution.compiles_each_shape():
+            cost = distribution.positions_per_compilation() / self.batch_size
+            self._lengths = choose_lengths(self._longest_per_batch(), cost, _TRAINING_PROGRAMS)
+
+    def _choose_compilation(self, cost, fixed_length):
+        """Set `compiled` and the lengths, for TensorFlow on a CPU: compile if that saves time."""
+        self._lengths = (self._encoded.max_length,)
         if fixed_length or self.shape is not None:
             rows, length = self.shape[:2] if self.shape else (self.batch_size, *self._lengths)
             positions = rows * length * self.epochs * self.batches
             self.compiled = cost < (1 - _COMPILED_SHARE) * positions
             return
-        self._lengths = LENGTHS
-        if cost:
-            first = Batches(self._encoded, self.batch_size, (self._seed, 0))
-            needed = [first.longest(index) for index in range(self.batches)] * self.epochs
-            self._lengths = choose_compiled_lengths(needed, cost / self.batch_size, _COMPILED_SHARE)
+        self._lengths = choose_compiled_lengths(
+            self._longest_per_batch(), cost / self.batch_size, _COMPILED_SHARE
+        )
         self.compiled = self._lengths is not None
+
+    @property
+    def programs_for_scoring(self):
+        """Number of programs for scoring, so that a run compiles three, with that of the head."""
+        for_training = 1 if self.shape is not None or self._lengths is None else len(self._lengths)
+        return max(1, 3 - for_training - self._has_head_start)
+
+    def _longest_per_batch(self):
+        """Return the length of the longest sequence of each batch of the run."""
+        first = Batches(self._encoded, self.batch_size, (self._seed, 0))
+        return [first.longest(index) for index in range(self.batches)] * self.epochs
 
     def batch(self, number):
         """Return a batch by its number over all epochs and the additional pass."""
@@ -192,11 +222,9 @@ def _can_be_mixed(model):
 
 
 def _cost_of_compiling(encoder, is_mixed):
-    """Return the number of positions that could be computed during one compilation."""
+    """Return how many positions TensorFlow on a CPU computes during one compilation."""
     if not distribution.supports_jit_compile():
         return math.inf
-    if not distribution.is_tensorflow_on_cpu():
-        return 0.0  # Keras always compiles
     if encoder.rematerialize:  # on a CPU XLA undoes half of the memory savings
         return math.inf
     config = encoder.bert_config

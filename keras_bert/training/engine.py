@@ -1,20 +1,24 @@
 """One call of Keras' `fit` per run, which can begin within an epoch."""
 
+import concurrent.futures
 import contextlib
 import warnings
 
 import keras
 
 from keras_bert import keras_private
+from keras_bert.runtime import compilation_cache
+from keras_bert.training.device_memory import explain_out_of_memory
 
 
-def fit(trained, data, callbacks, *, steps, model=None, epochs=1, start=(0, 0)):
+def fit(trained, data, callbacks, *, shape, steps, model=None, epochs=1, start=(0, 0)):
     """Train a model on a stream of batches.
 
     Args:
         trained: The compiled `keras.Model` that takes the batches.
         data: All batches from `start` on, from `data_for_fit`.
         callbacks: A list of Keras callbacks. They see `model`.
+        shape: Rows and positions of a batch, for the error of a device without enough memory.
         steps: Batches per epoch.
         model: The user's model, whose variables `trained` shares. Default: `trained`.
         epochs: The number of epochs.
@@ -39,7 +43,9 @@ def fit(trained, data, callbacks, *, steps, model=None, epochs=1, start=(0, 0)):
         verbose=0,
     )
     model.stop_training = False
-    with _synchronized(model, trained), warnings.catch_warnings():
+    compilation_cache.use()
+    memory = explain_out_of_memory(model, shape)
+    with memory, _synchronized(model, trained), warnings.catch_warnings():
         # Heads that do not read the pooler leave it as it is.
         warnings.filterwarnings("ignore", message=keras_private.UNUSED_POOLER)
         trained.fit(
@@ -63,13 +69,22 @@ def data_for_fit(batches, example, shape):
             with `None` for dimensions that vary.
     """
     if keras.backend.backend() != "tensorflow":
-        return (batch for batch in batches())  # Keras accepts generators, but no other iterators
+        return _one_ahead(batches())
     import tensorflow as tf
 
     signature = keras.tree.map_structure(
         lambda array: tf.TensorSpec(shape(array), array.dtype), example
     )
     return tf.data.Dataset.from_generator(batches, output_signature=signature).prefetch(2)
+
+
+def _one_ahead(batches):
+    """Yield the batches of an iterator; a thread makes the next one while a batch is computed."""
+    with concurrent.futures.ThreadPoolExecutor(1) as thread:
+        upcoming = thread.submit(next, batches, None)
+        while (batch := upcoming.result()) is not None:
+            upcoming = thread.submit(next, batches, None)
+            yield batch
 
 
 class _EpochEnds:

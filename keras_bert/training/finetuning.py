@@ -233,7 +233,6 @@ def _prepare(task, model, train, dev, recipe, metric, patience, callbacks):
         known = (*scores, user_callbacks.DEV_LOSS) if encoded_dev.has_targets else scores
         if metric is not None and metric not in known:
             raise ValueError(f"metric must be one of {', '.join(known)}; received {metric!r}")
-        score = run_data.scorer(model, dev, encoded_dev, recipe.batch_size)
     user_callbacks.set_modes(callbacks)
     plan = BatchPlan(
         model,
@@ -245,6 +244,10 @@ def _prepare(task, model, train, dev, recipe, metric, patience, callbacks):
         fixed_length=recipe.fixed_length,
         can_be_mixed=recipe.optimizer is None,
     )
+    if dev is not None:
+        score = run_data.scorer(
+            model, dev, encoded_dev, recipe.batch_size, plan.programs_for_scoring
+        )
     optimizer = user_callbacks.with_settable_rate(
         recipe.new_optimizer(plan.steps), callbacks, recipe
     )
@@ -334,6 +337,7 @@ def _fit(run, state, show_progress, tensorboard):
                 run.plan.trained,
                 run.plan.data_for_fit(state.epoch, state.batch),
                 _all_callbacks(run, state, progress, stop),
+                shape=run.plan.batch(0)[0]["input_word_ids"].shape[:2],
                 steps=run.plan.batches,
                 model=run.model,
                 epochs=run.plan.epochs,

@@ -6,7 +6,7 @@ import keras
 import numpy as np
 
 from keras_bert import heads
-from keras_bert.data.batching import LENGTHS
+from keras_bert.data.batching import SortedBatches, compiled_length
 from keras_bert.exporting.predict_function import predict_function
 from keras_bert.tasks import registry
 
@@ -56,18 +56,17 @@ def _pools_like_its_encoder(model):
 
 def _vectors(model, encoded, rows):
     """Return vectors (n, hidden), targets and weights of some sequences or their words."""
-    rows = rows[np.argsort(encoded.lengths[rows], kind="stable")]
     features = keras.Model(model.input, model.get_layer("logits").input)
-    predict, parts = predict_function(features), []
-    for start in range(0, len(rows), _BATCH_SIZE):
-        chosen = rows[start : start + _BATCH_SIZE]
-        longest = int(encoded.lengths[chosen].max())
-        length = next((size for size in LENGTHS if size >= longest), longest)
-        inputs, targets, weights = encoded.batch(chosen, min(length, encoded.max_length))
-        vectors = np.asarray(predict(inputs))
-        if vectors.ndim == 3:  # those of all tokens, of which the first of each word has a weight
-            is_word = weights > 0
-            vectors, targets = vectors[is_word], targets[is_word]
-            weights = np.ones(len(targets))
-        parts.append((vectors, targets, weights))
+    predict = predict_function(features)
+    longest = int(encoded.lengths[rows].max())
+    lengths = (compiled_length(longest, encoded.max_length),) if predict.compiles else None
+    batches = SortedBatches(encoded, _BATCH_SIZE, lengths, chosen=rows)
+    parts = []
+    for index in range(len(batches)):
+        inputs, targets, weights = batches[index]
+        vectors = keras.ops.convert_to_numpy(predict(inputs))
+        is_used = weights > 0  # not the padding; of tagged sentences, the first token of each word
+        if vectors.ndim == 3:
+            weights = np.ones_like(weights)
+        parts.append((vectors[is_used], targets[is_used], weights[is_used]))
     return (np.concatenate(arrays) for arrays in zip(*parts, strict=True))

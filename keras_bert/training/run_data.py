@@ -52,10 +52,10 @@ def encode(task, model, train, dev, recipe):
     return encoded, encoded_dev, _compile_options(task, model, encoded, loss)
 
 
-def scorer(model, dev, encoded, batch_size):
+def scorer(model, dev, encoded, batch_size, most_lengths):
     """Return the function that scores the model on the dev data."""
     predict = predict_function(model) if distribution.replicas() == 1 else None
-    return functools.partial(_score, model, dev, encoded, batch_size, predict)
+    return functools.partial(_score, model, dev, encoded, batch_size, predict, most_lengths)
 
 
 def check(task, train, dev):
@@ -118,7 +118,7 @@ def _encode_dev(task, model, train, dev, recipe):
         ) from error
 
 
-def _score(model, dev, encoded, batch_size, predict):
+def _score(model, dev, encoded, batch_size, predict, most_lengths):
     """Return the metrics of the dev data and the mean of the loss over its targets."""
     losses, counts = [], []
     # Under a strategy of TensorFlow, Keras divides a loss by the number of replicas.
@@ -139,6 +139,7 @@ def _score(model, dev, encoded, batch_size, predict):
             batch_size=batch_size,
             encoded=encoded,
             predict=predict,
+            most_lengths=most_lengths,
             on_outputs=add_loss if encoded.has_targets else None,
         )
         stop.check()  # a library that swallows Ctrl-C may return only a part of the answers

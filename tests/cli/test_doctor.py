@@ -35,6 +35,7 @@ def test_without_any_package(tmp_path):
     assert lines["python"].startswith(sys.version.split()[0])
     for name in doctor._PACKAGES:
         assert lines[name] == "not installed"
+    assert lines["attention"]
     assert f"{os.cpu_count()} CPUs" in lines["processor"]
     assert lines["cache"].startswith(f"{tmp_path / 'none'}, 0.0 GB, ")
 

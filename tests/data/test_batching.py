@@ -3,7 +3,13 @@
 import numpy as np
 import pytest
 
-from keras_bert.data.batching import LENGTHS, Batches, choose_compiled_lengths
+from keras_bert.data.batching import (
+    LENGTHS,
+    Batches,
+    SortedBatches,
+    choose_compiled_lengths,
+    choose_lengths,
+)
 from keras_bert.text.encoded_texts import EncodedTexts
 from tests import tiny
 
@@ -80,8 +86,23 @@ def test_choose_compiled_lengths(needed, cost, expected):
     assert choose_compiled_lengths(needed, cost, 0.7) == expected
 
 
-def test_longest_sequences_come_first_without_a_seed(preprocessor):
-    plan = Batches(encoded(preprocessor, [3, 9, 1, 7, 5], labeled=False), 2)
+@pytest.mark.parametrize(
+    ("needed", "most", "compiled", "expected"),
+    [
+        ([20] * 1000 + [40] * 1000 + [100] * 1000, 3, (), (24, 48, 128)),
+        ([20] * 1000 + [40] * 1000 + [100] * 1000, 2, (), (48, 128)),
+        ([20, 100], 3, (), (128,)),  # another program costs more than it saves
+        ([20] * 1000, 3, (64,), (24, 64)),
+        ([20] * 1000, 1, (64,), (64,)),
+        ([300], 2, (32, 64), (32, 64, 512)),  # the limit, since none is long enough
+    ],
+)
+def test_few_lengths_are_chosen(needed, most, compiled, expected):
+    assert choose_lengths(needed, 1000, most, compiled, limit=512) == expected
+
+
+def test_the_longest_sequences_come_first_where_the_order_is_free(preprocessor):
+    plan = SortedBatches(encoded(preprocessor, [3, 9, 1, 7, 5], labeled=False), 2)
     assert [batch.tolist() for batch in plan.rows] == [[1, 3], [4, 0], [2]]
     assert plan.sizes == [2, 2, 1]
     assert len(plan[0]) == 1  # inputs only

@@ -40,7 +40,7 @@ def fit(recorder, start, is_shared):
         return ((np.full((1, 1), i, "float32"), np.zeros((1, 1))) for i in range(first, 12))
 
     data = engine.data_for_fit(batches, next(batches()), lambda array: array.shape)
-    engine.fit(trained, data, [recorder], steps=4, model=model, epochs=3, start=start)
+    engine.fit(trained, data, [recorder], shape=(2, 8), steps=4, model=model, epochs=3, start=start)
     assert recorder.model is model
     return -trained.layers[-1].kernel.numpy().item()
 

@@ -1,0 +1,149 @@
+"""A model as a function from the inputs of a batch to its outputs, fast for many batches."""
+
+import contextlib
+import dataclasses
+import weakref
+from collections.abc import Callable
+
+import keras
+
+from keras_bert import keras_private
+from keras_bert.data.batching import choose_lengths
+from keras_bert.model_structure import find_encoder
+from keras_bert.runtime import compilation_cache, distribution
+from keras_bert.runtime.arguments import check_one_of
+
+_PRECISIONS = ("float32", "bfloat16", "float16")
+
+
+_passes: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()  # model -> {precision: pass}
+
+
+@dataclasses.dataclass
+class ForwardPass:
+    """A function from the inputs of a batch, a dict of arrays, to the outputs.
+
+    On JAX and torch, a device may still compute the outputs when the call returns.
+
+    Attributes:
+        compute: The function.
+        compiles: True if each shape of a batch costs a compilation.
+        lengths: The lengths of batches so far, if each shape costs a compilation.
+    """
+
+    compute: Callable
+    compiles: bool = False
+    lengths: tuple[int, ...] = ()
+
+    def __call__(self, inputs):
+        return self.compute(inputs)
+
+    def lengths_for(self, encoded, batch_size, most):
+        """Return the lengths to pad the batches of encoded sequences to; `None` for any length.
+
+        There are at most `most` lengths, with those of earlier calls, unless all are too short.
+        """
+        if not self.compiles:
+            return None
+        needed = sorted(encoded.lengths.tolist(), reverse=True)[::batch_size]
+        cost = distribution.positions_per_compilation() / batch_size
+        self.lengths = choose_lengths(needed, cost, most, self.lengths, encoded.max_length)
+        return self.lengths
+
+
+def forward_pass(model, precision=None):
+    """Return the `ForwardPass` of a model. Later calls return the same one, with its programs.
+
+    Args:
+        model: A model with an encoder.
+        precision: `"float32"`, `"bfloat16"` or `"float16"` for the layers of the encoder, on JAX
+            and torch; `None` keeps their dtype.
+
+    Raises:
+        ValueError: If the precision is unknown, or given with several devices.
+    """
+    if precision is not None:
+        check_one_of("precision", precision, _PRECISIONS)
+    passes = _passes.setdefault(model, {})
+    if precision not in passes:
+        passes[precision] = _new_pass(weakref.ref(model), precision)
+    return passes[precision]
+
+
+def _new_pass(model, precision):
+    """Return a `ForwardPass`. `model` is a weak reference, so that models can be deleted."""
+    backend = keras.backend.backend()
+    if backend == "tensorflow" or distribution.devices() > 1:
+        if precision is not None:
+            raise ValueError(
+                "precision works on one device. Load the model with dtype='mixed_bfloat16'"
+            )
+        compiles = distribution.compiles_each_shape()
+        return ForwardPass(lambda inputs: _predict_on_batch(model(), inputs), compiles)
+    if backend == "jax":
+        return ForwardPass(_with_jax(model, precision), compiles=True)
+    return ForwardPass(_with_torch(model, precision))
+
+
+def _predict_on_batch(model, inputs):
+    """Return the outputs of one replica.
+
+    Under a strategy of TensorFlow, each replica computes the whole batch, and `predict_on_batch`
+    concatenates their outputs.
+    """
+    outputs = model.predict_on_batch(inputs)
+    if keras.backend.backend() != "tensorflow":
+        return outputs
+    copies = model.distribute_strategy.num_replicas_in_sync
+    return keras.tree.map_structure(lambda array: array[: len(array) // copies], outputs)
+
+
+def _with_jax(model, precision):
+    import jax
+
+    compilation_cache.use()
+
+    @jax.jit
+    def forward(trainable, others, inputs):
+        with _computing_in(model(), precision):
+            outputs, _ = model().stateless_call(trainable, others, inputs, training=False)
+        return outputs
+
+    def compute(inputs):
+        trainable = [variable.value for variable in model().trainable_variables]
+        others = [variable.value for variable in model().non_trainable_variables]
+        return forward(trainable, others, inputs)
+
+    return compute
+
+
+def _with_torch(model, precision):
+    import torch
+
+    def compute(inputs):
+        with torch.no_grad(), _computing_in(model(), precision):
+            return model()(inputs, training=False)
+
+    return compute
+
+
+@contextlib.contextmanager
+def _computing_in(model, precision):
+    """Let the layers of the encoder compute in another dtype; quantized layers keep theirs."""
+    if precision is None:
+        yield
+        return
+    policy = precision if precision == "float32" else f"mixed_{precision}"
+    policies = {
+        layer: layer.dtype_policy
+        for layer in keras_private.all_layers(find_encoder(model))
+        if layer.dtype_policy.quantization_mode is None
+        and not isinstance(layer.dtype_policy, keras.dtype_policies.DTypePolicyMap)
+    }
+    for layer in policies:
+        layer.dtype_policy = policy
+    try:
+        yield
+    finally:
+        for layer, before in policies.items():
+            layer.dtype_policy = before
