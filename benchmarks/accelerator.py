@@ -1,4 +1,4 @@
-"""Question: how fast is keras_bert on a GPU, compared with transformers and sentence-transformers?
+r"""Question: how fast is keras_bert on a GPU, compared with transformers and sentence-transformers?
 
     python benchmarks/accelerator.py > accelerator.jsonl
     python benchmarks/accelerator.py --only finetune-base ablations-512 --seconds 240
@@ -26,19 +26,23 @@ matrices only, and clip the gradient at norm 1.0.
 
 Utilization is the model's FLOP/s (`keras_bert.training.flops`) divided by the manufacturer's peak
 for dense bfloat16 (Chowdhery et al., 2022). The whole time of a training run is measured from texts
-in memory to the trained model, with all compilation, and without the start of the processes and
-weights. `cold cache` is the first run on a machine, `warm cache` the second.
+in memory to the trained model, with all compilation. It does not include imports and the creation
+of the weights. `cold cache` is the first run on a machine, `warm cache` the second.
 
 Each library has its own process for each question. Pretraining alternates between them if both fit
 on the device. The processes of the next question start early, to save the time of their imports.
 
-Needs JAX for the device, torch, transformers and accelerate; for `embeddings` and `encode` also
-sentence-transformers and datasets. Without TensorFlow. A machine that has JAX and torch, and no
-access to a package index, needs some more wheels. Download them elsewhere:
+Needs Keras, JAX for the device, torch, transformers and accelerate; `embeddings` and `encode` also
+sentence-transformers and datasets. TensorFlow is not needed. A machine that has no access to a
+package index, but JAX, torch, transformers, accelerate, pandas, scikit-learn, matplotlib and h5py,
+needs some small wheels. Download them elsewhere, for example for Python 3.12:
 
-    pip download --no-deps --dest wheels keras==3.15.1 namex optree pooch platformdirs \
-        sentence-transformers datasets dill multiprocess
-    # Then, on the machine of the GPU, which has Python of the same version:
+    pip download --no-deps --only-binary=:all: --python-version 3.12 \
+        --platform manylinux_2_28_x86_64 --dest wheels keras==3.15.1 namex optree pooch \
+        platformdirs sentence-transformers datasets dill multiprocess
+
+Then copy this tree and `wheels` to the machine, and run there:
+
     pip install --no-index --no-deps --target site wheels/*.whl
     PYTHONPATH=site python benchmarks/accelerator.py | tee accelerator.jsonl
 """
@@ -81,7 +85,7 @@ BESIDE = 30 * 2**30  # keras_bert with more bytes than this leaves the device be
 # The settings that are tried, of which the fastest counts. `None` is the default.
 LOADER_PROCESSES = (0, 2)
 BATCH_SIZES = {
-    "keras_bert": (None, 256),
+    "keras_bert": (None, 128),
     "sentence-transformers": (64, 256, 1024),
 }
 TRIED = 0.1  # the share of the texts on which batch sizes are tried
@@ -140,19 +144,16 @@ class Worker:
         timer.cancel()
         if not line:
             status = self._process.wait()
+            if self._run.seconds_left() <= 0:
+                raise WorkerError(f"{self.library} was stopped: no time is left")
             self._log.seek(0)
             raise WorkerError(f"{self.library} ended with {status}: {self._log.read()[-1500:]}")
         return json.loads(line)
 
     def close(self):
         """End the process, which frees its memory on the device."""
-        with contextlib.suppress(BrokenPipeError):
-            self._process.stdin.close()
-        try:
-            self._process.wait(timeout=20)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        self._process.kill()
+        self._process.wait()
         self._log.close()
 
 
@@ -164,7 +165,7 @@ class Question:
         name: As for `--only`.
         answer: Function of the run, the question and its workers, which prints the figures.
         libraries: One process for each.
-        seconds: The time that it takes on an H100, about.
+        seconds: The time that it takes on an H100, estimated.
         options: Options of the job.
         goals: For some figures, what is compared, how, and with which number.
         cache: Folder of compiled programs, which questions with the same name share.
@@ -200,15 +201,24 @@ class Run:
         environment = {
             **os.environ,
             "PYTHONPATH": path,
-            "KERAS_BERT_COMPILATION_CACHE": os.path.join(self._folder, cache),
+            "KERAS_BERT_CACHE": os.path.join(self._folder, cache),
+            "TMPDIR": self._folder,
             "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
             "HF_HUB_OFFLINE": "1",
         }
-        if self._is_tiny:  # compilation is all of the time
+        # This folder of programs would not be cold.
+        environment.pop("JAX_COMPILATION_CACHE_DIR", None)
+        if self._is_tiny:  # compilation is most of the time
             environment["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "true"
+            environment["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
         return environment
 
+    def has_time_for(self, question):
+        return self.seconds_left() >= question.seconds
+
     def start_workers(self, question):
+        if not self.has_time_for(question):
+            return []
         libraries = question.libraries
         if self._only_ours:
             libraries = [library for library in libraries if library in OURS]
@@ -492,7 +502,7 @@ def training_question(name, size, data, seconds, tiny):
         "config": config_of("tiny" if tiny else size),
         "data": data,
         "pooling": None if size == "base" else "mean",
-        "rows": 64 if tiny else 6000,
+        "rows": 32 if tiny else 6000,
         "epochs": 2 if is_pairs else 3,
         "batch_size": 16 if tiny else 32,
         "max_length": 256 if is_pairs else 64,
@@ -526,16 +536,16 @@ def encoding_question(seconds, tiny):
 def questions(tiny):
     """Return all questions, the most important first."""
     return [
-        pretraining_question("base", 128, 256, 130, tiny),
+        pretraining_question("base", 128, 256, 140, tiny),
         training_question("finetune-minilm", "minilm", "sentences", 80, tiny),
         encoding_question(70, tiny),
         pretraining_question("base", 512, 64, 90, tiny),
-        pretraining_question("large", 512, 32, 140, tiny),
-        training_question("embeddings", "minilm", "pairs", 80, tiny),
-        training_question("finetune-base", "base", "sentences", 90, tiny),
-        ablations_question(512, 64, 120, tiny),
-        ablations_question(128, 256, 120, tiny),
-        pretraining_question("large", 128, 128, 140, tiny),
+        pretraining_question("large", 512, 32, 150, tiny),
+        training_question("embeddings", "minilm", "pairs", 90, tiny),
+        training_question("finetune-base", "base", "sentences", 110, tiny),
+        ablations_question(512, 64, 150, tiny),
+        ablations_question(128, 256, 150, tiny),
+        pretraining_question("large", 128, 128, 150, tiny),
     ]
 
 
@@ -559,20 +569,18 @@ def machine():
 
 def ask(run, chosen):
     """Answer the questions one after the other."""
-    waiting = run.start_workers(chosen[0])
+    following_workers = run.start_workers(chosen[0])
     for question, following in zip(chosen, [*chosen[1:], None], strict=True):
-        workers = waiting
-        waiting = [] if following is None else run.start_workers(following)
-        try:
-            if run.seconds_left() < question.seconds:
-                needed = f"needs {question.seconds} s; {run.seconds_left():.0f} s are left"
-                run.say(question=question.name, skipped=needed)
-                continue
+        workers = following_workers
+        following_workers = [] if following is None else run.start_workers(following)
+        if run.has_time_for(question):
             with run.going_on(question):
                 question.answer(run, question, workers)
-        finally:
-            for worker in workers:
-                worker.close()
+        else:
+            needed = f"needs {question.seconds} s; {run.seconds_left():.0f} s are left"
+            run.say(question=question.name, skipped=needed)
+        for worker in workers:
+            worker.close()
 
 
 def main():

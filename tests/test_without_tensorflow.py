@@ -113,12 +113,11 @@ def test_commands(tmp_path, capsys):
 @pytest.mark.skipif(keras.backend.backend() != "jax", reason="the benchmark runs on JAX")
 def test_benchmark_of_accelerators():
     script = pathlib.Path(__file__).parents[1] / "benchmarks" / "accelerator.py"
-    command = [sys.executable, script, "--tiny", "--ours", "--only", "finetune-minilm"]
+    command = [sys.executable, script, "--tiny", "--ours", "--only", "pretrain-base-128"]
     output = subprocess.run(command, capture_output=True, text=True).stdout
-    figures = [json.loads(line) for line in output.splitlines()[1:]]
-    speeds = [line["keras_bert"] for line in figures if line["unit"] == "examples/s"]
-    assert len(speeds) == 3
-    assert min(speeds) > 0
+    _, utilization, speed, _ = map(json.loads, output.splitlines())
+    assert 0 < utilization["keras_bert"] < 1
+    assert speed["keras_bert"] > 0
 
 
 @pytest.mark.parametrize(

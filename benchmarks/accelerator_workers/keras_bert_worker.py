@@ -15,7 +15,7 @@ import keras_bert
 from keras_bert import heads, optimizers
 from keras_bert.layers import dropout as dropout_layer
 from keras_bert.pretraining import losses
-from keras_bert.training import flops
+from keras_bert.training import engine, flops
 
 
 def random_bits_of_jax(shape, seed):
@@ -48,7 +48,7 @@ def peak_memory():
 
 
 class Pretraining:
-    """Steps of `fit` with the model, loss and optimizer of `keras_bert.pretrain`.
+    """Steps of `fit`, with the model, loss and optimizer of `keras_bert.pretrain`.
 
     `random_bits` is a key of `RANDOM_BITS`, or `None` for the bits that keras_bert uses.
     """
@@ -62,6 +62,7 @@ class Pretraining:
         losses.compile_model(self.model, optimizer)
         batch = made_up_data.pretraining_batch(rows, length, config["vocab_size"])
         self.batch = self._for_fit(batch)
+        self.shape = (rows, length)
         self.steps = steps
         predictions = batch["positions"].shape[1]
         self.facts = {
@@ -84,10 +85,8 @@ class Pretraining:
     def _take(self, steps):
         """Take some steps, and return the mean loss."""
         batches = (self.batch for _ in range(steps))
-        history = self.model.fit(
-            batches, steps_per_epoch=steps, epochs=1, shuffle=False, verbose=0
-        ).history
-        return history["loss"][0]
+        engine.fit(self.model, batches, [], shape=self.shape, steps=steps)
+        return self.model.history.history["loss"][0]
 
     def run(self):
         start = time.perf_counter()
@@ -140,12 +139,12 @@ class Encoding:
     """Embeddings of texts with `keras_bert.pipeline`. `counts` has a number for each kind."""
 
     def __init__(self, config, counts):
-        encoder = new_encoder(config, pooling="mean", dtype="mixed_bfloat16")
+        encoder = new_encoder(config, pooling="mean")
         self.texts = {
             kind: made_up_data.texts(kind, count, config["vocab_size"])
             for kind, count in counts.items()
         }
-        self.pipeline = keras_bert.pipeline(encoder)
+        self.pipeline = keras_bert.pipeline(encoder, precision="bfloat16")
         self.facts = {}
         wait_for_device()
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import gc
 import tempfile
 import time
 
@@ -33,6 +34,14 @@ def start_device():
     """Start the device and its library for matmuls, which are no part of a measurement."""
     torch.ones((8, 8), device=DEVICE) @ torch.ones((8, 8), device=DEVICE)
     wait_for_device()
+
+
+def free_memory():
+    """Free the memory of earlier models, which then do not count in the peak."""
+    gc.collect()
+    if DEVICE == "cuda":
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
 
 
 def peak_memory():
@@ -67,9 +76,7 @@ class Pretraining:
         self.weights = weights
         self.model = self.optimizer = self.parameters = None
         torch.compiler.reset()
-        if DEVICE == "cuda":
-            torch.cuda.empty_cache()
-            torch.cuda.reset_peak_memory_stats()
+        free_memory()
         model = transformers.BertForPreTraining(new_config(self.config)).to(DEVICE)
         self.computing = torch.autocast(DEVICE, torch.bfloat16)
         if weights == "bfloat16":
@@ -166,11 +173,12 @@ class Training:
         else:
             self.sentences, self.labels = made_up_data.labeled_sentences(rows, config["vocab_size"])
             self.tokenizer = new_tokenizer(config)
-            self.model = transformers.BertForSequenceClassification(new_config(config)).to(DEVICE)
+            self.model = transformers.BertForSequenceClassification(new_config(config))
         self.facts = {}
         start_device()
 
     def run(self, loader_processes):
+        free_memory()
         with tempfile.TemporaryDirectory() as folder:
             arguments = training_arguments(
                 folder, **self.options, loader_processes=loader_processes
@@ -189,7 +197,7 @@ class Training:
 
     def _prepare_sentences(self, arguments):
         """Return a function from texts in memory to a `Trainer`."""
-        model = copy.deepcopy(self.model)
+        model = copy.deepcopy(self.model).to(DEVICE)
 
         def new_trainer():
             encoded = self.tokenizer(self.sentences, truncation=True, max_length=self.max_length)
@@ -251,6 +259,7 @@ class Encoding:
             model = sentence_transformers.SentenceTransformer(folder, device=DEVICE)
         model.max_seq_length = config["max_position_embeddings"]
         self.model = model.to(torch.bfloat16)
+        free_memory()
         self.texts = {
             kind: made_up_data.texts(kind, count, config["vocab_size"])
             for kind, count in counts.items()
