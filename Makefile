@@ -65,7 +65,7 @@ test-all: $(installed)
 	$(pytest) -m "$(ALL)"
 
 # The tests of what works without TensorFlow, with each of the other backends.
-no_tensorflow := $(parallel) -m "not slow and not peers and not documents" tests/test_without_tensorflow.py \
+no_tensorflow := $(parallel) -m "not slow and not peers and not documents" tests/test_without_tensorflow.py tests/test_fused_attention.py \
 	tests/tasks tests/data tests/pipelines tests/text/test_python_tokenizer.py tests/text/test_words.py
 
 test-no-tensorflow: $(VENV_JAX)/installed $(VENV_TORCH)/installed

@@ -16,8 +16,10 @@ windows for questions. The same functions score both libraries.
     python benchmarks/finetune_tasks.py ../shared --tasks sst2-6000,mrpc
     python benchmarks/finetune_tasks.py ../shared --tasks sst2-6000 --peer keras_hub
     python benchmarks/finetune_tasks.py ../shared --tasks sst2-6000,wnut17,stsb --bfloat16
+    python benchmarks/finetune_tasks.py ../shared --tasks sst2-6000,wnut17 --attention-dropout \
+        --only-ours
 
-The last command also runs keras_bert with mixed_bfloat16 and transformers under autocast to
+The third command also runs keras_bert with mixed_bfloat16 and transformers under autocast to
 bfloat16, and compares each with the first of these two.
 
 Needs transformers and torch, and keras-hub for the second command. KerasHub is used as in its guide
@@ -226,7 +228,7 @@ def since(start):
 # keras_bert
 
 
-def run_keras_bert(task, folder, train, dev, seed, dtype="float32"):
+def run_keras_bert(task, folder, train, dev, seed, dtype="float32", **encoder_options):
     import keras
 
     import keras_bert
@@ -241,6 +243,7 @@ def run_keras_bert(task, folder, train, dev, seed, dtype="float32"):
         encoder = keras_bert.BertEncoder(
             vocab_size=len(preprocessor.vocabulary), preprocessor=preprocessor, **SMALL
         )
+    encoder = encoder.with_options(**encoder_options)
     options = {"stride": STRIDE} if task.kind == "questions" else {}
     start = clock()
     model, _ = finetune(
@@ -528,18 +531,22 @@ def run_keras_hub(task, folder, train, dev, seed):
 # The runs
 
 OURS_BFLOAT16, THEIRS_BFLOAT16 = "keras_bert bfloat16", "transformers bfloat16"
+NO_ATTENTION_DROPOUT = "keras_bert without attention dropout"
 LIBRARIES = {
     "keras_bert": run_keras_bert,
     "transformers": run_transformers,
     "keras_hub": run_keras_hub,
     OURS_BFLOAT16: functools.partial(run_keras_bert, dtype="mixed_bfloat16"),
+    NO_ATTENTION_DROPOUT: functools.partial(run_keras_bert, attention_probs_dropout_prob=0.0),
     THEIRS_BFLOAT16: functools.partial(run_transformers, autocast=True),
 }
 
 
-def libraries_for(task, peers, bfloat16, only_ours):
+def libraries_for(task, peers, bfloat16, attention_dropout, only_ours):
     """Return the names of the libraries that run a task; the others are compared with the first."""
     libraries = [OURS_BFLOAT16, "keras_bert"] if bfloat16 else ["keras_bert"]
+    if attention_dropout:
+        libraries.append(NO_ATTENTION_DROPOUT)
     if task.vocabulary is None and not only_ours:
         libraries.append("transformers")
         if bfloat16:
@@ -635,6 +642,9 @@ def main():
     parser.add_argument("--epochs", type=int, help="default: as in the task")
     parser.add_argument("--peer", action="append", choices=["keras_hub"], default=[])
     parser.add_argument("--bfloat16", action="store_true", help="also run both in bfloat16")
+    parser.add_argument(
+        "--attention-dropout", action="store_true", help="also run keras_bert without it"
+    )
     parser.add_argument("--only-ours", action="store_true", help="do not run transformers")
     parser.add_argument("--one", type=json.loads, help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -649,13 +659,13 @@ def main():
     print(f"instruction sets: {' '.join(processor.instruction_sets())}")
     print(", ".join(f"{p} {importlib.metadata.version(p)}" for p in packages[: 5 + len(args.peer)]))
     seeds = range(args.first_seed, args.first_seed + args.seeds)
+    variants = args.peer, args.bfloat16, args.attention_dropout, args.only_ours
     ratios = [
         run_task(
-            name, args.folder, seeds, args.limit, args.epochs,
-            libraries_for(TASKS[name], args.peer, args.bfloat16, args.only_ours),
+            name, args.folder, seeds, args.limit, args.epochs, libraries_for(TASKS[name], *variants)
         )
         for name in names
-    ]  # fmt: skip
+    ]
     for library in LIBRARIES:
         found = [ratio[library] for ratio in ratios if library in ratio]
         if len(found) > 1:

@@ -22,6 +22,7 @@ from keras_bert.runtime.terminal import print_line, quiet_imports, use_utf8
 
 _MAX_MESSAGE = 2000  # characters
 _TRACEBACK = "KERAS_BERT_TRACEBACK"
+_TEXT_OPTIONS = ("texts", "text", "text_pair", "query", "prompt", "corpus_prompt")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -55,6 +56,7 @@ def _parse_and_run(argv):
     if command is None:
         return 2
     _check_files(args)
+    _check_texts(args)
     if isinstance(args, options.NamedModel):
         from keras_bert.hub import resolve  # --help does not need its imports
 
@@ -94,6 +96,21 @@ def _check_files(args):
             status = os.stat(path)  # not opened, since a pipe can be read only once
             if stat.S_ISREG(status.st_mode) and not status.st_size:
                 raise ValueError(f"{path} is empty")
+
+
+def _check_texts(args):
+    """Raise an error if a text of the command line is not UTF-8. File names need not be."""
+    for name in _TEXT_OPTIONS:
+        texts = getattr(args, name, None) or ()
+        for text in [texts] if isinstance(texts, str) else texts:
+            try:
+                text.encode()
+            except UnicodeEncodeError as error:  # Python reads other bytes as lone surrogates
+                raise ValueError(
+                    f"texts on the command line must be UTF-8; received {printable(text, 80)}. Set "
+                    "the terminal to UTF-8, or convert the text. Korean text may be CP949: iconv "
+                    "-f CP949 -t UTF-8"
+                ) from error
 
 
 @contextlib.contextmanager

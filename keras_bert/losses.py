@@ -60,7 +60,8 @@ class MultipleNegativesRanking(_EmbeddingLoss):
 
     def __init__(self, scale=20.0, symmetric=False, name="multiple_negatives_ranking", **options):
         super().__init__(name, **options)
-        self.scale, self.symmetric = scale, symmetric
+        self.scale = scale
+        self.symmetric = symmetric
 
     def call(self, y_true, y_pred):
         """Return the loss of each row, (batch,).

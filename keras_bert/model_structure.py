@@ -30,16 +30,17 @@ def find_encoder(model: keras.Model) -> BertEncoder:
     True
     """
     _check_model(model)
-    found, pending = {}, [model]
+    encoders = {}
+    pending = [model]
     while pending:
         layer = pending.pop()
         if isinstance(layer, BertEncoder):
-            found[id(layer)] = layer
+            encoders[id(layer)] = layer
         else:
             pending.extend(keras_private.direct_sublayers(layer))
-    if len(found) != 1:
-        raise ValueError(f"the model must hold one BertEncoder; {model.name!r} has {len(found)}")
-    return found.popitem()[1]
+    if len(encoders) != 1:
+        raise ValueError(f"the model must hold one BertEncoder; {model.name!r} has {len(encoders)}")
+    return encoders.popitem()[1]
 
 
 def find_output(model: keras.Model) -> Any:

@@ -29,7 +29,8 @@ def packed(model, *, name="packed"):
     """
     if not can_be_packed(model):
         raise ValueError(f"{model.name!r} must be an unchanged classifier, regressor or tagger")
-    inputs, encoder = _packed_inputs(), find_encoder(model)
+    inputs = _packed_inputs()
+    encoder = find_encoder(model)
     if registry.for_model(model).positions_have_targets:
         x = _encode(encoder, inputs)["sequence_output"]
     else:
@@ -51,7 +52,8 @@ def packed_siamese(model, *, name="packed_siamese"):
     texts its number among all texts of the batch, if each packed sequence had the width of
     `cls_positions`. Output: embeddings (rows, texts, width). The pooling must be "mean".
     """
-    inputs, encoder = _packed_inputs(), find_encoder(model)
+    inputs = _packed_inputs()
+    encoder = find_encoder(model)
     inputs |= {key: _input(key) for key in ("cls_positions", "text_numbers")}
     x = _mean_of_each_text(_encode(encoder, inputs)["sequence_output"], inputs)
     pooling = model.get_layer(_POOLING)

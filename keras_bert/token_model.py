@@ -5,6 +5,7 @@ import re
 import keras
 
 from keras_bert import keras_private
+from keras_bert.runtime.arguments import is_dataframe
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
@@ -68,7 +69,7 @@ def _has_strings(x):
     """Return True for strings, tensors, tables and lists of strings, dicts of them, `Examples`."""
     if isinstance(x, (str, bytes)) or hasattr(x, "to_dataset"):
         return True
-    if hasattr(x, "columns") and hasattr(x, "dtypes"):  # a DataFrame
+    if is_dataframe(x):
         return any(map(_is_string, x.dtypes))
     if isinstance(x, dict):
         return any(map(_has_strings, x.values()))

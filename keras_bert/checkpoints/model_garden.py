@@ -170,13 +170,13 @@ def _config_of(encoder: Any) -> dict[str, Any]:
     content = {_GOOGLE_KEYS.get(key, key): value for key, value in arguments.items()}
     content["hidden_act"] = _activation_of(encoder)
     content["initializer_range"] = arguments["initializer"]["config"].get("stddev", 0.02)
-    names = {name: name for name in _OUTPUTS}
+    names = {name: name for name in _ACTIVATION_VALUES}
     return canonical.read_config(type(encoder).__name__, content, names, silent=content)
 
 
 # Activations are recognized by their values at these inputs, because a function's name may mislead.
-_INPUTS = (-2.0, -0.5, 1.0, 3.0)
-_OUTPUTS = {
+_ACTIVATION_INPUTS = (-2.0, -0.5, 1.0, 3.0)
+_ACTIVATION_VALUES = {
     "gelu": (-0.04550026, -0.15426877, 0.84134475, 2.9959502),
     "gelu_new": (-0.04540229, -0.15428599, 0.841192, 2.9963627),
     "relu": (0.0, 0.0, 1.0, 3.0),
@@ -185,13 +185,14 @@ _OUTPUTS = {
 
 def _activation_of(encoder: Any) -> str:
     activation = encoder.transformer_layers[0]._intermediate_activation_layer.activation
-    values = np.asarray(activation(np.array(_INPUTS, np.float32)))
-    for name, expected in _OUTPUTS.items():
+    values = np.asarray(activation(np.array(_ACTIVATION_INPUTS, np.float32)))
+    for name, expected in _ACTIVATION_VALUES.items():
         if np.allclose(values, expected, rtol=0, atol=1e-5):
             return name
     raise ValueError(
-        f"{type(encoder).__name__}: inner_activation must be one of {', '.join(_OUTPUTS)}, "
-        f"received a function with the values {values.tolist()} at {list(_INPUTS)}"
+        f"{type(encoder).__name__}: inner_activation must be one of "
+        f"{', '.join(_ACTIVATION_VALUES)}, received a function with the values "
+        f"{values.tolist()} at {list(_ACTIVATION_INPUTS)}"
     )
 
 

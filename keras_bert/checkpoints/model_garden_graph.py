@@ -152,7 +152,7 @@ def find_variables(tensors: Bundle) -> Variables:
         raise ValueError(f"{file}: must hold a BERT encoder of the Model Garden, received {shown}")
     uses = Counter(node for indices in nodes_of.values() for node in indices)
     problems = {
-        "several": [source for source, found in nodes_of.items() if len(found) > 1],
+        "several": [source for source, indices in nodes_of.items() if len(indices) > 1],
         "shared": sorted(str(nodes[node].key) for node, count in uses.items() if count > 1),
     }
     canonical.raise_if(file, "each weight must be one variable, which is not shared", problems)

@@ -142,7 +142,8 @@ class Weights(Mapping[str, np.ndarray]):
     def __init__(
         self, file: object, entries: Iterable[Entry], load: Callable[[str], np.ndarray]
     ) -> None:
-        self._file, self._load = file, load
+        self._file = file
+        self._load = load
         self._entries = {entry.name: entry for entry in entries}
 
     def __getitem__(self, name: str) -> np.ndarray:

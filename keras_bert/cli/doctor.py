@@ -63,7 +63,8 @@ def doctor(args):
     free = shutil.disk_usage(existing).free
     _print("cache", f"{folder}, {_size(folder) / 1e9:.1f} GB, {free / 1e9:.1f} GB free")
     for extra, missing in _missing_packages().items():
-        install = f"pip install 'keras3-bert[{extra}]'" if extra else "pip install keras3-bert"
+        package = f"'.[{extra}]'" if extra else "."
+        install = f"pip install {package} in the folder of the clone"
         _print(f"extra {extra}" if extra else "required", f"needs {', '.join(missing)}: {install}")
 
 
@@ -119,7 +120,8 @@ def _missing_packages():
         return {}
     missing: dict[str, list[str]] = {}
     for match in filter(None, map(_REQUIREMENT.match, requirements)):
-        name, extra = match[1], match[2] or ""
+        name = match[1]
+        extra = match[2] or ""
         if extra in _HIDDEN_EXTRAS:
             continue
         try:

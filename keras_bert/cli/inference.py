@@ -31,18 +31,18 @@ from keras_bert.training import report, run_state
 from keras_bert.untrusted import containers
 
 
-def _fine_tuned(args, hint=""):
-    """Load a model with the head of a task. `hint` ends the error for a model without one."""
+def _fine_tuned(args, otherwise):
+    """Load a model with the head of a task. `otherwise` ends the error for a model without one."""
     folder = pathlib.Path(args.model)
     if (folder / run_state.STATE_FILE).is_file() and not (folder / loading.MODEL_FILE).is_file():
         raise ValueError(
             f"{folder} has an unfinished run. Repeat the finetune command to resume it"
         )
     model = reading.load(args, task="auto")
-    try:
-        registry.for_model(model)
-    except ValueError as error:
-        raise ValueError(f"{args.model}: {error}{hint}") from error
+    if registry.find(model) is None:
+        raise ValueError(
+            f"{args.model} has no head of a task. Train one with keras-bert finetune; {otherwise}"
+        )
     return model
 
 
@@ -54,7 +54,7 @@ def evaluate(args: options.Evaluate) -> None:
     elif args.pooling is not None:
         raise ValueError("--pooling applies only with --task")
     else:
-        model = _fine_tuned(args, hint="; to score embeddings, add --task embedding")
+        model = _fine_tuned(args, "to score embeddings, add --task embedding")
     task = registry.for_model(model)
     name = reading.task_of(model)
     if args.characters and "characters" not in task.reads[name]:
@@ -107,7 +107,7 @@ def predict_texts(args: options.Predict) -> None:
         if pathlib.Path(text).suffix and os.path.isfile(text):
             raise ValueError(f"{text} is a file. To read it, give --input {text}")
     writing.check_output(args.output, args.input)
-    model = _fine_tuned(args)
+    model = _fine_tuned(args, "for vectors, use keras-bert embed; for [MASK], keras-bert fill")
     task = registry.for_model(model)
     if args.probabilities and not task.has_probabilities:
         raise ValueError(f"--probabilities does not apply to the task {task.name}. Remove it")
@@ -181,7 +181,7 @@ def embed(args: options.Embed) -> None:
     )
     first = next(parts)
     model = as_embedder(reading.load(args, task="auto"), args.pooling)
-    described = inference.describe(model)
+    task_model = inference.describe(model)
     shape = [0, model.output_shape[-1]]
     prompt = prompt_of(heads.find_output(model), args.prompt)
     predict = predict_function(model, args.precision)
@@ -192,7 +192,7 @@ def embed(args: options.Embed) -> None:
         _write_header(file, shape)
         for part in itertools.chain([first], parts):
             texts = [prompt + text for text in part.texts]
-            encoded = EncodedTexts(described.tokenizer, [texts], described.max_length)
+            encoded = EncodedTexts(task_model.tokenizer, [texts], task_model.max_length)
             counts.update(encoded.counts())
             vectors = inference.run(model, encoded, batch_size=args.batch_size, predict=predict)
             vectors = np.array(vectors, np.float32)

@@ -61,7 +61,7 @@ def export(args: options.Export) -> None:
         dev = None
         if args.dev is not None:
             columns = reading.columns_of(args, args.model)
-            dev = reading.read(args.dev, reading.task_of(model), columns, None)
+            dev = reading.read(args.dev, reading.task_of(model), columns)
         written = keras_bert.export(
             model,
             args.path,
@@ -72,13 +72,18 @@ def export(args: options.Export) -> None:
             license=args.license,
         )
     print_line(written)
+    folder = pathlib.Path(args.path).expanduser()
+    is_pair = written.parent == folder / "encoder"
+    if is_pair and heads.find_encoder(model).preprocessor is not None:
+        print_line(f"the preprocessor is in {folder / 'preprocess'}")
 
 
 def explain(args: options.Explain) -> None:
     """Write the attention weights of a text, and the attributions if head and --target allow."""
     writing.check_folder(args.output)
     model = reading.load(args, task="auto")
-    parts, written = [], []
+    parts = []
+    written = []
     with waiting("Computing"), warnings.catch_warnings():
         warnings.simplefilter("once")  # both parts warn of the same truncated text
         task = registry.find(model)
@@ -86,15 +91,15 @@ def explain(args: options.Explain) -> None:
             model = as_embedder(model)
             task = registry.for_model(model)
         if task is not None and (args.target is not None or _has_default_target(task, model, args)):
-            found = inspect.attributions(
+            explained = inspect.attributions(
                 model,
                 args.text,
                 args.text_pair,
                 target=_target(model, args.target),
                 steps=args.steps,
             )
-            parts += ["<h2>Attributions</h2>", drawing.attributions_html(found)]
-            written.append(f"attributions to {found.target}")
+            parts += ["<h2>Attributions</h2>", drawing.attributions_html(explained)]
+            written.append(f"attributions to {explained.target}")
         seen = inspect.attention(model, args.text, args.text_pair)
         parts += ["<h2>Attention</h2>", drawing.attention_html(seen)]
     layers, count = seen.weights.shape[:2]

@@ -100,12 +100,10 @@ class TextColumn(Options):
 
     text: column of the text, by default text
     no_header: the file has no header; name columns by number, from 1
-    format: file format (default: by extension)
     """
 
     text: str | None = None
     no_header: bool = False
-    format: Literal["tsv", "csv", "jsonl", "conll", "conllu"] | None = None
 
     @property
     def header(self):
@@ -136,6 +134,15 @@ class Labels(Columns):
 
     label: str | None = None
     tag: Column | None = None
+
+
+class FileFormat(Options):
+    """Columns of the file; a trained model uses those of its training by default.
+
+    format: file format (default: by extension)
+    """
+
+    format: Literal["tsv", "csv", "jsonl", "conll", "conllu"] | None = None
 
 
 class Pooling(Options):
@@ -294,7 +301,8 @@ class FinetuneRecipe(Options):
 
 
 class Finetune(
-    TrainingDtype, FinetuneRecipe, Characters, Pooling, Labels, FinetuneData, NamedModel,
+    TrainingDtype, FinetuneRecipe, Characters, Pooling, FileFormat, Labels, FinetuneData,
+    NamedModel,
     run="training.finetune", files=["train", "dev"],
 ):  # fmt: skip
     """Train a model on a labeled file.
@@ -323,7 +331,7 @@ class Finetune(
 
 
 class Evaluate(
-    Computation, Characters, Prompts, Labels, NamedModel,
+    Computation, Characters, Prompts, FileFormat, Labels, NamedModel,
     run="inference.evaluate", files=["input"],
 ):  # fmt: skip
     """Score a trained model on a labeled file.
@@ -340,7 +348,9 @@ class Evaluate(
     split: str = "test"
 
 
-class Predict(Computation, Columns, NamedModel, run="inference.predict_texts", files=["input"]):
+class Predict(
+    Computation, FileFormat, Columns, NamedModel, run="inference.predict_texts", files=["input"]
+):
     """Predict for texts or a file with a trained model.
 
     model: folder or .keras file of a fine-tuned model
@@ -361,7 +371,9 @@ class Predict(Computation, Columns, NamedModel, run="inference.predict_texts", f
     probabilities: bool = False
 
 
-class Embed(Computation, Pooling, TextColumn, NamedModel, run="inference.embed", files=["input"]):
+class Embed(
+    Computation, Pooling, FileFormat, TextColumn, NamedModel, run="inference.embed", files=["input"]
+):
     """Write a vector for each text of a file.
 
     model: an encoder: name, hf:org/name, folder or .keras file
@@ -376,7 +388,9 @@ class Embed(Computation, Pooling, TextColumn, NamedModel, run="inference.embed",
     prompt: str | None = None
 
 
-class Search(Computation, Prompts, TextColumn, NamedModel, run="inference.find", files=["file"]):
+class Search(
+    Computation, Prompts, FileFormat, TextColumn, NamedModel, run="inference.find", files=["file"]
+):
     """Find the texts of a file that are nearest to a query.
 
     file: TSV, CSV or JSON Lines file, or a .txt file with a text per line
@@ -391,7 +405,9 @@ class Search(Computation, Prompts, TextColumn, NamedModel, run="inference.find",
     top: PositiveInt = 5
 
 
-class Mine(Computation, Prompts, TextColumn, NamedModel, run="inference.mine", files=["file"]):
+class Mine(
+    Computation, Prompts, FileFormat, TextColumn, NamedModel, run="inference.mine", files=["file"]
+):
     """Add hard negatives to a file of pairs, to train embeddings.
 
     file: TSV, CSV or JSON Lines file of queries and positives; the negatives are other positives
@@ -584,7 +600,7 @@ class Convert(NamedModel, run="models.convert"):
     hidden_act: Literal["gelu", "gelu_new", "relu"] | None = None
 
 
-class Export(Precision, Labels, NamedModel, run="models.export"):
+class Export(Precision, Labels, NamedModel, run="models.export", files=["dev"]):
     """Write a SavedModel or an ONNX folder.
 
     model: folder or .keras file of a trained model; or an encoder, by name or folder
@@ -600,7 +616,7 @@ class Export(Precision, Labels, NamedModel, run="models.export"):
 
     path: str = argument()
     task: Task | None = None
-    format: Literal["saved_model", "onnx"] = "saved_model"  # type: ignore[assignment]
+    format: Literal["saved_model", "onnx"] = "saved_model"
     quantize: Literal["int8"] | None = None
     dev: str | None = None
     license: str | None = None

@@ -42,7 +42,8 @@ _REPAIRS = {
 }
 
 # One of this many documents is held out, to test the vocabulary on unseen text.
-_HELD_OUT_EVERY, _HELD_OUT_BYTES = 20, 8 << 20
+_HELD_OUT_EVERY = 20
+_HELD_OUT_BYTES = 8 << 20
 
 _HANGUL = re.compile("[\u1100-\u11ff\uac00-\ud7a3]")
 _HANGUL_SHARE = 0.01  # of the characters; above it, the corpus counts as Korean

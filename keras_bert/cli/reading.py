@@ -89,10 +89,9 @@ def _columns_of_training(model):
     return columns
 
 
-def read(path, name, columns, format, limit=None):
+def read(path, name, columns, format=None, limit=None):
     """Read a file as labeled data of a task or of a variant, such as "pair"."""
     task = registry.by_name(name)
-    name = name.replace("-", "_")
     return task.read(name, path, _options(task, name, columns, format, limit))
 
 
@@ -115,8 +114,6 @@ def _options(task, name, columns, format, limit):
     takes = task.reads[name]
     if format is not None and "format" not in takes:
         raise ValueError(f"the task {name} reads one format only. Remove --format {format}")
-    if name == "pair" and not columns["text_pair"]:
-        raise ValueError("the task pair needs --text-pair, the column of the second text")
     values = {**columns, "format": format, "limit": limit}
     values["characters"] = columns["characters"] or None
     label = columns["label"]

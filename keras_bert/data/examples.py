@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from keras_bert.data.label_columns import is_missing
+from keras_bert.runtime.arguments import is_dataframe
 from keras_bert.runtime.escaping import printable
 from keras_bert.runtime.label_types import name_of_type, of_one_type
 
@@ -278,7 +279,7 @@ def check_list(name, column):
     """Raise a `ValueError` if a column is a single string, a table or not iterable."""
     if isinstance(column, str):
         raise ValueError(f"{name} must be a list of strings; received one string")
-    is_table = isinstance(column, dict) or hasattr(column, "columns")
+    is_table = isinstance(column, dict) or is_dataframe(column)
     if is_table or not isinstance(column, Iterable):
         raise ValueError(
             f"{name} must be a list; received {column!r:.80}. Read tables with keras_bert.read"
@@ -357,7 +358,7 @@ def check_score(name, value, row=None):
     if not abs(number) <= _MAX_SCORE:
         where = "" if row is None else f" in row {row}"
         raise ValueError(
-            f"{name} must be numbers; received {value!r:.80}{where}. At most {_MAX_SCORE:g} is "
+            f"{name} must be numbers; received {value!r:.80}{where}. At most {_MAX_SCORE:,.0f} is "
             "allowed"
         )
     return number

@@ -38,7 +38,7 @@ def labeled_rows(source, labels):
     if labels and not rows:
         raise ValueError(
             f"{source}: no row has a label; all are {labels[0]!r:.80}. For data without labels, "
-            "give label=None"
+            "give label=None (keras-bert predict)"
         )
     if len(rows) < len(labels):
         shown = [*map(repr, sorted(missing)), *(["missing"] if missing_rows else [])]

@@ -8,13 +8,16 @@ class Layout:
 
     lengths: length of each sequence, int (n,)
     row: row of each sequence, int (n,)
-    number: index of each sequence among those of its row, int (n,)
+    index_in_row: index of each sequence among those of its row, int (n,)
     offset: first position of each sequence in its row, int (n,)
     shape: (rows, positions per row, maximum number of sequences per row)
     """
 
-    def __init__(self, lengths, row, number, offset, shape):
-        self._row, self._number, self._offset, self._shape = row, number, offset, shape
+    def __init__(self, lengths, row, index_in_row, offset, shape):
+        self._row = row
+        self._index_in_row = index_in_row
+        self._offset = offset
+        self._shape = shape
         # For each position that is not padding: its sequence, the position in that sequence, and
         # the (row, position) in the packed array.
         self._sequence = np.repeat(np.arange(len(lengths)), lengths)
@@ -32,13 +35,13 @@ class Layout:
         """Pack sequences' values (n, ...) to (rows, sequences per row, ...); pad with 0."""
         rows, _, count = self._shape
         result = np.zeros((rows, count, *values.shape[1:]), values.dtype)
-        result[self._row, self._number] = values
+        result[self._row, self._index_in_row] = values
         return result
 
     def numbers(self):
         """Return the index of each sequence in the flat result of `of_sequences`, int32 (n,)."""
         _, _, count = self._shape
-        return (self._row * count + self._number).astype(np.int32)
+        return (self._row * count + self._index_in_row).astype(np.int32)
 
     def inputs(self, word_ids, type_ids, pad_id=0):
         """Return the int32 inputs of a model of `packed_heads` from ids, int (n, seq).
@@ -50,7 +53,7 @@ class Layout:
         rows, positions, _ = self._shape
         position_ids, text_ids = (np.zeros((rows, positions), np.int32) for _ in range(2))
         position_ids[self._to] = self._within
-        text_ids[self._to] = self._number[self._sequence] + 1
+        text_ids[self._to] = self._index_in_row[self._sequence] + 1
         return {
             "input_word_ids": self.of_positions(word_ids.astype(np.int32), pad_id),
             "input_type_ids": self.of_positions(type_ids.astype(np.int32)),

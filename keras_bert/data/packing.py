@@ -33,7 +33,8 @@ class PackedBatches(Batches):
     """
 
     def __init__(self, encoded, plan, shape, *, of_positions):
-        self._encoded, self._of_positions = encoded, of_positions
+        self._encoded = encoded
+        self._of_positions = of_positions
         self._shape = shape
         self.rows = plan
         self.sizes = [shape[0]] * len(plan)
@@ -49,8 +50,8 @@ class PackedBatches(Batches):
     def _pack(self, encoded, chosen):
         """Return the `Layout` and the packed inputs of sequences, and their targets and weights."""
         lengths = encoded.lengths[chosen]
-        row, number, offset = _assign_rows(lengths, self._shape[0])
-        layout = Layout(lengths, row, number, offset, self._shape)
+        row, index_in_row, offset = _assign_rows(lengths, self._shape[0])
+        layout = Layout(lengths, row, index_in_row, offset, self._shape)
         inputs, *others = encoded.batch(chosen, int(lengths.max()))
         ids, type_ids = inputs["input_word_ids"], inputs["input_type_ids"]
         return layout, layout.inputs(ids, type_ids, encoded.pad_id), *others
@@ -140,24 +141,25 @@ def widen_shape(shape, lengths, plan):
 
 def _fit(lengths, batches, rows):
     """Return the smallest shape with the given number of rows that fits the batches."""
-    positions, count = 0, 0
+    positions = 0
+    count = 0
     for chosen in batches:
         sizes = lengths[chosen]
-        _, number, offset = _assign_rows(sizes, rows)
+        _, index_in_row, offset = _assign_rows(sizes, rows)
         positions = max(positions, int((offset + sizes).max()))
-        count = max(count, int(number.max()) + 1)
+        count = max(count, int(index_in_row.max()) + 1)
     return rows, -(-positions // _MULTIPLE) * _MULTIPLE, count
 
 
 def _assign_rows(sizes, rows):
     """Assign sequences to rows, the longest first, each to the emptiest row.
 
-    Return the row, the number in the row and the offset of each sequence, each int (n,).
+    Return the row, the index in the row and the offset of each sequence, each int (n,).
     """
-    row, number, offset = (np.zeros(len(sizes), np.int64) for _ in range(3))
+    row, index_in_row, offset = (np.zeros(len(sizes), np.int64) for _ in range(3))
     filled = [(0, index, 0) for index in range(rows)]
     for sequence in np.argsort(-sizes, kind="stable").tolist():
         end, index, count = filled[0]
-        row[sequence], number[sequence], offset[sequence] = index, count, end
+        row[sequence], index_in_row[sequence], offset[sequence] = index, count, end
         heapq.heapreplace(filled, (end + int(sizes[sequence]), index, count + 1))
-    return row, number, offset
+    return row, index_in_row, offset

@@ -238,7 +238,7 @@ def _check_columns(path, columns, names, header):
         argument = role.partition(" ")[0]  # "label 2" is a column of the argument `label`
         advice = f"give its name as `{argument}` (--{argument.replace('_', '-')})"
         if role == "label":
-            advice += ", or label=None for data without labels"
+            advice += ", or label=None for data without labels (keras-bert predict)"
         if len(names) == 1:
             advice += ". For columns that ; or | separate, give a DataFrame"
         raise ValueError(f"{path} has {how_many} {column!r:.80}; its columns are {shown}; {advice}")

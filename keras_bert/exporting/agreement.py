@@ -90,31 +90,31 @@ def compare(actual, expected, examples, output):
     for start in range(0, len(examples), _BATCH):
         batch = slice(start, start + _BATCH)
         texts = [column[batch] for column in columns]
-        found = actual(*texts)
+        outputs = actual(*texts)
         reference = expected(*texts)
-        difference = _larger(difference, found, reference)
-        equal.extend(_equal_rows(found, reference))
+        difference = _larger(difference, outputs, reference)
+        equal.extend(_equal_rows(outputs, reference))
         if labels is not None and "label" in reference:
             right = np.array([str(label).encode() for label in labels[batch]], object)
-            correct.extend(zip(found["label"] == right, reference["label"] == right, strict=True))
+            correct.extend(zip(outputs["label"] == right, reference["label"] == right, strict=True))
     accuracies = np.mean(correct, axis=0).tolist() if correct else (None, None)
     share = float(np.mean(equal)) if equal else None
     return Agreement(len(examples), share, difference, *accuracies)
 
 
-def _larger(difference, found, reference):
+def _larger(difference, outputs, reference):
     """Return the largest difference of two floats with the same name, at least `difference`."""
     for name, value in reference.items():
         if value.dtype.kind == "f":
-            largest = np.abs(found[name] - value).max(initial=0)
+            largest = np.abs(outputs[name] - value).max(initial=0)
             difference = float(np.maximum(difference, largest))  # NaN stays NaN
     return difference
 
 
-def _equal_rows(found, reference):
+def _equal_rows(outputs, reference):
     """Return for each row if its labels, tags or answers are equal; empty if there are none."""
     columns = [
-        (found[name] == value).reshape(len(value), -1).all(axis=1)
+        (outputs[name] == value).reshape(len(value), -1).all(axis=1)
         for name, value in reference.items()
         if value.dtype.kind != "f"
     ]

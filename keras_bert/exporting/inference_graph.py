@@ -202,7 +202,7 @@ class _Encoder:
         types = tf.gather(tf.reshape(inputs["input_type_ids"], [-1]), layout.flat_indices)
         ids = (words, layout.positions, types)
         tables = embedding_layers(self._encoder)
-        x = tf.add_n([self._lookup(*each) for each in zip(tables, ids, strict=True)])
+        x = tf.add_n([self._lookup(*pair) for pair in zip(tables, ids, strict=True)])
         return self._layer_norm(self._encoder.get_layer("embeddings").layer_norm, x)
 
     def _block(self, layer, x, layout, only_cls):
@@ -289,7 +289,8 @@ class _Layout:
 
     def __init__(self, mask, config, skip_padding):
         heads = config["num_attention_heads"]
-        self._heads, self._head_size = heads, config["hidden_size"] // heads
+        self._heads = heads
+        self._head_size = config["hidden_size"] // heads
         self._shape = tf.shape(mask)
         seq = self._shape[1]
         is_token = tf.ones_like(mask)

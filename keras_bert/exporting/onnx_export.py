@@ -96,7 +96,8 @@ def export(model, path, quantize=None, dev=None, metrics=None, license=None):
     _check(path, task, model, quantize, dev)
     onnx = _import("onnx")
     proto = onnx_graph.build_model_proto(model)
-    output, encoder = find_output(model), find_encoder(model)
+    output = find_output(model)
+    encoder = find_encoder(model)
     metadata = {"task": task}
     if quantize:
         # Without this mark, onnxruntime advises a pre-processing that cannot read these graphs.
@@ -173,13 +174,13 @@ def _compare(model, proto, file, dev):
         _Answers(model, runtime.InferenceSession(data, providers=["CPUExecutionProvider"]))
         for data in (str(file), proto.SerializeToString())
     )
-    found = agreement.compare(int8, float32, dev, find_output(model))
-    if warning := _warning(found):
+    comparison = agreement.compare(int8, float32, dev, find_output(model))
+    if warning := _warning(comparison):
         warnings.warn(
             f"{dev.source}: {warning}. Use float32 where that is too much",
             stacklevel=level_of_caller(),
         )
-    return dataclasses.replace(found, time_ratio=int8.seconds / float32.seconds)
+    return dataclasses.replace(comparison, time_ratio=int8.seconds / float32.seconds)
 
 
 class _Answers:
@@ -207,23 +208,23 @@ class _Answers:
         outputs = self._session.run(None, inputs)[0]
         self.seconds += time.perf_counter() - start
         numbers = mean_per_text(encoded.text_of, outputs)
-        found = {"numbers": numbers}
+        answers = {"numbers": numbers}
         if self._output.multi_label:
-            found["chosen"] = numbers >= 0.5
+            answers["chosen"] = numbers >= 0.5
         elif self._output.labels:
             labels = np.array([label.encode() for label in self._output.labels], object)
-            found["label"] = labels[numbers.argmax(axis=1)]
-        return found
+            answers["label"] = labels[numbers.argmax(axis=1)]
+        return answers
 
 
-def _warning(found):
+def _warning(comparison):
     """Return a warning if int8 changes the answers too much on the dev data, else ""."""
-    if found.accuracy is not None:
-        points = 100 * (found.float32_accuracy - found.accuracy)
+    if comparison.accuracy is not None:
+        points = 100 * (comparison.float32_accuracy - comparison.accuracy)
         # 0.9 - 0.89 is a little more than 0.01.
         return f"int8 loses {points:.1f} points of accuracy" if points > _MAX_POINTS + 1e-6 else ""
-    if found.equal is not None and 100 * (1 - found.equal) > _MAX_POINTS + 1e-6:
-        return f"int8 changes {1 - found.equal:.1%} of the answers"
+    if comparison.equal is not None and 100 * (1 - comparison.equal) > _MAX_POINTS + 1e-6:
+        return f"int8 changes {1 - comparison.equal:.1%} of the answers"
     return ""
 
 

@@ -116,8 +116,11 @@ class Graph:
     """Nodes and weights. Methods that add a node return the name of its output."""
 
     def __init__(self):
-        self.nodes, self.weights, self.shapes = [], [], []
-        self._constants, self._variables = {}, {}
+        self.nodes = []
+        self.weights = []
+        self.shapes = []
+        self._constants = {}
+        self._variables = {}
 
     def node(self, op, *inputs, output=None, **attributes):
         from onnx import helper
@@ -321,7 +324,8 @@ def _encode(graph, encoder, inputs, rows):
 def _block(graph, layer, x, mask):
     """Add a `TransformerBlock`."""
     attention = layer.attention
-    heads, size = attention.num_heads, attention.head_size
+    heads = attention.num_heads
+    size = attention.head_size
     kernels = np.split(keras.ops.convert_to_numpy(attention.qkv.kernel), 3, axis=1)
     biases = np.split(keras.ops.convert_to_numpy(attention.qkv.bias), 3)
     query, key, value = (

@@ -121,18 +121,18 @@ def _export_pair(model, path, metrics, license):
 
 def _head(model, output, assets, precision):
     """Return the `tf.Module` and the signatures of a model with a head."""
-    predict, made = _signatures(model, output, precision)
+    predict, task_signatures = _signatures(model, output, precision)
     module = _module(model, predict)
     if output.labels is not None:
         module.labels = tf.saved_model.Asset(str(write_labels(assets, output.labels)))
     module.serving_default = tf.function(
-        _check_shapes(made.from_strings, made.input_signature),
-        input_signature=made.input_signature,
+        _check_shapes(task_signatures.from_strings, task_signatures.input_signature),
+        input_signature=task_signatures.input_signature,
         autograph=False,
     )
     (specs,) = predict.input_signature
     module.ids = tf.function(
-        lambda *values: made.from_ids(dict(zip(specs, values, strict=True))),
+        lambda *values: task_signatures.from_ids(dict(zip(specs, values, strict=True))),
         input_signature=list(specs.values()),
         autograph=False,
     )

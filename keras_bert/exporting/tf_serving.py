@@ -162,7 +162,7 @@ def _plain(value):
 
 def _proto_string(text):
     """Return a string literal of the text format of protocol buffers."""
-    escaped = re.sub(r'["\\\x00-\x1f\x7f]', lambda found: f"\\{ord(found[0]):03o}", text)
+    escaped = re.sub(r'["\\\x00-\x1f\x7f]', lambda match: f"\\{ord(match[0]):03o}", text)
     return f'"{escaped}"'
 
 
@@ -192,7 +192,8 @@ def _prediction_log(tensors):
 
 def _field(number, payload):
     """Return a length-delimited field of a serialized protocol buffer."""
-    size, length = len(payload), bytearray()
+    size = len(payload)
+    length = bytearray()
     while size > 0x7F:
         length.append(size & 0x7F | 0x80)
         size >>= 7

@@ -55,10 +55,10 @@ def from_checkpoint(
         if pooling is not None:
             embedding = dataclasses.replace(embedding, pooling=(pooling,))
         head_options = _embedder_options(embedding) | head_options
-    longest = checkpoint.config["max_position_embeddings"]
+    max_positions = checkpoint.config["max_position_embeddings"]
     if sequence_length == "auto":
-        sequence_length = min(_DEFAULT_LENGTH, longest)
-    check_sequence_length(sequence_length, longest)
+        sequence_length = min(_DEFAULT_LENGTH, max_positions)
+    check_sequence_length(sequence_length, max_positions)
     config = checkpoint.config | {
         "hidden_act": hidden_act or checkpoint.config["hidden_act"],
         "pooling": pooling or checkpoint.pooling,
@@ -74,17 +74,17 @@ def from_checkpoint(
             if task is not None:
                 model = _head(encoder, task, checkpoint, fresh_head, head_options)
         if checkpoint.vocabulary is not None:
-            encoder.preprocessor = _preprocessor(checkpoint, sequence_length, longest)
+            encoder.preprocessor = _preprocessor(checkpoint, sequence_length, max_positions)
     except ValueError as error:
         raise ValueError(f"{checkpoint.path}: {error}") from error
     model_weights.assign(model, task, checkpoint, fresh_head)
     return model
 
 
-def check_sequence_length(value, longest):
-    """Raise a `ValueError` unless `value` is None or a length of at most `longest` tokens."""
-    if value is not None and as_integer("sequence_length", value, MIN_LENGTH) > longest:
-        rule = f"sequence_length must be at most {longest}, the maximum of the model"
+def check_sequence_length(value, max_positions):
+    """Raise a `ValueError` unless `value` is None or a length of at most `max_positions` tokens."""
+    if value is not None and as_integer("sequence_length", value, MIN_LENGTH) > max_positions:
+        rule = f"sequence_length must be at most {max_positions}, the maximum of the model"
         raise ValueError(f"{rule}; received {value}")
 
 
@@ -204,12 +204,13 @@ def to_model_garden(model: keras.Model, encoder: Any = None) -> Any:
     return model_garden.to_encoder(to_checkpoint(heads.find_encoder(model)), encoder)
 
 
-def _preprocessor(checkpoint, sequence_length, longest):
+def _preprocessor(checkpoint, sequence_length, max_positions):
     options = dict(checkpoint.tokenizer)
+    max_length = options.pop("sequence_length", None) or max_positions
     return Preprocessor(
         checkpoint.vocabulary,
         sequence_length=sequence_length,
-        max_sequence_length=min(options.pop("sequence_length", None) or longest, longest),
+        max_sequence_length=min(max_length, max_positions),
         **options,
     )
 

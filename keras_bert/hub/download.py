@@ -123,7 +123,8 @@ def _check_response(shown, folder, response):
         raise OSError(f"{shown}: the server answers {answer}")
     if response.headers.get("Content-Encoding", "identity") != "identity":
         raise OSError(f"{shown}: the server must send the file uncompressed")
-    size, free = response.raw.length_remaining, shutil.disk_usage(folder).free
+    size = response.raw.length_remaining
+    free = shutil.disk_usage(folder).free
     if size is None:  # a cut connection would look like the end of the file
         raise OSError(f"{shown}: the server must send the length of the file")
     if size > free:

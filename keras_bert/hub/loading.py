@@ -308,6 +308,6 @@ def _set_length(model, sequence_length, path):
     encoder = heads.find_encoder(model)
     if encoder.preprocessor is None:
         raise ValueError(f"{path} has no preprocessor; remove sequence_length")
-    longest = encoder.bert_config["max_position_embeddings"]
-    conversion.check_sequence_length(sequence_length, longest)
+    max_positions = encoder.bert_config["max_position_embeddings"]
+    conversion.check_sequence_length(sequence_length, max_positions)
     encoder.preprocessor.sequence_length = sequence_length

@@ -5,6 +5,7 @@ pinned revision, PyPI, Google's archive. A wrong hash is an error. Where no hash
 later downloads must match the first one.
 """
 
+import contextlib
 import fnmatch
 import importlib.util
 import json
@@ -152,7 +153,9 @@ def _install_from_hub(name, model):
     names = set(model.files)
     if model.files == HUB_FILES:  # patterns
         present = [file.name for file in snapshot.iterdir()]
-        names = {name for pattern in HUB_FILES for name in fnmatch.filter(present, pattern)}
+        names = set()
+        for pattern in HUB_FILES:
+            names.update(fnmatch.filter(present, pattern))
         names -= set(hub_source.other_weights(names))
     return cache.install(
         lambda target: _copy(snapshot, names, target, model.tokenizer),
@@ -218,11 +221,10 @@ def _copy(source_folder, names, target, tokenizer=None):
     """Copy files into a folder. Files that are links into the Hub's cache become hard links."""
     for name in names:
         file = source_folder / name
-        try:
-            if not file.is_symlink():
-                raise OSError
-            os.link(file.resolve(), target / name)
-        except OSError:  # not a link, another disk, or no support for hard links
+        if file.is_symlink():
+            with contextlib.suppress(OSError):  # another disk, or no support for hard links
+                os.link(file.resolve(), target / name)
+        if not (target / name).exists():
             shutil.copyfile(file, target / name)
     if tokenizer is not None:
         content = json.dumps(tokenizer)

@@ -43,10 +43,12 @@ def _source_of(name):
         return model_archives.find_local
     if named_source.knows(name):
         return named_source.find
-    if name.startswith((hub_source.PREFIX, *hub_source.KAGGLE_PREFIXES)):
+    if name.startswith(hub_source.PREFIX):
         hub_source.check_name(name)
-        is_on_hub = name.startswith(hub_source.PREFIX)
-        return hub_source.find if is_on_hub else hub_source.find_on_kaggle
+        return hub_source.find
+    if name.startswith(hub_source.KAGGLE_PREFIXES):
+        hub_source.check_name(name)
+        return hub_source.find_on_kaggle
     if name.startswith(("https://", "http://")):
         return model_archives.find_on_web
     raise _unknown(name)

@@ -42,23 +42,24 @@ def page(title, *parts):
     )
 
 
-def attributions_html(found):
+def attributions_html(result):
     """Return the text of `Attributions` as HTML, each word colored by its score."""
-    largest = np.abs(found.word_scores).max(initial=0)
+    largest = np.abs(result.word_scores).max(initial=0)
     paragraphs = []
-    for index, text in enumerate(found.texts):
-        parts, position = [], 0
-        for word in found.words:
+    for index, text in enumerate(result.texts):
+        parts = []
+        position = 0
+        for word in result.words:
             if word.get("pair", False) == bool(index):
                 parts.append(html(text[position : word["start"]]))
                 parts.append(_colored_word(word, largest))
                 position = word["end"]
         body = "".join([*parts, html(text[position:])])
         paragraphs.append(f'<p style="{_TEXT_STYLE}">{body}</p>')
-    at = "" if found.position is None else f" at {found.tokens[found.position]!r}"
+    at = "" if result.position is None else f" at {result.tokens[result.position]!r}"
     caption = (
-        f"{found.target}{at}: logit {found.logit:.2f}, {found.baseline_logit:.2f} without words. "
-        f"Blue words raise it, orange words lower it. Error of the sum: {found.error:.1e}"
+        f"{result.target}{at}: logit {result.logit:.2f}, {result.baseline_logit:.2f} without "
+        f"words. Blue words raise it, orange words lower it. Error of the sum: {result.error:.1e}"
     )
     return "".join(paragraphs) + f"<p><small>{html(caption)}</small></p>"
 
@@ -133,19 +134,19 @@ def plot_weights(tokens, weights, title):
     return figure
 
 
-def plot_words(found):
+def plot_words(result):
     """Draw the scores of the words of `Attributions` as bars; return a figure."""
-    figure = figures.new_figure(6, 1.5 + 0.25 * len(found.words))
+    figure = figures.new_figure(6, 1.5 + 0.25 * len(result.words))
     axes = figure.subplots()
-    scores = found.word_scores
+    scores = result.word_scores
     colors = [np.divide(_POSITIVE if score > 0 else _NEGATIVE, 255) for score in scores]
     axes.barh(range(len(scores)), scores, color=colors or None)
-    names = [figures.drawable(word["text"]) for word in found.words]
+    names = [figures.drawable(word["text"]) for word in result.words]
     families = figures.font_families()
     axes.set_yticks(range(len(names)), names, parse_math=False, fontfamily=families)
     axes.invert_yaxis()
     axes.axvline(0, color="gray", linewidth=0.5)
     axes.set_xlabel(
-        f"attribution to {figures.drawable(found.target)}", parse_math=False, fontfamily=families
+        f"attribution to {figures.drawable(result.target)}", parse_math=False, fontfamily=families
     )
     return figure

@@ -119,12 +119,12 @@ def _tokenize(tokenize, text, mask_id):
     for part in [text] if mask_id is None else text.split(MASK):
         if first:
             tokens.add([mask_id], _NO_WORD, [first - len(MASK)], [first])
-        found = tokenize(part)
+        part_tokens = tokenize(part)
         words_before = max(tokens.words, default=-1) + 1
-        tokens.ids.extend(found.ids)
-        tokens.words.extend([words_before + word for word in found.words])
-        tokens.starts.extend([first + start for start in found.starts])
-        tokens.limits.extend([first + limit for limit in found.limits])
+        tokens.ids.extend(part_tokens.ids)
+        tokens.words.extend([words_before + word for word in part_tokens.words])
+        tokens.starts.extend([first + start for start in part_tokens.starts])
+        tokens.limits.extend([first + limit for limit in part_tokens.limits])
         first += len(part) + len(MASK)
     return tokens
 

@@ -187,7 +187,8 @@ def _integrate(model, inputs, select, start, end, alphas, weights):
         float64 (seq, hidden).
     """
     size = max(1, _TOKENS_PER_BATCH // len(end))
-    logits, total = [], np.zeros_like(end)
+    logits = []
+    total = np.zeros_like(end)
     for first in range(0, len(alphas), size):
         part = alphas[first : first + size, None, None]
         points = (start + part * (end - start)).astype(np.float32)  # (points, seq, hidden)

@@ -102,21 +102,23 @@ def _keras_engine(model, task, pooling, precision, trusted):
     has = registry.find(model)
     if wanted is None and has is None and isinstance(model, BertEncoder):
         wanted = next(task for task in registry.TASKS if task.reads_encoders)
-    made = has if wanted is None else wanted
-    if made is None:
+    chosen = has if wanted is None else wanted
+    if chosen is None:
         raise ValueError(f"{model.name!r} must have a head of keras_bert.heads; use its `predict`")
-    if made.reads_encoders:
-        return KerasEngine(made.from_encoder(model, pooling), precision)
+    if chosen.reads_encoders:
+        return KerasEngine(chosen.from_encoder(model, pooling), precision)
     output = find_output(model)
     options = {} if task is None else registry.head_options(task)
-    if made is not has or any(getattr(output, name) != options[name] for name in options):
+    if chosen is not has or any(getattr(output, name) != options[name] for name in options):
         name = None if has is None else has.variant_of(output)
         raise ValueError(
             f"{model.name!r} has the task {name}; received {task!r}. Leave out task, or load "
             "another model"
         )
     if pooling is not None:
-        raise ValueError(f"pooling is only for embeddings; {model.name!r} has the task {made.name}")
+        raise ValueError(
+            f"pooling is only for embeddings; {model.name!r} has the task {chosen.name}"
+        )
     return KerasEngine(model, precision)
 
 

@@ -200,12 +200,12 @@ def _documents_of(path, counts):
     with open_decompressed(path) as file:
         head = file.read(_HEAD).lstrip()
     if _is_json_lines(path, head):
-        found = _read_json_lines(path, counts)
+        documents = _read_json_lines(path, counts)
     elif _is_xml(head):
-        found = _read_dump(path, counts)
+        documents = _read_dump(path, counts)
     else:
-        found = _read_plain(path, counts)
-    for document in found:
+        documents = _read_plain(path, counts)
+    for document in documents:
         counts["documents"] += 1
         if document.part == 2:
             whole = document.source.removesuffix(", part 2")
@@ -397,7 +397,8 @@ class _Dump:
     def __init__(self, path, counts):
         self.page = 0
         self.articles = []
-        self._path, self._counts = path, counts
+        self._path = path
+        self._counts = counts
         self._depth = 0
         self._values = {}  # of the elements of the current page, by name
         self._is_redirect = False

@@ -64,7 +64,8 @@ def compile_model(model: keras.Model, optimizer: keras.optimizers.Optimizer) -> 
     """
     encoder = heads.find_encoder(model)
     # Objects, not names: Keras creates named losses in the first step, which is then traced twice.
-    loss, metrics = PieceCrossentropy, accuracy
+    loss = PieceCrossentropy
+    metrics = accuracy
     tasks = list(model.output) if isinstance(model.output, dict) else None
     model.compile(
         optimizers.with_loss_scale(optimizer, encoder.dtype_policy),

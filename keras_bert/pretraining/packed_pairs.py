@@ -30,7 +30,8 @@ def plan(lengths, length, max_texts):
                 free.pop(at)
             left -= size
         else:
-            row, left = [], length - size
+            row = []
+            left = length - size
             rows.append(row)
         row.append(index)
         if len(row) < max_texts and left:

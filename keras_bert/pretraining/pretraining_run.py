@@ -33,7 +33,7 @@ class PretrainingRun:
 
     Attributes:
         model: The user's model, with its heads.
-        trained: The same model, or one with its weights that is faster to train.
+        training_model: The same model, or one with its weights that is faster to train.
         records: The training data.
         folder: Folder for all files of the run.
         recipe: The `Recipe`.
@@ -46,7 +46,7 @@ class PretrainingRun:
     """
 
     model: keras.Model
-    trained: keras.Model
+    training_model: keras.Model
     records: Records
     folder: pathlib.Path
     recipe: Recipe
@@ -95,7 +95,7 @@ class PretrainingRun:
 
     def restore(self):
         """Resume from the newest checkpoint, if any."""
-        progress = self.checkpoints.restore(run_state.variables_of(self.trained))
+        progress = self.checkpoints.restore(run_state.variables_of(self.training_model))
         if progress is not None:
             with run_state.reading(self.checkpoints.files()[-1], self.checkpoints.if_broken):
                 self.step = int(progress["step"])
@@ -109,7 +109,8 @@ class PretrainingRun:
 
     def stream(self, phase, split="train"):
         """Return the `Stream` of a phase."""
-        recipe, settings = self.recipe, self.recipe.phases[phase]
+        recipe = self.recipe
+        settings = recipe.phases[phase]
         # A different seed per phase, so that no phase repeats the data of another one.
         seed = recipe.seed * len(recipe.phases) + phase if split == "train" else _EVAL_SEED
         return Stream(
@@ -137,8 +138,10 @@ class PretrainingRun:
         count = max(1, self.eval_rows // stream.batch_size)
         for _, batch in itertools.islice(stream.batches(epochs=1), count):
             rows = len(batch[0]["input_word_ids"])
-            # Omit a smaller last batch: its shape would need another compilation.
-            if rows == stream.rows or not chosen and not rows % distribution.replicas():
+            is_full = rows == stream.rows
+            # Another shape needs a compilation, so a smaller batch is used only if it is alone.
+            is_alone = not chosen and rows % distribution.replicas() == 0
+            if is_full or is_alone:
                 chosen.append(batch)
         return chosen
 
@@ -166,13 +169,13 @@ class PretrainingRun:
 
 def model_to_train(model, packed):
     """Return the model that is trained in place of `model`, with its weights."""
-    trained = packed_heads.packed_pretraining(model) if packed else model
+    training_model = packed_heads.packed_pretraining(model) if packed else model
     if distribution.is_faster_in_bfloat16():
         from keras_bert import mixed_training  # it imports TensorFlow
 
-        if mixed_training.can_train(trained):
-            return mixed_training.TrainedModel(trained)
-    return trained
+        if mixed_training.can_train(training_model):
+            return mixed_training.TrainedModel(training_model)
+    return training_model
 
 
 class Feed:
@@ -180,16 +183,17 @@ class Feed:
 
     Attributes:
         stream: The stream.
-        positions: The position after each batch, by its number from 0. Whoever reads one removes
-            it.
+        positions: The position after each batch, by its index. Whoever reads one removes it.
         tokens: The number of tokens of each batch, without padding, likewise.
         error: The error of the stream, which TensorFlow hides, or `None`.
     """
 
     def __init__(self, stream, position, count):
         self.stream = stream
-        self._position, self._count = position, count
-        self.positions, self.tokens = {}, {}
+        self._position = position
+        self._count = count
+        self.positions = {}
+        self.tokens = {}
         self.error = None
 
     def data(self):
@@ -199,11 +203,11 @@ class Feed:
     def _batches(self):  # TensorFlow's strategies call this function more than once
         drawn = itertools.islice(self.stream.batches(self._position), self._count)
         try:
-            for number, (position, batch) in enumerate(drawn):
+            for index, (position, batch) in enumerate(drawn):
                 inputs = batch[0]
                 mask = inputs.get("input_mask", inputs.get("text_ids"))
-                self.positions[number] = position
-                self.tokens[number] = int(np.count_nonzero(mask))
+                self.positions[index] = position
+                self.tokens[index] = int(np.count_nonzero(mask))
                 yield batch
         except (ValueError, OSError) as error:
             self.error = error
@@ -251,7 +255,9 @@ class Meter(keras.callbacks.Callback):
 
     def __init__(self, run, feed, bar, task, done):
         super().__init__()
-        self._run, self._feed, self._done = run, feed, done
+        self._run = run
+        self._feed = feed
+        self._done = done
         self._show = functools.partial(bar.update, task)
 
     def on_train_begin(self, logs=None):
@@ -260,7 +266,8 @@ class Meter(keras.callbacks.Callback):
     def start(self):
         """Reset all measurements."""
         self._start = self._shown = time.perf_counter()
-        self._ends, self._tokens = [], []  # of each batch
+        self._ends = []  # of each batch
+        self._tokens = []
 
     def on_train_batch_end(self, batch, logs=None):
         now = time.perf_counter()
@@ -291,7 +298,8 @@ class Meter(keras.callbacks.Callback):
 
     def _measured(self):
         """Return the counted batches, and their seconds and tokens per second."""
-        ends, tokens = [self._start, *self._ends], self._tokens
+        ends = [self._start, *self._ends]
+        tokens = self._tokens
         if len(tokens) > 1:
             ends, tokens = ends[1:], tokens[1:]
         seconds = ends[-1] - ends[0]
@@ -314,9 +322,12 @@ class Pauses(keras.callbacks.Callback):
 
     def __init__(self, run, phase, feed, meter, on_record, stop):
         super().__init__()
-        self._run, self._end = run, run.end_of(phase)
-        self._feed, self._meter = feed, meter
-        self._on_record, self._stop = on_record, stop
+        self._run = run
+        self._end = run.end_of(phase)
+        self._feed = feed
+        self._meter = meter
+        self._on_record = on_record
+        self._stop = stop
         self._eval_set = run.eval_set(phase)
 
     def on_train_batch_end(self, batch, logs=None):
@@ -337,12 +348,12 @@ class Pauses(keras.callbacks.Callback):
             self._pause(logs, stopping)
 
     def _pause(self, logs, stopping):
-        run, model = self._run, self.model
+        run = self._run
         record = {
             "step": run.step,
             "sequence_length": self._feed.stream.sequence_length,
             **run.losses(logs),
-            "learning_rate": keras_private.last_learning_rate(model.optimizer),
+            "learning_rate": keras_private.last_learning_rate(self.model.optimizer),
             **self._meter.figures(),
         }
         is_last = run.step == self._end
@@ -363,19 +374,19 @@ class Pauses(keras.callbacks.Callback):
                 f"stopped at step {run.step} of {run.recipe.steps}, which is saved; the same "
                 "call or command resumes from there"
             )
-        model.reset_metrics()
+        self.model.reset_metrics()
         self._meter.start()
 
     def _evaluate(self):
         """Return losses and accuracies on held-out documents; their names begin with eval_."""
-        run, eval_set = self._run, self._eval_set
+        eval_set = self._eval_set
 
         def batches():  # copies, because TensorFlow may write to the arrays that it is given
             return (keras.tree.map_structure(np.copy, batch) for batch in eval_set)
 
         data = data_for_fit(batches, self._feed.stream, len(eval_set[0][0]["input_word_ids"]))
         logs = self.model.evaluate(data, steps=len(eval_set), verbose=0, return_dict=True)
-        return {f"eval_{name}": value for name, value in run.losses(logs).items()}
+        return {f"eval_{name}": value for name, value in self._run.losses(logs).items()}
 
     def _save(self):
         run = self._run
@@ -391,7 +402,7 @@ class Pauses(keras.callbacks.Callback):
                 "position": dataclasses.astuple(run.position),
                 "history": run.history,
             }
-            run.checkpoints.save(variables_of(run.trained), progress, run.step)
+            run.checkpoints.save(variables_of(run.training_model), progress, run.step)
             loading.save(run.model, run.folder)
 
     def _raise_diverged(self, batch, loss):

@@ -476,7 +476,8 @@ def _parse(content):
 
     Does not verify the TFRecord checksums, so verify the hash of the file first.
     """
-    view, at = memoryview(content), 0
+    view = memoryview(content)
+    at = 0
     while at < len(view):
         size = int.from_bytes(view[at : at + 8], "little")  # followed by a checksum of 4 bytes
         (features,) = _fields(view[at + 12 : at + 12 + size])
@@ -502,7 +503,8 @@ def read_manifest(file):
         manifest = json_value(read_bytes(file, _MAX_MANIFEST).decode("utf-8"))
         if manifest.pop("sha256") != _hash_of(manifest):
             raise ValueError("it has changed since it was written")
-        settings, entries = manifest["settings"], files_of(manifest)
+        settings = manifest["settings"]
+        entries = files_of(manifest)
         if settings["piece_type"] not in ("<u2", "<u4") or settings["length_type"] != "<u4":
             raise ValueError("piece_type or length_type is unknown")
         for entry in entries:

@@ -67,18 +67,19 @@ def split(paragraph):
     >>> split("비가 왔다. 그래서 쉬었다."), split("下雨了。我们休息！")
     (['비가 왔다.', '그래서 쉬었다.'], ['下雨了。', '我们休息！'])
     """
-    found, begin = [], 0
+    sentences = []
+    begin = 0
     for match in _BOUNDARY.finditer(paragraph):
         end = match.end()
         if _is_end(paragraph, begin, match.start(), end):
             sentence = paragraph[begin:end].strip()
             if sentence:
-                found.append(sentence)
+                sentences.append(sentence)
             begin = end
     rest = paragraph[begin:].strip()
     if rest:
-        found.append(rest)
-    return found
+        sentences.append(rest)
+    return sentences
 
 
 def _is_end(text, begin, mark, end):

@@ -118,10 +118,10 @@ def pretrain(
         _check_model(model, records, recipe.phases)
         with seeded(recipe.seed):
             model = heads.pretraining(model) if isinstance(model, BertEncoder) else model
-        trained = model_to_train(model, recipe.packed)
-        compile_model(trained, recipe.new_optimizer())
+        training_model = model_to_train(model, recipe.packed)
+        compile_model(training_model, recipe.new_optimizer())
         run = PretrainingRun(
-            model, trained, records, pathlib.Path(folder), recipe,
+            model, training_model, records, pathlib.Path(folder), recipe,
             log_every=log_every, save_every=save_every, eval_every=eval_every or save_every,
             eval_rows=eval_rows, keep=keep,
         )  # fmt: skip
@@ -136,7 +136,8 @@ def pretrain(
 
 def _check_batches(recipe):
     """Raise an error if the devices cannot share each batch equally."""
-    accumulate, replicas = recipe.gradient_accumulation_steps, distribution.replicas()
+    accumulate = recipe.gradient_accumulation_steps
+    replicas = distribution.replicas()
     distribution.check_accumulation(accumulate)
     for phase in recipe.phases:
         if phase.batch_size % (accumulate * replicas):
@@ -226,7 +227,7 @@ def _fit(run, phase, bar, on_record, stop):
     pauses = Pauses(run, phase, feed, meter, on_record, stop)
     try:
         engine.fit(
-            run.trained,
+            run.training_model,
             feed.data(),
             [meter, pauses],
             shape=(feed.stream.rows, settings.sequence_length),

@@ -17,6 +17,11 @@ def as_integer(name, value, minimum):
     return number
 
 
+def is_dataframe(value):
+    """Return True for a pandas DataFrame, without an import of pandas."""
+    return hasattr(value, "columns") and hasattr(value, "assign")
+
+
 def check_one_of(name, value, allowed):
     """Raise a `ValueError` unless a value is one of those that are allowed, an iterable of names.
 

@@ -221,19 +221,20 @@ def gather_replicas(*tensors):
     # One collective operation, since the order of several could differ between the replicas.
     rows = tf.shape(tensors[0])[0]
     columns = [tf.reshape(tf.cast(tensor, tf.float32), (rows, -1)) for tensor in tensors]
-    number = tf.cast(context.replica_id_in_sync_group, tf.float32)
-    gathered = context.all_gather(tf.concat([tf.fill((rows, 1), number), *columns], axis=1), axis=0)
-    is_own = tf.equal(gathered[:, 0], number)
-    sizes = [1, *(tf.shape(column)[1] for column in columns)]
+    replica = tf.cast(context.replica_id_in_sync_group, tf.float32)
+    columns.insert(0, tf.fill((rows, 1), replica))
+    gathered = context.all_gather(tf.concat(columns, axis=1), axis=0)
+    is_own = tf.equal(gathered[:, 0], replica)
+    sizes = [tf.shape(column)[1] for column in columns]
     parts = tf.split(gathered, sizes, axis=1)[1:]
-    found = [
+    of_all_replicas = [
         tf.ensure_shape(
             tf.cast(tf.reshape(part, tf.concat([[-1], tf.shape(tensor)[1:]], 0)), tensor.dtype),
             [None, *tensor.shape[1:]],
         )
         for part, tensor in zip(parts, tensors, strict=True)
     ]
-    return lambda tensor: tf.boolean_mask(tensor, is_own), *found
+    return lambda tensor: tf.boolean_mask(tensor, is_own), *of_all_replicas
 
 
 def replicas():

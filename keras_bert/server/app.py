@@ -91,6 +91,7 @@ def make(
     for path in ("/v1/models/{name}", "/v1/models/{name}/versions/{version:int}"):
         routes += [
             route(f"{path}:predict", handlers.predict, methods=["POST"]),
+            route(f"{path}:predict", _reject_method),  # `path` would match it as a name
             route(f"{path}/metadata", handlers.metadata),
             route(path, handlers.status),
         ]
@@ -276,6 +277,10 @@ def _check_size(arrays, limits):
         )
 
 
+async def _reject_method(_):
+    raise starlette.exceptions.HTTPException(405, "Send predict requests with POST.")
+
+
 async def _http_error(_, error):
     return _json({"error": error.detail}, error.status_code)
 
@@ -287,8 +292,9 @@ async def _error(status, _, error):
 
 def _json(value, status=200):
     text = json.dumps(value, ensure_ascii=False, indent=1) + "\n"
+    content = text.encode(errors="backslashreplace")  # JSON's escapes can hold lone surrogates
     headers = {"Connection": "close"} if status in (408, 413) else None
-    return starlette.responses.Response(text, status, headers, media_type="application/json")
+    return starlette.responses.Response(content, status, headers, media_type="application/json")
 
 
 def _is_address(name):

@@ -45,10 +45,11 @@ def read_inputs(document, inputs):
     a dict of the `tf.TensorSpec` of each input. Strings become bytes in object arrays. An input
     type that JSON cannot hold raises `NotImplementedError`.
     """
-    in_rows = "instances" in document
-    if in_rows == ("inputs" in document):
-        received = "both" if in_rows else "neither"
+    formats = [name for name in ("instances", "inputs") if name in document]
+    if len(formats) != 1:
+        received = "both" if formats else "neither"
         raise ValueError(f"Send either 'instances' or 'inputs'; received {received}")
+    in_rows = formats == ["instances"]
     if in_rows:
         columns = _rows_to_columns(document["instances"], inputs)
     else:
@@ -171,5 +172,5 @@ def to_lists(name, array):
 
 def _show(value, limit=200):
     """Return the start of a value as JSON, for an error message."""
-    text = json.dumps(value)
+    text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= limit else f"{text[:limit]}..."

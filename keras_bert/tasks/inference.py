@@ -142,7 +142,9 @@ def run(
         if on_batch:
             on_batch(len(rows) / len(encoded))
 
-    running: collections.deque = collections.deque()  # a device computes a batch while the next one is made
+    running: collections.deque = (
+        collections.deque()
+    )  # a device computes a batch while the next one is made
     for index, rows in enumerate(batches.rows):
         inputs, *targets_and_weights = batches[index]
         running.append((rows, predict(inputs), targets_and_weights))

@@ -1,5 +1,9 @@
 """Checks of the inputs and options of a pipeline."""
 
+from collections.abc import Iterable
+
+from keras_bert.runtime.arguments import is_dataframe
+
 SOURCE = "the inputs"
 
 
@@ -9,8 +13,8 @@ def listed(inputs, name="inputs"):
         inputs = inputs.item()
     if isinstance(inputs, (str, bytes)):
         return [inputs], True
-    is_table = isinstance(inputs, (dict, set)) or hasattr(inputs, "columns")
-    if inputs is None or is_table or not hasattr(inputs, "__iter__"):
+    is_table = isinstance(inputs, (dict, set)) or is_dataframe(inputs)
+    if is_table or not isinstance(inputs, Iterable):
         raise ValueError(f"{name} must be a string or a list of strings; received {inputs!r:.80}")
     return list(inputs), False
 
@@ -29,9 +33,9 @@ def check_texts(texts, what="text"):
     return texts
 
 
-def check_not_given(**given):
+def check_not_given(**inputs):
     """Raise an error for the first input that is not `None`."""
-    for name, value in given.items():
+    for name, value in inputs.items():
         if value is not None:
             raise ValueError(f"{name} is not an input of this task; remove it")
 

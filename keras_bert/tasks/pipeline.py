@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Iterator
 
 from keras_bert.data.examples import Examples, TaskData
-from keras_bert.runtime.arguments import as_integer
+from keras_bert.runtime.arguments import as_integer, is_dataframe
 from keras_bert.runtime.terminal import progress
 from keras_bert.runtime.warn import level_of_caller
 from keras_bert.tasks import results
@@ -129,25 +129,25 @@ class Pipeline:
                 raise ValueError(f"{name} is not an option of this task; the options are {known}")
         if options.get("top_k") is not None:
             as_integer("top_k", options["top_k"], 1)
-        given = {
+        named = {
             "text": text, "text_pair": text_pair, "question": question, "context": context,
             "choices": choices,
         }  # fmt: skip
-        given = {name: value for name, value in given.items() if value is not None}
+        named = {name: value for name, value in named.items() if value is not None}
         batch_size = self.batch_size if batch_size is None else batch_size
         batch_size = as_integer("batch_size", batch_size, 1)
         settings = {"batch_size": batch_size, "show_progress": show_progress}
-        if hasattr(inputs, "columns") and hasattr(inputs, "assign"):  # a DataFrame
-            return self._run_dataframe(inputs, given, settings, options)
+        if is_dataframe(inputs):
+            return self._run_dataframe(inputs, named, settings, options)
         if text is not None:
             raise ValueError("text names a column of a DataFrame; give texts as the first argument")
-        inputs, given = self._zip_iterators(inputs, given)
+        inputs, named = self._zip_iterators(inputs, named)
         if isinstance(inputs, (Iterator, TaskData)):
-            if given:
-                raise ValueError(f"{min(given)} cannot be combined with a {type(inputs).__name__}")
+            if named:
+                raise ValueError(f"{min(named)} cannot be combined with a {type(inputs).__name__}")
             run = self._run_iterator if isinstance(inputs, Iterator) else self._run
             return run(inputs, settings, options)
-        rows, is_single = self._rows(inputs, **given)
+        rows, is_single = self._rows(inputs, **named)
         answers = self._run_rows(rows, settings, options)
         self._warn_of_truncation()
         return answers[0] if is_single else answers
@@ -227,21 +227,21 @@ class Pipeline:
         self._count_truncated(encoded, self._sequences(examples))
         outputs = self._engine.outputs(encoded, batch_size=batch_size, on_batch=on_batch)
         names = task.answer_options.names()
-        given = {name: value for name, value in options.items() if name in names}
-        return task.decode(model, examples, encoded, outputs, task.answer_options(**given))
+        answer_options = {name: value for name, value in options.items() if name in names}
+        return task.decode(model, examples, encoded, outputs, task.answer_options(**answer_options))
 
-    def _rows(self, inputs, **given):
+    def _rows(self, inputs, **named):
         """Return a list of rows, and True if the inputs are a single row.
 
         A row is a text, or a pair of a text and its value for the second of two `columns`.
         """
         if len(self.columns) == 1:
-            check_not_given(**given)
+            check_not_given(**named)
             rows, is_single = listed(inputs)
             return check_texts(rows), is_single
         name = self.columns[1]
-        values = given.pop(name, None)
-        check_not_given(**given)
+        values = named.pop(name, None)
+        check_not_given(**named)
         if values is None:
             is_single = is_pair(inputs) and isinstance(inputs, tuple) and isinstance(inputs[0], str)
             rows = [inputs] if is_single else listed(inputs)[0]
@@ -270,17 +270,17 @@ class Pipeline:
         """Return the results for the data of the task."""
         self._check_data(examples)
         with _bar(len(examples), settings) as advance:
-            found = self._part(examples, settings, options, advance)
+            answers = self._part(examples, settings, options, advance)
         self._warn_of_truncation()
-        return self._joined(found)
+        return self._joined(answers)
 
     def _run_rows(self, rows, settings, options):
-        found = []
+        answers = []
         with _bar(len(rows), settings) as advance:
             for start in range(0, len(rows), self.chunk):
                 part = self._examples(rows[start : start + self.chunk])
-                found.extend(self._part(part, settings, options, advance))
-        return self._joined(found)
+                answers.extend(self._part(part, settings, options, advance))
+        return self._joined(answers)
 
     def _part(self, examples, settings, options, advance):
         task = self._engine.task
@@ -295,15 +295,15 @@ class Pipeline:
     def _joined(self, result_per_text):
         return results.Results(result_per_text)
 
-    def _zip_iterators(self, inputs, given):
+    def _zip_iterators(self, inputs, named):
         """Return the two columns of the task as an iterator of rows, if the first is an iterator.
 
-        `given` are the other inputs of `__call__` by name.
+        `named` are the other inputs of `__call__` by name.
         """
-        first = given.get(self.columns[0]) if inputs is None else inputs
-        second = given.get(self.columns[-1])
+        first = named.get(self.columns[0]) if inputs is None else inputs
+        second = named.get(self.columns[-1])
         if len(self.columns) == 1 or second is None or not isinstance(first, Iterator):
-            return inputs, given
+            return inputs, named
         if isinstance(second, str):  # one context for all questions
             second = itertools.repeat(second)
             return zip(first, second, strict=False), {}
@@ -317,25 +317,25 @@ class Pipeline:
             while part := list(itertools.islice(inputs, size)):
                 try:
                     rows, _ = self._rows(part)
-                    found = self._run_rows(rows, settings, options)
+                    answers = self._run_rows(rows, settings, options)
                 except ValueError as error:
                     where = f"in the inputs {done + 1} to {done + len(part)}"
                     raise ValueError(f"{where}: {error}") from error
                 done += len(part)
-                yield from found
+                yield from answers
         finally:
             self._warn_of_truncation()
 
-    def _run_dataframe(self, frame, given, settings, options):
+    def _run_dataframe(self, frame, named, settings, options):
         """Return a copy of a DataFrame with the results as further columns.
 
-        `given` are the names of columns that a caller gave, by input.
+        `named` are the names of columns that a caller gave, by input.
         """
-        check_not_given(**{name: given[name] for name in given if name not in self.columns})
+        check_not_given(**{name: named[name] for name in named if name not in self.columns})
         values = {}
         for name in self.columns:
             remembered = self._engine.columns.get(name)
-            column = given.get(name, remembered if remembered in frame.columns else name)
+            column = named.get(name, remembered if remembered in frame.columns else name)
             if column not in frame.columns:
                 raise ValueError(
                     f"the DataFrame has no column {column!r}. Give the name of yours: "

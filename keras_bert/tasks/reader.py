@@ -81,20 +81,20 @@ def read(
     >>> read({"review": ["Good."], "stars": [5]}, "regression", text="review", label="stars").scores
     [5.0]
     """
-    given = dict(locals())
+    arguments = dict(locals())
     name = task.replace("-", "_") if isinstance(task, str) else task
     readers = {name: task for task in registry.TASKS for name in task.reads}
     if name not in readers:
         raise ValueError(f"task must be one of {', '.join(readers)}; received {task!r:.80}")
     reader = readers[name]
     if label is ...:
-        given["label"] = reader.default_label
+        arguments["label"] = reader.default_label
     defaults = {name: value.default for name, value in inspect.signature(read).parameters.items()}
     defaults["label"] = reader.default_label
     takes = reader.reads[name]
-    for option, value in given.items():
+    for option, value in arguments.items():
         if option not in ("data", "task", *takes) and value != defaults[option]:
             raise ValueError(f"{option} does not apply to the task {task!r:.80}; remove it")
     if isinstance(data, list) and data and all(isinstance(row, dict) for row in data):
         data = tables.of_rows(data)
-    return reader.read(name, data, {option: given[option] for option in takes})
+    return reader.read(name, data, {option: arguments[option] for option in takes})

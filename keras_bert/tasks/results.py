@@ -40,7 +40,8 @@ class Entities(Results):
 
     def __init__(self, values, text, label="tag"):
         super().__init__(values)
-        self.text, self.label = text, label
+        self.text = text
+        self.label = label
         self.column = "entities" if label else "answers"
 
     def _repr_html_(self):
@@ -97,7 +98,8 @@ def _marked(text, spans, label):
         if characters and characters <= free:
             free -= characters
             kept.append(span)
-    parts, position = [], 0
+    parts = []
+    position = 0
     for span in sorted(kept, key=lambda span: span["start"]):
         name = "" if label is None else str(span[label])
         color = _COLORS[zlib.crc32(name.encode()) % len(_COLORS)]

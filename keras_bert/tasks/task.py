@@ -45,11 +45,11 @@ class Options:
         return [field.name for field in dataclasses.fields(cls)]
 
     @classmethod
-    def of(cls, given: dict, what: str, elsewhere: Sequence[str] = (), synonyms=None):
+    def of(cls, values: dict, what: str, elsewhere: Sequence[str] = (), synonyms=None):
         """Return the options with these values.
 
         Args:
-            given: Values by name.
+            values: Values by name.
             what: What has the options, for the error.
             elsewhere: Names that are valid in the place of options too; for a suggestion.
             synonyms: Names that other libraries use, with ours.
@@ -58,14 +58,14 @@ class Options:
             ValueError: If a name is unknown.
         """
         names = cls.names()
-        unknown = [name for name in given if name not in names]
+        unknown = [name for name in values if name not in names]
         if unknown:
             wanted = (synonyms or {}).get(unknown[0], unknown[0])
             close = difflib.get_close_matches(wanted, [*elsewhere, *names], 1)
             known = f"the options are {', '.join(names) or 'none'}"
             advice = f"did you mean {close[0]}?" if close else known
             raise ValueError(f"{unknown[0]} is not an option of {what}; {advice}")
-        return cls(**given)
+        return cls(**values)
 
 
 @dataclasses.dataclass(frozen=True)

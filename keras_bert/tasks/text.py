@@ -82,13 +82,19 @@ class TextTask(Task):
     training_options: type[Options] = TextOptions
     label_kinds: typing.ClassVar[dict[str, str]] = {}  # for names of `reads`, else "label"
 
-    def read(self, name, data, options):
+    def _label_kind(self, name, options):
+        """Return the `kind` of `tabular.read`; raise an error for pairs without a second text."""
         if name == "pair" and options["text_pair"] is None:
-            raise ValueError("the task 'pair' needs text_pair, the column of the second text")
-        return read_texts(data, self.label_kinds.get(name, "label"), options)
+            raise ValueError(
+                "the task 'pair' needs text_pair (--text-pair), the column of the second text"
+            )
+        return self.label_kinds.get(name, "label")
+
+    def read(self, name, data, options):
+        return read_texts(data, self._label_kind(name, options), options)
 
     def read_in_parts(self, name, path, options):
-        kind = self.label_kinds.get(name, "label")
+        kind = self._label_kind(name, options)
         # Each row gets an answer, so a row with another number of columns is an error.
         options = options | {"label": None, "skip_ragged": False}
         return tabular.read_in_parts(path, kind=kind, keep_rows=True, **options)

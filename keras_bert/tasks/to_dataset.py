@@ -23,7 +23,8 @@ def of_examples(examples, model, batch_size, shuffle, seed, pad, labels):
     output = None
     preprocessor = model
     if isinstance(model, keras.Model):
-        preprocessor, output = find_encoder(model).preprocessor, find_output(model)
+        preprocessor = find_encoder(model).preprocessor
+        output = find_output(model)
     if not isinstance(preprocessor, Preprocessor):
         raise ValueError(f"to_dataset needs a model with a Preprocessor; received {model!r:.80}")
     if output is not None:
@@ -38,7 +39,7 @@ def of_examples(examples, model, batch_size, shuffle, seed, pad, labels):
         labels = [str(label) for label in labels]
         if len(set(labels)) < len(labels):
             raise ValueError(f"labels must be unique; received {labels!r:.80}")
-    length = _length(pad)
+    length = _length(pad, model)
     encoded = EncodedTexts(
         preprocessor.python_tokenizer,
         examples.text_columns(),
@@ -50,14 +51,23 @@ def of_examples(examples, model, batch_size, shuffle, seed, pad, labels):
 
 def of_task(data, model, batch_size, shuffle, seed, pad):
     """Return the dataset of `TaskData.to_dataset`."""
-    length = _length(pad)
+    length = _length(pad, model)
     encoded = inference.encode(model, data, length)
     return _dataset(data, encoded, batch_size, shuffle, seed, length)
 
 
-def _length(pad):
+def _length(pad, model):
     """Return the length of all sequences; `None` for that of the longest one of each batch."""
-    return None if pad == "batch" else as_integer('pad, unless it is "batch",', pad, 3)
+    if pad == "batch":
+        return None
+    length = as_integer('pad, unless it is "batch",', pad, 3)
+    if isinstance(model, keras.Model):
+        limit = find_encoder(model).bert_config["max_position_embeddings"]
+        if length > limit:
+            raise ValueError(
+                f"pad must be at most {limit}, the maximum of the model; received {pad}"
+            )
+    return length
 
 
 def _dataset(data, encoded, batch_size, shuffle, seed, fixed_length, has_weights=True):
@@ -67,8 +77,8 @@ def _dataset(data, encoded, batch_size, shuffle, seed, fixed_length, has_weights
         raise ValueError(f"{data.source} contains no examples")
     if encoded.truncated:
         warnings.warn(
-            f"{data.source}: {encoded.truncated} sequences were truncated to "
-            f"{encoded.max_length} tokens. Shorten them, or split them into several examples",
+            f"{data.source}: {encoded.truncated} texts were truncated to {encoded.max_length} "
+            "tokens. Shorten them, or split them into several examples",
             stacklevel=level_of_caller(),
         )
     tf = import_tensorflow("to_dataset")

@@ -55,7 +55,7 @@ class BaseTokenizer:
         self.unknown_id = self._ids[UNKNOWN]
         self.word_pieces = word_pieces(self.vocabulary, self.added_tokens)
         self._exact_tokens = {
-            each.content: each for each in self.added_tokens if not each.normalized
+            token.content: token for token in self.added_tokens if not token.normalized
         }
         self._normalized_tokens = added_token_search.normalized_texts(
             self.added_tokens, lowercase, self.strip_accents

@@ -179,8 +179,9 @@ class Preprocessor(keras.layers.Layer):
         copy._store_vocabulary(self.vocabulary)
         # The tables of a tokenizer take time to build and do not change.
         if copy.tokenizer_options() == self.tokenizer_options():
-            made = {name: self.__dict__[name] for name in _TOKENIZERS if name in self.__dict__}
-            copy.__dict__.update(made)
+            for name in _TOKENIZERS:
+                if name in self.__dict__:
+                    copy.__dict__[name] = self.__dict__[name]
         return copy
 
     def __dir__(self):

@@ -168,7 +168,8 @@ class PythonTokenizer(BaseTokenizer):
             edges |= {match.start, match.limit}
         for start, limit in itertools.pairwise(sorted(edges)):
             if start in match_at:
-                ids, limits = [self.token_id(match_at[start].token.content)], [limit - start]
+                ids = [self.token_id(match_at[start].token.content)]
+                limits = [limit - start]
             else:
                 ids, limits = self._split_with_limits(characters.text[start:limit].rstrip(" "))
             firsts = [characters.sources[start + first] for first in [0, *limits][: len(ids)]]

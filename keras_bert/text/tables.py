@@ -89,10 +89,10 @@ def _code_point_table(alphabet, lowercase, strip_accents, split_cjk):
 
     entries = alphabet.encode(np.arange(unicode_tables.CODE_POINTS)) | (1 << VALUE_BITS)
     punctuation = unicode.punctuation.copy()
-    one = (length == 1) & ~reorder
-    entries[codes[one]] = characters[start[one]] | (1 << VALUE_BITS)
-    punctuation[codes[one]] = unicode.punctuation[flat[start[one]]]
-    more = (length > 0) & ~one
+    by_one = (length == 1) & ~reorder
+    entries[codes[by_one]] = characters[start[by_one]] | (1 << VALUE_BITS)
+    punctuation[codes[by_one]] = unicode.punctuation[flat[start[by_one]]]
+    more = (length > 0) & ~by_one
     entries[codes[more]] = (alphabet.size + start[more]) | (length[more] << VALUE_BITS) | SEQUENCE
     entries[codes[reorder]] |= REORDER
     entries[codes[length == 0]] = MARK
@@ -190,7 +190,7 @@ def _word_table(ids, alphabet):
     with np.errstate(over="ignore"):
         products = (characters.astype(np.int64) + 1) * weights[offset]
         hashes = np.add.reduceat(products, start) if words else np.zeros(0, np.int64)
-    longest = int(length.max(initial=1))
+    longest_word = int(length.max(initial=1))
     return {
         "hash_weights": weights,
         "word_slots": _cuckoo_slots(hashes),
@@ -200,8 +200,8 @@ def _word_table(ids, alphabet):
         "word_starts": np.append(start, 0).astype(np.int32),
         "word_ids": np.array([*(ids[word] for word in words), -1], np.int32),
         # Padding, so that reads past the end of the last word stay in bounds.
-        "word_characters": np.append(characters, np.full(longest + 1, -1)).astype(np.int32),
-        "longest_word": np.int32(longest),
+        "word_characters": np.append(characters, np.full(longest_word + 1, -1)).astype(np.int32),
+        "longest_word": np.int32(longest_word),
         "no_word": np.int32(len(characters)),
     }
 
@@ -225,11 +225,11 @@ def trie(texts, token_ids, roots, alphabet):
     for depth in range(int(length.max(initial=0))):
         longer = np.flatnonzero(length > depth)
         keys = node[longer] * alphabet.size + characters[start[longer] + depth]
-        level, place = np.unique(keys, return_inverse=True)
-        node[longer] = count + place
+        level, index_in_level = np.unique(keys, return_inverse=True)
+        node[longer] = count + index_in_level
         ends = length[longer] == depth + 1
         level_tokens = np.full(len(level), -1)
-        level_tokens[place[ends]] = token_ids[longer[ends]]
+        level_tokens[index_in_level[ends]] = token_ids[longer[ends]]
         node_keys.append(level)
         node_tokens.append(level_tokens)
         count += len(level)

@@ -84,7 +84,8 @@ def cut_between_words(edges, capacity, stride):
         middles = edges[:-1] + edges[1:]
         border = int(edges[np.searchsorted(middles, limit + following, side="right")])
         windows.append(Windows(begin, limit, label_start, border))
-        begin, label_start = following, border
+        begin = following
+        label_start = border
 
 
 def mean_per_text(text_of, rows):

@@ -272,7 +272,8 @@ def in_parts(tokenize, texts):
     count = os.cpu_count() or 1
     cuts = [tf.size(texts) * part // count for part in range(count + 1)]
     results = [tokenize(texts[first:limit]) for first, limit in itertools.pairwise(cuts)]
-    all_row_splits, size = [tf.zeros([1], tf.int64)], tf.constant(0, tf.int64)
+    all_row_splits = [tf.zeros([1], tf.int64)]
+    size = tf.constant(0, tf.int64)
     for _, row_splits in results:
         all_row_splits.append(row_splits[1:] + size)
         size += row_splits[-1]

@@ -144,17 +144,17 @@ def map_in_chunks(function, inputs, output_specs, chunk=None):
     rows = tf.shape(next(iter(inputs.values())))[0]
     count = tf.maximum((rows + chunk - 1) // chunk, 1)
 
-    def step(number, arrays):
-        begin = number * chunk
+    def step(index, arrays):
+        begin = index * chunk
         results = function({key: value[begin : begin + chunk] for key, value in inputs.items()})
-        return number + 1, {key: arrays[key].write(number, results[key]) for key in arrays}
+        return index + 1, {key: arrays[key].write(index, results[key]) for key in arrays}
 
     arrays = {
         key: tf.TensorArray(spec.dtype, count, infer_shape=False, element_shape=spec.shape)
         for key, spec in output_specs.items()
     }
     _, arrays = tf.while_loop(
-        lambda number, _: number < count, step, (0, arrays), parallel_iterations=1
+        lambda index, _: index < count, step, (0, arrays), parallel_iterations=1
     )
     return {
         key: tf.ensure_shape(arrays[key].concat(), spec.shape) for key, spec in output_specs.items()
@@ -172,8 +172,8 @@ def map_by_length(function, inputs, output_specs):
     order = tf.argsort(length, direction="DESCENDING", stable=True)
 
     def run(chunk):
-        longest = tf.maximum(tf.reduce_max(chunk.pop("length")), 1)  # a batch can be empty
-        return function({key: value[:, :longest] for key, value in chunk.items()})
+        width = tf.maximum(tf.reduce_max(chunk.pop("length")), 1)  # a batch can be empty
+        return function({key: value[:, :width] for key, value in chunk.items()})
 
     by_length = {key: tf.gather(value, order) for key, value in inputs.items()}
     by_length["length"] = tf.gather(length, order)

@@ -71,14 +71,14 @@ def _find_words(constants, characters, words):
         return matches, differing
 
     def collision():
-        found = matches & tf.equal(tf.math.segment_max(tf.cast(differs, tf.int32), index), 0)
-        return found, tf.where(tf.gather(~found, index))[:, 0]
+        is_token = matches & tf.equal(tf.math.segment_max(tf.cast(differs, tf.int32), index), 0)
+        return is_token, tf.where(tf.gather(~is_token, index))[:, 0]
 
     absent = tf.reduce_sum(tf.where(matches, 0, words["length"]))
-    found, unmatched_characters = tf.cond(
+    is_token, unmatched_characters = tf.cond(
         tf.equal(tf.size(differing), absent), no_collision, collision
     )
-    return tf.where(found, tf.gather(constants["word_ids"], entry), -1), unmatched_characters
+    return tf.where(is_token, tf.gather(constants["word_ids"], entry), -1), unmatched_characters
 
 
 def _slot(keys, which, slots):

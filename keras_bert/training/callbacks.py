@@ -32,12 +32,14 @@ class Steps(keras.callbacks.Callback):
 
     def __init__(self, plan, state, stop):
         super().__init__()
-        self._plan, self._state, self._stop = plan, state, stop
+        self._plan = plan
+        self._state = state
+        self._stop = stop
 
     def on_train_batch_begin(self, batch, logs=None):
         if self._plan.cache is not None:
-            number = self._state.epoch * self._plan.batches + self._state.batch
-            self._plan.cache.set_gradients(number)
+            batch_index = self._state.epoch * self._plan.batches + self._state.batch
+            self._plan.cache.set_gradients(batch_index)
 
     def on_train_batch_end(self, batch, logs=None):
         self._stop.check()
@@ -57,10 +59,10 @@ class Steps(keras.callbacks.Callback):
         """Train on `plan.missing` more batches, so that all accumulated gradients are applied."""
         plan = self._plan
         first = plan.epochs * plan.batches
-        for number in range(first, first + plan.missing):
+        for batch_index in range(first, first + plan.missing):
             if plan.cache is not None:
-                plan.cache.set_gradients(number)
-            plan.trained.train_on_batch(*plan.batch(number))
+                plan.cache.set_gradients(batch_index)
+            plan.trained.train_on_batch(*plan.batch(batch_index))
 
 
 def path_of_diverged_weight(model):
@@ -82,11 +84,14 @@ class ScoreDev(keras.callbacks.Callback):
 
     def __init__(self, run, state, progress):
         super().__init__()
-        self._run, self._state, self._progress = run, state, progress
+        self._run = run
+        self._state = state
+        self._progress = progress
         self._logs = {}
 
     def on_train_batch_end(self, batch, logs=None):
-        done, batches = self._state.batch, self._run.plan.batches
+        done = self._state.batch
+        batches = self._run.plan.batches
         every = self._run.recipe.batches_between_scores(batches)
         if every and done % every == 0 and done < batches:
             with self._progress.paused():
@@ -106,7 +111,8 @@ class ScoreDev(keras.callbacks.Callback):
 
     def _record(self, epoch):
         """Append the metrics at this point of the training to the history, and return them."""
-        run, state = self._run, self._state
+        run = self._run
+        state = self._state
         record = {"epoch": epoch, "loss": state.loss}
         if run.score is not None:
             model = self.model  # on JAX, this updates its variables
@@ -135,7 +141,8 @@ class SaveState(keras.callbacks.Callback):
 
     def __init__(self, state, plan):
         super().__init__()
-        self._state, self._plan = state, plan
+        self._state = state
+        self._plan = plan
 
     def on_train_begin(self, logs=None):
         self._saved = time.perf_counter()

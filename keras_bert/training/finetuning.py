@@ -261,9 +261,9 @@ def _prepare(task, model, train, dev, recipe, metric, patience, callbacks):
 
 def _compile(model, options, optimizer, plan):
     """Compile the model that is trained, then the user's model."""
-    trained = plan.trained
+    training_model = plan.trained
     optimizer = optimizers.with_loss_scale(optimizer, heads.find_encoder(model).dtype_policy)
-    trained.compile(optimizer, **options, jit_compile=plan.compiled)
+    training_model.compile(optimizer, **options, jit_compile=plan.compiled)
     if plan.cache is not None:
         plan.cache.compile(plan.compiled)
     if isinstance(model.output, dict):
@@ -271,11 +271,11 @@ def _compile(model, options, optimizer, plan):
         # trace the step a second time. (`RunState.restore` creates the optimizer's variables.)
         batch = keras.tree.map_structure(lambda array: array[:1], plan.batch(0))
         inputs, targets, weights = batch
-        trained.compute_loss(inputs, targets, trained(inputs), weights)
-    if trained is not model:
+        training_model.compute_loss(inputs, targets, training_model(inputs), weights)
+    if training_model is not model:
         # Scoring uses batches of many lengths, too many for XLA to compile on TensorFlow.
         jax = keras.backend.backend() == "jax"
-        model.compile(trained.optimizer, **options, jit_compile=jax)
+        model.compile(training_model.optimizer, **options, jit_compile=jax)
 
 
 def _restore(run, folder, show_progress):
@@ -290,16 +290,15 @@ def _restore(run, folder, show_progress):
 
 def _settings(run):
     """Return what must be equal for a run to resume: recipe, model and data."""
-    model, dev = run.model, run.dev
-    encoder = heads.find_encoder(model)
+    encoder = heads.find_encoder(run.model)
     return {
-        "trainable variables": len(model.trainable_variables),
-        "scored over characters": None if dev is None else dev.characters,
-        "labels": heads.find_output(model).labels,
+        "trainable variables": len(run.model.trainable_variables),
+        "scored over characters": None if run.dev is None else run.dev.characters,
+        "labels": heads.find_output(run.model).labels,
         "dtype": encoder.dtype_policy.name,
         "encoder's weights": provenance.digest_of_weights(encoder),
         "content of the data": digest(run.encoded),
-        "content of the dev data": None if dev is None else digest(run.encoded_dev),
+        "content of the dev data": None if run.dev is None else digest(run.encoded_dev),
         "metric": run.metric,
         "packed": run.plan.shape,
         "callback": user_callbacks.rate_setter(run.callbacks),
@@ -309,12 +308,12 @@ def _settings(run):
 
 def _set_options(run):
     """Give the model what it keeps of the recipe, and of the type of the labels in the data."""
-    output, train, options = heads.find_output(run.model), run.train, run.recipe.options
+    output = heads.find_output(run.model)
     heads.find_encoder(run.model).preprocessor.max_sequence_length = run.recipe.max_length
-    if "long_texts" in options:
-        output.long_texts = options["long_texts"]
-    if output.labels is not None and label_types.fits(output.labels, train.label_type):
-        output.label_type = train.label_type
+    if "long_texts" in run.recipe.options:
+        output.long_texts = run.recipe.options["long_texts"]
+    if output.labels is not None and label_types.fits(output.labels, run.train.label_type):
+        output.label_type = run.train.label_type
 
 
 def _fit(run, state, show_progress, tensorboard):
@@ -389,7 +388,8 @@ def _restore_best(run, state):
 
 def _metrics(run, state, best_record, stopped):
     """Return the metrics that `finetune` returns."""
-    encoded, train = run.encoded, run.train
+    encoded = run.encoded
+    train = run.train
     train_loss = state.history[-1]["loss"] if state.history else state.loss
     if best_record is not None:
         train_loss = best_record["loss"]  # of the epoch whose weights the model has

@@ -39,7 +39,8 @@ def of_sequence(config, length, predictions, texts=1):
     matmuls count, once, even with rematerialization.
     Source: Chowdhery et al. (2022), PaLM, appendix B.
     """
-    hidden, vocabulary = config["hidden_size"], config["vocab_size"]
+    hidden = config["hidden_size"]
+    vocabulary = config["vocab_size"]
     heads = predictions * (hidden * hidden + hidden * vocabulary) + texts * hidden * hidden
     return of_encoder(config, length, predictions + texts) + 3 * 2 * heads
 
@@ -49,7 +50,8 @@ def of_encoder(config, length, outputs=None):
 
     The last layer computes only `outputs` of the `length` positions; `None` means all.
     """
-    hidden, layers = config["hidden_size"], config["num_hidden_layers"]
+    hidden = config["hidden_size"]
+    layers = config["num_hidden_layers"]
     # The matmul for queries, keys and values covers all positions, also in the last layer.
     read = layers * length * 3 * hidden * hidden
     computed = (layers - 1) * length + (length if outputs is None else outputs)

@@ -20,8 +20,8 @@ def seed_dropout(model, seed):
     weights = {id(weight) for weight in model.weights}
     states = [variable for variable in model.variables if id(variable) not in weights]
     seeds = np.random.default_rng(seed).integers(0, 2**31, len(states))
-    for state, number in zip(states, seeds, strict=True):
-        state.assign(np.array([number, 0], state.dtype))
+    for state, state_seed in zip(states, seeds, strict=True):
+        state.assign(np.array([state_seed, 0], state.dtype))
 
 
 class CachedModel(keras.Model):
@@ -35,7 +35,8 @@ class CachedModel(keras.Model):
 
     def __init__(self, model, batches, shape):
         super().__init__(name=model.name)
-        self.model, self.batches = model, batches
+        self.model = model
+        self.batches = batches
         options = {"initializer": "zeros", "trainable": False, "dtype": "float32"}
         self.gradients = self.add_weight(shape=shape, name="gradients", **options)
         self.value = self.add_weight(shape=(), name="loss_of_step", **options)
@@ -64,18 +65,21 @@ class _WithDropout(keras.Model):
 class GradientCache:
     """Sets the gradients of a `CachedModel` before each batch.
 
-    Dropout is seeded by the number of the batch, so that both passes over a batch agree.
+    Dropout is seeded by the index of the batch, so that both passes over a batch agree.
 
     Args:
         cached: The `CachedModel`.
         loss: The loss of the rows of several batches.
         seed: Seed of dropout.
-        batch: Function from the number of a batch, counted over all epochs, to its inputs, targets
+        batch: Function from the index of a batch, counted over all epochs, to its inputs, targets
             and weights.
     """
 
     def __init__(self, cached, loss, seed, batch):
-        self._cached, self._loss, self._seed, self._batch = cached, loss, seed, batch
+        self._cached = cached
+        self._loss = loss
+        self._seed = seed
+        self._batch = batch
         self._forward = _WithDropout(cached.model)
         self._step = None
         self._values = []
@@ -84,12 +88,12 @@ class GradientCache:
         """Compile the first pass. If `compiled`, XLA does it."""
         self._forward.compile(jit_compile=compiled)
 
-    def set_gradients(self, number):
-        """Set the gradients of the batch with this number, which is trained next."""
+    def set_gradients(self, batch_index):
+        """Set the gradients of the batch with this index, which is trained next."""
         model = self._cached
         if keras.backend.backend() == "jax":
             model.jax_state_sync()  # the variables are outdated during `fit`
-        step, index = divmod(number, model.batches)
+        step, index = divmod(batch_index, model.batches)
         if step != self._step:
             value, self._values = self._gradients(step)
             model.value.assign(value)
@@ -97,15 +101,17 @@ class GradientCache:
         values = self._values[index]
         missing = model.gradients.shape[0] - len(values)
         model.gradients.assign(np.pad(values, [(0, missing), (0, 0), (0, 0)]))
-        seed_dropout(model, (self._seed, number))
+        seed_dropout(model, (self._seed, batch_index))
 
     def _gradients(self, step):
         """Return the loss of an optimizer step, and the gradient of each batch's embeddings."""
-        outputs, targets, weights = [], [], []
+        outputs = []
+        targets = []
+        weights = []
         first = step * self._cached.batches
-        for number in range(first, first + self._cached.batches):
-            inputs, *rest = self._batch(number)
-            seed_dropout(self._cached, (self._seed, number))
+        for batch_index in range(first, first + self._cached.batches):
+            inputs, *rest = self._batch(batch_index)
+            seed_dropout(self._cached, (self._seed, batch_index))
             outputs.append(np.asarray(self._forward.predict_on_batch(inputs), np.float32))
             targets.append(rest[0])
             weights.append(rest[1])

@@ -26,11 +26,13 @@ class Progress(keras.callbacks.Callback):
 
     def __init__(self, state, plan, show_progress, tensorboard, steps_per_epoch):
         super().__init__()
-        self._state, self._plan = state, plan
+        self._state = state
+        self._plan = plan
         columns = ("loss {task.fields[loss]}", "{task.fields[rate]}")
         self.bar = progress(*columns, "{task.fields[dev]}", show=show_progress)
         self._has_lines = show_progress and self.bar.disable
-        self._write, self._steps_per_epoch = writer(tensorboard), steps_per_epoch
+        self._write = writer(tensorboard)
+        self._steps_per_epoch = steps_per_epoch
 
     def on_epoch_begin(self, epoch, logs=None):
         state = self._state

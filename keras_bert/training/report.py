@@ -112,9 +112,9 @@ def _plot(axes, history, x, names):
             axes.axvline(before[x], color="gray", linewidth=0.5)
     axes.xaxis.get_major_locator().set_params(integer=True)
     if names:
-        place = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.15), "ncols": 2}
+        position = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.15), "ncols": 2}
         # Long enough to show the dots of a line beside its marker.
-        axes.legend(**place, fontsize="small", handlelength=4)
+        axes.legend(**position, fontsize="small", handlelength=4)
 
 
 def draw_confusion(folder, model, examples, answers):

@@ -32,9 +32,10 @@ def encode(task, model, train, dev, recipe):
     options = dict(recipe.options)
     loss = recipe.loss
     if loss is not None and "loss" in task.training_options.names():
-        options["loss"], loss = loss, None
-    made = task.training_options.of(options, task.name)
-    encoded = task.encode(inference.describe(model), train, recipe.max_length, made)
+        options["loss"] = loss
+        loss = None
+    task_options = task.training_options.of(options, task.name)
+    encoded = task.encode(inference.describe(model), train, recipe.max_length, task_options)
     if not len(encoded):
         raise ValueError(
             f"{train.source}: no text has tokens. Check the column of the texts and the vocabulary"
@@ -75,11 +76,11 @@ def check(task, train, dev):
 
 
 def note_truncated(run):
-    """Print how many texts were cut."""
+    """Print how many texts were truncated."""
     for examples, encoded in ((run.train, run.encoded), (run.dev, run.encoded_dev)):
         if encoded is not None and encoded.truncated:
-            text = f"texts cut to max_length={run.recipe.max_length}: {encoded.truncated}"
-            _note(f"{examples.source}: {text}")
+            text = f"texts were truncated to {run.recipe.max_length} tokens (max_length)"
+            _note(f"{examples.source}: {encoded.truncated} {text}")
 
 
 def _compile_options(task, model, encoded, loss):
@@ -108,9 +109,9 @@ def _compile_options(task, model, encoded, loss):
 def _encode_dev(task, model, train, dev, recipe):
     """Encode the dev data; raise an error for a label that the training data does not have."""
     options = {name: recipe.options[name] for name in ("long_texts",) if name in recipe.options}
-    made = task.training_options.of(options, task.name)
+    task_options = task.training_options.of(options, task.name)
     try:
-        return task.encode(inference.describe(model), dev, recipe.max_length, made)
+        return task.encode(inference.describe(model), dev, recipe.max_length, task_options)
     except UnknownLabel as error:
         raise ValueError(
             f"{error}. No row of the training data, {train.source}, has this label; add some "
@@ -120,7 +121,8 @@ def _encode_dev(task, model, train, dev, recipe):
 
 def _score(model, dev, encoded, batch_size, predict, most_lengths):
     """Return the metrics of the dev data and the mean of the loss over its targets."""
-    losses, counts = [], []
+    losses = []
+    counts = []
     # Under a strategy of TensorFlow, Keras divides a loss by the number of replicas.
     scale = distribution.replicas() if keras.backend.backend() == "tensorflow" else 1
 

@@ -72,7 +72,8 @@ class Checkpoints:
         file = self.files()[-1]
         header, arrays = read(file, self.if_broken)
         with reading(file, self.if_broken):
-            saved, progress = dict(header["settings"]), dict(header["progress"])
+            saved = dict(header["settings"])
+            progress = dict(header["progress"])
             if not all(isinstance(record, dict) for record in progress["history"]):
                 raise ValueError("its history is not a list of records")
         # Different settings can change the variables, so compare the settings first.
@@ -81,6 +82,13 @@ class Checkpoints:
             values = values_of(variables, arrays)
         assign(variables, values)
         return progress
+
+
+# Attributes of `RunState` in the file, with their types in JSON.
+_SAVED = {
+    "epoch": int, "batch": int, "history": list, "seconds": float, "loss": float, "rows": int,
+    "stopped": bool,
+}  # fmt: skip
 
 
 class RunState:
@@ -104,13 +112,20 @@ class RunState:
         if folder is not None:
             self._checkpoints = Checkpoints(folder, settings, STATE_FILE, keep=1)
             self._best_file = self._checkpoints.folder / BEST_FILE
-        self.epoch, self.batch, self.history = 0, 0, []
-        self.seconds, self.loss, self.rows = 0.0, 0.0, 0
+        self.epoch = 0
+        self.batch = 0
+        self.history: list[dict] = []
+        self.seconds = 0.0
+        self.loss = 0.0
+        self.rows = 0
         self.stopped = False
 
     def next_epoch(self):
         """Move to the beginning of the next epoch."""
-        self.epoch, self.batch, self.loss, self.rows = self.epoch + 1, 0, 0.0, 0
+        self.epoch += 1
+        self.batch = 0
+        self.loss = 0.0
+        self.rows = 0
 
     def save(self, model):
         """Write the state atomically; it replaces the previous one."""
@@ -118,7 +133,7 @@ class RunState:
             return
         if keras.backend.backend() == "jax":
             model.jax_state_sync()  # during `fit` the variables are outdated
-        progress = {name: value for name, value in vars(self).items() if not name.startswith("_")}
+        progress = {name: getattr(self, name) for name in _SAVED}
         self._checkpoints.save(variables_of(model), progress)
 
     def restore(self, model):
@@ -134,11 +149,10 @@ class RunState:
             self.clear()  # without a state, the best weights belong to some other run
             return False
         with reading(self._checkpoints.folder / STATE_FILE, START_OVER):
-            for name, value in vars(self).items():
-                if not name.startswith("_"):
-                    if isinstance(value, bool) and not isinstance(progress[name], bool):
-                        raise TypeError(f"{name} is not true or false")
-                    setattr(self, name, type(value)(progress[name]))
+            for name, kind in _SAVED.items():
+                if kind is bool and not isinstance(progress[name], bool):
+                    raise TypeError(f"{name} is not true or false")
+                setattr(self, name, kind(progress[name]))
         if any(record.keys() - {"epoch", "loss"} for record in self.history):
             self._read_best(model)  # report an error before the training, not after
         return True

@@ -230,6 +230,11 @@ def change_dataset(name, make):
     return change
 
 
+def change_tokenizer(**options):
+    """A function that changes options of the tokenizer in a folder."""
+    return lambda folder: edit(folder / "tokenizer.json", lambda c: c["config"].update(options))
+
+
 BAD = {
     "missing": (change_dataset("layers/dense/vars/0", None), "missing .*layers/dense/vars/0"),
     "extra": (
@@ -250,6 +255,10 @@ BAD = {
         lambda f: edit(f / "task.json", lambda c: c.update(class_name=["BertMaskedLM"])),
         "class_name must be one of BertTextClassifier, BertMaskedLM, received .*BertMaskedLM",
     ),
+    "lowercase": (change_tokenizer(lowercase="no"), "lowercase must be true or false"),
+    "strip_accents": (change_tokenizer(strip_accents=1), "strip_accents must be true or false"),
+    "split": (change_tokenizer(split=False), "split must be true"),
+    "suffix": (change_tokenizer(suffix_indicator="@@"), "suffix_indicator '##'"),
     "activation": (
         lambda f: edit(f / "task.json", lambda c: c["config"].update(activation="softmax")),
         "activation must be 'linear', received 'softmax'",

@@ -114,6 +114,7 @@ def change(file, **values):
         ("config_sentence_transformers.json", {"similarity_fn_name": "x"}, "must be one of cosine"),
         ("config_sentence_transformers.json", {"default_prompt_name": "x"}, "the prompts are none"),
         ("1_Pooling/config.json", {"pooling_mode_mean_tokens": False}, "must choose a pooling"),
+        ("1_Pooling/config.json", {"pooling_mode_mean_tokens": "no"}, "must be true or false"),
         ("config_sentence_transformers.json", {"prompts": {"a": 1}}, "prompts must be a dict"),
         ("config_sentence_transformers.json", {"truncate_dim": 2}, "pass truncate_dim to encode"),
         ("2_Dense/config.json", {"activation_function": "my.GELU"}, "of torch.nn, received 'my.G"),

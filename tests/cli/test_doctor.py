@@ -69,6 +69,9 @@ def test_installed_packages():
     assert lines["numpy"] == importlib.metadata.version("numpy")
 
 
+CLONE = "in the folder of the clone"
+
+
 @pytest.fixture
 def no_imports(monkeypatch):
     monkeypatch.setattr(doctor, "_PACKAGES", {})
@@ -88,9 +91,9 @@ def test_missing_packages(no_imports, monkeypatch, capsys):
     assert run("doctor") == 0
     lines = re.findall(r"(?:extra|required) .*", capsys.readouterr().out)
     assert lines == [
-        "required           needs no-such-requirement: pip install keras3-bert",
-        "extra fast         needs no-such-text: pip install 'keras3-bert[fast]'",
-        "extra serve        needs no-such.a, no-such-b: pip install 'keras3-bert[serve]'",
+        f"required           needs no-such-requirement: pip install . {CLONE}",
+        f"extra fast         needs no-such-text: pip install '.[fast]' {CLONE}",
+        f"extra serve        needs no-such.a, no-such-b: pip install '.[serve]' {CLONE}",
     ]
 
 

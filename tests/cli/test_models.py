@@ -1,6 +1,7 @@
 """`info`, `convert` and `export`."""
 
 import json
+import pathlib
 import re
 
 import numpy as np
@@ -44,10 +45,23 @@ def test_export_in_bfloat16(trained, tmp_path, capsys):
     assert "| precision | bfloat16 |" in page and "examples, 100.00% of the answers" in page
 
 
+def test_the_export_of_an_encoder_names_both_models(encoder_folder, tmp_path, capsys):
+    capsys.readouterr()
+    assert run("export", encoder_folder, tmp_path) == 0
+    encoder, preprocessor = capsys.readouterr().out.splitlines()
+    assert encoder == str(tmp_path / "encoder" / "1")
+    assert preprocessor.endswith(str(tmp_path / "preprocess"))
+
+
 def test_export_takes_a_license(tmp_path, monkeypatch):
     said = {}
     monkeypatch.setattr(keras_bert, "load", lambda name, **options: None)
-    monkeypatch.setattr(keras_bert, "export", lambda model, path, **options: said.update(options))
+
+    def export(model, path, **options):
+        said.update(options)
+        return pathlib.Path(path, "1")
+
+    monkeypatch.setattr(keras_bert, "export", export)
     for options, expected in (([], None), (["--license", "MIT"], "MIT")):
         assert run("export", "minilm", tmp_path / "there", *options) == 0
         assert said.pop("license") == expected

@@ -40,4 +40,4 @@ def test_a_list_of_label_columns_is_remembered(tmp_path):
     label = ["toxic", "rude"]
     provenance.write_metrics(tmp_path, {"columns": {"text": "text", "label": label}})
     columns = reading.columns_of(argparse.Namespace(), tmp_path)
-    assert reading.read(data, "multi-label", columns, None).label_sets == [("toxic", "rude")]
+    assert reading.read(data, "multi_label", columns, None).label_sets == [("toxic", "rude")]

@@ -254,6 +254,23 @@ def test_empty_corpus_raises(tmp_path, text):
         prose.build(tmp_path, text)
 
 
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("held_out", 1.0, "held_out must be at least 0 and below 1; received 1.0"),
+        ("held_out", -0.1, "received -0.1"),
+        ("shard_bytes", 0, "shard_bytes must be an integer of at least 1"),
+        ("shard_bytes", 2**40, "shard_bytes must be at most"),
+    ],
+)
+def test_arguments_out_of_range_raise(tmp_path, option, value, message):
+    (tmp_path / "corpus.txt").write_text("A text.\n")
+    folder = tmp_path / "records"
+    with pytest.raises(ValueError, match=message):
+        records.build([tmp_path / "corpus.txt"], folder, prose.preprocessor(), **{option: value})
+    assert not folder.exists()
+
+
 def test_missing_corpus_raises(tmp_path):
     with pytest.raises(ValueError, match="no such file"):
         records.build([tmp_path / "none"], tmp_path / "records", prose.preprocessor())

@@ -543,6 +543,8 @@ def test_invalid_arguments_raise(eager, records, tmp_path):
     refused("^optimizer must be one of adamw, lamb; received 'sgd'$", optimizer="sgd")
     refused("gradient_accumulation_steps x devices, 3 x 1", gradient_accumulation_steps=3)
     refused("warmup_steps between 0 and total_steps", warmup_steps=7)
+    for option in ("keep", "log_every", "save_every"):
+        refused(f"{option} must be an integer of at least 1; received 0", **{option: 0})
     refused("at most max_position_embeddings=48; received 64$", length=64)
     other = keras_bert.Preprocessor([*runs.PIECES[:-1], "!"])
     refused("records were made with another vocabulary", runs.encoder(preprocessor=other))

@@ -176,6 +176,7 @@ BAD = [
     ("POST", "/v1/models/reviews:classify", GOOD, 405, "Method Not Allowed"),
     ("POST", "/v1/models/reviews", GOOD, 405, "Method Not Allowed"),
     ("PUT", PREDICT, GOOD, 405, "Method Not Allowed"),
+    ("GET", PREDICT, None, 405, "with POST"),
     ("GET", "/v1/models/reviews/versions/99999999999999999999", None, 404, "Servable not found"),
     ("GET", f"/v1/models/reviews/versions/{'9' * 5000}", None, 400, "digits"),
     ("POST", "/v1/models/none:predict", GOOD, 404, "Servable not found: /v1/models/none"),

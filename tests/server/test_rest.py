@@ -107,6 +107,7 @@ def test_inputs(document, inputs, expected):
         ({"instances": [{"b64": "a!"}]}, TEXT, "base64"),
         ({"inputs": [{"b64": 1}]}, TEXT, 'must be a string; received {"b64": 1}'),
         ({"instances": ["\ud800"]}, TEXT, "surrogates"),
+        ({"instances": "한국어"}, TEXT, "received \"한국어\""),
         ({"instances": ["1"]}, number("float32"), "of type float32; received \"1\""),
         ({"instances": [1.0]}, number("int32"), "of type int32; received 1.0"),
         ({"instances": [True]}, number("int32"), "received true"),

@@ -88,7 +88,7 @@ def test_dataframe():
         ("a.tsv", {"tag": 2}, "tag does not apply to the task 'classification'; remove it"),
         ("a.conll", {"task": "tagging", "text": "x"}, "text does not apply to the task 'tagging'"),
         ("a.tsv", {"task": "nonsense"}, "task must be one of classification, pair"),
-        ("a.tsv", {"task": "pair"}, "needs text_pair, the column of the second text"),
+        ("a.tsv", {"task": "pair"}, r"needs text_pair \(--text-pair\), the column"),
     ],
 )
 def test_wrong_arguments_are_named(data, options, message):

@@ -34,7 +34,7 @@ def test_truncated_texts_are_counted():
     examples = keras_bert.Examples([*TEXTS, "good " * 99])
     preprocessor = tiny.encoder().preprocessor
     for options, length in (({"pad": 6}, 6), ({}, preprocessor.max_sequence_length)):
-        with pytest.warns(UserWarning, match=f"sequences were truncated to {length}"):
+        with pytest.warns(UserWarning, match=f"texts were truncated to {length}"):
             ((inputs, *_),) = batches(examples.to_dataset(preprocessor, 8, **options))
         assert inputs["input_word_ids"].shape == (4, length)
 
@@ -82,6 +82,7 @@ def test_shuffled_epochs_differ_and_repeat_with_the_seed():
         (lambda e, m: e.to_dataset("minilm"), "needs a model with a Preprocessor"),
         (lambda e, m: e.to_dataset(m, pad=2), "must be an integer of at least 3"),
         (lambda e, m: e.to_dataset(m, pad="longest"), "must be an integer of at least 3"),
+        (lambda e, m: e.to_dataset(m, pad=33), "must be at most 32, the maximum of the model"),
         (lambda e, m: e.to_dataset(heads.regressor(heads.find_encoder(m))), "takes scores"),
         (lambda e, m: e.to_dataset(m), "the label 'good' is not one of the model's labels"),
     ],

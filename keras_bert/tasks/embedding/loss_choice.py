@@ -70,7 +70,8 @@ def make_loss(options, examples):
 
 def _check_scores(name, examples):
     """Raise an error, or warn, if a loss is not made for the scores."""
-    _, _, low, high = LOSSES[name]
+    low = LOSSES[name].lowest
+    high = LOSSES[name].highest
     wrong = [score for score in examples.scores if not low <= score <= high]
     if wrong:
         raise ValueError(

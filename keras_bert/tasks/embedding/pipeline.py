@@ -74,9 +74,9 @@ class EmbeddingPipeline(TextPipeline):
         most = max(map(len, positives.values()), default=0)
         nearest, scores = search.top_k(queries, vectors, _MINED * count + most)
         rows = []
-        for number, (query, positive) in enumerate(examples.texts):
-            limit = queries[number] @ vectors[index_of[positive]] - margin
-            candidates = [corpus[index] for index in nearest[number][scores[number] < limit]]
+        for row, (query, positive) in enumerate(examples.texts):
+            limit = queries[row] @ vectors[index_of[positive]] - margin
+            candidates = [corpus[index] for index in nearest[row][scores[row] < limit]]
             negatives = [text for text in candidates if text not in positives[query]]
             if len(negatives) >= count:
                 rows.append((query, positive, *negatives[:count]))

@@ -48,8 +48,8 @@ class RetrievalData(TaskData):
         for name in ("queries", "corpus"):
             check_strings(self.source, name, list(getattr(self, name).values()))
         relevant = {}
-        given: Any = self.relevant
-        for query, documents in given.items():
+        documents: Any
+        for query, documents in self.relevant.items():
             if isinstance(documents, str):
                 raise ValueError(
                     f"{self.source}: the documents of the query {query!r:.80} must be a list or a "

@@ -71,8 +71,8 @@ class EncodedRows(Encoded):
         """Return inputs, a dict of int32 (batch, texts, length), targets and weights (batch,).
 
         The targets are float32 (batch,) scores, float32 (batch, width) vectors, or int32 (batch,
-        texts): the number of each text. Equal texts have equal numbers. With classes, a further
-        column has the number of the class.
+        texts): the index of each text. Equal texts have equal indices. With classes, a further
+        column has the index of the class.
         """
         count = self.texts_per_row
         inputs, _, _ = self.texts.batch(packing.texts_of_rows(rows, count), length)
@@ -94,9 +94,9 @@ def _targets_of(examples):
             f"{examples.source}: must have at most {_MOST_TEXTS} different texts; received "
             f"{len(texts)}. Train on one part after the other"
         )
-    number_of_text = {text: number for number, text in enumerate(texts)}
-    targets = [[number_of_text[text] for text in row] for row in examples.texts]
+    index_of_text = {text: index for index, text in enumerate(texts)}
+    targets = [[index_of_text[text] for text in row] for row in examples.texts]
     if examples.classes is not None:
-        _, number_of_class = np.unique(examples.classes, return_inverse=True)
-        targets = np.column_stack([targets, number_of_class])
+        _, index_of_class = np.unique(examples.classes, return_inverse=True)
+        targets = np.column_stack([targets, index_of_class])
     return np.array(targets, np.int32)

@@ -82,7 +82,8 @@ def pretraining(
 
 def _encode_for_masked_lm(encoder):
     """Return the inputs, and the encoder's outputs for [CLS] and the positions to predict."""
-    inputs, positions = encoder_inputs(encoder), token_input("masked_lm_positions")
+    inputs = encoder_inputs(encoder)
+    positions = token_input("masked_lm_positions")
     return {**inputs, positions.name: positions}, encoder({**inputs, "output_positions": positions})
 
 

@@ -244,7 +244,10 @@ def _parse(path, content):
     try:
         squad = json_value(content)
     except ValueError as error:
-        raise ValueError(f"{path} is not JSON ({error})") from error
+        raise ValueError(
+            f"{path} is not JSON ({error}). Question answering takes SQuAD's JSON, or JSON Lines "
+            "with question, context and answers"
+        ) from error
     if isinstance(squad, dict) and "question" in squad:  # a single row
         squad = [squad]
     return {"data": squad} if isinstance(squad, list) else squad

@@ -77,18 +77,19 @@ class EncodedQuestions(Encoded):
     def __init__(self, examples, tokenizer, max_length, options):
         self.max_length = as_integer("max_length", max_length, _MIN_LENGTH)
         stride = as_integer("stride", options.stride, 1)
-        longest = as_integer("max_question_length", options.max_question_length, 1)
+        max_question_length = as_integer("max_question_length", options.max_question_length, 1)
         self._cls, self._sep, self._pad = tokenizer.special_ids
         texts = list(dict.fromkeys(examples.contexts))
-        index = {text: number for number, text in enumerate(texts)}
-        self.context = np.array([index[text] for text in examples.contexts], int)
+        index_of = {text: index for index, text in enumerate(texts)}
+        self.context = np.array([index_of[text] for text in examples.contexts], int)
         contexts = [tokenizer.tokenize_with_offsets(text) for text in texts]
         self._ids, self.context_splits = token_ids.from_lists([context.ids for context in contexts])
         self.starts = token_ids.from_lists([context.starts for context in contexts]).ids
         self.ends = token_ids.from_lists([context.limits for context in contexts]).ids
         self._question_ids, splits = token_ids.tokenize(tokenizer, examples.questions)
         self._question_start = splits[:-1]
-        self.question_size = np.minimum(np.diff(splits), min(longest, (max_length - 3) // 2))
+        max_question_length = min(max_question_length, (max_length - 3) // 2)
+        self.question_size = np.minimum(np.diff(splits), max_question_length)
         self.cut_questions = int((np.diff(splits) > self.question_size).sum())
         self.without_tokens = int(
             (np.diff(splits) == 0).sum() + (np.diff(self.context_splits) == 0).sum()
@@ -158,7 +159,8 @@ class EncodedQuestions(Encoded):
         """
         rows = np.asarray(rows, int)
         question = self.question[rows]
-        question_size, part_size = self.question_size[question], self.part_size[rows]
+        question_size = self.question_size[question]
+        part_size = self.part_size[rows]
         position = np.arange(length)
         context_first = 2 + question_size[:, None]
         context_end = context_first + part_size[:, None]
@@ -200,12 +202,12 @@ def decode(examples, encoded, outputs, no_answer, options):
     that many answers per question, the most probable first.
     Source: `write_predictions` in google-research/bert `run_squad.py`.
     """
-    longest = as_integer("max_answer_length", options.max_answer_length, 1)
-    longest = min(longest, encoded.max_length)
+    max_answer_length = as_integer("max_answer_length", options.max_answer_length, 1)
+    max_answer_length = min(max_answer_length, encoded.max_length)
     answers = []
     for question, context in enumerate(examples.contexts):
         rows = range(*encoded.window_splits[question : question + 2])
-        spans, total = _best_spans(encoded, outputs, rows, longest, options.top_k or 1)
+        spans, total = _best_spans(encoded, outputs, rows, max_answer_length, options.top_k or 1)
         best = spans[0] if spans else (-np.inf, None, None)  # a context without tokens
         if no_answer:
             # The logit of no answer is the lowest one of all windows.

@@ -9,6 +9,9 @@ _OTHER_INDEX = re.compile(r"[0-9]+[-.][0-9]+")  # a range of words or an empty n
 _NUMBER = re.compile(r"[-+]?[0-9.]+")
 _COMMENT = re.compile(r"#+\s|#(begin|end) document\b")
 _METADATA = re.compile(r"#+ +(.*\S +=( |$)|new(doc|par)( |$))")  # such as "# sent_id = 1"
+# Signs of a text in a column: a space between words; a period at the end of a word.
+_SPACE = re.compile(r"\S \S")
+_PERIOD = re.compile(r"\w[.!?。][\"')\]”’]*$")
 _OTHER_FORMAT = re.compile(
     r'(?P<jsonl>\{|\[["{]|\[$)|(?P<conllu>(?:1|1-[0-9]+|0\.1)\t(?:[^\t]*\t){8}[^\t]*$)'
 )
@@ -47,11 +50,17 @@ def find_layout(path, lines, columns_read) -> Layout | None:
             f"{path}, line {number} looks like the format {other.lastgroup!r}. Give that format "
             f"(--format {other.lastgroup}), or the column of the word (--word)"
         )
+    columns = [_columns(line, layout) for _, line in lines]
+    if layout.width > columns_read and _has_index(columns):
+        return dataclasses.replace(layout, has_index=True)
+    if _hold_texts(columns, layout, columns_read):
+        raise ValueError(
+            f"{path} looks like a file of texts. Tagging needs a word per line, and an empty line "
+            "after each sentence. Labels of whole texts are for the task 'classification' (--task "
+            "classification)"
+        )
     if layout.width <= columns_read:
         return layout
-    columns = [_columns(line, layout) for _, line in lines]
-    if _has_index(columns):
-        return dataclasses.replace(layout, has_index=True)
     first_column = [fields[0] for fields in columns if fields]
     if len(first_column) > 4 and len(set(first_column)) == 1:
         raise ValueError(
@@ -59,6 +68,22 @@ def find_layout(path, lines, columns_read) -> Layout | None:
             "the word (--word)"
         )
     return layout
+
+
+def _hold_texts(columns, layout, columns_read):
+    """Return True if most of the first lines hold a text in place of a word and its tag.
+
+    `columns` is a list with the result of `_columns` for each line.
+    """
+    rows = [fields for fields in columns if fields]
+    if layout.has_tabs:
+        fields_read = [row[:1] if columns_read == 1 else [row[0], row[-1]] for row in rows]
+        texts = [fields for fields in fields_read if any(map(_SPACE.search, fields))]
+    elif layout.width > columns_read and None not in columns:
+        return True  # no line ends a sentence, and some words of each line would not be read
+    else:
+        texts = [row for row in rows if _PERIOD.search(row[-1])]
+    return len(texts) > len(rows) / 2
 
 
 def rows(path, lines, layout) -> Iterator[tuple[int, list[str] | None]]:
@@ -75,7 +100,7 @@ def rows(path, lines, layout) -> Iterator[tuple[int, list[str] | None]]:
             separator = "tabs" if layout.has_tabs else "spaces"
             raise ValueError(
                 f"{path}, line {number}: must have {layout.width} columns separated by "
-                f"{separator}; received {len(fields)}"
+                f"{separator}; received {len(fields)}. Write one word per line"
             )
         if layout.has_index:
             if _OTHER_INDEX.fullmatch(fields[0]):
@@ -127,7 +152,7 @@ def _has_index(columns):
         if not fields or fields[0].startswith("#") or _OTHER_INDEX.fullmatch(fields[0]):
             continue
         index = int(fields[0]) if _INDEX.fullmatch(fields[0]) else None
-        if index not in expected:
+        if index not in expected or len(fields) < 2:
             return False
         # Without empty lines, a sentence ends where the index is 0 or 1 again.
         expected = {index + 1, 0, 1} if index > 1 else {index + 1}

@@ -252,14 +252,14 @@ def targets_of(examples, labels):
 
     An unknown tag is an `UnknownLabel`, which is a `ValueError`.
     """
-    index = {label: number for number, label in enumerate(labels)}
+    index_of = {label: index for index, label in enumerate(labels)}
     targets = []
     for number, row in enumerate(examples.tags, examples.first):
         for tag in map(str, row):
-            if tag not in index:
+            if tag not in index_of:
                 location = f"{examples.source}, sentence {number}"
                 raise unknown_label(location, tag, labels, what="tag")
-            targets.append(index[tag])
+            targets.append(index_of[tag])
     return np.array(targets, np.int32)
 
 

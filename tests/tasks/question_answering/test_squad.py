@@ -73,7 +73,7 @@ def test_byte_order_mark_is_skipped(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("{", r"a\.json is not JSON \(Expecting"),
+        ("{", r"a\.json is not JSON \(Expecting.*SQuAD.* JSON Lines"),
         ("[" * 200_000, r"a\.json is not JSON"),
         (b'{"data": "\xff"}', r"a\.json, line 1: must be UTF-8; received the byte 0xff"),
         ([1], r"a\.json, article '': must have the key 'paragraphs'"),

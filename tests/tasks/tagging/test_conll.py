@@ -86,6 +86,30 @@ def test_json_is_rejected(tmp_path):
             conll.read(write_file(tmp_path / "a", text))
 
 
+@pytest.mark.parametrize(
+    ("text", "tag"),
+    [
+        ("text\tlabel\nso good\tgood\nthis is bad\tbad\n", -1),
+        ("label\ttext\ngood\tso good\nbad\tthis is bad\n", -1),
+        ("So good.\nToo bad!\n", -1),
+        ("So good\nToo bad\n", None),
+        ("This is so good\nThis is too bad\n", -1),
+        ("so good film", None),
+        ("我喜欢。\n", None),
+    ],
+)
+def test_texts_are_not_read_as_words(tmp_path, text, tag):
+    with pytest.raises(ValueError, match="looks like a file of texts.*--task classification"):
+        conll.read(write_file(tmp_path / "a", text), tag=tag)
+
+
+def test_words_with_further_columns_are_no_texts(tmp_path):
+    file = write_file(tmp_path / "a", "Ann NNP B-PER\nleft VBD O\n. . O\n\n")
+    assert conll.read(file, tag=None).words == [["Ann", "left", "."]]
+    with pytest.raises(ValueError, match="Write one word per line"):
+        conll.read(write_file(tmp_path / "b", "0 Ann\n1\n\n"), tag=None)
+
+
 def test_docstart_ends_a_sentence(tmp_path):
     text = "-DOCSTART- -X- -X- O\n\nAnn NNP I-NP O\n-DOCSTART- -X-\nBob NNP I-NP O\n"
     assert conll.read(write_file(tmp_path / "a", text)).words == [["Ann"], ["Bob"]]
@@ -109,7 +133,9 @@ def test_comments_and_words_that_start_with_a_hash(tmp_path):
     metadata = "# sent_id = 1\n# newdoc id = 3\n1 Ann NNP B-PER\n# of 4 columns\n2 # SYM O\n"
     sentences = conll.read(write_file(tmp_path / "f", metadata))
     assert (sentences.words, sentences.tags) == ([["Ann", "#"]], [["B-PER", "O"]])
-    sentences = conll.read(write_file(tmp_path / "g", "# text = Ann\nAnn NNP _ B-PER\n# SYM _ O\n"))
+    sentences = conll.read(
+        write_file(tmp_path / "g", "# text = Ann\nAnn NNP _ B-PER\n# SYM _ O\n\n")
+    )
     assert (sentences.words, sentences.tags) == ([["Ann", "#"]], [["B-PER", "O"]])
     # Comments in GermEval have a tab after the hash.
     german = "#\thttp://x.y [2009-10-17]\n1\tAnn\tB-PER\tO\n"
@@ -218,7 +244,7 @@ def test_index_column_is_not_read_as_the_words(tmp_path, text):
     [
         "1\tO\n2\tO\n",  # the tag is not a word
         "1\t0.99\tO\n2\t0.8\tO\n",  # as keras-bert predict writes numbers
-        "1 CD O\nof IN O\n2 CD O\n",
+        "1 CD O\nof IN O\n2 CD O\n\n",
     ],
 )
 def test_words_that_are_numbers_are_no_index(tmp_path, text):
@@ -234,7 +260,7 @@ def test_column_that_stops_to_number_the_words_is_an_error(tmp_path):
 def test_column_of_one_value_is_an_error(tmp_path):
     # CoNLL-2012: the first column is the name of the document.
     text = (
-        "#begin document (a/b); part 000\n" + "a/b 0 {0} Ann NNP (PERSON)\n" * 5 + "#end document"
+        "#begin document (a/b); part 000\n" + "a/b 0 {0} Ann NNP (PERSON)\n" * 5 + "\n#end document"
     )
     with pytest.raises(ValueError, match="first column is 'a/b' in each row; .*--word"):
         words_of(tmp_path, text)
