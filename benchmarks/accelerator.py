@@ -208,7 +208,8 @@ class Run:
         }
         # This folder of programs would not be cold.
         environment.pop("JAX_COMPILATION_CACHE_DIR", None)
-        if self._is_tiny:  # compilation is most of the time
+        if self._is_tiny:  # compilation is most of the time, and threads wait for each other
+            environment["OMP_NUM_THREADS"] = "1"
             environment["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "true"
             environment["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
         return environment
@@ -418,22 +419,30 @@ def encoding(run, question, workers):
             answers[worker.library] = []
     started = [worker for worker in workers if worker.library in answers]
     for kind, count in question.options["counts"].items():
-        best = {}
+        seconds = {}
         tried = {}
         for worker in started:
+            name = worker.library
             with run.going_on(question):
-                tried[worker.library] = _try_batch_sizes(worker, kind, count)
-                batch_size = min(tried[worker.library], key=tried[worker.library].get)
+                tried[name] = _try_batch_sizes(worker, kind, count)
+                batch_size = min(tried[name], key=tried[name].get)
                 rounds = [worker.run(kind=kind, count=count, batch_size=batch_size)]
                 rounds.append(worker.run(kind=kind, count=count, batch_size=batch_size))
-                answers[worker.library] += rounds
-                best[worker.library] = rounds[-1]["seconds"]
-        rates = [_rate(count, best.get(name)) for name in ("keras_bert", "sentence-transformers")]
-        figure = f"speed, {kind}"
+                answers[name] += rounds
+                seconds[name] = [answer["seconds"] for answer in rounds]
+        rates = [
+            _rate(count, min(seconds[name])) if name in seconds else None
+            for name in ("keras_bert", "sentence-transformers")
+        ]
         run.answer(
-            question, figure, "texts/s", *rates, "sentence-transformers",
-            tried={name: list(map(list, found.items())) for name, found in tried.items()},
-        )  # fmt: skip
+            question,
+            f"speed, {kind}",
+            "texts/s",
+            *rates,
+            "sentence-transformers",
+            seconds=seconds,
+            tried={name: list(map(list, sizes.items())) for name, sizes in tried.items()},
+        )
     memory = [_gibibytes(answers.get(name, [])) for name in ("keras_bert", "sentence-transformers")]
     run.answer(question, "peak memory", "GiB", *memory, "sentence-transformers")
 
