@@ -19,7 +19,7 @@ from keras_bert.tasks.tagging.data import TaggedSentences
 from tests import tiny
 
 jax_only = pytest.mark.skipif(keras.backend.backend() != "jax", reason="counts JAX's programs")
-COUNT = 60
+COUNT = 40
 LENGTHS = np.random.default_rng(0).integers(1, 250, COUNT).tolist()
 TEXTS = ["so " * length for length in LENGTHS]
 LABELS = ["good", "bad"] * (COUNT // 2)
