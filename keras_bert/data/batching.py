@@ -77,8 +77,8 @@ class Batches:
 class SortedBatches(Batches):
     """The batches of sequences without an order, the longest first.
 
-    A batch has at least `batch_size` rows, and more as long as it has at most `positions` positions
-    with its padding. `chosen` are the indices of the sequences; `None` means all.
+    A batch has `batch_size` rows, and more as long as it has at most `positions` positions with its
+    padding. `chosen` are the indices of the sequences; `None` means all.
     """
 
     def __init__(self, encoded, batch_size, lengths=None, positions=0, chosen=None):
@@ -168,8 +168,8 @@ def choose_compiled_lengths(needed, cost, share):
 def choose_lengths(needed, cost, most, compiled=(), limit=None):
     """Choose the lengths that batches are padded to, where all steps are compiled.
 
-    `needed` and `cost` are as in `choose_compiled_lengths`. At most `most` lengths are chosen, with
-    those that are already `compiled`. If these are enough, but too short, `limit` is added.
+    `needed` and `cost` are as in `choose_compiled_lengths`. There are at most `most` lengths, with
+    those that are already `compiled`. If there are `most` and all are too short, `limit` is added.
 
     Example:
 

@@ -42,7 +42,7 @@ def choose(dtype, head_size, *, lengths=(), dropout=False):
     if backend == "torch":
         return Choice("sdpa", "torch.nn.functional.scaled_dot_product_attention")
     if backend != "jax":
-        return Choice(None, f"{backend} has no kernel that fits")
+        return Choice(None, f"no kernel is used on {backend}")
     problem = _problem_of_cudnn(keras.backend.standardize_dtype(dtype), head_size, lengths, dropout)
     return Choice("cudnn", "cuDNN's flash attention") if problem is None else Choice(None, problem)
 
@@ -77,7 +77,7 @@ def _has_nvidia_gpu():
 
 @functools.cache
 def _error_of_cudnn(dtype, head_size):
-    """Compile a small kernel and its gradient; return the error, for example of an old driver."""
+    """Return why cuDNN cannot compile a small kernel and its gradient, or `None`."""
     import jax
 
     from keras_bert.runtime.reading import first_line
@@ -141,8 +141,14 @@ def _sdpa(query, key, value, visible, dropout, seed):
     )  # fmt: skip
     if seed is None:
         return attention()
-    # The kernel draws from torch's default generator. Use the layer's seed, as Keras' dropout does.
-    devices = [query.device] if query.device.type == "cuda" else []
-    with torch.random.fork_rng(devices):
-        torch.manual_seed(int(ops.sum(ops.cast(seed.next(), "int64"))))
+    # The kernel draws from the device's default generator. Set it to the layer's seed, as Keras'
+    # dropout does, and restore it.
+    number = int(ops.sum(ops.cast(seed.next(), "int64")))
+    is_cuda = query.device.type == "cuda"
+    with torch.random.fork_rng([query.device] if is_cuda else []):
+        if is_cuda:
+            with torch.cuda.device(query.device):
+                torch.cuda.manual_seed(number)
+        else:
+            torch.default_generator.manual_seed(number)
         return attention(dropout_p=dropout.rate)

@@ -1,4 +1,4 @@
-"""JAX's cache of compiled programs, on disk: a program is compiled once per machine."""
+"""JAX's cache of compiled programs, on disk, so that later processes need not compile them."""
 
 import functools
 import os
@@ -7,6 +7,7 @@ import sys
 import keras
 
 from keras_bert.runtime.files import cache_folder
+from keras_bert.runtime.processor import instruction_sets
 from keras_bert.runtime.terminal import print_line
 
 DISABLE = "KERAS_BERT_COMPILATION_CACHE"  # the value 0 turns the cache off
@@ -14,7 +15,7 @@ _MAX_BYTES = 4 * 2**30  # JAX deletes the programs that were not used for the lo
 
 
 @functools.cache
-def use():
+def enable():
     """Let JAX store compiled programs in the cache folder, so that later processes load them.
 
     A folder that the user has chosen, for example with `JAX_COMPILATION_CACHE_DIR`, is used as it
@@ -27,6 +28,9 @@ def use():
     if jax.config.values["jax_compilation_cache_dir"]:
         return
     folder = cache_folder() / "jax"
+    if jax.default_backend() == "cpu":
+        # Machines with other processors may share the folder.
+        folder /= "-".join(instruction_sets()) or "cpu"
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         is_writable = os.access(folder, os.W_OK)

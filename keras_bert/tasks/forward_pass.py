@@ -2,7 +2,7 @@
 
 import contextlib
 import dataclasses
-import weakref
+import threading
 from collections.abc import Callable
 
 import keras
@@ -16,7 +16,7 @@ from keras_bert.runtime.arguments import check_one_of
 _PRECISIONS = ("float32", "bfloat16", "float16")
 
 
-_passes: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()  # model -> {precision: pass}
+_precision_lock = threading.Lock()
 
 
 @dataclasses.dataclass
@@ -28,7 +28,7 @@ class ForwardPass:
     Attributes:
         compute: The function.
         compiles: True if each shape of a batch costs a compilation.
-        lengths: The lengths of batches so far, if each shape costs a compilation.
+        lengths: Lengths that programs were compiled for; empty if `compiles` is False.
     """
 
     compute: Callable
@@ -41,13 +41,16 @@ class ForwardPass:
     def lengths_for(self, encoded, batch_size, most):
         """Return the lengths to pad the batches of encoded sequences to; `None` for any length.
 
-        There are at most `most` lengths, with those of earlier calls, unless all are too short.
+        There are at most `most` lengths, with those of earlier calls. If all of these are too
+        short, the maximum length of the sequences is added.
         """
         if not self.compiles:
             return None
-        needed = sorted(encoded.lengths.tolist(), reverse=True)[::batch_size]
+        longest_per_batch = sorted(encoded.lengths.tolist(), reverse=True)[::batch_size]
         cost = distribution.positions_per_compilation() / batch_size
-        self.lengths = choose_lengths(needed, cost, most, self.lengths, encoded.max_length)
+        self.lengths = choose_lengths(
+            longest_per_batch, cost, most, self.lengths, encoded.max_length
+        )
         return self.lengths
 
 
@@ -56,22 +59,22 @@ def forward_pass(model, precision=None):
 
     Args:
         model: A model with an encoder.
-        precision: `"float32"`, `"bfloat16"` or `"float16"` for the layers of the encoder, on JAX
-            and torch; `None` keeps their dtype.
+        precision: `"float32"`, `"bfloat16"` or `"float16"` for the layers of the encoder, on one
+            device of JAX or torch; `None` keeps their dtype.
 
     Raises:
         ValueError: If the precision is unknown, or given with several devices.
     """
     if precision is not None:
         check_one_of("precision", precision, _PRECISIONS)
-    passes = _passes.setdefault(model, {})
-    if precision not in passes:
-        passes[precision] = _new_pass(weakref.ref(model), precision)
-    return passes[precision]
+    passes = vars(model).setdefault("_forward_passes", {})
+    key = (precision, distribution.devices())
+    if key not in passes:
+        passes[key] = _new_pass(model, precision)
+    return passes[key]
 
 
 def _new_pass(model, precision):
-    """Return a `ForwardPass`. `model` is a weak reference, so that models can be deleted."""
     backend = keras.backend.backend()
     if backend == "tensorflow" or distribution.devices() > 1:
         if precision is not None:
@@ -79,7 +82,7 @@ def _new_pass(model, precision):
                 "precision works on one device. Load the model with dtype='mixed_bfloat16'"
             )
         compiles = distribution.compiles_each_shape()
-        return ForwardPass(lambda inputs: _predict_on_batch(model(), inputs), compiles)
+        return ForwardPass(lambda inputs: _predict_on_batch(model, inputs), compiles)
     if backend == "jax":
         return ForwardPass(_with_jax(model, precision), compiles=True)
     return ForwardPass(_with_torch(model, precision))
@@ -101,18 +104,17 @@ def _predict_on_batch(model, inputs):
 def _with_jax(model, precision):
     import jax
 
-    compilation_cache.use()
+    compilation_cache.enable()
 
     @jax.jit
-    def forward(trainable, others, inputs):
-        with _computing_in(model(), precision):
-            outputs, _ = model().stateless_call(trainable, others, inputs, training=False)
-        return outputs
+    def forward(values, inputs):
+        # The order of `variables` does not depend on which of them are trainable.
+        mapping = list(zip(model.variables, values, strict=True))
+        with _computing_in(model, precision), keras.StatelessScope(state_mapping=mapping):
+            return model(inputs, training=False)
 
     def compute(inputs):
-        trainable = [variable.value for variable in model().trainable_variables]
-        others = [variable.value for variable in model().non_trainable_variables]
-        return forward(trainable, others, inputs)
+        return forward([variable.value for variable in model.variables], inputs)
 
     return compute
 
@@ -121,8 +123,8 @@ def _with_torch(model, precision):
     import torch
 
     def compute(inputs):
-        with torch.no_grad(), _computing_in(model(), precision):
-            return model()(inputs, training=False)
+        with torch.no_grad(), _computing_in(model, precision):
+            return model(inputs, training=False)
 
     return compute
 
@@ -134,16 +136,17 @@ def _computing_in(model, precision):
         yield
         return
     policy = precision if precision == "float32" else f"mixed_{precision}"
-    policies = {
-        layer: layer.dtype_policy
-        for layer in keras_private.all_layers(find_encoder(model))
-        if layer.dtype_policy.quantization_mode is None
-        and not isinstance(layer.dtype_policy, keras.dtype_policies.DTypePolicyMap)
-    }
-    for layer in policies:
-        layer.dtype_policy = policy
-    try:
-        yield
-    finally:
-        for layer, before in policies.items():
-            layer.dtype_policy = before
+    with _precision_lock:  # another thread must not take this policy for that of the model
+        policies = {
+            layer: layer.dtype_policy
+            for layer in keras_private.all_layers(find_encoder(model))
+            if layer.dtype_policy.quantization_mode is None
+            and not isinstance(layer.dtype_policy, keras.dtype_policies.DTypePolicyMap)
+        }
+        for layer in policies:
+            layer.dtype_policy = policy
+        try:
+            yield
+        finally:
+            for layer, before in policies.items():
+                layer.dtype_policy = before

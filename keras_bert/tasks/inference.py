@@ -1,6 +1,7 @@
 """Inference with fine-tuned models: encode, run, decode and score."""
 
 import collections
+import math
 from typing import Any
 
 import keras
@@ -14,7 +15,7 @@ from keras_bert.tasks.forward_pass import forward_pass
 from keras_bert.tasks.task import TaskModel
 
 _BATCHES_IN_FLIGHT = 2
-_POSITIONS_PER_ROW = 512  # of a batch on a GPU or TPU: `batch_size` is for sequences of this length
+_POSITIONS_PER_ROW = 512  # on a GPU or TPU, `batch_size` counts sequences of this length
 
 
 def describe(model) -> TaskModel:
@@ -128,7 +129,11 @@ def run(
     are short.
     """
     predict = forward_pass(model) if predict is None else predict
-    positions = batch_size * _POSITIONS_PER_ROW if distribution.has_accelerator() else 0
+    if not len(encoded):
+        return []
+    positions = 0
+    if distribution.has_accelerator() and len(encoded) > batch_size:
+        positions = batch_size * _POSITIONS_PER_ROW // _sequences_per_row(encoded)
     lengths = predict.lengths_for(encoded, batch_size, most_lengths)
     batches = SortedBatches(encoded, batch_size, lengths, positions)
     results = [None] * len(encoded)
@@ -153,6 +158,13 @@ def run(
     while running:
         finish(*running.popleft())
     return results
+
+
+def _sequences_per_row(encoded):
+    """Return how many sequences a row of a batch has, such as the choices of a text."""
+    inputs, _, _ = encoded.batch([0], int(encoded.lengths[0]))
+    shape = inputs["input_word_ids"].shape
+    return math.prod(shape[1:-1])
 
 
 def evaluate(model: keras.Model, examples: Any, **options: Any) -> Any:

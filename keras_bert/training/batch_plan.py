@@ -18,7 +18,7 @@ from keras_bert.tasks import registry
 from keras_bert.training import engine, flops
 from keras_bert.training.gradient_caching import CachedModel, GradientCache
 
-_TRAINING_PROGRAMS = 2  # for batches that are not packed; more are compiled to score
+_TRAINING_PROGRAMS = 2  # for batches that are not packed; a third one scores
 # With TensorFlow on a CPU: the number of operations that take as long as the compilation of one
 # layer for one length, and the time of a compiled step relative to an uncompiled one. Measured with
 # MiniLM on two cores.
@@ -138,7 +138,8 @@ class BatchPlan:
         self._lengths = None
         if self.compiled or distribution.compiles_each_shape():
             cost = distribution.positions_per_compilation() / self.batch_size
-            self._lengths = choose_lengths(self._longest_per_batch(), cost, _TRAINING_PROGRAMS)
+            most = _TRAINING_PROGRAMS - self._has_head_start
+            self._lengths = choose_lengths(self._longest_per_batch(), cost, most)
 
     def _choose_compilation(self, cost, fixed_length):
         """Set `compiled` and the lengths, for TensorFlow on a CPU: compile if that saves time."""
@@ -157,7 +158,7 @@ class BatchPlan:
     def programs_for_scoring(self):
         """Number of programs for scoring, so that a run compiles three, with that of the head."""
         for_training = 1 if self.shape is not None or self._lengths is None else len(self._lengths)
-        return max(1, 3 - for_training - self._has_head_start)
+        return 3 - for_training - self._has_head_start
 
     def _longest_per_batch(self):
         """Return the length of the longest sequence of each batch of the run."""
@@ -222,8 +223,8 @@ def _can_pack_here():
 def _devices_to_fill():
     """Return the number of devices that must get the same number of rows of a batch.
 
-    `None` for several devices of TensorFlow, which averages the losses of its devices: a device
-    with only rows of weight 0 would add a loss of 0.
+    For several devices of TensorFlow it is `None`: TensorFlow averages the losses of its devices,
+    and a device with only rows of weight 0 would add a loss of 0.
     """
     if keras.backend.backend() == "tensorflow" and distribution.replicas() > 1:
         return None

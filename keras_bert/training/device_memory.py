@@ -6,43 +6,28 @@ import math
 import keras
 
 from keras_bert.model_structure import find_encoder
+from keras_bert.runtime import distribution
 
 _BYTES_PER_WEIGHT = 16  # the weight, its gradient and two moments of the optimizer, float32
 
 
 class OutOfMemory(ValueError):
-    """The memory of the device is too small for a batch.
-
-    Attributes:
-        batches: Number of smaller batches that one batch should be split into.
-    """
-
-    def __init__(self, rows, length, batches):
-        self.batches = batches
-        super().__init__(
-            f"the device has too little memory for a batch of {rows} x {length} positions; about "
-            f"{max(1, rows // batches)} x {length} fit. Multiply gradient_accumulation_steps by "
-            f"{batches} and, in finetune, divide batch_size by it; or load the encoder with "
-            "rematerialize=True"
-        )
+    """The memory of the device is too small for a batch."""
 
 
 @contextlib.contextmanager
 def explain_out_of_memory(model, shape):
     """Raise `OutOfMemory` if the block fails for lack of the device's memory.
 
-    `shape` has the rows and the positions of a batch on which the model is trained.
+    `shape` is the shape of the token ids of a batch on which the model is trained.
     """
     try:
         yield
     except Exception as error:  # each backend has another class
         if not is_out_of_memory(error):
             raise
-        rows, length = shape
-        needed = bytes_of_step(find_encoder(model), rows, length)
-        fitting = _memory_of_device()
-        smaller = 2.0 if fitting is None else max(2.0, needed / fitting)
-        raise OutOfMemory(rows, length, 2 ** math.ceil(math.log2(smaller))) from error
+        rows = math.prod(shape[:-1])
+        raise OutOfMemory(_advice(find_encoder(model), rows, shape[-1])) from error
 
 
 def is_out_of_memory(error):
@@ -51,18 +36,43 @@ def is_out_of_memory(error):
     return type(error).__name__ in names or "RESOURCE_EXHAUSTED" in str(error)
 
 
-def bytes_of_step(encoder, rows, length):
-    """Return about how many bytes of memory a training step takes.
+def _advice(encoder, rows, length):
+    """Return what is wrong and what to do, for a batch of sequences on all devices."""
+    problem = f"the device has too little memory for a batch of {rows} x {length} positions"
+    fitting = _rows_that_fit(encoder, rows, length)
+    less = "freeze the encoder or use LoRA"
+    if not encoder.rematerialize:
+        less = "load the encoder with rematerialize=True"
+    if fitting < 1:
+        return f"{problem}, and for 1 x {length}; {less}, or use a smaller max_length or model"
+    times = 2 ** math.ceil(math.log2(rows / fitting))
+    return (
+        f"{problem}; about {rows // times} x {length} fit. Multiply gradient_accumulation_steps by "
+        f"{times} and, in finetune, divide batch_size by it; or {less}"
+    )
+
+
+def _rows_that_fit(encoder, rows, length):
+    """Return how many rows fit, at most half of those that did not fit. It is an estimate."""
+    memory = _memory_of_device()
+    if memory is None:
+        return rows // 2
+    free = memory - _BYTES_PER_WEIGHT * encoder.count_params()
+    per_row = bytes_of_activations(encoder, length)
+    return min(rows // 2, int(free / per_row * distribution.replicas()))
+
+
+def bytes_of_activations(encoder, length):
+    """Return about how many bytes a training step keeps for one row, without rematerialization.
 
     Source: Korthikanti et al. (2022), Reducing activation recomputation in large transformer
-    models, equation 2, for the activations.
+    models, equation 2.
     """
     config = encoder.bert_config
     hidden, heads = config["hidden_size"], config["num_attention_heads"]
-    layer = rows * length * (34 * hidden + 5 * heads * length)  # in 16 bits
-    size = keras.backend.standardize_dtype(encoder.compute_dtype)
-    activations = config["num_hidden_layers"] * layer * (2 if size == "float32" else 1)
-    return activations + _BYTES_PER_WEIGHT * encoder.count_params()
+    of_layer = length * (34 * hidden + 5 * heads * length)  # in 16 bits
+    dtype = keras.backend.standardize_dtype(encoder.compute_dtype)
+    return config["num_hidden_layers"] * of_layer * (2 if dtype == "float32" else 1)
 
 
 def _memory_of_device():

@@ -18,7 +18,7 @@ def fit(trained, data, callbacks, *, shape, steps, model=None, epochs=1, start=(
         trained: The compiled `keras.Model` that takes the batches.
         data: All batches from `start` on, from `data_for_fit`.
         callbacks: A list of Keras callbacks. They see `model`.
-        shape: Rows and positions of a batch, for the error of a device without enough memory.
+        shape: Shape of the token ids of a batch, for the error of a device without enough memory.
         steps: Batches per epoch.
         model: The user's model, whose variables `trained` shares. Default: `trained`.
         epochs: The number of epochs.
@@ -43,9 +43,12 @@ def fit(trained, data, callbacks, *, shape, steps, model=None, epochs=1, start=(
         verbose=0,
     )
     model.stop_training = False
-    compilation_cache.use()
-    memory = explain_out_of_memory(model, shape)
-    with memory, _synchronized(model, trained), warnings.catch_warnings():
+    compilation_cache.enable()
+    with (
+        explain_out_of_memory(model, shape),
+        _synchronized(model, trained),
+        warnings.catch_warnings(),
+    ):
         # Heads that do not read the pooler leave it as it is.
         warnings.filterwarnings("ignore", message=keras_private.UNUSED_POOLER)
         trained.fit(

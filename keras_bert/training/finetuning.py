@@ -346,7 +346,7 @@ def _fit(run, state, show_progress, tensorboard):
                 run.plan.trained,
                 run.plan.data_for_fit(state.epoch, state.batch),
                 _all_callbacks(run, state, progress, stop),
-                shape=run.plan.batch(0)[0]["input_word_ids"].shape[:2],
+                shape=run.plan.batch(0)[0]["input_word_ids"].shape,
                 steps=run.plan.batches,
                 model=run.model,
                 epochs=run.plan.epochs,

@@ -85,6 +85,7 @@ def test_dtype_auto(texts, calls, encoder_folder, tmp_path, monkeypatch, capsys,
 
 def test_dtype_auto_on_torch_which_has_no_distribution(monkeypatch, capsys):
     monkeypatch.setattr(keras.backend, "backend", lambda: "torch")
+    monkeypatch.setattr(distribution, "has_accelerator", lambda: False)
     monkeypatch.setattr(keras.distribution, "list_devices", None)
     assert reading.dtype_of(types.SimpleNamespace(dtype="auto")) == "float32"
     assert capsys.readouterr().out == "--dtype auto: float32\n"

@@ -26,7 +26,7 @@ def run(python, monkeypatch, tmp_path):
 
 
 def files(folder):
-    return {path.name for path in folder.glob("*") if "forward" in path.name}
+    return {path.name for path in folder.rglob("*") if "forward" in path.name}
 
 
 @pytest.mark.slow

@@ -1,15 +1,18 @@
 """Tests of inference: answers, metrics and embeddings."""
 
+import gc
+
 import keras
 import numpy as np
 import pytest
 
+import keras_bert
 from keras_bert import heads
 from keras_bert.data import tabular
 from keras_bert.exporting.predict_function import predict_function
 from keras_bert.tasks import inference
 from keras_bert.tasks.embedding.head import as_embedder
-from keras_bert.tasks.forward_pass import ForwardPass
+from keras_bert.tasks.forward_pass import ForwardPass, forward_pass
 from keras_bert.tasks.multiple_choice import data as swag
 from keras_bert.tasks.question_answering import data as squad
 from keras_bert.tasks.tagging import data as conll
@@ -19,7 +22,7 @@ TEXTS = ["good " * 9, "bad", "this is " * 12, "", "so good film"]
 
 
 def encoder(**options):
-    return tiny.encoder(num_hidden_layers=1, initializer_range=1.0, **options)
+    return tiny.encoder(**{"num_hidden_layers": 1, "initializer_range": 1.0, **options})
 
 
 DATA = {
@@ -89,6 +92,28 @@ def test_predict_function_equals_the_model():
             given = inference.answers(model, examples, batch_size=size, predict=predict)
             plain = inference.answers(model, examples, batch_size=size, predict=ForwardPass(model))
             np.testing.assert_allclose(flat(given), flat(plain), atol=1e-5)
+
+
+def test_outputs_do_not_depend_on_what_is_trainable():
+    model = heads.classifier(encoder(num_hidden_layers=2), 2)
+    expected = inference.answers(model, tabular.Examples(TEXTS))
+    for frozen in ("layer_0", "layer_1"):  # JAX's programs get the weights in lists
+        for name in ("layer_0", "layer_1"):
+            heads.find_encoder(model).get_layer(name).trainable = name != frozen
+        answers = inference.answers(model, tabular.Examples(TEXTS))
+        np.testing.assert_allclose(answers, expected, atol=1e-6)
+
+
+def test_a_forward_pass_keeps_its_model():
+    predict = forward_pass(heads.classifier(encoder(), 2))
+    gc.collect()
+    ids = np.ones((1, 8), np.int32)
+    inputs = {"input_word_ids": ids, "input_mask": ids, "input_type_ids": 0 * ids}
+    assert predict(inputs).shape == (1, 2)
+
+
+def test_a_tagger_of_nothing():
+    assert keras_bert.pipeline(heads.tagger(encoder(), labels=["O", "B-x"]))(["", "\u200b"]) == [[], []]
 
 
 def test_heads_without_a_vector_become_embedders():
