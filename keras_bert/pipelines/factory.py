@@ -48,9 +48,9 @@ def pipeline(
             and answers are always read from windows.
         pooling: A mode of `layers.SentencePooling`, such as `"cls"`, for the embeddings of an
             encoder. Default: the encoder's `pooling`, and without one `"mean"`, with a warning.
-        precision: `"float32"`, `"bfloat16"` or, on JAX and torch, `"float16"` for the encoder. Use 16
-            bits on GPUs, and on TensorFlow `"bfloat16"` on CPUs with AVX512-BF16 or AMX. By default
-            as the model computes.
+        precision: `"float32"`, `"bfloat16"` or, on JAX and torch, `"float16"` for the encoder. Use
+            16 bits on GPUs, and on TensorFlow `"bfloat16"` on CPUs with AVX512-BF16 or AMX. By
+            default as the model computes.
         trusted: See `keras_bert.load`.
 
     Returns:

@@ -113,7 +113,10 @@ def test_a_forward_pass_keeps_its_model():
 
 
 def test_a_tagger_of_nothing():
-    assert keras_bert.pipeline(heads.tagger(encoder(), labels=["O", "B-x"]))(["", "\u200b"]) == [[], []]
+    assert keras_bert.pipeline(heads.tagger(encoder(), labels=["O", "B-x"]))(["", "\u200b"]) == [
+        [],
+        [],
+    ]
 
 
 def test_heads_without_a_vector_become_embedders():
