@@ -415,7 +415,9 @@ def test_frozen_layers_are_kept(tmp_path):
     assert len(trainable(loaded)) == len(weights)
 
 
-@pytest.mark.parametrize("steps", ["lora", "lora int8", "int8 lora"])
+@pytest.mark.parametrize(
+    "steps", ["lora", pytest.param("lora int8", marks=pytest.mark.slow), "int8 lora"]
+)
 def test_lora_is_kept(steps, tmp_path):
     encoder = tiny.encoder(num_hidden_layers=1)
     model = heads.classifier(encoder, labels=["bad", "good"])
