@@ -183,7 +183,7 @@ OWN_ARGUMENTS = words(
     """
     activation added_tokens attention_dropout attention_probs_dropout_prob characters
     default_prompt dropout fresh_pooler frozen hidden_dropout_prob hidden_size initializer_range
-    intermediate_size label_type labels layer_norm_eps long_texts lora lowercase
+    intermediate_size keep_width label_type labels layer_norm_eps long_texts lora lowercase
     max_position_embeddings
     max_sequence_length mode multi_label name names no_answer noise_shape normalize
     num_attention_heads num_heads num_hidden_layers pairs pooling prompts rate rematerialize

@@ -720,3 +720,19 @@ def test_models_with_shared_layers_and_lora_need_no_trust(tmp_path):
     loaded = keras_bert.load(tmp_path / "model.keras")
     np.testing.assert_allclose(loaded(np.ones((1, 2))), model(np.ones((1, 2))), rtol=1e-6)
     assert len(loaded.weights) == len(model.weights)
+
+
+MODELS = {
+    **contract.HEADS,
+    "siamese": lambda encoder: heads.siamese(heads.embedder(encoder)),
+    "prompts": lambda encoder: heads.embedder(encoder, prompts={"q": "a"}, default_prompt="q"),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_models_that_keras_saved_on_another_machine_load(name, tmp_path):
+    """`model.save` of Keras does not note the file as one of this machine."""
+    model = MODELS[name](tiny.encoder())
+    model.save(tmp_path / "model.keras")
+    loaded = keras_bert.load(tmp_path / "model.keras", task="auto")
+    assert loaded.count_params() == model.count_params()
