@@ -17,8 +17,8 @@ from apache_beam.io import filesystems, parquetio
 from apache_beam.metrics import Metrics
 from apache_beam.ml.inference.base import ModelHandler, RunInference
 
+from keras_bert.exporting import graph_folder
 from keras_bert.pipelines.factory import pipeline
-from keras_bert.pipelines.onnx_engine import is_onnx_folder
 from keras_bert.runtime.reading import json_value
 from keras_bert.tasks import registry
 
@@ -72,7 +72,7 @@ class Predict(beam.PTransform):
     column of this name. The counters `predicted` and `rejected` count the rows.
 
     Args:
-        model: A folder that `keras_bert.export` wrote, as SavedModel or with `format="onnx"`.
+        model: A folder that `keras_bert.export` wrote, in any format.
         **options: Keyword arguments of `ExportHandler`.
 
     Returns:
@@ -99,7 +99,7 @@ class ExportHandler(ModelHandler):
     It takes dicts and returns, in their order, dicts with the answers or `Rejected`s.
 
     Args:
-        model: A folder that `keras_bert.export` wrote, as SavedModel or with `format="onnx"`.
+        model: A folder that `keras_bert.export` wrote, in any format.
             Each worker process loads it once.
         columns: Dict from an input of the model to the column of the rows, such as
             `{"text": "sentence"}`. By default, columns have the names of the inputs.
@@ -125,8 +125,8 @@ class ExportHandler(ModelHandler):
         self._keep = None if keep is None else list(keep)
 
     def load_model(self):
-        if is_onnx_folder(self._path):
-            return _OnnxModel(self._path)
+        if graph_folder.find_graph(self._path):
+            return _GraphModel(self._path)
         return _SavedModel(self._path, self._trusted)
 
     def get_metrics_namespace(self):
@@ -233,14 +233,14 @@ class _SavedModel:
         return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
-class _OnnxModel:
-    """An ONNX folder, for lists of dicts. Its answers are those of the SavedModel of its head."""
+class _GraphModel:
+    """An ONNX or OpenVINO folder, for lists of dicts. It answers like a SavedModel of its head."""
 
     def __init__(self, path):
         self._pipeline: typing.Any = pipeline(path)
         if not registry.by_name(self._pipeline.task).answers_texts:
             raise ValueError(
-                f"an ONNX folder must have a task with one answer per text; {path} has "
+                f"the folder must have a task with one answer per text; {path} has "
                 f"{self._pipeline.task}. Use the exported SavedModel"
             )
         self.inputs = list(self._pipeline.columns)

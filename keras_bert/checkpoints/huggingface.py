@@ -131,7 +131,7 @@ def _classifier_dropout(path: Path, config: dict[str, Any]) -> float | None:
 
 def matches(path: Path) -> bool:
     """Return True if the folder has the files of this format."""
-    has_files = (path / "config.json").is_file() and _weights_file(path) is not None
+    has_files = (path / "config.json").is_file() and weights_file(path) is not None
     return has_files and not (path / "modules.json").is_file()
 
 
@@ -174,7 +174,7 @@ def read(path: Path, ignore: Collection[str] = ()) -> Checkpoint:
 def _read_weights(
     path: Path, config: Mapping[str, Any], tied: bool, ignore: Collection[str]
 ) -> Mapping[str, np.ndarray]:
-    file = _weights_file(path)
+    file = weights_file(path)
     if file is None:
         raise FileNotFoundError(f"{path}: no weights, looked for {', '.join(_WEIGHTS_FILES)}")
     tensors = canonical.without_ignored(file, _normalize(file, tensor_files.read(file)), ignore)
@@ -192,11 +192,17 @@ def write(checkpoint: Checkpoint, path: Path) -> None:
     Task and heads determine the class in transformers. A class with exactly these heads must exist.
     """
     architecture = huggingface_heads.architecture(checkpoint)
+    write_config_and_tokenizer(checkpoint, path, architecture)
     tensors = name_tables.to_source(TABLE, checkpoint.config, checkpoint.weights, format=FORMAT)
     if not checkpoint.tied:  # transformers then reads only this copy of the bias
         tensors[_DECODER_BIAS] = tensors[COPIES[_DECODER_BIAS]]
     if architecture == "BertModel":
         tensors = {name.removeprefix("bert."): array for name, array in tensors.items()}
+    tensor_files.write(path / _SAFETENSORS, tensors)
+
+
+def write_config_and_tokenizer(checkpoint: Checkpoint, path: Path, architecture: str) -> None:
+    """Write the files of `save_pretrained` except for the weights."""
     vocabulary = checkpoint.vocabulary or []
     activation = checkpoint.config["hidden_act"]
     config = {
@@ -211,13 +217,13 @@ def write(checkpoint: Checkpoint, path: Path) -> None:
     folder.write_json(path / "config.json", config)
     if checkpoint.pooling is not None:
         huggingface_heads.write_pooling(path, [checkpoint.pooling], config["hidden_size"])
-    tensor_files.write(path / _SAFETENSORS, tensors)
     if checkpoint.vocabulary is not None:
         tokenizer_config.write_with_vocabulary(path, checkpoint.tokenizer, vocabulary)
         tokenizer_json.write(path, checkpoint.tokenizer, vocabulary)
 
 
-def _weights_file(path: Path) -> Path | None:
+def weights_file(path: Path) -> Path | None:
+    """Return the file with the weights in a folder of transformers, or `None`."""
     return next((path / name for name in _WEIGHTS_FILES if (path / name).is_file()), None)
 
 

@@ -75,6 +75,13 @@ def architecture(checkpoint: Checkpoint) -> str:
     )
 
 
+def architecture_of_task(task: str | None) -> str:
+    """Return the class in transformers for a task, or for an encoder: `None`."""
+    wanted = "classification" if task == "regression" else task
+    names = {task: name for name, (task, _) in ARCHITECTURES.items()}
+    return names.get(wanted, "BertModel")
+
+
 def keras_activation(path: object) -> str | None:
     """Return the activation in Keras for the path of a class in torch.nn, or None if unknown."""
     package, _, name = str(path).rpartition(".")

@@ -81,6 +81,11 @@ def write(checkpoint: Checkpoint, path: Path) -> None:
         embedding = EmbeddingModules(pooling=(checkpoint.pooling,), layers=(None,))
     encoder = dataclasses.replace(checkpoint, task=None, pooling=None, embedding=None)
     huggingface.write(encoder, path)
+    write_modules(checkpoint, embedding, path)
+
+
+def write_modules(checkpoint: Checkpoint, embedding: EmbeddingModules, path: Path) -> None:
+    """Write the files of sentence-transformers beside those of transformers."""
     length = checkpoint.tokenizer["sequence_length"]
     sentence_bert = {"max_seq_length": length, "do_lower_case": False}
     folder.write_json(path / "sentence_bert_config.json", sentence_bert)

@@ -20,6 +20,8 @@ from keras_bert.untrusted.errors import invalid
 
 FILE = "tokenizer_config.json"
 VOCABULARY_FILE = "vocab.txt"
+_SPECIAL_FILE = "special_tokens_map.json"
+_SPECIAL_NAMES = ("pad", "unk", "cls", "sep", "mask")
 _NO_LIMIT = 10**30  # what Hugging Face writes for a tokenizer without a maximum length
 # Classes of transformers that read what tokenizer.json states, and no options of the config.
 _GENERIC_CLASSES = ("PreTrainedTokenizerFast", "TokenizersBackend")
@@ -200,7 +202,7 @@ def _check_class(path: Path) -> None:
 
 def _check_values(path: Path, tokenizer: Mapping[str, Any]) -> None:
     """Raise a `ValueError` for an option that would change the ids."""
-    map_file = path / "special_tokens_map.json"
+    map_file = path / _SPECIAL_FILE
     contents = {path / FILE: tokenizer, map_file: folder.read_optional_json(map_file)}
     for file, content in contents.items():
         for key, value in _REQUIRED_VALUES.items():
@@ -242,14 +244,18 @@ def write_with_vocabulary(
 
 
 def write(path: Path, tokenizer: Mapping[str, Any], vocabulary: Sequence[str]) -> None:
-    """Write `Checkpoint.tokenizer` to tokenizer_config.json: the inverse of `read`."""
+    """Write `Checkpoint.tokenizer` to tokenizer_config.json, the inverse of `read`.
+
+    Some consumers read the special tokens only from special_tokens_map.json.
+    """
+    special = {f"{name}_token": f"[{name.upper()}]" for name in _SPECIAL_NAMES}
     config = {
         "tokenizer_class": "BertTokenizer",
         "do_lower_case": tokenizer["lowercase"],
         "strip_accents": tokenizer["strip_accents"],
         "tokenize_chinese_chars": tokenizer["split_cjk"],
         "model_max_length": tokenizer["sequence_length"] or _NO_LIMIT,
-        **{f"{name}_token": f"[{name.upper()}]" for name in ("pad", "unk", "cls", "sep", "mask")},
+        **special,
     }
     if "added_tokens" in tokenizer:
         ids = {token: index for index, token in enumerate(vocabulary)}
@@ -258,3 +264,4 @@ def write(path: Path, tokenizer: Mapping[str, Any], vocabulary: Sequence[str]) -
             for token in tokenizer["added_tokens"]
         }
     folder.write_json(path / FILE, config)
+    folder.write_json(path / _SPECIAL_FILE, special)

@@ -63,26 +63,19 @@ def vocabulary(file: Path, content: Mapping[str, Any]) -> dict[int, str]:
 def write(path: Path, tokenizer: Mapping[str, Any], vocabulary: Sequence[str]) -> None:
     """Write tokenizer.json, for transformers and the tokenizers library."""
     if not _REQUIRED_TOKENS.difference(vocabulary):
-        folder.write_json(path / FILE, content(vocabulary, tokenizer, special=True))
+        folder.write_json(path / FILE, _content(vocabulary, tokenizer))
 
 
-def content(
-    vocabulary: Sequence[str], tokenizer: Mapping[str, Any], *, special: bool
-) -> dict[str, Any]:
-    """Return the content of a tokenizer.json with the options of `Checkpoint.tokenizer`.
-
-    With `special`, the library also matches [CLS], [SEP] and so on in texts, as transformers
-    needs it.
-    """
+def _content(vocabulary: Sequence[str], tokenizer: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the content of a tokenizer.json with the options of `Checkpoint.tokenizer`."""
     ids = {token: index for index, token in enumerate(vocabulary)}
     tokens = tokenizer.get("added_tokens", ())
     added = [dataclasses.asdict(token) | {"special": False} for token in tokens]
-    if special:
-        added += [
-            dataclasses.asdict(added_tokens.AddedToken(token)) | {"special": True}
-            for token in added_tokens.SPECIAL
-            if token in ids
-        ]
+    added += [
+        dataclasses.asdict(added_tokens.AddedToken(token)) | {"special": True}
+        for token in added_tokens.SPECIAL
+        if token in ids
+    ]
     added_with_ids = [{"id": ids[token["content"]], **token} for token in added]
     pieces = added_tokens.word_pieces(vocabulary, tokens)
     return {

@@ -55,7 +55,7 @@ def convert(args: options.Convert) -> None:
 
 
 def export(args: options.Export) -> None:
-    """Write a SavedModel or an ONNX folder."""
+    """Write a SavedModel, or a folder for ONNX Runtime or OpenVINO."""
     with waiting("Exporting"):
         model = reading.load(args, task=args.task or "auto")
         dev = None

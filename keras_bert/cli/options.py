@@ -601,22 +601,22 @@ class Convert(NamedModel, run="models.convert"):
 
 
 class Export(Precision, Labels, NamedModel, run="models.export", files=["dev"]):
-    """Write a SavedModel or an ONNX folder.
+    """Write a SavedModel, or a folder for ONNX Runtime or OpenVINO.
 
     model: folder or .keras file of a trained model; or an encoder, by name or folder
     path: model folder for TensorFlow Serving; each export is the next version. An encoder is
         exported as a pair, preprocess and encoder
     task: head of a pretrained model to export (default: the encoder, as a pair)
-    format: saved_model: strings in, for TensorFlow Serving (default). onnx: ids in, for ONNX
-        Runtime and OpenVINO
-    quantize: onnx: quantize matmuls and embeddings
+    format: saved_model: strings in, for TensorFlow Serving (default). onnx, openvino: ids in, in
+        the layout of Hugging Face
+    quantize: onnx, openvino: int8 weights; openvino needs --dev to calibrate
     dev: labeled file; the model card states how far bfloat16 or int8 agrees with float32
     license: license of the source weights, for the model card (default: that of a known name)
     """
 
     path: str = argument()
     task: Task | None = None
-    format: Literal["saved_model", "onnx"] = "saved_model"
+    format: Literal["saved_model", "onnx", "openvino"] = "saved_model"
     quantize: Literal["int8"] | None = None
     dev: str | None = None
     license: str | None = None

@@ -1,4 +1,4 @@
-"""Export of models as SavedModels or ONNX folders."""
+"""Export of models as SavedModels, ONNX folders or OpenVINO folders."""
 
 import os
 import pathlib
@@ -10,6 +10,8 @@ import keras
 
 from keras_bert import provenance
 from keras_bert.encoder import BertEncoder
+from keras_bert.exporting.graph_folder import GRAPH_FILES
+from keras_bert.runtime.arguments import check_one_of
 from keras_bert.runtime.warn import level_of_caller
 
 
@@ -24,7 +26,7 @@ def export(
     metrics: Mapping[str, float] | None = None,
     license: str | None = None,
 ) -> pathlib.Path:
-    """Export a model as SavedModels that take strings, or as an ONNX folder that takes ids.
+    """Export a model as SavedModels that take strings, or as an ONNX or OpenVINO graph of ids.
 
     - A model with a head of `keras_bert.heads` becomes the next version in the model folder
       `path`, with two signatures: `serving_default` takes strings, `ids` takes the inputs of the
@@ -44,22 +46,25 @@ def export(
     Texts are padded to the longest of their batch and truncated at the preprocessor's
     `max_sequence_length`. Only the TensorFlow backend can export SavedModels.
 
-    With `format="onnx"`, the folder `path` gets `model.onnx` for ONNX Runtime and OpenVINO, with
-    the vocabulary and Hugging Face's `tokenizer.json`; see `keras_bert.exporting.onnx_graph` for
-    its outputs. It needs the extra `onnx` and works on every backend.
+    With `format="onnx"` or `"openvino"`, the folder `path` gets a graph in the layout of Hugging
+    Face, `onnx/model.onnx` or `openvino/openvino_model.xml`, with the files that optimum,
+    sentence-transformers, fastembed, transformers.js and text-embeddings-inference read. Its inputs
+    are `input_ids`, `attention_mask` and `token_type_ids`, int64 (batch_size, sequence_length).
+    These formats need the extra of the same name and work on every backend.
 
     Args:
         model: The trained `keras.Model`.
         path: Model folder. The version is written to `path/1`, or to the number after the highest
-            one there. For ONNX, a new or empty folder.
-        format: `"saved_model"` or `"onnx"`.
+            one there. For the other formats, a new or empty folder.
+        format: `"saved_model"`, `"onnx"` or `"openvino"`.
         precision: Dtype of the matmuls of a SavedModel: `"float32"`, or `"bfloat16"`, which halves
             the size and is fast on CPUs with AVX512-BF16 or AMX. `None` keeps the model's dtype.
-        quantize: For ONNX, `"int8"` quantizes matmuls and embeddings; only ONNX Runtime reads it.
+        quantize: `"int8"` for ONNX and OpenVINO. ONNX: matmuls and embeddings, whose activations
+            ONNX Runtime scales in each call. OpenVINO: matmuls, with scales that nncf computes
+            from `dev`, which is faster and more accurate.
         dev: Data of the task, on which a bfloat16 or int8 export is compared with float32. The
-            model card states the equal answers, and the accuracy if each text has one label. For
-            ONNX, `dev` takes texts and pairs; the card has the time too, and more than 1 point of
-            lost accuracy is a warning.
+            model card states the equal answers. For int8 it also has the time and, with labels, the
+            main metric of the task; more than 1 lost point is a warning.
         metrics: Dict for the model card, such as `keras_bert.finetune` returns. `None`: the metrics
             of the run of `finetune`, or of the file or folder that was loaded, unless the
             weights have changed since. `{}`: none.
@@ -68,8 +73,8 @@ def export(
             metrics.
 
     Returns:
-        `pathlib.Path` of the version's folder, of the encoder's version, or of the ONNX folder. The
-        folder appears when it is complete.
+        `pathlib.Path` of the version's folder, of the encoder's version, or of the folder `path`.
+        It appears when it is complete.
 
     Raises:
         ValueError: If the backend is not TensorFlow, the encoder has no vocabulary, the model
@@ -77,7 +82,7 @@ def export(
             value or does not apply to the format, or `dev` is not data of the task with labels
             that the model knows.
         OSError: If the folder cannot be written. Incomplete files are removed.
-        ImportError: For ONNX, if the extra is not installed.
+        ImportError: For ONNX and OpenVINO, if the extra is not installed.
 
     Example:
 
@@ -108,16 +113,22 @@ def export(
     known_metrics, known_license = provenance.known_metrics_and_license(model)
     metrics = known_metrics if metrics is None else metrics
     license = license or known_license
-    if format == "onnx":
-        if precision is not None:
-            raise ValueError('precision is for SavedModels; for ONNX give quantize="int8"')
-        from keras_bert.exporting import onnx_export
-
-        return onnx_export.export(model, path, quantize, dev, metrics, license)
+    check_one_of("format", format, ("saved_model", *GRAPH_FILES))
     if format != "saved_model":
-        raise ValueError(f"format must be 'saved_model' or 'onnx'; received {format!r}")
+        if precision is not None:
+            raise ValueError(
+                f"precision is for SavedModels; for {format!r} give quantize='int8', or choose the "
+                "precision of OpenVINO in keras_bert.pipeline"
+            )
+        from keras_bert.exporting import graph_export
+
+        return graph_export.export(
+            model, path, format, quantize=quantize, dev=dev, metrics=metrics, license=license
+        )
     if quantize is not None:
-        raise ValueError("quantize needs format='onnx'. For a SavedModel give precision='bfloat16'")
+        raise ValueError(
+            "quantize needs format='onnx' or 'openvino'. For a SavedModel give precision='bfloat16'"
+        )
     if keras.backend.backend() != "tensorflow":
         raise ValueError(
             f"a SavedModel needs TensorFlow, KERAS_BACKEND=tensorflow; this process runs "

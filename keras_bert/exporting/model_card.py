@@ -13,7 +13,7 @@ import re
 import typing
 
 from keras_bert.exporting.agreement import Agreement
-from keras_bert.exporting.onnx_folder import OnnxOutput
+from keras_bert.exporting.graph_folder import GraphOutput
 from keras_bert.hub.named_source import published_license
 from keras_bert.runtime.escaping import markdown, printable
 from keras_bert.runtime.files import atomic_write
@@ -119,7 +119,7 @@ _ANY_MARK = re.compile(rb"<!-- Written by keras_bert\.export, .*: ([0-9a-f]{16})
 class ModelInfo:
     """Facts about a model that its files do not hold; `None` if unknown.
 
-    output: `layers.TaskOutput`, or an `OnnxOutput` without a task for a model without a head
+    output: `layers.TaskOutput`, or an `GraphOutput` without a task for a model without a head
     description: first sentence of the card of a model without a head
     hub_tag: Hugging Face's name of its task, or `None`
     max_sequence_length: tokens of the longest sequence that the encoder receives
@@ -129,7 +129,7 @@ class ModelInfo:
     agreement: `agreement.Agreement` with float32
     """
 
-    output: typing.Any = dataclasses.field(default_factory=OnnxOutput)
+    output: typing.Any = dataclasses.field(default_factory=GraphOutput)
     description: str = "A Keras model that takes strings."
     hub_tag: str | None = None
     parameters: int | None = None  # of a preprocessor, which has no metrics

@@ -5,8 +5,10 @@ attention only up to this opset, and only in this form: three matmuls, and a mas
 two `Unsqueeze` (as of onnxruntime 1.32). It also fuses LayerNorm with the residual, and GELU with
 its bias. Batch and length are dynamic.
 
-Inputs are those of the model, int32. The tasks add the heads (`Task.add_onnx_head`); an encoder has
-the outputs sequence_output (batch, seq, hidden) and pooled_output.
+Inputs and outputs have the names and types of Hugging Face's exports, so that its consumers read
+the graph: `input_ids`, `attention_mask` and `token_type_ids`, int64 (batch_size, sequence_length).
+The tasks add the heads (`Task.add_onnx_head`), with logits as outputs. An encoder has the outputs
+`last_hidden_state` (batch_size, sequence_length, hidden) and `pooler_output`.
 
 A row whose mask is all zeros gives other numbers than in Keras, and so does a masked [CLS] with the
 pooling "cls".
@@ -16,14 +18,16 @@ import keras
 import numpy as np
 
 from keras_bert import keras_private
-from keras_bert.encoder import INPUTS, BertEncoder
+from keras_bert.encoder import BertEncoder
+from keras_bert.exporting import graph_folder
 from keras_bert.layers import SentencePooling, UnitLength
 from keras_bert.model_structure import embedding_layers, find_encoder, find_output
 from keras_bert.tasks import registry
 
 OPSET = 12
 _IR_VERSION = 7  # of ONNX 1.7, which introduced the opset
-_FLOAT, _INT32, _INT64 = 1, 6, 7  # of `onnx.TensorProto`
+_FLOAT, _INT64 = 1, 7  # of `onnx.TensorProto`
+BATCH, LENGTH = "batch_size", "sequence_length"  # names of axes
 _MAX_BYTES = 2**31 - 2**20  # of a file
 
 
@@ -38,14 +42,11 @@ def build_model_proto(model):
 
     _check(model)
     graph = Graph()
-    names = list(model.input)
-    outputs = _outputs(graph, model, names)
-    rank = len(model.input[names[0]].shape)
-    axes = dict.fromkeys(names, ("batch", "choices", "seq") if rank == 3 else ("batch", "seq"))
-    if "masked_lm_positions" in axes:
-        axes["masked_lm_positions"] = ("batch", "predictions")
+    outputs = _outputs(graph, model)
+    has_choices = len(model.input["input_word_ids"].shape) == 3
+    shape = (BATCH, "num_choices", LENGTH) if has_choices else (BATCH, LENGTH)
     value = helper.make_tensor_value_info
-    inputs = [value(name, _INT32, shape) for name, shape in axes.items()]
+    inputs = [value(name, _INT64, shape) for name in graph_folder.INPUTS.values()]
     output_values = [value(name, _FLOAT, shape) for name, shape in outputs.items()]
     proto = helper.make_model(
         helper.make_graph(
@@ -187,12 +188,10 @@ class Graph:
         return self.node("Div", x, length)
 
     def masked_lm(self, model, encoded):
-        """Add a `MaskedLMHead`; return the logits (batch, predictions, vocab)."""
+        """Add a `MaskedLMHead` for every token; return the logits (batch, seq, vocab)."""
         layer = model.get_layer("masked_lm")
-        indices = self.node("Cast", encoded.positions, to=_INT64)
-        indices = self.node("Unsqueeze", indices, axes=[2])
-        x = self.node("GatherND", encoded.sequence, indices, batch_dims=1)
-        x = self.activation(self.dense_layer(x, layer.transform), layer.hidden_act)
+        x = self.dense_layer(encoded.sequence, layer.transform)
+        x = self.activation(x, layer.hidden_act)
         x = self.layer_norm(x, layer.layer_norm)
         if layer.tied:
             matrix = find_encoder(model).get_layer("embeddings").word_embeddings.embeddings
@@ -237,27 +236,27 @@ class EncodedInputs:
     Attributes:
         output: The `layers.TaskOutput` of the model.
         words: Name of the input with the token ids.
-        positions: Name of the last input: for masked tokens, their positions.
         sequence: Name of the sequence output (rows, seq, hidden).
+        hidden_size: Size of the vectors.
         vocab_size: Size of the vocabulary.
     """
 
-    def __init__(self, graph, model, names):
+    def __init__(self, graph, model):
         self._graph = graph
         self._model = model
         self._encoder = find_encoder(model)
-        inputs = dict(zip(INPUTS, names, strict=False))
+        inputs = dict(graph_folder.INPUTS)
         self.output = find_output(model)
-        self.words = names[0]
-        self.positions = names[-1]
+        self.words = inputs["input_word_ids"]
+        self.hidden_size = self._encoder.bert_config["hidden_size"]
         self.vocab_size = self._encoder.bert_config["vocab_size"]
-        has_choices = len(model.input[names[0]].shape) == 3
+        has_choices = len(model.input["input_word_ids"].shape) == 3
         if has_choices:
             # With `Reshape`, the rank of the mask is unknown and ONNX Runtime does not fuse
             # attention.
             inputs = {key: graph.node("Flatten", name, axis=2) for key, name in inputs.items()}
         self._mask = inputs["input_mask"]
-        rows = "batch_choices" if has_choices else "batch"
+        rows = "batch_choices" if has_choices else BATCH
         self.sequence = _encode(graph, self._encoder, inputs, rows)
 
     def pooled(self):
@@ -281,25 +280,23 @@ class EncodedInputs:
         return graph.unit_length(x) if layer.normalize else x
 
 
-def _outputs(graph, model, names):
+def _outputs(graph, model):
     """Add the nodes of a model; return {output: shape}."""
-    encoded = EncodedInputs(graph, model, names)
+    encoded = EncodedInputs(graph, model)
     task = registry.find(model)
     if task is not None:
         return task.add_onnx_head(graph, model, encoded)
     hidden = model.bert_config["hidden_size"]
-    graph.node("Identity", encoded.sequence, output="sequence_output")
-    graph.node("Identity", encoded.pooled(), output="pooled_output")
-    return {
-        "sequence_output": ("batch", "seq", hidden),
-        "pooled_output": ("batch", hidden),
-    }
+    graph.node("Identity", encoded.sequence, output="last_hidden_state")
+    graph.node("Identity", encoded.pooled(), output="pooler_output")
+    return {"last_hidden_state": (BATCH, LENGTH, hidden), "pooler_output": (BATCH, hidden)}
 
 
 def _encode(graph, encoder, inputs, rows):
     """Add the encoder; return the name of the sequence output (rows, seq, hidden).
 
-    `rows` is the name of the first axis, which must differ from "batch" if their sizes differ.
+    `rows` is the name of the first axis, which must differ from that of the inputs if their sizes
+    differ.
     """
     embeddings = encoder.get_layer("embeddings")
     words, positions, types = (
@@ -310,7 +307,7 @@ def _encode(graph, encoder, inputs, rows):
     positions = graph.node("Slice", positions, graph.integers(0), seq, graph.integers(0))
     x = graph.node("Gather", words, inputs["input_word_ids"])
     x = graph.node("Add", x, graph.node("Gather", types, inputs["input_type_ids"]))
-    x = graph.set_shape(graph.node("Add", x, positions), rows, "seq", embeddings.hidden_size)
+    x = graph.set_shape(graph.node("Add", x, positions), rows, LENGTH, embeddings.hidden_size)
     x = graph.layer_norm(x, embeddings.layer_norm)
     mask = graph.node("Unsqueeze", inputs["input_mask"], axes=[1])
     mask = graph.node("Unsqueeze", mask, axes=[2])

@@ -17,7 +17,6 @@ from keras_bert.encoder import BertEncoder
 from keras_bert.exporting import agreement, inference_graph, model_card, tf_serving, tfhub
 from keras_bert.exporting.hub_layer import HubLayer
 from keras_bert.exporting.model_card import ModelInfo
-from keras_bert.exporting.onnx_folder import write_labels
 from keras_bert.hub import own_files
 from keras_bert.model_structure import max_sequence_length
 from keras_bert.runtime.files import check_subfolder, temporary_folder
@@ -73,6 +72,14 @@ def export(model, path, *, precision, dev, metrics, license):
         return _write(module, functions, path, info)
 
 
+def _write_labels(folder, labels):
+    """Write the file with a label per line; return its path."""
+    file = pathlib.Path(folder, "labels.txt")
+    lines = "".join(f"{label}\n" for label in labels)
+    file.write_text(lines, encoding="utf-8", newline="\n")
+    return file
+
+
 def _of_lists(function):
     """Return a function of lists of strings that returns a dict of arrays."""
     return lambda *columns: keras.tree.map_structure(
@@ -124,7 +131,7 @@ def _head(model, output, assets, precision):
     predict, task_signatures = _signatures(model, output, precision)
     module = _module(model, predict)
     if output.labels is not None:
-        module.labels = tf.saved_model.Asset(str(write_labels(assets, output.labels)))
+        module.labels = tf.saved_model.Asset(str(_write_labels(assets, output.labels)))
     module.serving_default = tf.function(
         _check_shapes(task_signatures.from_strings, task_signatures.input_signature),
         input_signature=task_signatures.input_signature,

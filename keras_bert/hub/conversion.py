@@ -115,20 +115,27 @@ def to_checkpoint(model: keras.Model) -> Checkpoint:
     """Return the weights of a model, copied, as a `checkpoints.Checkpoint`.
 
     The model must be a `BertEncoder` or have a head of `keras_bert.heads`. LoRA weights are added
-    to the weights that they adapt. Quantized weights are a ValueError.
+    to the weights that they adapt. Quantized weights are a ValueError, and so is a pooling that
+    checkpoints cannot hold.
     """
+    checkpoint = checkpoint_of(model)
+    has_pooling = "pooling" in [layer.name for layer in model.layers]
+    if has_pooling and checkpoint.embedding is None:
+        raise ValueError(
+            f"{model.name!r} has pooling={model.get_layer('pooling').mode!r}, which only "
+            "format='keras' can hold; for other formats, build the head with pooling='pooler'"
+        )
+    return checkpoint
+
+
+def checkpoint_of(model: keras.Model) -> Checkpoint:
+    """Return a model as `to_checkpoint` does, but without the pooling of a classifier."""
     encoder = heads.find_encoder(model)
     output = heads.find_output(model)
     task = None if model is encoder else heads.find_task(model)
     if task is None and model is not encoder:
         raise ValueError(f"{model.name!r} must be an encoder or end in a head of keras_bert.heads")
-    has_pooling = "pooling" in [layer.name for layer in model.layers]
     is_embedder = task is not None and registry.by_name(task).reads_encoders
-    if has_pooling and not is_embedder:
-        raise ValueError(
-            f"{model.name!r} has pooling={model.get_layer('pooling').mode!r}, which only "
-            "format='keras' can hold; for other formats, build the head with pooling='pooler'"
-        )
     config = {key: encoder.get_config()[key] for key in canonical.CONFIG_KEYS}
     weights = model_weights.read(model, task)
     unknown = [name for name in weights if not canonical.is_name(name)]

@@ -1,12 +1,13 @@
 """`keras_bert.pipeline`: ask a model of any task from Python.
 
-Keras is imported in the function, because an ONNX folder does not need it.
+Keras is imported in the function, because ONNX and OpenVINO folders do not need it.
 """
 
 from typing import Any
 
-from keras_bert.pipelines.onnx_engine import OnnxEngine, is_onnx_folder
-from keras_bert.runtime.arguments import as_integer
+from keras_bert.exporting import graph_folder
+from keras_bert.exporting.graph_engine import GraphEngine
+from keras_bert.runtime.arguments import as_integer, check_one_of
 from keras_bert.tasks.pipeline import Pipeline
 
 
@@ -18,6 +19,7 @@ def pipeline(
     long_texts: str | None = None,
     pooling: str | None = None,
     precision: str | None = None,
+    engine: str | None = None,
     trusted: bool = False,
 ) -> Pipeline:
     """Return a pipeline: a function that computes the results of a model from texts, for any task.
@@ -37,11 +39,11 @@ def pipeline(
 
     Args:
         model: A model with a head of `keras_bert.heads`, an encoder, or its name or path for
-            `keras_bert.load`. Also the folder of an ONNX export of a model with a head: it runs in
-            ONNX Runtime. Neither Keras nor TensorFlow is imported, except to score labeled data.
+            `keras_bert.load`. Also the folder of an ONNX or OpenVINO export of a model with a head.
+            Then neither Keras nor TensorFlow is imported, except to score labeled data.
         task: A task of `keras_bert.load`, such as `"masked_tokens"`. By default that of the model.
             `"embedding"` gives embeddings of a model with any head.
-        batch_size: Sequences per batch.
+        batch_size: Sequences per batch. OpenVINO chooses its own batches.
         long_texts: What happens to texts that are longer than the model's maximum: `"truncate"`
             counts them in one warning, `"window"` averages the answers for overlapping windows, and
             `"error"` raises. By default as the model was trained, see `keras_bert.finetune`. Tags
@@ -49,8 +51,11 @@ def pipeline(
         pooling: A mode of `layers.SentencePooling`, such as `"cls"`, for the embeddings of an
             encoder. Default: the encoder's `pooling`, and without one `"mean"`, with a warning.
         precision: `"float32"`, `"bfloat16"` or, on JAX and torch, `"float16"` for the encoder. Use
-            16 bits on GPUs, and on TensorFlow `"bfloat16"` on CPUs with AVX512-BF16 or AMX. By
-            default as the model computes.
+            16 bits on GPUs, and on TensorFlow or OpenVINO `"bfloat16"` on CPUs with AVX512-BF16 or
+            AMX. By default as the model computes; OpenVINO in float32.
+        engine: `"onnx"` or `"openvino"` for the graph in a folder that `keras_bert.export` wrote,
+            `"keras"` for the Keras model. By default the Keras model if the folder has one, and
+            else its graph.
         trusted: See `keras_bert.load`.
 
     Returns:
@@ -73,15 +78,17 @@ def pipeline(
     task = None if task == "auto" else task  # as for `load`
     batch_size = as_integer("batch_size", batch_size, 1)
     options = {"batch_size": batch_size, "long_texts": long_texts}
-    if is_onnx_folder(model):
-        fixed = {"task": task, "pooling": pooling, "precision": precision}
+    check_one_of("engine", engine, (None, "keras", *graph_folder.GRAPH_FILES))
+    graph = None if engine == "keras" else graph_folder.find_graph(model, engine)
+    if graph is None:
+        computes = _keras_engine(model, task, pooling, precision, trusted)
+    else:
+        fixed = {"task": task, "pooling": pooling}
         other = next((name for name, value in fixed.items() if value is not None), None)
         if other is not None:
-            raise ValueError(f"{other} cannot be changed for an ONNX folder. Leave it out")
-        engine = OnnxEngine(model)
-    else:
-        engine = _keras_engine(model, task, pooling, precision, trusted)
-    return engine.task.pipeline(engine, **options)
+            raise ValueError(f"{other} cannot be changed for the folder of an export. Leave it out")
+        computes = GraphEngine(graph, precision)
+    return computes.task.pipeline(computes, **options)
 
 
 def _keras_engine(model, task, pooling, precision, trusted):

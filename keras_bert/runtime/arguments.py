@@ -30,4 +30,5 @@ def check_one_of(name, value, allowed):
     >>> check_one_of("similarity", "dot", SIMILARITIES)
     """
     if value not in allowed:
-        raise ValueError(f"{name} must be one of {', '.join(allowed)}; received {value!r:.80}")
+        known = ", ".join(map(str, allowed))
+        raise ValueError(f"{name} must be one of {known}; received {value!r:.80}")

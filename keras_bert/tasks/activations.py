@@ -12,3 +12,11 @@ def softmax(logits) -> np.ndarray:
 def sigmoid(logits) -> np.ndarray:
     """Return the sigmoid of each logit."""
     return scipy.special.expit(np.asarray(logits, np.float32))
+
+
+# Lines of Python that compute the same as these functions, see `Task.graph_program`.
+SOFTMAX_PROGRAM = """\
+weights = np.exp(outputs - outputs.max(axis=-1, keepdims=True))
+answers = weights / weights.sum(axis=-1, keepdims=True)  # the probabilities
+"""
+SIGMOID_PROGRAM = "answers = 1 / (1 + np.exp(-outputs))  # the probability of each label\n"

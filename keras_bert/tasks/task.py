@@ -18,11 +18,11 @@ from keras_bert.text.python_tokenizer import PythonTokenizer
 
 @dataclasses.dataclass(frozen=True)
 class TaskModel:
-    """A model as its task sees it: a Keras model, or an ONNX folder.
+    """A model as its task sees it: a Keras model, or the folder of an ONNX or OpenVINO export.
 
     Attributes:
         name: Name of the model, for errors.
-        output: The `layers.TaskOutput`, or the `OnnxOutput` of an ONNX folder.
+        output: The `layers.TaskOutput`, or the `GraphOutput` of a folder.
         tokenizer: Its tokenizer.
         max_length: Tokens of the longest sequence that it reads by default.
         width: Size of the last axis of the output; `None` for several outputs.
@@ -109,6 +109,8 @@ class Task:
         reads_encoders: True if it can use a model without a head, see `from_encoder`.
         answers_texts: True if each text, or pair of texts, gets one answer.
         uses_pooler: True if its head reads the pooler.
+        graph_outputs: Outputs of an ONNX or OpenVINO graph that a pipeline reads. They are those of
+            the Keras model.
         weights_group: Group of the head's weights in checkpoints, see
             `checkpoints.canonical.OPTIONAL_GROUPS`; `None` without a group.
         is_pretraining: True if its head is one of pretraining, which fine-tuning replaces.
@@ -142,6 +144,7 @@ class Task:
     reads_encoders = False
     answers_texts = False
     uses_pooler = True
+    graph_outputs: tuple[str, ...] = ("logits",)
     weights_group: str | None = None
     is_pretraining = False
     hub_tag = ""
@@ -159,7 +162,7 @@ class Task:
     def head_function(self) -> Callable:
         """Return the function of `keras_bert.heads` that builds its models.
 
-        Modules of tasks import Keras only in methods, so that ONNX folders run without it.
+        Modules of tasks import Keras only in methods, so that ONNX and OpenVINO run without it.
         """
         raise NotImplementedError
 
@@ -232,7 +235,10 @@ class Task:
         return False
 
     def activate(self, output, outputs: list) -> list:
-        """Return the outputs of a Keras model as an ONNX folder returns them, per sequence."""
+        """Return the outputs of a model after the function that makes probabilities of logits.
+
+        `outputs` are arrays, or dicts of arrays, one for each sequence.
+        """
         return outputs
 
     def decode(self, model: TaskModel, examples, encoded, outputs: list, options: Options):
@@ -267,6 +273,10 @@ class Task:
     def is_labeled(self, examples) -> bool:
         """Return True if the examples can be scored."""
         raise NotImplementedError
+
+    def is_scorable(self, examples) -> bool:
+        """Return True if `metrics` can score answers to the examples."""
+        return isinstance(examples, self.data) and self.is_labeled(examples)
 
     def check_targets(self, output, examples):
         """Raise an error if the examples have labels that the model lacks."""
@@ -348,9 +358,17 @@ class Task:
     def add_onnx_head(self, graph, model, encoded) -> dict[str, tuple]:
         """Add the head to an ONNX graph, and return the names and axes of its outputs.
 
+        The names are those of Hugging Face's exports, and include `graph_outputs`.
         `graph` is the `onnx_graph.Graph`, `encoded` its `onnx_graph.EncodedInputs`.
         """
         raise ValueError(f"the task {self.name} has no `add_onnx_head`, which ONNX needs")
+
+    def graph_program(self, output) -> str:
+        """Return lines of Python that compute `answers` from `outputs`, of a graph's first output.
+
+        They stand in the `README.md` of ONNX and OpenVINO folders.
+        """
+        return "answers = outputs\n"
 
     # Inspection.
 

@@ -30,10 +30,10 @@ def test_labels_and_numbers():
     found = agreement.compare(lengths, short_lengths, examples, OUTPUT)
     assert (found.examples, found.equal, found.difference) == (80, 0.75, 1.0)
     assert "80 examples, 75.00% of the answers are equal" in str(found)
-    assert found.accuracy is None and "accuracy" not in str(found)
+    assert found.metric is None and "accuracy" not in str(found)
     examples = Examples(["a", "bb", "ccc", "dddd"] * 20, labels=[1, 2, 3, 4] * 20)
     found = agreement.compare(short_lengths, lengths, examples, OUTPUT)
-    assert (found.accuracy, found.float32_accuracy) == (0.75, 1)
+    assert (found.metric, found.score, found.float32_score) == ("accuracy", 0.75, 1)
     assert "the accuracy is 0.7500 (float32: 1.0000), the largest" in str(found)
 
 

@@ -12,8 +12,8 @@ import pytest
 import keras_bert
 from keras_bert import heads, provenance
 from keras_bert.exporting import model_card, saved_model
+from keras_bert.exporting.graph_folder import GraphOutput
 from keras_bert.exporting.model_card import ModelInfo
-from keras_bert.exporting.onnx_folder import OnnxOutput
 from keras_bert.hub import resolve
 from keras_bert.tasks import registry
 from tests import served, tiny
@@ -52,7 +52,7 @@ def table(card, title):
     return rows[1:]
 
 
-CLASSES = OnnxOutput("classification")
+CLASSES = GraphOutput("classification")
 
 
 def render(info):
@@ -61,7 +61,7 @@ def render(info):
 
 
 def render_labels(labels):
-    return render(ModelInfo(OnnxOutput("classification", labels=labels)))
+    return render(ModelInfo(GraphOutput("classification", labels=labels)))
 
 
 def read(folder):
@@ -160,7 +160,7 @@ def test_card_describes_the_saved_model_and_its_example_runs(folder, name, monke
     ],
 )
 def test_the_card_says_what_happens_to_long_texts(task, long_texts, words):
-    info = ModelInfo(OnnxOutput(task, long_texts=long_texts), max_sequence_length=24)
+    info = ModelInfo(GraphOutput(task, long_texts=long_texts), max_sequence_length=24)
     assert words in render(info)
 
 

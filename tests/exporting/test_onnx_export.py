@@ -1,6 +1,7 @@
 """Tests of ONNX folders on ONNX Runtime and OpenVINO. The references are the Keras models."""
 
 import collections
+import json
 import pathlib
 import re
 import tempfile
@@ -14,7 +15,7 @@ import pytest
 
 import keras_bert
 from keras_bert import heads
-from keras_bert.exporting import onnx_graph
+from keras_bert.exporting import graph_outputs, onnx_graph
 from keras_bert.layers import SentencePooling
 from keras_bert.tasks import inference
 from keras_bert.untrusted import onnx_graph_check
@@ -25,28 +26,38 @@ def softmax(logits):
     return keras.ops.convert_to_numpy(keras.ops.softmax(logits))
 
 
+def scores(activation):
+    return lambda y: {"logits": y, "score": np.array(activation(y))}
+
+
 # Of each head: its builder, and the outputs for those of the Keras model.
 HEADS = {
-    "classification": (lambda e: heads.classifier(e, 3), lambda y: {"probabilities": softmax(y)}),
-    "mean": (
-        lambda e: heads.classifier(e, 3, pooling="mean"), lambda y: {"probabilities": softmax(y)}
+    "classification": (lambda e: heads.classifier(e, 3), lambda y: {"logits": y}),
+    "mean": (lambda e: heads.classifier(e, 3, pooling="mean"), lambda y: {"logits": y}),
+    "next_sentence": (heads.next_sentence, lambda y: {"logits": y}),
+    "regression": (heads.regressor, scores(np.array)),
+    "embedding": (heads.embedder, lambda y: {"sentence_embedding": y}),
+    "max": (
+        lambda e: heads.embedder(e, pooling="max", normalize=False),
+        lambda y: {"sentence_embedding": y},
     ),
-    "multi_label": (
-        lambda e: heads.classifier(e, 3, multi_label=True),
-        lambda y: {"probabilities": np.array(keras.ops.sigmoid(y))},
-    ),
-    "next_sentence": (heads.next_sentence, lambda y: {"probabilities": softmax(y)}),
-    "regression": (heads.regressor, lambda y: {"score": y[:, 0]}),
-    "embedding": (heads.embedder, lambda y: {"embedding": y}),
-    "max": (lambda e: heads.embedder(e, pooling="max", normalize=False),
-            lambda y: {"embedding": y}),
-    "cls": (lambda e: heads.embedder(e, pooling="cls"), lambda y: {"embedding": y}),
-    "tagging": (lambda e: heads.tagger(e, 3), lambda y: {"probabilities": softmax(y)}),
+    "cls": (lambda e: heads.embedder(e, pooling="cls"), lambda y: {"sentence_embedding": y}),
+    "tagging": (lambda e: heads.tagger(e, 3), lambda y: {"logits": y}),
     "question_answering": (heads.span_selector, dict),
-    "multiple_choice": (heads.multiple_choice, lambda y: {"probabilities": softmax(y)}),
+    "multiple_choice": (heads.multiple_choice, lambda y: {"logits": y}),
     "masked_tokens": (heads.masked_lm, lambda y: {"logits": y}),
-    "pretraining": (heads.pretraining, dict),
-    "encoder": (lambda e: e, lambda y: {k: y[k] for k in ("sequence_output", "pooled_output")}),
+    "pretraining": (
+        heads.pretraining,
+        lambda y: {
+            "prediction_logits": y["masked_lm"], "seq_relationship_logits": y["next_sentence"]
+        },
+    ),
+    "encoder": (
+        lambda e: e,
+        lambda y: {
+            "last_hidden_state": y["sequence_output"], "pooler_output": y["pooled_output"]
+        },
+    ),
 }  # fmt: skip
 
 
@@ -60,7 +71,8 @@ def inputs_for(model):
         "input_type_ids": generator.integers(0, 2, shape),
     }
     if "masked_lm_positions" in model.input:
-        inputs["masked_lm_positions"] = generator.integers(0, 6, (3, 2))
+        # The graph predicts each position.
+        inputs["masked_lm_positions"] = np.tile(np.arange(6), (3, 1))
     return {name: value.astype(np.int32) for name, value in inputs.items()}
 
 
@@ -89,8 +101,11 @@ def check(head, hidden_act="gelu", run=run):
         onnx.save(proto, file)
         onnx_graph_check.check(file)  # a pipeline reads only graphs that pass
     inputs = inputs_for(model)
-    found = run(proto, inputs)
-    expected = outputs(model(inputs, training=False))
+    found = run(proto, graph_outputs.graph_inputs(inputs))
+    if "sentence_embedding" in found:
+        vectors = keras.ops.convert_to_numpy(heads.find_encoder(model)(inputs)["sequence_output"])
+        np.testing.assert_allclose(found.pop("last_hidden_state"), vectors, atol=1e-5)
+    expected = outputs(keras.tree.map_structure(np.array, model(inputs, training=False)))
     assert found.keys() == expected.keys()
     is_token = inputs["input_mask"] != 0
     for name, value in expected.items():
@@ -141,19 +156,37 @@ def test_different_sizes_have_different_names():
     assert shape.dim[0].dim_param == "batch_choices"
 
 
-def test_a_folder(tmp_path):
-    model = heads.classifier(tiny.encoder(initializer_range=0.3), labels=["bad", "good", "좋음"])
-    folder = keras_bert.export(model, tmp_path / "new" / "reviews", format="onnx")
-    assert sorted(file.name for file in folder.iterdir()) == [
-        "README.md", "labels.txt", "model.onnx", "tokenizer.json", "vocab.txt"
-    ]  # fmt: skip
-    assert (folder / "labels.txt").read_text(encoding="utf-8") == "bad\ngood\n좋음\n"
+FILES = [
+    "README.md", "config.json", "keras_bert.json", "special_tokens_map.json", "tokenizer.json",
+    "tokenizer_config.json", "vocab.txt",
+]  # fmt: skip
+
+
+def files_in(folder):
+    return sorted(str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file())
+
+
+def run_program(folder, monkeypatch, texts=None):
+    """Return the answers of the program in a README, for other texts if some are given."""
     page = (folder / "README.md").read_text(encoding="utf-8")
     program = page.partition("```python\n")[2].partition("```")[0]
+    if texts:
+        program = program.replace('"your text", "another text"', ", ".join(map(repr, texts)))
     names: dict = {}
-    with pytest.MonkeyPatch.context() as patch:
+    with monkeypatch.context() as patch:
         patch.chdir(folder)
         exec(program, names)
+    return names["answers"]
+
+
+def test_a_folder(tmp_path, monkeypatch):
+    model = heads.classifier(tiny.encoder(initializer_range=0.3), labels=["bad", "good", "좋음"])
+    folder = keras_bert.export(model, tmp_path / "new" / "reviews", format="onnx")
+    assert files_in(folder) == sorted([*FILES, "onnx/model.onnx"])
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    assert config["architectures"] == ["BertForSequenceClassification"]
+    assert config["id2label"] == {"0": "bad", "1": "good", "2": "좋음"}
+    assert config["problem_type"] == "single_label_classification"
     expected = softmax(
         model(
             heads.find_encoder(model).preprocessor.with_options(sequence_length=None)(
@@ -161,9 +194,33 @@ def test_a_folder(tmp_path):
             )
         )
     )
-    np.testing.assert_allclose(names["outputs"][0], expected, atol=1e-5)
+    np.testing.assert_allclose(run_program(folder, monkeypatch), expected, atol=1e-5)
     with pytest.raises(ValueError, match="exists and is not an empty folder"):
         keras_bert.export(model, folder, format="onnx")
+
+
+# The files that text-embeddings-inference looks for, as of its version 1.9.
+INFERENCE_SERVER = {
+    "config.json", "tokenizer.json", "tokenizer_config.json", "onnx/model.onnx", "modules.json",
+    "1_Pooling/config.json", "sentence_bert_config.json", "config_sentence_transformers.json",
+}  # fmt: skip
+
+
+def test_the_folder_of_an_embedder(tmp_path):
+    folder = keras_bert.export(tiny.embedder("mean", []), tmp_path / "a", format="onnx")
+    assert {*files_in(folder)} >= INFERENCE_SERVER
+    with pytest.raises(ValueError, match=r"is an export, .* keras_bert.pipeline"):
+        keras_bert.load(folder)
+
+
+def test_special_tokens_in_the_tokenizer(tmp_path):
+    import tokenizers
+
+    preprocessor = keras_bert.Preprocessor([*tiny.PIECES, "[MASK]"])
+    model = heads.masked_lm(tiny.encoder(preprocessor=preprocessor, vocab_size=20))
+    folder = keras_bert.export(model, tmp_path / "a", format="onnx")
+    tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
+    assert tokenizer.encode("a [MASK] a").tokens[2] == "[MASK]"
 
 
 @pytest.mark.parametrize(
@@ -173,12 +230,10 @@ def test_the_program_of_each_readme_runs(head, tmp_path, monkeypatch):
     model = HEADS[head][0](tiny.encoder())
     folder = keras_bert.export(model, tmp_path / "a", format="onnx")
     page = (folder / "README.md").read_text(encoding="utf-8")
-    axes = "batch, choices, seq" if head == "multiple_choice" else "batch, seq"
-    assert f"| input | `input_mask` | int32 | ({axes}) |" in page
-    row = "| input | `masked_lm_positions` | int32 | (batch, predictions) |"
-    assert (row in page) == (head == "masked_tokens")
-    monkeypatch.chdir(folder)
-    exec(page.partition("```python\n")[2].partition("```")[0], {})
+    choices = "num_choices, " if head == "multiple_choice" else ""
+    axes = f"batch_size, {choices}sequence_length"
+    assert f"| input | `attention_mask` | int64 | ({axes}) |" in page
+    assert len(run_program(folder, monkeypatch)) == (1 if choices else 2)
 
 
 @pytest.mark.parametrize(
@@ -195,13 +250,9 @@ def test_the_program_of_the_readme_reads_long_texts_in_windows(task, tmp_path, m
     assert "longer texts are read in overlapping windows" in page
     words = np.random.default_rng(0).choice(["good", "bad", "film", "so", "is"], (12, 80))
     texts = [" ".join(row[: 1 + 7 * number]) for number, row in enumerate(words)]
-    program = page.partition("```python\n")[2].partition("```")[0]
-    program = program.replace('"your text", "another text"', ", ".join(map(repr, texts)))
-    names: dict = {}
-    monkeypatch.chdir(folder)
-    exec(program, names)
     expected = inference.answers(model, keras_bert.Examples(texts))
-    np.testing.assert_allclose(names["outputs"][0], expected, atol=1e-5)
+    answers = np.reshape(run_program(folder, monkeypatch, texts), np.shape(expected))
+    np.testing.assert_allclose(answers, expected, atol=1e-5)
 
 
 def test_int8_is_compared_on_windows(tmp_path):
@@ -219,7 +270,7 @@ def test_int8_is_compared_on_windows(tmp_path):
 
 def test_a_folder_without_a_tokenizer(tmp_path):
     folder = keras_bert.export(tiny.encoder(preprocessor=None), tmp_path / "a", format="onnx")
-    assert sorted(file.name for file in folder.iterdir()) == ["README.md", "model.onnx"]
+    assert files_in(folder) == ["README.md", "config.json", "keras_bert.json", "onnx/model.onnx"]
     assert "tokenizer.json" not in (folder / "README.md").read_text(encoding="utf-8")
 
 
@@ -233,8 +284,9 @@ def test_int8(tmp_path):
             warnings.simplefilter("ignore")  # a model of random weights is inaccurate in int8
             options = {"quantize": quantize, "dev": dev} if quantize else {}
             folder = keras_bert.export(model, tmp_path / str(quantize), format="onnx", **options)
-        onnx_graph_check.check(folder / "model.onnx")
-        sizes.append((folder / "model.onnx").stat().st_size)
+        file = folder / ("onnx/model_quantized.onnx" if quantize else "onnx/model.onnx")
+        onnx_graph_check.check(file)
+        sizes.append(file.stat().st_size)
     assert sizes[1] < 0.5 * sizes[0]
     card = (folder / "README.md").read_text("utf-8")
     assert re.search(r"float32 \| on 40 examples, .*, \d+\.\d\d times as long", card)
@@ -251,13 +303,11 @@ def test_int8_logs_no_advice(tmp_path, caplog):
 def test_inaccurate_int8_is_a_warning(labeled, tmp_path, monkeypatch):
     model = heads.classifier(tiny.encoder(initializer_range=0.3), labels=["bad", "good"])
 
-    def spoil(file, *_, **__):
-        proto = onnx.load(file)
-        last = next(node for node in proto.graph.node if node.output[0] == "probabilities")
-        last.op_type = "LogSoftmax"
+    def spoil(proto, file, **options):
         for weight in proto.graph.initializer:
-            if weight.dims == [2]:
-                weight.raw_data = np.array([99, -99], np.float32).tobytes()
+            if weight.dims[-1:] == [2]:  # kernel and bias of the logits
+                array = -onnx.numpy_helper.to_array(weight)
+                weight.CopyFrom(onnx.numpy_helper.from_array(array, weight.name))
         onnx.save(proto, file)
 
     monkeypatch.setattr("onnxruntime.quantization.quantize_dynamic", spoil)
@@ -322,15 +372,15 @@ def test_a_changed_head_is_refused(change, tmp_path):
 @pytest.mark.parametrize(
     ("make", "options", "message"),
     [
-        (lambda: heads.classifier(tiny.encoder(), 2), {"quantize": "int4"}, "'int8' or None"),
+        (lambda: heads.classifier(tiny.encoder(), 2), {"quantize": "int4"}, "one of None, int8"),
         (lambda: heads.classifier(tiny.encoder(), 2), {"precision": "bfloat16"}, "for SavedModels"),
         (lambda: heads.classifier(tiny.encoder(), 2), {"dev": [1]}, 'needs quantize="int8"'),
         pytest.param(quantized, {}, "weights that are not quantized", marks=pytest.mark.slow),
         (own_head, {}, "an encoder or an unchanged model of keras_bert.heads"),
         (
             lambda: heads.tagger(tiny.encoder(), 2),
-            {"quantize": "int8", "dev": keras_bert.Examples(["a"])},
-            "dev works for the tasks .*classification",
+            {"quantize": "int8", "dev": keras_bert.Choices(["a"], [["a", "b"]])},
+            "dev must be keras_bert.TaggedSentences",
         ),
         (
             lambda: heads.classifier(tiny.encoder(), 2),
@@ -355,7 +405,7 @@ def test_what_cannot_be_exported(make, options, message, tmp_path, monkeypatch):
 
 def test_formats(tmp_path):
     model = heads.classifier(tiny.encoder(), 2)
-    with pytest.raises(ValueError, match="'saved_model' or 'onnx'; received 'tflite'"):
+    with pytest.raises(ValueError, match="saved_model, onnx, openvino; received 'tflite'"):
         keras_bert.export(model, tmp_path, format="tflite")
     with pytest.raises(ValueError, match="quantize needs format='onnx'"):
         keras_bert.export(model, tmp_path, quantize="int8")

@@ -8,8 +8,7 @@ import pytest
 
 import keras_bert
 from keras_bert import checkpoints, provenance
-from keras_bert.exporting import onnx_folder
-from keras_bert.pipelines.onnx_engine import OnnxEngine
+from keras_bert.exporting.graph_engine import GraphEngine
 from keras_bert.pretraining import corpus, records
 from keras_bert.tasks.embedding import retrieval
 from keras_bert.training import run_state
@@ -153,7 +152,7 @@ def link(file, secret):
 READERS = {
     "vocab.txt": [keras_bert.load, checkpoints.read, checkpoints.detect, convert],
     "model.keras": [keras_bert.load],
-    onnx_folder.MODEL_FILE: [OnnxEngine],
+    "onnx/model.onnx": [lambda folder: GraphEngine(folder / "onnx/model.onnx")],
     records.MANIFEST: [records.Records],
     run_state.STATE_FILE: [lambda folder: run_state.read(folder / run_state.STATE_FILE, "")],
     "queries.jsonl": [retrieval.read],

@@ -12,7 +12,7 @@ from keras_bert.runtime.arguments import LONG_TEXTS
 from keras_bert.runtime.label_types import typed
 from keras_bert.runtime.warn import level_of_caller
 from keras_bert.tasks import head_start, results
-from keras_bert.tasks.activations import sigmoid, softmax
+from keras_bert.tasks.activations import SIGMOID_PROGRAM, SOFTMAX_PROGRAM, sigmoid, softmax
 from keras_bert.tasks.stored_labels import check_activation, labels_of
 from keras_bert.tasks.task import HeadStart
 from keras_bert.tasks.text import (
@@ -291,12 +291,11 @@ class Classification(TextTask):
 
     def add_onnx_head(self, graph, model, encoded):
         x = graph.dense_layer(encoded.text_vector(), model.get_layer(self.logits_layer))
-        output = encoded.output
-        if output.multi_label:
-            graph.node("Sigmoid", x, output="probabilities")
-        else:
-            graph.node("Softmax", x, axis=-1, output="probabilities")
-        return {"probabilities": ("batch", len(output.labels))}
+        graph.node("Identity", x, output="logits")
+        return {"logits": ("batch_size", len(encoded.output.labels))}
+
+    def graph_program(self, output):
+        return SIGMOID_PROGRAM if output.multi_label else SOFTMAX_PROGRAM
 
     def target(self, explained, target):
         """Explain a label or its index, by default the most probable one."""
@@ -344,6 +343,7 @@ class Regression(TextTask):
     packs = True
     weights_group = "classifier"
     hub_tag = "text-classification"
+    graph_outputs = ("score",)
     meanings: typing.ClassVar = {"score": "predicted number"}
     head_start = HeadStart(max_sequences=2000, fit=head_start.fit_number)
 
@@ -407,11 +407,12 @@ class Regression(TextTask):
 
     def add_onnx_head(self, graph, model, encoded):
         x = graph.dense_layer(encoded.text_vector(), model.get_layer("logits"))
+        graph.node("Identity", x, output="logits")
         activation = encoded.output.activation
         if activation not in (None, "linear"):
             x = graph.activation(x, activation)
-        graph.node("Squeeze", x, axes=[-1], output="score")
-        return {"score": ("batch",)}
+        graph.node("Identity", x, output="score")
+        return {"logits": ("batch_size", 1), "score": ("batch_size", 1)}
 
     def target(self, explained, target):
         """Explain the number."""

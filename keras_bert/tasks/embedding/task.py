@@ -55,6 +55,7 @@ class Embedding(Task):
     pipeline = EmbeddingPipeline
     answers_texts = True
     reads_encoders = True
+    graph_outputs = ("sentence_embedding",)
     instead = "; use keras-bert embed"
     uses_pooler = False
     packs = True
@@ -83,6 +84,9 @@ class Embedding(Task):
 
     def is_labeled(self, examples):
         return True
+
+    def is_scorable(self, examples):
+        return isinstance(examples, self.data) and not _has_only_equal_texts(examples)
 
     def build(self, encoder, train):
         from keras_bert.tasks.embedding.head import warn_of_pooling
@@ -205,8 +209,12 @@ class Embedding(Task):
         x = encoded.text_vector()
         for layer in layers_after_pooling(model):
             x = graph.layer(x, layer)
-        graph.node("Identity", x, output="embedding")
-        return {"embedding": ("batch", model.output_shape[-1])}
+        graph.node("Identity", encoded.sequence, output="last_hidden_state")
+        graph.node("Identity", x, output="sentence_embedding")
+        return {
+            "last_hidden_state": ("batch_size", "sequence_length", encoded.hidden_size),
+            "sentence_embedding": ("batch_size", model.output_shape[-1]),
+        }
 
     def target(self, explained, target):
         """Explain the cosine similarity to another text."""
@@ -265,12 +273,16 @@ def _check_width(examples, width):
         )
 
 
-def _check_scorable(examples):
-    """Raise an error for pairs of equal texts, whose scores would always be perfect."""
+def _has_only_equal_texts(examples):
+    """Return True for pairs of equal texts without labels, whose scores would be perfect."""
     has_labels = isinstance(examples, RetrievalData) or any(
         getattr(examples, name) is not None for name in ("vectors", "scores", "classes")
     )
-    if not has_labels and all(len(set(row)) == 1 for row in examples.texts):
+    return not has_labels and all(len(set(row)) == 1 for row in examples.texts)
+
+
+def _check_scorable(examples):
+    if _has_only_equal_texts(examples):
         raise ValueError(
             f"{examples.source}: texts without labels cannot be scored. Give pairs, scores or "
             "classes"

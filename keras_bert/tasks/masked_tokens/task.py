@@ -116,7 +116,7 @@ class MaskedTokens(Task):
     def add_onnx_head(self, graph, model, encoded):
         logits = graph.masked_lm(model, encoded)
         graph.node("Identity", logits, output="logits")
-        return {"logits": ("batch", "predictions", encoded.vocab_size)}
+        return {"logits": ("batch_size", "sequence_length", encoded.vocab_size)}
 
     def target(self, explained, target):
         """Explain a token for the first [MASK], or (index of a [MASK], token)."""
@@ -146,7 +146,7 @@ class Pretraining(MaskedTokens):
 
     name = "pretraining"
     uses_pooler = True
-
+    graph_outputs = ("prediction_logits",)
     weights_group = None
 
     def head_function(self):
@@ -159,10 +159,10 @@ class Pretraining(MaskedTokens):
 
     def add_onnx_head(self, graph, model, encoded):
         logits = graph.masked_lm(model, encoded)
-        graph.node("Identity", logits, output="masked_lm")
+        graph.node("Identity", logits, output="prediction_logits")
         x = graph.dense_layer(encoded.pooled(), model.get_layer("next_sentence"))
-        graph.node("Identity", x, output="next_sentence")
+        graph.node("Identity", x, output="seq_relationship_logits")
         return {
-            "masked_lm": ("batch", "predictions", encoded.vocab_size),
-            "next_sentence": ("batch", 2),
+            "prediction_logits": ("batch_size", "sequence_length", encoded.vocab_size),
+            "seq_relationship_logits": ("batch_size", 2),
         }

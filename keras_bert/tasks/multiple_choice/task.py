@@ -11,7 +11,7 @@ import numpy as np
 
 from keras_bert.data.tables import check_no_format
 from keras_bert.tasks import results
-from keras_bert.tasks.activations import softmax
+from keras_bert.tasks.activations import SOFTMAX_PROGRAM, softmax
 from keras_bert.tasks.inputs import SOURCE
 from keras_bert.tasks.multiple_choice import data as swag
 from keras_bert.tasks.multiple_choice.data import Choices, check_item
@@ -155,9 +155,11 @@ class MultipleChoice(Task):
     def add_onnx_head(self, graph, model, encoded):
         x = graph.dense_layer(encoded.pooled(), model.get_layer("logits"))
         shape = graph.node("Gather", graph.node("Shape", encoded.words), graph.integers(0, 1))
-        x = graph.node("Reshape", x, shape)
-        graph.node("Softmax", x, axis=-1, output="probabilities")
-        return {"probabilities": ("batch", "choices")}
+        graph.node("Reshape", x, shape, output="logits")
+        return {"logits": ("batch_size", "num_choices")}
+
+    def graph_program(self, output):
+        return SOFTMAX_PROGRAM
 
     def target(self, explained, target):
         """Explain the logit of the choice, which is the second text."""

@@ -33,6 +33,7 @@ class QuestionAnswering(Task):
     pipeline = QuestionAnsweringPipeline
     takes = ("question", "context")
     reads_windows = True
+    graph_outputs = OUTPUTS
     has_predictions_file = True
     uses_pooler = False
     weights_group = "span_selector"
@@ -174,7 +175,7 @@ class QuestionAnswering(Task):
         x = graph.dense_layer(encoded.sequence, model.get_layer("logits"))
         for index, name in enumerate(OUTPUTS):
             graph.node("Gather", x, graph.constant(index, np.int64), axis=-1, output=name)
-        return dict.fromkeys(OUTPUTS, ("batch", "seq"))
+        return dict.fromkeys(OUTPUTS, ("batch_size", "sequence_length"))
 
     def target(self, explained, target):
         """Explain "start" or "end" of the answer, at its most probable token of the context."""

@@ -18,7 +18,7 @@ from keras_bert.data.examples import Examples, unknown_label
 from keras_bert.data.table_rows import tsv_row
 from keras_bert.data.tables import check_no_format
 from keras_bert.tasks import head_start
-from keras_bert.tasks.activations import softmax
+from keras_bert.tasks.activations import SOFTMAX_PROGRAM, softmax
 from keras_bert.tasks.stored_labels import labels_of
 from keras_bert.tasks.tagging import data as conll
 from keras_bert.tasks.tagging import windows as tag_windows
@@ -225,9 +225,11 @@ class Tagging(Task):
 
     def add_onnx_head(self, graph, model, encoded):
         x = graph.dense_layer(encoded.sequence, model.get_layer("logits"))
-        graph.node("Softmax", x, axis=-1, output="probabilities")
-        labels = encoded.output.labels
-        return {"probabilities": ("batch", "seq", len(labels))}
+        graph.node("Identity", x, output="logits")
+        return {"logits": ("batch_size", "sequence_length", len(encoded.output.labels))}
+
+    def graph_program(self, output):
+        return SOFTMAX_PROGRAM
 
     def target(self, explained, target):
         """Explain the tag of a word: its index, or a tuple of the index and a tag."""

@@ -1,9 +1,13 @@
-"""Tests of pipelines of ONNX folders. The references are the pipelines of the Keras models."""
+"""Tests of pipelines of ONNX and OpenVINO folders.
+
+The references are the pipelines of the Keras models.
+"""
 
 import json
+import pathlib
+import shutil
 
 import numpy as np
-import onnx
 import pytest
 
 import keras_bert
@@ -14,9 +18,9 @@ from tests.parameters import fast
 TEXTS = ["this film is good!", "so bad", "", "한국어 film", "good " * 50]
 
 
-def pipelines(model, folder):
-    """Return the pipelines of a model and of its ONNX export."""
-    path = keras_bert.export(model, folder / model.name, format="onnx")
+def pipelines(model, folder, format="onnx"):
+    """Return the pipelines of a model and of its export."""
+    path = keras_bert.export(model, folder / model.name, format=format)
     return keras_bert.pipeline(model), keras_bert.pipeline(path, batch_size=2)
 
 
@@ -70,15 +74,59 @@ FAST = {*CALLS} - {"label sets", "characters", "answers", "pretraining"}
 @pytest.mark.filterwarnings("ignore:.* were truncated")
 @pytest.mark.parametrize("head", fast(CALLS, *FAST))
 def test_results_equal_those_of_the_keras_model(head, tmp_path):
+    check_results(head, tmp_path, "onnx")
+
+
+@pytest.mark.filterwarnings("ignore:.* were truncated")
+@pytest.mark.parametrize("head", CALLS)
+def test_results_of_openvino_equal_those_of_the_keras_model(head, tmp_path):
+    pytest.importorskip("openvino")
+    check_results(head, tmp_path, "openvino")
+
+
+def check_results(head, tmp_path, format):
     inputs, calls = CALLS[head]
     model = HEADS[head](tiny.encoder(initializer_range=0.5))
-    keras_pipeline, onnx_pipeline = pipelines(model, tmp_path)
+    keras_pipeline, graph_pipeline = pipelines(model, tmp_path, format)
     for options in calls:
         expected = keras_pipeline(inputs, **options)
-        assert_close(onnx_pipeline(inputs, **options), expected)
-        assert_close(onnx_pipeline(inputs[0], **options), expected[0])
-        assert_close(list(onnx_pipeline(iter(inputs), **options)), list(expected))
-    assert len(onnx_pipeline([])) == 0
+        assert_close(graph_pipeline(inputs, **options), expected)
+        assert_close(graph_pipeline(inputs[0], **options), expected[0])
+        assert_close(list(graph_pipeline(iter(inputs), **options)), list(expected))
+    assert len(graph_pipeline([])) == 0
+
+
+OLD = pathlib.Path(__file__).parents[1] / "golden" / "onnx_before_2026_12"
+
+
+@pytest.mark.parametrize("task", ["classification", "masked_tokens", "question_answering"])
+def test_folders_of_older_versions(task):
+    saved = json.loads((OLD / "answers.json").read_text(encoding="utf-8"))[task]
+    inputs = [tuple(row) if isinstance(row, list) else row for row in saved["inputs"]]
+    assert_close(keras_bert.pipeline(OLD / task)(inputs), saved["results"])
+    with pytest.raises(ValueError, match=r"is an export.* keras_bert\.pipeline"):
+        keras_bert.load(OLD / task)
+
+
+def test_engines(tmp_path):
+    model = heads.classifier(tiny.encoder(initializer_range=0.5), labels=["a", "b"])
+    path = keras_bert.export(model, tmp_path / "a", format="onnx")
+    expected = keras_bert.pipeline(model)("so good")
+    assert_close(keras_bert.pipeline(path, engine="onnx")("so good"), expected)
+    with pytest.raises(ValueError, match="no graph of the engine 'openvino'.*format='openvino'"):
+        keras_bert.pipeline(path, engine="openvino")
+    with pytest.raises(ValueError, match="engine must be one of None, keras, onnx, openvino"):
+        keras_bert.pipeline(path, engine="torch")
+    with pytest.raises(ValueError, match="engine='onnx' needs the path of a folder"):
+        keras_bert.pipeline(model, engine="onnx")
+    # With the weights of Hugging Face beside it, the folder is that of a Keras model, too.
+    other = heads.classifier(tiny.encoder(initializer_range=0.5), labels=["a", "b"])
+    keras_bert.save(other, tmp_path / "b", format="huggingface")
+    shutil.copy(tmp_path / "b" / "model.safetensors", path)
+    assert_close(keras_bert.pipeline(path)("so good"), keras_bert.pipeline(other)("so good"))
+    assert_close(keras_bert.pipeline(path, engine="onnx")("so good"), expected)
+    loaded = keras_bert.load(path, task="auto")
+    assert_close(keras_bert.pipeline(loaded)("bad"), keras_bert.pipeline(other)("bad"))
 
 
 def test_wrong_inputs_and_options(tmp_path):
@@ -142,19 +190,21 @@ def test_broken_folders(tmp_path):
     with pytest.raises(ValueError, match="must have the tokens of tokenizer.json"):
         keras_bert.pipeline(path)
     (path / "vocab.txt").write_text(vocabulary, encoding="utf-8")
-    (path / "labels.txt").write_text("a\n")
-    with pytest.raises(ValueError, match="must have 2 lines; it has 1"):
-        keras_bert.pipeline(path)
-    (path / "labels.txt").write_text("a\nb\x1b[2J\n")
-    with pytest.raises(ValueError, match=r"labels.txt: a label must .*\\x1b.* Rename it"):
-        keras_bert.pipeline(path)
-    for name, message in (
-        ("labels.txt", "labels.txt is missing or broken"),
-        ("tokenizer.json", "normalizer.*Export the model again"),
+    config = json.loads((path / "config.json").read_text(encoding="utf-8"))
+    for names, message in (
+        ({"0": "a"}, "must have 2 labels; it has 1"),
+        ({"0": "a", "1": "b\x1b[2J"}, r"config.json: a label must .*\\x1b.* Rename it"),
     ):
-        (path / name).unlink()
+        (path / "config.json").write_text(json.dumps({**config, "id2label": names}))
         with pytest.raises(ValueError, match=message):
             keras_bert.pipeline(path)
+    (path / "config.json").unlink()
+    with pytest.raises((OSError, ValueError), match="config.json"):
+        keras_bert.pipeline(path)
+    (path / "config.json").write_text(json.dumps(config))
+    (path / "tokenizer.json").unlink()
+    with pytest.raises(ValueError, match="normalizer.*Export the model again"):
+        keras_bert.pipeline(path)
     (path / "tokenizer.json").write_text("{}")
     with pytest.raises(ValueError, match="normalizer.*Export the model again"):
         keras_bert.pipeline(path)
@@ -163,31 +213,28 @@ def test_broken_folders(tmp_path):
         keras_bert.pipeline(encoder)
 
 
-def edit_metadata(path, **changes):
-    proto = onnx.load(path / "model.onnx")
-    metadata = {each.key: each.value for each in proto.metadata_props} | changes
-    onnx.helper.set_model_props(proto, {key: value for key, value in metadata.items() if value})
-    onnx.save(proto, path / "model.onnx")
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"task": None}, "was not written by keras_bert.export"),
         ({"task": "\x1b[2J"}, "has the task"),
-        ({"output": "[]"}, "must hold a JSON object"),
-        ({"output": "[" * 100_000}, "nested values"),
-        ({"output": '{"path": "../x"}'}, "'path' with the unknown value"),
-        ({"output": '{"pairs": "yes"}'}, "'pairs' with the unknown value 'yes'"),
-        ({"output": '{"prompts": {"a": 3}}'}, "'prompts' with the unknown value"),
-        ({"output": '{"long_texts": {}}'}, "'long_texts' with the unknown value"),
-        ({"output": '{"default_prompt": "a"}'}, "default_prompt must be one of the prompts"),
+        ("[]", "must hold a JSON object"),
+        ("[" * 100_000, "nested values"),
+        ({"path": "../x"}, "'path' has the unknown value"),
+        ({"pairs": "yes"}, "'pairs' has the unknown value 'yes'"),
+        ({"prompts": {"a": 3}}, "'prompts' has the unknown value"),
+        ({"long_texts": {}}, "'long_texts' has the unknown value"),
+        ({"default_prompt": "a"}, "default_prompt must be one of the prompts"),
+        ({"task": "regression"}, "has no output score"),
     ],
 )
-def test_wrong_metadata(tmp_path, changes, message):
+def test_wrong_descriptions(tmp_path, changes, message):
     model = heads.classifier(tiny.encoder(), labels=["a", "b"])
     path = keras_bert.export(model, tmp_path / "a", format="onnx")
-    edit_metadata(path, **changes)
+    file = path / "keras_bert.json"
+    if isinstance(changes, dict):
+        changes = json.dumps(json.loads(file.read_text(encoding="utf-8")) | changes)
+    file.write_text(changes, encoding="utf-8")
     with pytest.raises(ValueError, match=message) as caught:
         keras_bert.pipeline(path)
     assert str(path) in str(caught.value) and str(caught.value).isprintable()
@@ -251,7 +298,7 @@ def test_what_needs_the_keras_model(tmp_path):
     for call in (
         lambda: ask.model, lambda: ask.export(tmp_path / "b"), lambda: ask.save(tmp_path / "b"),
     ):  # fmt: skip
-        with pytest.raises(ValueError, match="is an ONNX folder, which has no Keras model"):
+        with pytest.raises(ValueError, match="is an export, which has no Keras model"):
             call()
 
 

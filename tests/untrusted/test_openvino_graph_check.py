@@ -1,0 +1,49 @@
+"""Attack: an OpenVINO graph with more than `keras_bert.export` writes."""
+
+import pytest
+
+from keras_bert.untrusted import openvino_graph_check
+
+CONST = (
+    '<layer id="0" type="Const"><data element_type="f32" shape="{}" offset="{}" size="{}"/></layer>'
+)
+
+
+def check(tmp_path, layers, before=""):
+    file = tmp_path / "a.xml"
+    file.write_text(f"<?xml version='1.0'?>{before}<net><layers>{layers}</layers></net>")
+    weights = tmp_path / "a.bin"
+    weights.write_bytes(b"0" * 24)
+    openvino_graph_check.check(file, weights)
+
+
+def test_weights_in_the_file(tmp_path):
+    check(tmp_path, CONST.format("2, 3", 0, 24))
+    check(tmp_path, CONST.format("", 20, 4))
+
+
+ENTITIES = """<!DOCTYPE a [<!ENTITY b "bbbbbbbbbb"><!ENTITY c "&b;&b;&b;&b;">]>"""
+
+
+@pytest.mark.parametrize(
+    ("layers", "before", "message"),
+    [
+        ('<layer id="0" type="Loop"/>', "", "the operation 'Loop'"),
+        ('<layer id="0" type="\x85evil"/>', "", "the operation"),
+        ("<layer id='0'/>", "", "the operation ''"),
+        ("", "", "without layers"),
+        (CONST.format("2, 3", 4, 24), "", r"shape \[2, 3\] with 24 bytes at 4"),
+        (CONST.format("2, 3", -4, 24), "", "at -4"),
+        (CONST.format("-2, -3", 0, 24), "", r"shape \[-2, -3\]"),
+        (CONST.format("2, 3", 0, 8), "", "with 8 bytes"),
+        (CONST.format(f"{10**30}", 0, 4 * 10**30), "", "with 4000"),
+        (CONST.replace("f32", "string").format("1", 0, 4), "", "a weight of the type 'string'"),
+        ('<layer id="0" type="Add"/>', ENTITIES, "a document type"),
+        ('<layer id="0" type="Add">', "", "mismatched tag"),
+        ("<a/>" * (2**20 + 1), "", "more than 1048576 elements"),
+        ('<layer id="0" type="Add"/>' + " " * 2**25, "", "a file of"),
+    ],
+)
+def test_what_is_refused(tmp_path, layers, before, message):
+    with pytest.raises(Exception, match=message):
+        check(tmp_path, layers, before)
