@@ -1,4 +1,5 @@
-# make quickstart | test | test-all | test-no-tensorflow | test-nightly | test-peers | test-garden | test-beam
+# make quickstart | test | test-all | test-no-tensorflow | test-nightly | test-peers
+# make test-consumers | test-garden | test-beam
 # make fuzz | check | format
 # make docs | docs-live | dist | lock | clean
 # Another Python: make test PYTHON=python3.13 VENV=.venv-3.13
@@ -27,6 +28,13 @@ peers := torch==2.13.0 transformers==5.23.0 accelerate==1.15.0 datasets==5.2.0 \
 	sentence-transformers==6.2.0 mteb==2.26.24 beir==2.2.0 ranx==0.3.21 faiss-cpu==1.15.1 \
 	openvino==2026.4.1
 
+# Libraries that read ONNX and OpenVINO folders. They need an older transformers than the peers.
+VENV_CONSUMERS ?= .venv-consumers
+consumers := torch==2.13.0 transformers==4.57.6 optimum-onnx[onnxruntime]==0.1.0 \
+	optimum-intel[openvino]==1.27.0 openvino==2026.4.1 nncf==3.4.0 sentence-transformers==5.7.0 \
+	fastembed==0.9.1
+transformers_js := @huggingface/transformers@4.3.2
+
 # The next Keras. It has the same modules as Keras, so it replaces it.
 VENV_NIGHTLY ?= .venv-nightly
 nightly := keras-nightly
@@ -44,7 +52,7 @@ seqeval_build := 'setuptools_scm<8' wheel
 bin := $(VENV)/bin
 installed := $(VENV)/installed
 
-.PHONY: quickstart test test-all test-no-tensorflow test-nightly test-peers test-garden test-beam fuzz check format docs docs-live dist \
+.PHONY: quickstart test test-all test-no-tensorflow test-nightly test-peers test-consumers test-garden test-beam fuzz check format docs docs-live dist \
 	lock clean
 .DELETE_ON_ERROR:
 
@@ -82,6 +90,15 @@ test-peers:
 	    $(VENV_PEERS)/bin/python -m pytest $(parallel) -m peers; \
 	else \
 	    echo "test-peers: skipped: the environment could not be made"; \
+	fi
+
+# Exports in the libraries that read them, on the torch backend.
+test-consumers:
+	@if $(MAKE) --no-print-directory $(VENV_CONSUMERS)/installed; then \
+	    KERAS_BACKEND=torch HF_HUB_OFFLINE=1 $(VENV_CONSUMERS)/bin/python -m pytest $(parallel) -m "not peers" \
+	        tests/consumers tests/pipelines/test_graph_pipeline.py tests/exporting/test_onnx_export.py; \
+	else \
+	    echo "test-consumers: skipped: the environment could not be made"; \
 	fi
 
 # The warnings are those of the Model Garden and of Keras 2. TensorFlow 2.20 ends at Python 3.13.
@@ -149,7 +166,7 @@ lock:
 	rm -rf $(VENV)-lock
 
 clean:
-	rm -rf $(VENV) $(VENV_JAX) $(VENV_TORCH) $(VENV)-lock $(VENV)-dist $(VENV_PEERS) $(VENV_NIGHTLY) $(VENV_GARDEN) $(VENV_BEAM) $(VENV_DOCS) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(VENV_CONSUMERS) $(VENV_JAX) $(VENV_TORCH) $(VENV)-lock $(VENV)-dist $(VENV_PEERS) $(VENV_NIGHTLY) $(VENV_GARDEN) $(VENV_BEAM) $(VENV_DOCS) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # pip is the last thing venv installs: without it the environment is half made.
@@ -171,6 +188,16 @@ $(VENV_PEERS)/installed: setup.cfg pyproject.toml constraints.txt
 	@$(PYTHON) -m venv --clear $(VENV_PEERS)
 	@$(VENV_PEERS)/bin/python -m pip install -qq --disable-pip-version-check -c constraints.txt \
 	    -e '.[dev]' $(peers)
+	@touch $@
+
+# npm is optional: without it, the test of transformers.js is skipped.
+$(VENV_CONSUMERS)/installed: setup.cfg pyproject.toml
+	@echo "Installing the consumers of exports into $(VENV_CONSUMERS) (3 GB on disk; a few minutes)"
+	@$(PYTHON) -m venv --clear $(VENV_CONSUMERS)
+	@$(VENV_CONSUMERS)/bin/python -m pip install -qq --disable-pip-version-check \
+	    -e '.[torch,openvino]' $(consumers) $(test_packages)
+	@npm install --silent --ignore-scripts --prefix $(VENV_CONSUMERS)/node $(transformers_js) || \
+	    echo "Without npm the test of transformers.js is skipped"
 	@touch $@
 
 $(VENV_NIGHTLY)/installed: setup.cfg pyproject.toml constraints.txt

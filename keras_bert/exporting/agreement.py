@@ -91,7 +91,8 @@ def compare(actual, expected, examples, output):
     equal: list[bool] = []
     correct: list[tuple[bool, bool]] = []
     difference = 0.0
-    for start in range(0, len(examples), _BATCH):
+    count = len(columns[0])  # for embeddings, a row of the data has several texts
+    for start in range(0, count, _BATCH):
         batch = slice(start, start + _BATCH)
         texts = [column[batch] for column in columns]
         outputs = actual(*texts)
@@ -103,7 +104,7 @@ def compare(actual, expected, examples, output):
             correct.extend(zip(outputs["label"] == right, reference["label"] == right, strict=True))
     accuracies = ("accuracy", *np.mean(correct, axis=0).tolist()) if correct else ()
     share = float(np.mean(equal)) if equal else None
-    return Agreement(len(examples), share, difference, *accuracies)
+    return Agreement(count, share, difference, *accuracies)
 
 
 def compare_pipelines(actual, expected, examples):

@@ -105,7 +105,9 @@ def check(head, hidden_act="gelu", run=run):
     if "sentence_embedding" in found:
         vectors = keras.ops.convert_to_numpy(heads.find_encoder(model)(inputs)["sequence_output"])
         np.testing.assert_allclose(found.pop("last_hidden_state"), vectors, atol=1e-5)
-    expected = outputs(keras.tree.map_structure(np.array, model(inputs, training=False)))
+    expected = outputs(
+        keras.tree.map_structure(keras.ops.convert_to_numpy, model(inputs, training=False))
+    )
     assert found.keys() == expected.keys()
     is_token = inputs["input_mask"] != 0
     for name, value in expected.items():

@@ -80,7 +80,7 @@ class Embedding(Task):
     def columns_of(self, examples, output):
         if isinstance(examples, Examples):
             return [list(examples.texts)]
-        return [[row[0] for row in examples.texts]]
+        return [[text for row in examples.texts for text in row]]
 
     def is_labeled(self, examples):
         return True
