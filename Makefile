@@ -31,7 +31,7 @@ peers := torch==2.13.0 transformers==5.23.0 accelerate==1.15.0 datasets==5.2.0 \
 # Libraries that read ONNX and OpenVINO folders. They need an older transformers than the peers.
 VENV_CONSUMERS ?= .venv-consumers
 consumers := torch==2.13.0 transformers==4.57.6 optimum-onnx[onnxruntime]==0.1.0 \
-	optimum-intel[openvino]==1.27.0 openvino==2026.4.1 nncf==3.4.0 sentence-transformers==5.7.0 \
+	optimum-intel[openvino]==1.27.0 openvino==2026.4.1 openvino-tokenizers==2026.4.1.0 nncf==3.4.0 sentence-transformers==5.7.0 \
 	fastembed==0.9.1
 transformers_js := @huggingface/transformers@4.3.2
 

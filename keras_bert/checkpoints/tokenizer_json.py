@@ -4,6 +4,7 @@ Source: huggingface/tokenizers, `tokenizer/serialization.rs`, `normalizers/bert.
 """
 
 import dataclasses
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -64,6 +65,11 @@ def write(path: Path, tokenizer: Mapping[str, Any], vocabulary: Sequence[str]) -
     """Write tokenizer.json, for transformers and the tokenizers library."""
     if not _REQUIRED_TOKENS.difference(vocabulary):
         folder.write_json(path / FILE, _content(vocabulary, tokenizer))
+
+
+def text(tokenizer: Mapping[str, Any], vocabulary: Sequence[str]) -> str:
+    """Return the text of a tokenizer.json, see `write`."""
+    return json.dumps(_content(vocabulary, tokenizer), ensure_ascii=False)
 
 
 def _content(vocabulary: Sequence[str], tokenizer: Mapping[str, Any]) -> dict[str, Any]:

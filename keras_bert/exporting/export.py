@@ -51,12 +51,14 @@ def export(
     sentence-transformers, fastembed, transformers.js and text-embeddings-inference read. Its inputs
     are `input_ids`, `attention_mask` and `token_type_ids`, int64 (batch_size, sequence_length).
     These formats need the extra of the same name and work on every backend.
+    `"openvino_server"` writes an OpenVINO graph of strings for OpenVINO Model Server, which answers
+    the requests of TensorFlow Serving; it needs the extra `openvino`.
 
     Args:
         model: The trained `keras.Model`.
         path: Model folder. The version is written to `path/1`, or to the number after the highest
             one there. For the other formats, a new or empty folder.
-        format: `"saved_model"`, `"onnx"` or `"openvino"`.
+        format: `"saved_model"`, `"onnx"`, `"openvino"` or `"openvino_server"`.
         precision: Dtype of the matmuls of a SavedModel: `"float32"`, or `"bfloat16"`, which halves
             the size and is fast on CPUs with AVX512-BF16 or AMX. `None` keeps the model's dtype.
         quantize: `"int8"` for ONNX and OpenVINO. ONNX: matmuls and embeddings, whose activations
@@ -113,7 +115,13 @@ def export(
     known_metrics, known_license = provenance.known_metrics_and_license(model)
     metrics = known_metrics if metrics is None else metrics
     license = license or known_license
-    check_one_of("format", format, ("saved_model", *GRAPH_FILES))
+    check_one_of("format", format, ("saved_model", *GRAPH_FILES, "openvino_server"))
+    if format == "openvino_server":
+        if (precision, quantize, dev) != (None, None, None):
+            raise ValueError("precision, quantize and dev do not apply to 'openvino_server'")
+        from keras_bert.exporting import openvino_server
+
+        return openvino_server.export(model, path, metrics, license)
     if format != "saved_model":
         if precision is not None:
             raise ValueError(

@@ -102,8 +102,7 @@ def export(model, path, format, *, quantize=None, dev=None, metrics=None, licens
 
 def _check(path, format, task, model, quantize, dev):
     check_one_of("quantize", quantize, (None, "int8"))
-    if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        raise ValueError(f"{path} exists and is not an empty folder. Choose another path")
+    graph_folder.check_is_new(path)
     if format == "openvino" and quantize and dev is None:
         raise ValueError(
             'quantize="int8" needs dev for OpenVINO: texts like those that the model will read. '

@@ -113,6 +113,12 @@ def find_graph(path: object, format: str | None = None) -> pathlib.Path | None:
     return None if is_other or huggingface.weights_file(folder) else file
 
 
+def check_is_new(path: pathlib.Path) -> None:
+    """Raise a `ValueError` unless a path is an empty folder or does not exist."""
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise ValueError(f"{path} exists and is not an empty folder. Choose another path")
+
+
 def is_old(graph_file: pathlib.Path) -> bool:
     """Return True for the graph of a folder that an older version wrote."""
     return graph_file.name == OLD_GRAPH_FILE and graph_file.parent.name != "onnx"
