@@ -3,11 +3,13 @@
 The server answers the requests of TensorFlow Serving. Its tokenizer is that of openvino-tokenizers,
 whose ids differ from Google's in rare texts; see docs/deploy/openvino.md.
 
-Source: "Native string support" in the documentation of OpenVINO Model Server.
+Source: "Support for text data format" in the documentation of OpenVINO Model Server.
 """
 
 import importlib
+import json
 import pathlib
+import urllib.parse
 
 from keras_bert.checkpoints import tokenizer_json
 from keras_bert.checkpoints.folder import write_json
@@ -16,6 +18,7 @@ from keras_bert.exporting.graph_session import import_openvino
 from keras_bert.hub import conversion
 from keras_bert.model_structure import find_encoder, find_output, max_sequence_length
 from keras_bert.runtime.files import temporary_folder
+from keras_bert.runtime.terminal import shell_quoted
 from keras_bert.tasks import registry
 
 MODEL_FILE = "1/model.xml"
@@ -27,9 +30,10 @@ _USAGE = """\
 ## Usage
 
 ```sh
-docker run --rm -p 8501:8501 -v "$PWD:/models/{name}" openvino/model_server:latest \\
-    --model_name {name} --model_path /models/{name} --port 9000 --rest_port 8501
-curl http://localhost:8501/v1/models/{name}:predict -d '{{"inputs": {inputs}}}'
+docker run --rm -p 8501:8501 -v "$PWD:/models/model" openvino/model_server:latest \\
+    --model_name {name} --model_path /models/model --port 9000 --rest_port 8501 \\
+    --cpu_extension /ovms/lib/libopenvino_tokenizers.so
+curl -d {inputs} {url}
 ```
 
 Clients of TensorFlow Serving send the same requests. The answers have no output `label`: the labels
@@ -64,7 +68,7 @@ def export(model, path, metrics=None, license=None):
     with temporary_folder(path.parent, ".writing-") as folder:
         (folder / MODEL_FILE).parent.mkdir()
         openvino.save_model(served, folder / MODEL_FILE, compress_to_fp16=False)
-        config = {"name": path.name, "base_path": f"/models/{path.name}"}
+        config = {"name": path.name, "base_path": "/models/model"}
         write_json(folder / CONFIG_FILE, {"model_config_list": [{"config": config}]})
         _write_card(model, path.name, folder, served, task, output, metrics, license)
         if path.exists():
@@ -100,7 +104,7 @@ def _tokenizer(openvino, model, output):
     import tokenizers
 
     checkpoint = conversion.checkpoint_of(model)
-    content = tokenizer_json.text(checkpoint.tokenizer, checkpoint.vocabulary)
+    content = tokenizer_json.text(checkpoint.tokenizer, checkpoint.vocabulary or [])
     names = {f"{name}_token": f"[{name.upper()}]" for name in ("pad", "unk", "cls", "sep")}
     length = max_sequence_length(find_encoder(model))
     tokenizer = transformers.PreTrainedTokenizerFast(
@@ -152,7 +156,10 @@ def _write_card(model, name, folder, served, task, output, metrics, license):
         license=license,
         precision="float32",
     )
-    example = ", ".join(f'"{text}": ["your text"]' for text in inputs)
-    usage = _USAGE.format(name=name, inputs=f"{{{example}}}")
+    request = json.dumps({"inputs": {text: ["your text"] for text in inputs}})
+    url = f"http://localhost:8501/v1/models/{urllib.parse.quote(name, safe='')}:predict"
+    usage = _USAGE.format(
+        name=shell_quoted(name), inputs=shell_quoted(request), url=shell_quoted(url)
+    )
     text = model_card.render(name, info, {"Graph": tensors}, folder, usage)
     (folder / "README.md").write_text(text, encoding="utf-8", newline="\n")
