@@ -31,7 +31,7 @@ _USAGE = """\
 
 ```sh
 docker run --rm -p 8501:8501 -v "$PWD:/models/model" openvino/model_server:latest \\
-    --model_name {name} --model_path /models/model --port 9000 --rest_port 8501 \\
+    --config_path /models/model/config.json --port 9000 --rest_port 8501 \\
     --cpu_extension /ovms/lib/libopenvino_tokenizers.so
 curl -d {inputs} {url}
 ```
@@ -158,8 +158,6 @@ def _write_card(model, name, folder, served, task, output, metrics, license):
     )
     request = json.dumps({"inputs": {text: ["your text"] for text in inputs}})
     url = f"http://localhost:8501/v1/models/{urllib.parse.quote(name, safe='')}:predict"
-    usage = _USAGE.format(
-        name=shell_quoted(name), inputs=shell_quoted(request), url=shell_quoted(url)
-    )
+    usage = _USAGE.format(inputs=shell_quoted(request), url=shell_quoted(url))
     text = model_card.render(name, info, {"Graph": tensors}, folder, usage)
     (folder / "README.md").write_text(text, encoding="utf-8", newline="\n")
