@@ -325,7 +325,7 @@ def _visible_keys(attention_mask, positions):
     """Return booleans (batch, 1 or queries, seq) from the mask of `SelfAttention`."""
     visible = ops.not_equal(attention_mask, 0)
     if len(attention_mask.shape) == 2:
-        return visible[:, None, :]
+        return ops.expand_dims(visible, 1)
     if positions is not None:
         return gather_positions(ops.cast(visible, "float32"), positions) > 0.5
     return visible
@@ -340,7 +340,7 @@ def _masked_softmax(logits, attention_mask, positions):
     logits = ops.cast(logits, "float32")
     if attention_mask is not None:
         visible = _visible_keys(attention_mask, positions)
-        logits = ops.where(visible[:, None], logits, MASKED_LOGIT)
+        logits = ops.where(ops.expand_dims(visible, 1), logits, MASKED_LOGIT)
     # Keras warns about a softmax over a single logit.
     return ops.softmax(logits) if logits.shape[-1] != 1 else ops.ones_like(logits)
 
@@ -364,7 +364,7 @@ def gather_positions(x, positions):
     # A matmul with one-hot rows is cheap, and exact up to the rounding of matmul inputs. It lets a
     # device read only its own rows; with a gather, XLA sends all rows to all devices.
     seq = ops.arange(ops.shape(x)[1], dtype="int32")
-    one_hot = ops.cast(positions, "int32")[:, :, None] == seq  # (batch, n, seq)
+    one_hot = ops.expand_dims(ops.cast(positions, "int32"), -1) == seq  # (batch, n, seq)
     one_hot = ops.cast(one_hot, x.dtype)
     # In the matmul, a NaN would reach all positions, since 0 * NaN is NaN.
     is_finite = ops.all(ops.isfinite(x), axis=-1, keepdims=True)  # (batch, seq, 1)

@@ -114,7 +114,7 @@ class SentencePooling(keras.layers.Layer):
     def call(self, sequence_output, input_mask):
         """Pool floats (batch, seq, hidden) with a mask (batch, seq) to (batch, hidden * modes)."""
         x = ops.cast(sequence_output, "float32")
-        visible = ops.not_equal(input_mask, 0)[:, :, None]  # (batch, seq, 1)
+        visible = ops.expand_dims(ops.not_equal(input_mask, 0), -1)  # (batch, seq, 1)
         pooled = [self._pool(mode, x, visible) for mode in self._modes]
         x = pooled[0] if len(pooled) == 1 else ops.concatenate(pooled, axis=-1)
         return unit_length(x) if self.normalize else x
@@ -126,7 +126,7 @@ class SentencePooling(keras.layers.Layer):
             x = ops.max(ops.where(visible, x, MASKED_LOGIT), axis=1)
             return ops.where(ops.any(visible, axis=1), x, 0.0)
         weights = ops.cast(visible, "float32")  # (batch, seq, 1)
-        position = ops.arange(1, ops.shape(x)[1] + 1, dtype="float32")[:, None] * weights
+        position = ops.expand_dims(ops.arange(1, ops.shape(x)[1] + 1, dtype="float32"), -1) * weights
         if mode == "lasttoken":
             last = ops.max(position, axis=1, keepdims=True)
             weights = ops.cast(ops.equal(position, last), "float32") * weights
