@@ -52,18 +52,19 @@ def export(
     are `input_ids`, `attention_mask` and `token_type_ids`, int64 (batch_size, sequence_length).
     These formats need the extra of the same name and work on every backend.
     `"openvino_server"` writes an OpenVINO graph of strings for OpenVINO Model Server, which answers
-    the requests of TensorFlow Serving; it needs the extra `openvino`.
+    the requests of TensorFlow Serving; it needs the extra `openvino`. `"litert"` writes a graph of
+    ids for phones, `litert/model.tflite`, and works on the TensorFlow backend.
 
     Args:
         model: The trained `keras.Model`.
         path: Model folder. The version is written to `path/1`, or to the number after the highest
             one there. For the other formats, a new or empty folder.
-        format: `"saved_model"`, `"onnx"`, `"openvino"` or `"openvino_server"`.
+        format: `"saved_model"`, `"onnx"`, `"openvino"`, `"openvino_server"` or `"litert"`.
         precision: Dtype of the matmuls of a SavedModel: `"float32"`, or `"bfloat16"`, which halves
             the size and is fast on CPUs with AVX512-BF16 or AMX. `None` keeps the model's dtype.
-        quantize: `"int8"` for ONNX and OpenVINO. ONNX: matmuls and embeddings, whose activations
-            ONNX Runtime scales in each call. OpenVINO: matmuls, with scales that nncf computes
-            from `dev`, which is faster and more accurate.
+        quantize: `"int8"` for ONNX, OpenVINO and LiteRT. ONNX and LiteRT: matmuls and embeddings,
+            whose activations are scaled in each call. OpenVINO: matmuls, with scales that nncf
+            computes from `dev`, which is faster and more accurate.
         dev: Data of the task, on which a bfloat16 or int8 export is compared with float32. The
             model card states the equal answers. For int8 it also has the time and, with labels, the
             main metric of the task; more than 1 lost point is a warning.
@@ -115,13 +116,15 @@ def export(
     known_metrics, known_license = provenance.known_metrics_and_license(model)
     metrics = known_metrics if metrics is None else metrics
     license = license or known_license
-    check_one_of("format", format, ("saved_model", *GRAPH_FILES, "openvino_server"))
+    check_one_of("format", format, ("saved_model", *GRAPH_FILES, "openvino_server", "litert"))
     if format == "openvino_server":
         if (precision, quantize, dev) != (None, None, None):
             raise ValueError("precision, quantize and dev do not apply to 'openvino_server'")
         from keras_bert.exporting import openvino_server
 
         return openvino_server.export(model, path, metrics, license)
+    if format == "litert":
+        return _export_litert(model, path, precision, dev, quantize, metrics, license)
     if format != "saved_model":
         if precision is not None:
             raise ValueError(
@@ -137,13 +140,26 @@ def export(
         raise ValueError(
             "quantize needs format='onnx' or 'openvino'. For a SavedModel give precision='bfloat16'"
         )
-    if keras.backend.backend() != "tensorflow":
-        raise ValueError(
-            f"a SavedModel needs TensorFlow, KERAS_BACKEND=tensorflow; this process runs "
-            f"{keras.backend.backend()}. Give format='onnx', or export the saved .keras file there"
-        )
+    _check_tensorflow("a SavedModel")
     from keras_bert.exporting import saved_model
 
     return saved_model.export(
         model, path, precision=precision, dev=dev, metrics=metrics, license=license
     )
+
+
+def _export_litert(model, path, precision, dev, quantize, metrics, license):
+    if (precision, dev) != (None, None):
+        raise ValueError("precision and dev do not apply to 'litert'. Remove them")
+    _check_tensorflow("a LiteRT file")
+    from keras_bert.exporting import litert_export
+
+    return litert_export.export(model, path, quantize=quantize, metrics=metrics, license=license)
+
+
+def _check_tensorflow(what):
+    if keras.backend.backend() != "tensorflow":
+        raise ValueError(
+            f"{what} needs TensorFlow, KERAS_BACKEND=tensorflow; this process runs "
+            f"{keras.backend.backend()}. Give format='onnx', or export the saved .keras file there"
+        )

@@ -1,34 +1,22 @@
 """Export of Keras models as ONNX or OpenVINO folders, in the layout of Hugging Face."""
 
-import dataclasses
 import importlib
 import pathlib
 import warnings
 
 import numpy as np
 
-from keras_bert.checkpoints import (
-    huggingface,
-    huggingface_heads,
-    sentence_transformers,
-    tokenizer_json,
-)
-from keras_bert.checkpoints.folder import read_json, write_json
 from keras_bert.exporting import (
     agreement,
+    graph_files,
     graph_folder,
     graph_outputs,
-    graph_usage,
-    model_card,
     onnx_graph,
 )
 from keras_bert.exporting.graph_engine import GraphEngine
-from keras_bert.exporting.graph_folder import GraphOutput
 from keras_bert.exporting.graph_session import import_openvino
-from keras_bert.hub import conversion
-from keras_bert.model_structure import find_encoder, find_output, max_sequence_length
+from keras_bert.model_structure import find_encoder, find_output
 from keras_bert.runtime.arguments import check_one_of
-from keras_bert.runtime.files import temporary_folder
 from keras_bert.runtime.warn import level_of_caller
 from keras_bert.tasks import registry
 
@@ -64,9 +52,8 @@ def export(model, path, format, *, quantize=None, dev=None, metrics=None, licens
     _check(path, format, task, model, quantize, dev)
     _import("onnx", "onnx")
     proto = onnx_graph.build_model_proto(model)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with temporary_folder(path.parent, ".writing-") as folder:
-        _write_descriptions(model, task, folder)
+    with graph_files.new_folder(path) as folder:
+        graph_files.write_descriptions(model, task, folder)
         files = {key: folder / name for key, name in graph_folder.GRAPH_FILES[format].items()}
         files[None].parent.mkdir()
         comparison = None
@@ -81,22 +68,19 @@ def export(model, path, format, *, quantize=None, dev=None, metrics=None, licens
         if quantize:
             files[None].unlink()
             files[None].with_suffix(".bin").unlink(missing_ok=True)
-        _write_card(
+        graph_files.write_card(
             model,
             task,
             folder,
             name=path.name,
             format=format,
             file=files[quantize],
-            proto=proto,
+            tensors=_tensors(proto),
             metrics=metrics,
             license=license,
             precision=quantize or "float32",
             agreement=comparison,
         )
-        if path.exists():
-            path.rmdir()
-        folder.rename(path)
     return path
 
 
@@ -206,59 +190,6 @@ def _warn(comparison, dev):
             f"{dev.source}: {change}. Use float32 where that is too much",
             stacklevel=level_of_caller(),
         )
-
-
-def _write_descriptions(model, task, folder):
-    """Write what the consumers read besides the graph, and `keras_bert.json`."""
-    name = "encoder" if task is None else task.name
-    checkpoint = conversion.checkpoint_of(model)
-    embedding = checkpoint.embedding
-    if embedding is not None:
-        sentence_transformers.write_modules(checkpoint, embedding, folder)
-        checkpoint = dataclasses.replace(checkpoint, pooling=None)  # 1_Pooling is complete
-    architecture = huggingface_heads.architecture_of_task(checkpoint.task)
-    huggingface.write_config_and_tokenizer(checkpoint, folder, architecture)
-    description = graph_folder.describe(find_output(model), name)
-    write_json(folder / graph_folder.DESCRIPTION_FILE, description)
-    encoder = find_encoder(model)
-    file = folder / tokenizer_json.FILE
-    if not file.is_file():
-        return
-    content = read_json(file)
-    content["truncation"] = {
-        "direction": "Right",
-        "max_length": max_sequence_length(encoder),
-        "strategy": "LongestFirst",
-        "stride": 0,
-    }
-    content["padding"] = {
-        "strategy": "BatchLongest",
-        "direction": "Right",
-        "pad_to_multiple_of": None,
-        "pad_id": encoder.preprocessor.python_tokenizer.special_ids.pad,
-        "pad_type_id": 0,
-        "pad_token": "[PAD]",
-    }
-    write_json(file, content)
-
-
-def _write_card(model, task, folder, *, name, format, file, proto, **facts):
-    output = find_output(model)
-    encoder = find_encoder(model)
-    info = model_card.ModelInfo(
-        output or GraphOutput(),
-        "A BERT encoder.",
-        "feature-extraction",
-        parameters=model.count_params(),
-        max_sequence_length=max_sequence_length(encoder),
-        **facts,
-    )
-    usage = ""
-    if encoder.preprocessor is not None:
-        path = file.relative_to(folder).as_posix()
-        usage = graph_usage.usage(model, output, task, format, path)
-    text = model_card.render(name, info, {"Graph": _tensors(proto)}, folder, usage)
-    (folder / "README.md").write_text(text, encoding="utf-8", newline="\n")
 
 
 def _tensors(proto):

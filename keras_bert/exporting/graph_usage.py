@@ -36,6 +36,13 @@ _ENGINES = {
         "open": 'session = onnxruntime.InferenceSession("{file}")',
         "run": 'outputs = session.run(["{output}"], inputs)[0]',
     },
+    "litert": {
+        "engine": "ai_edge_litert.interpreter",
+        "open": 'interpreter = ai_edge_litert.interpreter.Interpreter("{file}")\n'
+        "run = interpreter.get_signature_runner()",
+        "run": "inputs = {{name: ids.astype(np.int32) for name, ids in inputs.items()}}\n"
+        'outputs = run(**inputs)["{output}"]',
+    },
     # OpenVINO computes in bfloat16 where the processor has it, unless told otherwise.
     "openvino": {
         "engine": "openvino",
@@ -71,7 +78,7 @@ def usage(model, output, task, format, file):
         model: The `keras.Model`.
         output: Its `layers.TaskOutput`, or `None` for an encoder.
         task: Its `Task`, or `None`.
-        format: `"onnx"` or `"openvino"`.
+        format: `"onnx"`, `"openvino"` or `"litert"`.
         file: Path of the graph in the folder.
     """
     has_choices = len(model.inputs[0].shape) == 3

@@ -13,11 +13,10 @@ import urllib.parse
 
 from keras_bert.checkpoints import tokenizer_json
 from keras_bert.checkpoints.folder import write_json
-from keras_bert.exporting import graph_folder, model_card, onnx_graph
+from keras_bert.exporting import graph_files, graph_folder, model_card, onnx_graph
 from keras_bert.exporting.graph_session import import_openvino
 from keras_bert.hub import conversion
 from keras_bert.model_structure import find_encoder, find_output, max_sequence_length
-from keras_bert.runtime.files import temporary_folder
 from keras_bert.runtime.terminal import shell_quoted
 from keras_bert.tasks import registry
 
@@ -64,16 +63,12 @@ def export(model, path, metrics=None, license=None):
     proto = onnx_graph.build_model_proto(model)
     graph = openvino.Core().read_model(proto.SerializeToString())
     served = _served(openvino, _tokenizer(openvino, model, output), graph, task, output)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with temporary_folder(path.parent, ".writing-") as folder:
+    with graph_files.new_folder(path) as folder:
         (folder / MODEL_FILE).parent.mkdir()
         openvino.save_model(served, folder / MODEL_FILE, compress_to_fp16=False)
         config = {"name": path.name, "base_path": "/models/model"}
         write_json(folder / CONFIG_FILE, {"model_config_list": [{"config": config}]})
         _write_card(model, path.name, folder, served, task, output, metrics, license)
-        if path.exists():
-            path.rmdir()
-        folder.rename(path)
     return path
 
 

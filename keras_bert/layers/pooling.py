@@ -126,7 +126,9 @@ class SentencePooling(keras.layers.Layer):
             x = ops.max(ops.where(visible, x, MASKED_LOGIT), axis=1)
             return ops.where(ops.any(visible, axis=1), x, 0.0)
         weights = ops.cast(visible, "float32")  # (batch, seq, 1)
-        position = ops.expand_dims(ops.arange(1, ops.shape(x)[1] + 1, dtype="float32"), -1) * weights
+        position = (
+            ops.expand_dims(ops.arange(1, ops.shape(x)[1] + 1, dtype="float32"), -1) * weights
+        )
         if mode == "lasttoken":
             last = ops.max(position, axis=1, keepdims=True)
             weights = ops.cast(ops.equal(position, last), "float32") * weights

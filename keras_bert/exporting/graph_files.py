@@ -1,0 +1,83 @@
+"""The files beside the graph in the folder of an export, in the layout of Hugging Face."""
+
+import contextlib
+import dataclasses
+
+from keras_bert.checkpoints import (
+    huggingface,
+    huggingface_heads,
+    sentence_transformers,
+    tokenizer_json,
+)
+from keras_bert.checkpoints.folder import read_json, write_json
+from keras_bert.exporting import graph_folder, graph_usage, model_card
+from keras_bert.exporting.graph_folder import GraphOutput
+from keras_bert.hub import conversion
+from keras_bert.model_structure import find_encoder, find_output, max_sequence_length
+from keras_bert.runtime.files import temporary_folder
+
+
+@contextlib.contextmanager
+def new_folder(path):
+    """Yield a folder that becomes `path`, an empty folder or nothing, unless an error is raised."""
+    graph_folder.check_is_new(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with temporary_folder(path.parent, ".writing-") as folder:
+        yield folder
+        if path.exists():
+            path.rmdir()
+        folder.rename(path)
+
+
+def write_descriptions(model, task, folder):
+    """Write what the consumers read besides the graph, and `keras_bert.json`."""
+    name = "encoder" if task is None else task.name
+    checkpoint = conversion.checkpoint_of(model)
+    embedding = checkpoint.embedding
+    if embedding is not None:
+        sentence_transformers.write_modules(checkpoint, embedding, folder)
+        checkpoint = dataclasses.replace(checkpoint, pooling=None)  # 1_Pooling is complete
+    architecture = huggingface_heads.architecture_of_task(checkpoint.task)
+    huggingface.write_config_and_tokenizer(checkpoint, folder, architecture)
+    description = graph_folder.describe(find_output(model), name)
+    write_json(folder / graph_folder.DESCRIPTION_FILE, description)
+    encoder = find_encoder(model)
+    file = folder / tokenizer_json.FILE
+    if not file.is_file():
+        return
+    content = read_json(file)
+    content["truncation"] = {
+        "direction": "Right",
+        "max_length": max_sequence_length(encoder),
+        "strategy": "LongestFirst",
+        "stride": 0,
+    }
+    content["padding"] = {
+        "strategy": "BatchLongest",
+        "direction": "Right",
+        "pad_to_multiple_of": None,
+        "pad_id": encoder.preprocessor.python_tokenizer.special_ids.pad,
+        "pad_type_id": 0,
+        "pad_token": "[PAD]",
+    }
+    write_json(file, content)
+
+
+def write_card(model, task, folder, *, name, format, file, tensors, **facts):
+    """Write `README.md`. `tensors` and `facts` are those of `model_card.render` and `ModelInfo`."""
+    output = find_output(model)
+    encoder = find_encoder(model)
+    info = model_card.ModelInfo(
+        output or GraphOutput(),
+        "A BERT encoder.",
+        "feature-extraction",
+        parameters=model.count_params(),
+        max_sequence_length=max_sequence_length(encoder),
+        **facts,
+    )
+    usage = ""
+    if encoder.preprocessor is not None:
+        path = file.relative_to(folder).as_posix()
+        usage = graph_usage.usage(model, output, task, format, path)
+    text = model_card.render(name, info, {"Graph": tensors}, folder, usage)
+    (folder / "README.md").write_text(text, encoding="utf-8", newline="\n")

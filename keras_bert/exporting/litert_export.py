@@ -1,0 +1,109 @@
+"""Export of Keras models as LiteRT folders, for phones and small devices.
+
+The graph takes ids and has core operations only, so that no Flex delegate is needed.
+
+Source: "Convert TensorFlow models" in the documentation of LiteRT.
+"""
+
+import pathlib
+
+import keras
+import tensorflow as tf
+
+from keras_bert.exporting import graph_files, graph_folder
+from keras_bert.runtime.arguments import check_one_of
+from keras_bert.tasks import registry
+
+# Files of the graph, by the argument `quantize`.
+FILES = {None: "litert/model.tflite", "int8": "litert/model_int8.tflite"}
+# Outputs of Keras models with several outputs -> names in the graph.
+_OUTPUTS = {
+    "sequence_output": "last_hidden_state",
+    "pooled_output": "pooler_output",
+    "masked_lm": "prediction_logits",
+    "next_sentence": "seq_relationship_logits",
+    "start_logits": "start_logits",
+    "end_logits": "end_logits",
+}
+
+
+def export(model, path, *, quantize=None, metrics=None, license=None):
+    """Write the folder of a LiteRT export; return its `pathlib.Path`.
+
+    Args:
+        model: A model of `keras_bert.heads`, or an encoder.
+        path: A new or empty folder. It gets a file of `FILES` and the files of an ONNX folder.
+        quantize: `"int8"`: weights of 8 bits, whose activations are quantized in each call.
+        metrics, license: Contents of `README.md`, see `keras_bert.export`.
+
+    Raises:
+        ValueError: If the folder is not empty, or an option has an unknown value.
+    """
+    check_one_of("quantize", quantize, tuple(FILES))
+    path = pathlib.Path(path).expanduser().resolve()
+    task = registry.find(model)
+    function = _function(model, task)
+    with graph_files.new_folder(path) as folder:
+        graph_files.write_descriptions(model, task, folder)
+        file = folder / FILES[quantize]
+        file.parent.mkdir()
+        file.write_bytes(_convert(function, quantize))
+        graph_files.write_card(
+            model,
+            task,
+            folder,
+            name=path.name,
+            format="litert",
+            file=file,
+            tensors=_tensors(function),
+            metrics=metrics,
+            license=license,
+            precision=quantize or "float32",
+        )
+    return path
+
+
+def _function(model, task):
+    """Return the model as a concrete function, with Hugging Face's names."""
+    inputs = {graph_folder.INPUTS.get(name, name): name for name in model.input}
+    specs = [
+        tf.TensorSpec([None] * len(model.input[key].shape), tf.int32, name=name)
+        for name, key in inputs.items()
+    ]
+
+    # The weights become constants: the converter would write variables without their values.
+    variables = (model.trainable_variables, model.non_trainable_variables)
+    weights = [[keras.ops.convert_to_numpy(variable) for variable in group] for group in variables]
+
+    @tf.function(input_signature=specs, autograph=False)
+    def compute(*arrays):
+        constants = [[tf.constant(array) for array in group] for group in weights]
+        batch = dict(zip(inputs.values(), arrays, strict=True))
+        outputs, _ = model.stateless_call(*constants, batch, training=False)
+        if isinstance(outputs, dict):
+            return {name: outputs[key] for key, name in _OUTPUTS.items() if key in outputs}
+        return {task.graph_outputs[0]: outputs}
+
+    return compute.get_concrete_function()
+
+
+def _convert(function, quantize):
+    """Return the bytes of a LiteRT file."""
+    module = tf.Module()
+    module.compute = function
+    converter = tf.lite.TFLiteConverter.from_concrete_functions([function], module)
+    converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS]
+    if quantize:
+        converter.optimizations = [tf.lite.Optimize.DEFAULT]
+    return converter.convert()
+
+
+def _tensors(function):
+    """Return the inputs and outputs of a function, as `model_card.render` takes them."""
+    tensors = []
+    specs = {spec.name: spec for spec in keras.tree.flatten(function.structured_input_signature)}
+    for kind, by_name in (("input", specs), ("output", function.structured_outputs)):
+        for name, spec in by_name.items():
+            axes = ["any" if size is None else str(size) for size in spec.shape]
+            tensors.append((kind, name, spec.dtype.name, axes))
+    return tensors

@@ -1,0 +1,97 @@
+"""Tests of LiteRT folders. The references are the Keras models."""
+
+import json
+
+import keras
+import numpy as np
+import pytest
+
+import keras_bert
+from keras_bert import heads
+from tests import contract, tiny
+from tests.parameters import fast
+
+pytestmark = pytest.mark.skipif(
+    keras.backend.backend() != "tensorflow", reason="the converter is that of TensorFlow"
+)
+NAMES = {
+    "input_word_ids": "input_ids",
+    "input_mask": "attention_mask",
+    "input_type_ids": "token_type_ids",
+}
+HEADS = {
+    **{name: build for name, build in contract.HEADS.items() if name != "features"},
+    "encoder": lambda encoder: encoder,
+    "max": lambda encoder: heads.embedder(encoder, pooling="max"),
+    "lasttoken": lambda encoder: heads.embedder(encoder, pooling="lasttoken"),
+}
+
+
+def runner(file):
+    """Return a function of the graph, and its names of inputs and outputs."""
+    litert = pytest.importorskip("ai_edge_litert.interpreter")
+    interpreter = litert.Interpreter(str(file))
+    [signature] = interpreter.get_signature_list().values()
+    # The library keeps no reference from the function to the interpreter.
+    return interpreter, interpreter.get_signature_runner(), signature
+
+
+def inputs_for(model):
+    generator = np.random.default_rng(0)
+    shape = (2, 3, 6) if len(model.input["input_mask"].shape) == 3 else (3, 6)
+    length = generator.integers(1, 7, shape[:-1])
+    inputs = {
+        "input_word_ids": generator.integers(0, len(tiny.PIECES), shape),
+        "input_mask": np.arange(6) < length[..., None],
+        "input_type_ids": generator.integers(0, 2, shape),
+    }
+    if "masked_lm_positions" in model.input:
+        inputs["masked_lm_positions"] = generator.integers(0, 6, (3, 2))
+    return {name: value.astype(np.int32) for name, value in inputs.items()}
+
+
+@pytest.mark.parametrize("quantize", [None, pytest.param("int8", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("head", fast(HEADS, "classification", "masked_tokens", "lasttoken"))
+def test_outputs_equal_those_of_keras(head, quantize, tmp_path):
+    model = HEADS[head](tiny.encoder(initializer_range=0.3))
+    folder = keras_bert.export(model, tmp_path / "a", format="litert", quantize=quantize)
+    [file] = folder.glob("litert/*.tflite")
+    assert file.name == ("model_int8.tflite" if quantize else "model.tflite")
+    _interpreter, run, signature = runner(file)
+    inputs = inputs_for(model)
+    found = run(**{NAMES.get(name, name): value for name, value in inputs.items()})
+    outputs = model(inputs, training=False)
+    expected = list(outputs.values()) if isinstance(outputs, dict) else [outputs]
+    expected = [np.array(value) for value in expected if not isinstance(value, (list, tuple))]
+    assert len(found) == len(signature["outputs"]) == len(expected)
+    for value in found.values():
+        errors = [np.abs(value - one).max() for one in expected if one.shape == value.shape]
+        assert min(errors) < (0.05 if quantize else 1e-5)
+
+
+def test_the_program_of_the_readme(tmp_path, monkeypatch):
+    pytest.importorskip("ai_edge_litert")
+    model = heads.classifier(tiny.encoder(initializer_range=0.3), labels=["bad", "good"])
+    folder = keras_bert.export(model, tmp_path / "a", format="litert")
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    assert config["id2label"] == {"0": "bad", "1": "good"}
+    page = (folder / "README.md").read_text(encoding="utf-8")
+    assert "| input | `attention_mask` | int32 | (any, any) |" in page
+    names: dict = {}
+    monkeypatch.chdir(folder)
+    exec(page.partition("```python\n")[2].partition("```")[0], names)
+    expected = keras_bert.pipeline(model)(["your text", "another text"], top_k=None)
+    for row, ranked in zip(names["answers"], expected, strict=True):
+        score_of = {answer["label"]: answer["score"] for answer in ranked}
+        assert row == pytest.approx([score_of["bad"], score_of["good"]], abs=1e-5)
+    with pytest.raises(ValueError, match=r"is an export.* keras_bert\.pipeline"):
+        keras_bert.load(folder)
+
+
+def test_options_that_do_not_apply(tmp_path):
+    model = heads.classifier(tiny.encoder(), 2)
+    with pytest.raises(ValueError, match="do not apply to 'litert'"):
+        keras_bert.export(model, tmp_path / "a", format="litert", precision="bfloat16")
+    with pytest.raises(ValueError, match="quantize must be one of None, int8"):
+        keras_bert.export(model, tmp_path / "a", format="litert", quantize="int4")
+    assert list(tmp_path.iterdir()) == []
