@@ -407,7 +407,7 @@ def test_what_cannot_be_exported(make, options, message, tmp_path, monkeypatch):
 
 def test_formats(tmp_path):
     model = heads.classifier(tiny.encoder(), 2)
-    with pytest.raises(ValueError, match="saved_model, onnx, openvino; received 'tflite'"):
+    with pytest.raises(ValueError, match="saved_model, onnx, openvino, .*received 'tflite'"):
         keras_bert.export(model, tmp_path, format="tflite")
     with pytest.raises(ValueError, match="quantize needs format='onnx'"):
         keras_bert.export(model, tmp_path, quantize="int8")
