@@ -18,6 +18,7 @@ import pytest
 
 from keras_bert.runtime.files import cache_folder
 from tests import tiny
+from tests.webdriver import driver  # noqa: F401
 
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
