@@ -71,6 +71,11 @@ answers = np.array([part.mean(axis=0) for part in np.split(answers, ends)])
 _NO_WINDOWS = dict.fromkeys(_WINDOWS, "") | {"difference": "; the program truncates them"}
 
 
+def has_probabilities(task):
+    """Return True if a LiteRT graph ends in the probabilities of labels, as MediaPipe needs it."""
+    return task is not None and task.answers_texts and task.has_labels
+
+
 def usage(model, output, task, format, file):
     """Return the section of README.md with a program.
 
@@ -92,7 +97,10 @@ def usage(model, output, task, format, file):
         limit = _WINDOWS["limit"].format(length=length, overlap=overlap)
         parts = _WINDOWS | {"limit": limit}
     name = "last_hidden_state" if task is None else task.graph_outputs[0]
-    engine = {key: line.format(file=file, output=name) for key, line in _ENGINES[format].items()}
     answer = "answers = outputs\n" if task is None else task.graph_program(output)
+    if format == "litert" and has_probabilities(task):
+        name = "probabilities"
+        answer = "answers = outputs\n"
+    engine = {key: line.format(file=file, output=name) for key, line in _ENGINES[format].items()}
     batch = "[None]" if has_choices else ""
     return _PAGE.format(texts=texts, batch=batch, answer=answer, **engine, **parts)

@@ -1,6 +1,8 @@
 """Export of Keras models as LiteRT folders, for phones and small devices.
 
-The graph takes ids and has core operations only, so that no Flex delegate is needed.
+The graph takes ids and has core operations only, so that no Flex delegate is needed. MediaPipe's
+text tasks take strings: the file of a model of single texts has the vocabulary and the labels, if
+the model is uncased, as MediaPipe's tokenizer is.
 
 Source: "Convert TensorFlow models" in the documentation of LiteRT.
 """
@@ -10,7 +12,9 @@ import pathlib
 import keras
 import tensorflow as tf
 
-from keras_bert.exporting import graph_files, graph_folder
+from keras_bert.exporting import graph_files, graph_folder, mediapipe_metadata
+from keras_bert.exporting.graph_usage import has_probabilities
+from keras_bert.model_structure import find_encoder, find_output
 from keras_bert.runtime.arguments import check_one_of
 from keras_bert.tasks import registry
 
@@ -47,7 +51,7 @@ def export(model, path, *, quantize=None, metrics=None, license=None):
         graph_files.write_descriptions(model, task, folder)
         file = folder / FILES[quantize]
         file.parent.mkdir()
-        file.write_bytes(_convert(function, quantize))
+        file.write_bytes(_with_metadata(_convert(function, quantize), model, task))
         graph_files.write_card(
             model,
             task,
@@ -82,7 +86,10 @@ def _function(model, task):
         outputs, _ = model.stateless_call(*constants, batch, training=False)
         if isinstance(outputs, dict):
             return {name: outputs[key] for key, name in _OUTPUTS.items() if key in outputs}
-        return {task.graph_outputs[0]: outputs}
+        if not has_probabilities(task):
+            return {task.graph_outputs[0]: outputs}
+        is_set = find_output(model).multi_label
+        return {"probabilities": tf.sigmoid(outputs) if is_set else tf.nn.softmax(outputs)}
 
     return compute.get_concrete_function()
 
@@ -96,6 +103,19 @@ def _convert(function, quantize):
     if quantize:
         converter.optimizations = [tf.lite.Optimize.DEFAULT]
     return converter.convert()
+
+
+def _with_metadata(content, model, task):
+    """Return a LiteRT file with MediaPipe's metadata, if MediaPipe can read the model."""
+    preprocessor = find_encoder(model).preprocessor
+    output = find_output(model)
+    reads_texts = task is not None and task.answers_texts and not output.pairs
+    if not reads_texts or preprocessor is None or not preprocessor.lowercase:
+        return content
+    if not (has_probabilities(task) or task.reads_encoders):
+        return content  # MediaPipe has no task for a number
+    vocabulary = "".join(f"{token}\n" for token in preprocessor.vocabulary)
+    return mediapipe_metadata.add(content, vocabulary, output.labels)
 
 
 def _tensors(function):

@@ -1,6 +1,7 @@
 """Tests of LiteRT folders. The references are the Keras models."""
 
 import json
+import zipfile
 
 import keras
 import numpy as np
@@ -61,6 +62,8 @@ def test_outputs_equal_those_of_keras(head, quantize, tmp_path):
     inputs = inputs_for(model)
     found = run(**{NAMES.get(name, name): value for name, value in inputs.items()})
     outputs = model(inputs, training=False)
+    if head in ("classification", "next_sentence"):  # MediaPipe takes probabilities
+        outputs = keras.ops.softmax(outputs)
     expected = list(outputs.values()) if isinstance(outputs, dict) else [outputs]
     expected = [np.array(value) for value in expected if not isinstance(value, (list, tuple))]
     assert len(found) == len(signature["outputs"]) == len(expected)
@@ -86,6 +89,25 @@ def test_the_program_of_the_readme(tmp_path, monkeypatch):
         assert row == pytest.approx([score_of["bad"], score_of["good"]], abs=1e-5)
     with pytest.raises(ValueError, match=r"is an export.* keras_bert\.pipeline"):
         keras_bert.load(folder)
+
+
+def test_the_metadata_of_mediapipe(tmp_path):
+    """MediaPipe has a Python package, but too large a one for the environments of the tests."""
+    pytest.importorskip("ai_edge_litert")
+    model = heads.classifier(tiny.encoder(), labels=["나쁨", "good"])
+    folder = keras_bert.export(model, tmp_path / "a", format="litert")
+    with zipfile.ZipFile(folder / "litert/model.tflite") as archive:
+        assert archive.read("labels.txt").decode() == "나쁨\ngood\n"
+        vocabulary = archive.read("vocab.txt").decode().split()
+    assert vocabulary == tiny.PIECES
+    content = (folder / "litert/model.tflite").read_bytes()
+    for word in (b"TFLITE_METADATA", b"M001", b"segment_ids", b"probability"):
+        assert word in content
+    cased = tiny.encoder()
+    cased.preprocessor = cased.preprocessor.with_options(lowercase=False)
+    for other in (heads.classifier(cased, 2), heads.classifier(tiny.encoder(), 2, pairs=True)):
+        folder = keras_bert.export(other, tmp_path / other.name / str(id(other)), format="litert")
+        assert not zipfile.is_zipfile(folder / "litert/model.tflite")
 
 
 def test_options_that_do_not_apply(tmp_path):
