@@ -96,7 +96,9 @@ test-peers:
 test-consumers:
 	@if $(MAKE) --no-print-directory $(VENV_CONSUMERS)/installed; then \
 	    KERAS_BACKEND=torch HF_HUB_OFFLINE=1 $(VENV_CONSUMERS)/bin/python -m pytest $(parallel) -m "not peers" \
-	        tests/consumers tests/pipelines/test_graph_pipeline.py tests/exporting/test_onnx_export.py; \
+	        tests/consumers tests/pipelines/test_graph_pipeline.py tests/exporting/test_onnx_export.py \
+	        'tests/test_docs.py::test_programs[docs/deploy/onnx.md]' \
+	        'tests/test_docs.py::test_programs[docs/deploy/openvino.md]'; \
 	else \
 	    echo "test-consumers: skipped: the environment could not be made"; \
 	fi

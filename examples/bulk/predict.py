@@ -18,7 +18,7 @@ from keras_bert import bulk
 
 def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("model", help="folder of a SavedModel or an ONNX export")
+    parser.add_argument("model", help="folder of a SavedModel, or of an ONNX or OpenVINO export")
     parser.add_argument("--input", required=True, help="text, JSON Lines or Parquet files")
     parser.add_argument("--output", required=True, help="folder")
     parser.add_argument("--format", choices=bulk.FORMATS.values(), help="default: by extension")
