@@ -2,21 +2,17 @@
 
 import contextlib
 import dataclasses
-import threading
 from collections.abc import Callable
 
 import keras
 
-from keras_bert import keras_private
+from keras_bert import encoder
 from keras_bert.data.batching import choose_lengths
 from keras_bert.model_structure import find_encoder
 from keras_bert.runtime import compilation_cache, distribution
 from keras_bert.runtime.arguments import check_one_of
 
 _PRECISIONS = ("float32", "bfloat16", "float16")
-
-
-_precision_lock = threading.Lock()
 
 
 @dataclasses.dataclass
@@ -129,24 +125,9 @@ def _with_torch(model, precision):
     return compute
 
 
-@contextlib.contextmanager
 def _computing_in(model, precision):
-    """Let the layers of the encoder compute in another dtype; quantized layers keep theirs."""
+    """Return a context in which the encoder of a model computes in a precision."""
     if precision is None:
-        yield
-        return
+        return contextlib.nullcontext()
     policy = precision if precision == "float32" else f"mixed_{precision}"
-    with _precision_lock:  # another thread must not take this policy for that of the model
-        policies = {
-            layer: layer.dtype_policy
-            for layer in keras_private.all_layers(find_encoder(model))
-            if layer.dtype_policy.quantization_mode is None
-            and not isinstance(layer.dtype_policy, keras.dtype_policies.DTypePolicyMap)
-        }
-        for layer in policies:
-            layer.dtype_policy = policy
-        try:
-            yield
-        finally:
-            for layer, before in policies.items():
-                layer.dtype_policy = before
+    return encoder.computing_in(find_encoder(model), policy)
