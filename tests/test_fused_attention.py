@@ -131,6 +131,15 @@ def test_a_machine_without_a_gpu_and_a_gpu_whose_driver_fails(monkeypatch):
 
 
 @torch_only
+def test_some_queries_in_float64():
+    layer, double = attention("float32"), attention("float64")
+    double.set_weights(layer.get_weights())
+    results = [each(states(), **CASES["some queries"]) for each in (layer, double)]
+    expected, contexts = map(keras.ops.convert_to_numpy, results)
+    np.testing.assert_allclose(contexts, expected, atol=1e-5)
+
+
+@torch_only
 def test_dropout_of_torch_is_a_function_of_the_seed():
     layer = attention("float32", dropout=0.5)
     state = layer.dropout.seed_generator.state

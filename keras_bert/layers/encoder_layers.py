@@ -370,4 +370,5 @@ def gather_positions(x, positions):
     is_finite = ops.all(ops.isfinite(x), axis=-1, keepdims=True)  # (batch, seq, 1)
     vectors = ops.matmul(one_hot, ops.where(is_finite, x, 0.0))  # (batch, n, hidden)
     is_known = ops.matmul(one_hot, ops.cast(is_finite, x.dtype)) > 0.5  # (batch, n, 1)
-    return ops.where(is_known, vectors, float("nan"))
+    # On torch, Keras multiplies float64 matrices in float32.
+    return ops.cast(ops.where(is_known, vectors, float("nan")), x.dtype)

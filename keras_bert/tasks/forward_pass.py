@@ -110,6 +110,7 @@ def _with_jax(model, precision):
             return model(inputs, training=False)
 
     def compute(inputs):
+        model.jax_state_sync()  # in a callback, `fit` has the values of the variables
         return forward([variable.value for variable in model.variables], inputs)
 
     return compute

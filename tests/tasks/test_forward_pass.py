@@ -18,7 +18,7 @@ TEXTS = ["this film is good!", "bad film", "so good", "so bad!"]
 
 
 def classifier(**options):
-    return heads.classifier(tiny.encoder(initializer_range=0.5, **options), labels=["a", "b"])
+    return heads.classifier(tiny.encoder(initializer_range=0.5, **options), labels=["bad", "good"])
 
 
 def scores(pipeline):
@@ -70,3 +70,18 @@ def test_a_precision_keeps_lora_and_changed_layers():
     for variable in encoder.trainable_variables:
         variable.assign(keras.ops.full(variable.shape, 0.1))
     np.testing.assert_allclose(scores(pipeline), scores(keras_bert.pipeline(model)), atol=1e-6)
+
+
+def test_a_pipeline_in_a_callback_sees_the_trained_weights():
+    model = classifier()
+    pipeline = keras_bert.pipeline(model)
+    inputs, labels, _ = tiny.encode(model, tiny.examples(), 8).batch(np.arange(16), 8)
+    results = []
+    callback = keras.callbacks.LambdaCallback(
+        on_train_batch_end=lambda batch, logs: results.append(scores(pipeline))
+    )
+    model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    model.fit(inputs, labels, batch_size=8, verbose=0, callbacks=[callback])
+    first, last = results
+    assert np.abs(first - last).max() > 1e-6
+    np.testing.assert_allclose(last, scores(pipeline), atol=1e-6)
