@@ -232,6 +232,8 @@ def _fit(run, phase, bar, on_record, stop):
             [meter, pauses],
             shape=(feed.stream.rows, settings.sequence_length),
             steps=batches,
+            batch_size=feed.stream.batch_size,
+            accumulated=run.recipe.gradient_accumulation_steps,
         )
     except Exception:
         if feed.error is not None:  # TensorFlow's error does not contain the cause

@@ -2,24 +2,41 @@
 
 import concurrent.futures
 import contextlib
+import functools
 import warnings
 
 import keras
 
 from keras_bert import keras_private
 from keras_bert.runtime import compilation_cache
-from keras_bert.training.device_memory import explain_out_of_memory
+from keras_bert.runtime.memory import explain_out_of_memory
+from keras_bert.training.device_memory import advice_for_training
 
 
-def fit(trained, data, callbacks, *, shape, steps, model=None, epochs=1, start=(0, 0)):
+def fit(
+    trained,
+    data,
+    callbacks,
+    *,
+    shape,
+    steps,
+    batch_size=None,
+    accumulated=1,
+    model=None,
+    epochs=1,
+    start=(0, 0),
+):
     """Train a model on a stream of batches.
 
     Args:
         trained: The compiled `keras.Model` that takes the batches.
         data: All batches from `start` on, from `data_for_fit`.
         callbacks: A list of Keras callbacks. They see `model`.
-        shape: Shape of the token ids of a batch, for the error of a device without enough memory.
+        shape: Shape of the token ids of a batch. It, `batch_size` and `accumulated` are for the
+            error of a device without enough memory.
         steps: Batches per epoch.
+        batch_size: Number of sequences in a batch, by default `shape[0]`.
+        accumulated: Number of batches per optimizer step.
         model: The user's model, whose variables `trained` shares. Default: `trained`.
         epochs: The number of epochs.
         start: The epoch and the batch to begin with, counted from 0.
@@ -44,8 +61,11 @@ def fit(trained, data, callbacks, *, shape, steps, model=None, epochs=1, start=(
     )
     model.stop_training = False
     compilation_cache.enable()
+    advice = functools.partial(
+        advice_for_training, model, shape, batch_size or shape[0], accumulated
+    )
     with (
-        explain_out_of_memory(model, shape),
+        explain_out_of_memory(advice),
         _synchronized(model, trained),
         warnings.catch_warnings(),
     ):
