@@ -136,7 +136,8 @@ def run(
     if distribution.has_accelerator() and len(encoded) > batch_size:
         positions = batch_size * _POSITIONS_PER_ROW // _sequences_per_row(encoded)
     lengths = predict.lengths_for(encoded, batch_size, most_lengths)
-    batches = SortedBatches(encoded, batch_size, lengths, positions)
+    devices = 1 if lengths is None else distribution.replicas()
+    batches = SortedBatches(encoded, batch_size, lengths, positions, devices=devices)
     results = [None] * len(encoded)
 
     def finish(rows, outputs, targets_and_weights):

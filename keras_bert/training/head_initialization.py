@@ -8,6 +8,7 @@ import numpy as np
 from keras_bert import heads
 from keras_bert.data.batching import SortedBatches, compiled_length
 from keras_bert.exporting.predict_function import predict_function
+from keras_bert.runtime import distribution
 from keras_bert.runtime.memory import advice_for_prediction, explain_out_of_memory
 from keras_bert.tasks import registry
 
@@ -63,7 +64,8 @@ def _vectors(model, encoded, rows, batch_size):
     predict = predict_function(features)
     longest = int(encoded.lengths[rows].max())
     lengths = (compiled_length(longest, encoded.max_length),) if predict.compiles else None
-    batches = SortedBatches(encoded, batch_size, lengths, chosen=rows)
+    devices = 1 if lengths is None else distribution.replicas()
+    batches = SortedBatches(encoded, batch_size, lengths, chosen=rows, devices=devices)
     parts = []
     for index in range(len(batches)):
         inputs, targets, weights = batches[index]
