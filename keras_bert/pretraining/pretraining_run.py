@@ -12,13 +12,13 @@ import numpy as np
 
 from keras_bert import heads, keras_private, packed_heads
 from keras_bert.hub import loading
+from keras_bert.model_structure import path_of_diverged_weight
 from keras_bert.pretraining.recipe import Recipe
 from keras_bert.pretraining.records import Records
 from keras_bert.pretraining.stream import Stream, StreamPosition
 from keras_bert.runtime import distribution
 from keras_bert.runtime.files import atomic_write, check_subfolder
 from keras_bert.training import engine, flops, report, run_state
-from keras_bert.training.callbacks import path_of_diverged_weight
 from keras_bert.training.run_state import Checkpoints, variables_of
 
 _EVAL_SEED = 0  # fixed, so that all evaluations use the same masks
@@ -390,7 +390,7 @@ class Pauses(keras.callbacks.Callback):
 
     def _save(self):
         run = self._run
-        path = path_of_diverged_weight(self.model)
+        path = path_of_diverged_weight(self.model.trainable_variables)
         if path is not None:  # the loss shows this one step later
             raise ValueError(
                 f"after step {run.step} weights are NaN or infinite: {path}; "
