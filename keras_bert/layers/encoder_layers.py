@@ -87,7 +87,9 @@ class SelfAttention(keras.layers.Layer):
         choice = fused_attention.choose(
             query.dtype,
             self.head_size,
+            heads=self.num_heads,
             lengths=(query.shape[2], key.shape[2]),
+            masked=attention_mask is not None,
             dropout=seed is not None,
         )
         if choice.kernel is None:
