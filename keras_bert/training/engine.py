@@ -3,6 +3,7 @@
 import concurrent.futures
 import contextlib
 import functools
+import types
 import warnings
 
 import keras
@@ -30,7 +31,7 @@ def fit(
 
     Args:
         trained: The compiled `keras.Model` that takes the batches.
-        data: All batches from `start` on, from `data_for_fit`.
+        data: All batches from `start` on, as `FitData`.
         callbacks: A list of Keras callbacks. They see `model`.
         shape: Shape of the token ids of a batch. It, `batch_size` and `accumulated` are for the
             error of a device without enough memory.
@@ -71,43 +72,76 @@ def fit(
     ):
         # Heads that do not read the pooler leave it as it is.
         warnings.filterwarnings("ignore", message=keras_private.UNUSED_POOLER)
-        trained.fit(
-            data,
-            epochs=epochs,
-            initial_epoch=epoch,
-            steps_per_epoch=steps,
-            shuffle=False,
-            verbose=0,
-            callbacks=callbacks,
-        )
+        try:
+            trained.fit(
+                data.batches,
+                epochs=epochs,
+                initial_epoch=epoch,
+                steps_per_epoch=steps,
+                shuffle=False,
+                verbose=0,
+                callbacks=callbacks,
+            )
+        except Exception:
+            if data.error is not None:
+                raise data.error from None
+            raise
+        finally:
+            data.close()
 
 
-def data_for_fit(batches, example, shape):
-    """Return batches as the data of `fit`: a `tf.data.Dataset` on TensorFlow, else a generator.
+class FitData:
+    """The data of `fit`.
 
     Args:
         batches: Function that returns an iterator of batches: tuples of arrays or dicts of arrays.
         example: A batch.
         shape: Function from an array of the example to the shape of such arrays in all batches,
             with `None` for dimensions that vary.
-    """
-    if keras.backend.backend() != "tensorflow":
-        return _one_ahead(batches())
-    import tensorflow as tf
 
-    signature = keras.tree.map_structure(
-        lambda array: tf.TensorSpec(shape(array), array.dtype), example
-    )
-    return tf.data.Dataset.from_generator(batches, output_signature=signature).prefetch(2)
+    Attributes:
+        batches: A `tf.data.Dataset` on TensorFlow, else a generator.
+        error: The error of the function that makes the batches, or `None`. TensorFlow replaces it
+            by an error of its own.
+    """
+
+    def __init__(self, batches, example, shape):
+        self._make_batches = batches
+        self.error = None
+        if keras.backend.backend() != "tensorflow":
+            self.batches = _one_ahead(batches())
+            return
+        import tensorflow as tf
+
+        signature = keras.tree.map_structure(
+            lambda array: tf.TensorSpec(shape(array), array.dtype), example
+        )
+        dataset = tf.data.Dataset.from_generator(self._keep_error, output_signature=signature)
+        self.batches = dataset.prefetch(2)
+
+    def _keep_error(self):
+        try:
+            yield from self._make_batches()
+        except Exception as error:
+            self.error = error
+            raise
+
+    def close(self):
+        """End the thread that makes the batches."""
+        if isinstance(self.batches, types.GeneratorType):
+            self.batches.close()
 
 
 def _one_ahead(batches):
     """Yield the batches of an iterator; a thread makes the next one while a batch is computed."""
-    with concurrent.futures.ThreadPoolExecutor(1) as thread:
+    thread = concurrent.futures.ThreadPoolExecutor(1)
+    try:
         upcoming = thread.submit(next, batches, None)
         while (batch := upcoming.result()) is not None:
             upcoming = thread.submit(next, batches, None)
             yield batch
+    finally:
+        thread.shutdown(wait=False, cancel_futures=True)
 
 
 class _EpochEnds:
