@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import keras
 
-from keras_bert import encoder
+from keras_bert import encoder, keras_private
 from keras_bert.data.batching import choose_lengths
 from keras_bert.model_structure import find_encoder
 from keras_bert.runtime import compilation_cache, distribution
@@ -53,6 +53,8 @@ class ForwardPass:
 def forward_pass(model, precision=None):
     """Return the `ForwardPass` of a model. Later calls return the same one, with its programs.
 
+    If the activation or the dtype policy of a layer has changed since, they return a new one.
+
     Args:
         model: A model with an encoder.
         precision: `"float32"`, `"bfloat16"` or `"float16"` for the layers of the encoder, on one
@@ -64,7 +66,11 @@ def forward_pass(model, precision=None):
     if precision is not None:
         check_one_of("precision", precision, _PRECISIONS)
     passes = vars(model).setdefault("_forward_passes", {})
-    key = (precision, distribution.devices())
+    layers = tuple(
+        (layer.dtype_policy.name, vars(layer).get("activation"))
+        for layer in keras_private.all_layers(model)
+    )
+    key = (precision, distribution.devices(), layers)
     if key not in passes:
         passes[key] = _new_pass(model, precision)
     return passes[key]

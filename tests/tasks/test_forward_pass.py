@@ -85,3 +85,13 @@ def test_a_pipeline_in_a_callback_sees_the_trained_weights():
     first, last = results
     assert np.abs(first - last).max() > 1e-6
     np.testing.assert_allclose(last, scores(pipeline), atol=1e-6)
+
+
+@pytest.mark.parametrize("attribute", ["activation", "dtype_policy"])
+def test_a_new_pipeline_of_a_changed_model(attribute):
+    model = classifier()
+    before = scores(keras_bert.pipeline(model))
+    block = model.get_layer("bert_encoder").get_layer("layer_0")
+    value = {"activation": keras.activations.relu, "dtype_policy": "mixed_bfloat16"}[attribute]
+    setattr(block, attribute, value)
+    assert np.abs(scores(keras_bert.pipeline(model)) - before).max() > 1e-6
