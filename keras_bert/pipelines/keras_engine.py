@@ -37,25 +37,33 @@ class KerasEngine:
 
     def outputs(self, encoded, *, batch_size, on_batch=None):
         outputs = inference.run(
-            self.model, encoded, batch_size=batch_size, on_batch=on_batch, predict=self._predict
+            self.model,
+            encoded,
+            batch_size=batch_size,
+            on_batch=on_batch,
+            on_outputs=self._check_outputs,
+            predict=self._predict,
         )
+        return self.task.activate(self.described.output, outputs)
+
+    def _check_outputs(self, outputs, *targets_and_weights):
+        """Raise a `ValueError` if the outputs of a batch contain NaN."""
         if any(np.isnan(array).any() for array in keras.tree.flatten(outputs)):
             raise ValueError(self._reason_for_nan())
-        return self.task.activate(self.described.output, outputs)
 
     def _reason_for_nan(self):
         """Return why the outputs contain NaN, and what to do."""
         path = path_of_diverged_weight(self.model.variables)
         if path is not None:
             return (
-                f"{self.name!r} cannot predict: its weight {path} holds NaN or infinity. Load the "
-                "model again"
+                f"{self.name!r} returned NaN, because its weight {path} is damaged. Load or train "
+                "the model again"
             )
         dtype = self._precision or find_encoder(self.model).compute_dtype
-        return (
-            f"{self.name!r} cannot predict in {dtype}: its outputs contain NaN. Use "
-            "precision='float32' or 'bfloat16', which have larger numbers than float16"
-        )
+        remedy = "Load or train the model again"
+        if dtype == "float16":
+            remedy = "Use precision='float32' or 'bfloat16', which hold larger numbers"
+        return f"{self.name!r} returned NaN in {dtype}. {remedy}"
 
     def export(self, path, **options):
         return export.export(self.model, path, **options)
