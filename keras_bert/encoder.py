@@ -1,5 +1,7 @@
 """The BERT encoder, a functional `keras.Model`."""
 
+import contextlib
+import contextvars
 import functools
 from collections.abc import Iterable
 from typing import Any
@@ -15,6 +17,8 @@ INPUTS = ("input_word_ids", "input_mask", "input_type_ids")
 _OPTIONAL_INPUTS = (
     "attention_mask", "position_ids", "word_embeddings", "cls_positions", "output_positions"
 )  # fmt: skip
+# Layers by name that the encoder runs in this thread, in place of its own ones; see `computing_in`.
+_layers_in_use: contextvars.ContextVar = contextvars.ContextVar("layers", default=None)
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
@@ -148,12 +152,13 @@ class BertEncoder(TokenModel):
 
     def call(self, inputs, training=None, mask=None):
         """Encode a batch. The class docstring describes inputs and outputs."""
-        if not _has_other_keys(inputs):
+        layers = _layers_in_use.get()
+        if layers is None and not _has_other_keys(inputs):
             return super().call(inputs, training=training, mask=mask)
-        # The inputs of the functional graph are fixed, so run the layers without the graph.
+        # The graph has fixed inputs and its own layers, so run the layers without the graph.
         _check_keys(inputs)
         num_layers = self._bert_config["num_hidden_layers"]
-        return _forward(self.get_layer, num_layers, inputs)
+        return _forward(self.get_layer if layers is None else layers.get, num_layers, inputs)
 
     def compute_output_spec(self, inputs, training=None, mask=None):
         """Return the shapes of the outputs, some of which depend on the optional inputs."""
@@ -354,6 +359,20 @@ class BertEncoder(TokenModel):
         keras_private.freeze(encoder, frozen)
         encoder.fresh_pooler = fresh_pooler
         return encoder
+
+
+@contextlib.contextmanager
+def computing_in(encoder, policy):
+    """Let calls of an encoder compute with another dtype policy; quantized layers keep theirs.
+
+    The encoder and its layers do not change, so other threads see no difference.
+    """
+    layers = {layer.name: keras_private.copy_with_policy(layer, policy) for layer in encoder.layers}
+    token = _layers_in_use.set(layers)
+    try:
+        yield
+    finally:
+        _layers_in_use.reset(token)
 
 
 def _new_layer(config, rematerialize, dtype, name):

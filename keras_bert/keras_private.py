@@ -45,6 +45,30 @@ def _sublayers(layer, prefix=""):
         yield from _sublayers(sublayer, f"{path}/")
 
 
+def copy_with_policy(layer, policy):
+    """Return a layer with the variables of another layer, and copies of the layers in it.
+
+    The copies have the dtype policy, except for quantized layers. They can only be called.
+    """
+    copy = object.__new__(type(layer))
+    attributes = vars(copy)
+    attributes.update(_with_copied_layers(vars(layer), policy))
+    if "_modules" in attributes:  # torch keeps the layers in a dict of its own
+        attributes["_modules"] = _with_copied_layers(attributes["_modules"], policy)
+    is_map = isinstance(layer.dtype_policy, keras.dtype_policies.DTypePolicyMap)
+    if layer.dtype_policy.quantization_mode is None and not is_map:
+        copy.dtype_policy = policy
+    return copy
+
+
+def _with_copied_layers(attributes, policy):
+    """Return a dict of attributes in which layers are replaced by copies."""
+    return {
+        name: copy_with_policy(value, policy) if isinstance(value, keras.layers.Layer) else value
+        for name, value in attributes.items()
+    }
+
+
 def lora_layers(layer):
     """Return {path: [rank, alpha]} of the layers in a layer that have LoRA."""
     return {

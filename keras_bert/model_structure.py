@@ -118,3 +118,11 @@ def embedding_layers(encoder):
     """Return the layers with the tables of word, position and segment embeddings."""
     layer = encoder.get_layer("embeddings")
     return layer.word_embeddings, layer.position_embeddings, layer.token_type_embeddings
+
+
+def path_of_diverged_weight(variables):
+    """Return the path of the first variable that holds NaN or infinity, or `None`."""
+    for variable in variables:
+        if not keras.ops.all(keras.ops.isfinite(variable)):
+            return variable.path
+    return None

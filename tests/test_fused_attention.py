@@ -130,6 +130,28 @@ def test_a_machine_without_a_gpu_and_a_gpu_whose_driver_fails(monkeypatch):
     assert "\n" not in choice.reason
 
 
+@jax_only
+def test_a_shape_that_cudnn_cannot_compile(kernel, monkeypatch):
+    def fail(dtype, head_size, heads, lengths, masked):
+        return "cuDNN's kernel does not compile" if lengths == (SEQ, SEQ) and masked else None
+
+    monkeypatch.setattr(fused_attention, "_error_of_cudnn", fail)
+    layer = attention("mixed_bfloat16")
+    monkeypatch.setattr(fused_attention, "attend", None)
+    assert layer(states(), attention_mask=PADDING).shape == (BATCH, SEQ, HIDDEN)
+    with pytest.raises(TypeError):  # the kernel, which this test removed, computes other shapes
+        layer(states())
+
+
+@torch_only
+def test_some_queries_in_float64():
+    layer, double = attention("float32"), attention("float64")
+    double.set_weights(layer.get_weights())
+    results = [each(states(), **CASES["some queries"]) for each in (layer, double)]
+    expected, contexts = map(keras.ops.convert_to_numpy, results)
+    np.testing.assert_allclose(contexts, expected, atol=1e-5)
+
+
 @torch_only
 def test_dropout_of_torch_is_a_function_of_the_seed():
     layer = attention("float32", dropout=0.5)

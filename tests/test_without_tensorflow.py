@@ -8,6 +8,7 @@ import json
 import pathlib
 import subprocess
 import sys
+import threading
 
 import keras
 import numpy as np
@@ -156,3 +157,20 @@ def test_functions_that_need_tensorflow(tmp_path):
     with pytest.raises(ValueError, match="KERAS_BACKEND=tensorflow"):
         keras_bert.HubLayer("a")
     assert not list(tmp_path.iterdir())
+
+
+def test_no_thread_is_left_after_an_error_in_a_callback():
+    def fail(batch, logs):
+        raise RuntimeError("the callback fails")
+
+    before = set(threading.enumerate())
+    with pytest.raises(RuntimeError, match="the callback fails") as error:
+        keras_bert.finetune(
+            tiny.encoder(), tiny.examples(), batch_size=4, show_progress=False,
+            callbacks=[keras.callbacks.LambdaCallback(on_train_batch_end=fail)],
+        )  # fmt: skip
+    threads = set(threading.enumerate()) - before
+    for thread in threads:
+        thread.join(timeout=10)
+    assert not any(thread.is_alive() for thread in threads)
+    assert error.traceback

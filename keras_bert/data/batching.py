@@ -10,6 +10,7 @@ Encoded sequences are objects such as `text.encoded_texts.EncodedTexts`, with th
 """
 
 import collections
+import functools
 import itertools
 import math
 
@@ -17,10 +18,13 @@ import keras
 import numpy as np
 
 # Lengths that batches are padded to for compiled steps. Each length costs a compilation.
-LENGTHS = (16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048)
+LENGTHS = (
+    16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192
+)  # fmt: skip
 # The `reduction` of losses: the mean over the targets with a weight. Keras' default also counts
 # the padding, so that words would count less in batches with more padding.
 REDUCTION = "mean_with_sample_weight"
+_FEW_ROWS = 32  # compiled batches have 1 row, or at least this number or the batch size
 _POOL = 50  # batches whose sequences are sorted by length together
 
 
@@ -78,15 +82,18 @@ class SortedBatches(Batches):
     """The batches of sequences without an order, the longest first.
 
     A batch has `batch_size` rows, and more as long as it has at most `positions` positions with its
-    padding. `chosen` are the indices of the sequences; `None` means all.
+    padding. For compiled steps, few sequences get a smaller `batch_size`, see `rows_of_program`.
+    `chosen` are the indices of the sequences; `None` means all. The others are as in `Batches`.
     """
 
-    def __init__(self, encoded, batch_size, lengths=None, positions=0, chosen=None):
+    def __init__(self, encoded, batch_size, lengths=None, positions=0, chosen=None, devices=1):
         self._encoded = encoded
         self._lengths = lengths
-        self._devices = 1
+        self._devices = devices
         chosen = np.arange(len(encoded.lengths)) if chosen is None else chosen
         order = chosen[np.argsort(-encoded.lengths[chosen], kind="stable")]
+        if lengths is not None:
+            batch_size = rows_of_program(len(order), batch_size)
         self.rows, self.sizes = [], []
         start = 0
         while start < len(order):
@@ -102,9 +109,26 @@ def compiled_length(length, maximum, lengths=LENGTHS):
     Example:
 
     >>> compiled_length(33, 512), compiled_length(33, 40), compiled_length(3000, 4096)
-    (48, 40, 3000)
+    (48, 40, 3072)
     """
     return min(_next_length(length, lengths), maximum)
+
+
+def rows_of_program(count, batch_size):
+    """Return how many rows a compiled batch has if there are `count` sequences in all.
+
+    There are few such numbers, since each one costs a compilation: 1, 32, 64, 128, ..., and
+    `batch_size`, the maximum.
+
+    Example:
+
+    >>> [rows_of_program(count, batch_size=100) for count in (1, 2, 33, 1000)]
+    [1, 32, 64, 100]
+    """
+    if count == 1:
+        return 1
+    power_of_two = 2 ** (count - 1).bit_length()
+    return min(batch_size, max(_FEW_ROWS, power_of_two))
 
 
 def next_multiple(number, divisor):
@@ -185,18 +209,30 @@ def choose_lengths(needed, cost, most, compiled=(), limit=None):
 def _cheapest_lengths(needed, cost, most, compiled=()):
     """Return increasing lengths, with those that are `compiled`, and the time of the run."""
     counts = collections.Counter(_next_length(length, LENGTHS) for length in needed)
-    longest = max(counts)
-    best, chosen = math.inf, tuple(compiled)
-    for number in range(max(0, most - len(compiled)) + 1):
-        for others in itertools.combinations(sorted(counts), number):
-            lengths = sorted({*compiled, *others})
-            if not lengths or lengths[-1] < longest:
-                continue
-            padded = sum(n * _next_length(length, lengths) for length, n in counts.items())
-            time = padded + cost * (len(lengths) - len(compiled))
-            if time < best:
-                best, chosen = time, tuple(lengths)
-    return chosen, best
+    candidates = sorted({*counts, *compiled})
+
+    @functools.cache
+    def cheapest(start, new):
+        """Return the time and lengths for `candidates[start:]`, with at most `new` new lengths."""
+        if start == len(candidates):
+            return 0, ()
+        best, chosen = math.inf, ()
+        batches = 0
+        for index in range(start, len(candidates)):  # the first length that is chosen
+            length = candidates[index]
+            batches += counts[length]
+            is_new = length not in compiled
+            if new or not is_new:
+                time, longer = cheapest(index + 1, new - is_new)
+                time += batches * length + (cost if is_new else 0)
+                if time < best:
+                    best, chosen = time, (length, *longer)
+            if not is_new:
+                break
+        return best, chosen
+
+    best, chosen = cheapest(0, max(0, most - len(compiled)))
+    return (tuple(compiled) if best == math.inf else chosen), best
 
 
 def _fill(arrays, missing, weight=1):

@@ -11,6 +11,7 @@ from keras_bert import checkpoints, heads, keras_private, provenance
 from keras_bert.encoder import BertEncoder
 from keras_bert.hub import own_files
 from keras_bert.provenance import MODEL_FILE
+from keras_bert.runtime import distribution
 from keras_bert.runtime.files import atomic_write
 from keras_bert.runtime.reading import check_not_lfs_pointer, first_line, one_line
 from keras_bert.tasks import registry
@@ -79,9 +80,17 @@ def load(path, task, fresh_head, options, head_options, trusted):
         return model
     encoder = heads.find_encoder(model)
     saved_task = heads.find_task(model)
+    is_auto = options.get("dtype") == "auto"
     if not fresh_head and model is not encoder and saved_task not in registry.OF_PRETRAINING:
+        if is_auto and len(options) == 1:
+            return model  # as it was saved
         head = "a custom head" if saved_task is None else f"the head {saved_task}"
-        raise ValueError(f"{path} has {head}, whose options are fixed; remove {', '.join(options)}")
+        remedy = f"remove {', '.join(options)}"
+        if "dtype" in options:
+            remedy += "; to predict in another dtype, use keras_bert.pipeline(model, precision=...)"
+        raise ValueError(f"{path} has {head}, whose options are fixed; {remedy}")
+    if is_auto:
+        options = {**options, "dtype": distribution.fastest_dtype()}
     new_encoder = encoder.with_options(**options) if options else encoder
     if fresh_head:
         return registry.by_name(task).head_function()(new_encoder, **head_options)

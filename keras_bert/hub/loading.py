@@ -59,7 +59,7 @@ def load(
             model that `save` wrote.
         dtype: Dtype policy of the encoder, such as `"mixed_bfloat16"`. `"auto"` is the fastest for
             training on this device: 16 bits on GPUs, on TPUs, and with TensorFlow on processors
-            with AVX512-BF16 or AMX.
+            with AVX512-BF16 or AMX. A saved model with a head keeps its dtype with `"auto"`.
         rematerialize: If `True`, recompute activations in the backward pass to save memory.
             `None` means the saved value, or `False` for a checkpoint.
         hidden_act: Activation that replaces the checkpoint's. A named model such as `"base"` has
@@ -100,9 +100,9 @@ def load(
     if task not in (None, "auto"):
         of_variant = registry.head_options(task)
         task = registry.by_name(task).name
+    _check_dtype(dtype)
     path = resolve.find(name)
     file = _keras_file(path, ignore)
-    dtype = distribution.fastest_dtype() if dtype == "auto" else dtype
     options = {
         "dtype": dtype,
         "rematerialize": rematerialize,
@@ -121,6 +121,8 @@ def load(
         if sequence_length != "auto":
             _set_length(model, sequence_length, file)
     else:
+        if dtype == "auto":
+            options["dtype"] = distribution.fastest_dtype()
         model = conversion.from_checkpoint(
             checkpoints.read(path, ignore),
             task,
@@ -132,6 +134,19 @@ def load(
     # For the model's card.
     provenance.remember_source(model, str(os.fspath(name)), named_source.license_of(name))
     return model
+
+
+def _check_dtype(dtype):
+    """Raise an error for a dtype policy that Keras does not know."""
+    if dtype in (None, "auto"):
+        return
+    try:
+        keras.dtype_policies.get(dtype)
+    except Exception as error:  # Keras raises several types
+        raise ValueError(
+            "dtype must be a dtype policy, such as float32 or mixed_bfloat16, or auto; received "
+            f"{dtype!r:.80}"
+        ) from error
 
 
 def _check_variant(model, wanted, path):

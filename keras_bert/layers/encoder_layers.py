@@ -87,7 +87,9 @@ class SelfAttention(keras.layers.Layer):
         choice = fused_attention.choose(
             query.dtype,
             self.head_size,
+            heads=self.num_heads,
             lengths=(query.shape[2], key.shape[2]),
+            masked=attention_mask is not None,
             dropout=seed is not None,
         )
         if choice.kernel is None:
@@ -370,4 +372,5 @@ def gather_positions(x, positions):
     is_finite = ops.all(ops.isfinite(x), axis=-1, keepdims=True)  # (batch, seq, 1)
     vectors = ops.matmul(one_hot, ops.where(is_finite, x, 0.0))  # (batch, n, hidden)
     is_known = ops.matmul(one_hot, ops.cast(is_finite, x.dtype)) > 0.5  # (batch, n, 1)
-    return ops.where(is_known, vectors, float("nan"))
+    # On torch, Keras multiplies float64 matrices in float32.
+    return ops.cast(ops.where(is_known, vectors, float("nan")), x.dtype)

@@ -27,13 +27,15 @@ class Choice:
     reason: str
 
 
-def choose(dtype, head_size, *, lengths=(), dropout=False):
+def choose(dtype, head_size, *, heads=1, lengths=(64, 64), masked=True, dropout=False):
     """Return the `Choice` for a call of `SelfAttention`.
 
     Args:
         dtype: Dtype of queries, keys and values.
         head_size: Width of a head.
+        heads: Number of heads.
         lengths: Numbers of queries and of keys.
+        masked: True if there is an attention mask.
         dropout: True if dropout applies to the attention probabilities.
     """
     if os.environ.get(DISABLE) == "0":
@@ -43,7 +45,10 @@ def choose(dtype, head_size, *, lengths=(), dropout=False):
         return Choice("sdpa", "torch.nn.functional.scaled_dot_product_attention")
     if backend != "jax":
         return Choice(None, f"no kernel is used on {backend}")
-    problem = _problem_of_cudnn(keras.backend.standardize_dtype(dtype), head_size, lengths, dropout)
+    dtype = keras.backend.standardize_dtype(dtype)
+    problem = _problem_of_cudnn(dtype, head_size, lengths, dropout)
+    if problem is None:
+        problem = _error_of_cudnn(dtype, head_size, heads, lengths, masked)
     return Choice("cudnn", "cuDNN's flash attention") if problem is None else Choice(None, problem)
 
 
@@ -65,7 +70,7 @@ def _problem_of_cudnn(dtype, head_size, lengths, dropout):
         return "cuDNN's kernel needs even numbers of queries and keys"
     if dropout:
         return "JAX's cuDNN kernel would drop the same probabilities in every step"
-    return _error_of_cudnn(dtype, head_size)
+    return None
 
 
 def _has_nvidia_gpu():
@@ -76,21 +81,21 @@ def _has_nvidia_gpu():
 
 
 @functools.cache
-def _error_of_cudnn(dtype, head_size):
-    """Return why cuDNN cannot compile a small kernel and its gradient, or `None`."""
+def _error_of_cudnn(dtype, head_size, heads, lengths, masked):
+    """Return why cuDNN cannot compile the kernel and its gradient for a text, or `None`."""
     import jax
 
     from keras_bert.runtime.reading import first_line
 
-    queries = jax.ShapeDtypeStruct((1, 1, 64, head_size), dtype)
-    mask = jax.ShapeDtypeStruct((1, 1, 64), "bool")
+    queries, keys = (jax.ShapeDtypeStruct((1, heads, n, head_size), dtype) for n in lengths)
+    mask = jax.ShapeDtypeStruct((1, 1, lengths[1]), "bool") if masked else None
 
     def total(query, key, value, mask):
         return _cudnn(query, key, value, mask).astype("float32").sum()
 
     gradient = jax.jit(jax.grad(total, argnums=(0, 1, 2)))
     try:
-        gradient.lower(queries, queries, queries, mask).compile()
+        gradient.lower(queries, keys, keys, mask).compile()
     except Exception as error:  # cuDNN, the driver, XLA and JAX have no common class of errors
         return f"cuDNN's kernel does not compile: {first_line(error):.200}"
     return None

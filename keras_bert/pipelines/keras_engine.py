@@ -1,10 +1,13 @@
 """Compute with a Keras model, for pipelines."""
 
+import keras
+import numpy as np
+
 from keras_bert import provenance
 from keras_bert.exporting import export
 from keras_bert.exporting.predict_function import predict_function
 from keras_bert.hub import loading
-from keras_bert.model_structure import find_encoder
+from keras_bert.model_structure import find_encoder, path_of_diverged_weight
 from keras_bert.tasks import inference, registry
 
 
@@ -17,7 +20,15 @@ class KerasEngine:
         self.task = registry.for_model(model)
         self.longest = find_encoder(model).bert_config["max_position_embeddings"]
         self.columns = provenance.columns_of_texts(model)
+        self._precision = precision
         self._predict = predict_function(model, precision)
+
+    def __getstate__(self):
+        return {**vars(self), "_predict": None}  # programs cannot be pickled
+
+    def __setstate__(self, state):
+        vars(self).update(state)
+        self._predict = predict_function(self.model, self._precision)
 
     @property
     def described(self):
@@ -26,9 +37,33 @@ class KerasEngine:
 
     def outputs(self, encoded, *, batch_size, on_batch=None):
         outputs = inference.run(
-            self.model, encoded, batch_size=batch_size, on_batch=on_batch, predict=self._predict
+            self.model,
+            encoded,
+            batch_size=batch_size,
+            on_batch=on_batch,
+            on_outputs=self._check_outputs,
+            predict=self._predict,
         )
         return self.task.activate(self.described.output, outputs)
+
+    def _check_outputs(self, outputs, *targets_and_weights):
+        """Raise a `ValueError` if the outputs of a batch contain NaN."""
+        if any(np.isnan(array).any() for array in keras.tree.flatten(outputs)):
+            raise ValueError(self._reason_for_nan())
+
+    def _reason_for_nan(self):
+        """Return why the outputs contain NaN, and what to do."""
+        path = path_of_diverged_weight(self.model.variables)
+        if path is not None:
+            return (
+                f"{self.name!r} returned NaN, because its weight {path} is damaged. Load or train "
+                "the model again"
+            )
+        dtype = self._precision or find_encoder(self.model).compute_dtype
+        remedy = "Load or train the model again"
+        if dtype == "float16":
+            remedy = "Use precision='float32' or 'bfloat16', which hold larger numbers"
+        return f"{self.name!r} returned NaN in {dtype}. {remedy}"
 
     def export(self, path, **options):
         return export.export(self.model, path, **options)

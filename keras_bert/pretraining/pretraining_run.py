@@ -12,13 +12,13 @@ import numpy as np
 
 from keras_bert import heads, keras_private, packed_heads
 from keras_bert.hub import loading
+from keras_bert.model_structure import path_of_diverged_weight
 from keras_bert.pretraining.recipe import Recipe
 from keras_bert.pretraining.records import Records
 from keras_bert.pretraining.stream import Stream, StreamPosition
 from keras_bert.runtime import distribution
 from keras_bert.runtime.files import atomic_write, check_subfolder
 from keras_bert.training import engine, flops, report, run_state
-from keras_bert.training.callbacks import path_of_diverged_weight
 from keras_bert.training.run_state import Checkpoints, variables_of
 
 _EVAL_SEED = 0  # fixed, so that all evaluations use the same masks
@@ -185,7 +185,6 @@ class Feed:
         stream: The stream.
         positions: The position after each batch, by its index. Whoever reads one removes it.
         tokens: The number of tokens of each batch, without padding, likewise.
-        error: The error of the stream, which TensorFlow hides, or `None`.
     """
 
     def __init__(self, stream, position, count):
@@ -194,7 +193,6 @@ class Feed:
         self._count = count
         self.positions = {}
         self.tokens = {}
-        self.error = None
 
     def data(self):
         """Return the data of `engine.fit`."""
@@ -202,24 +200,20 @@ class Feed:
 
     def _batches(self):  # TensorFlow's strategies call this function more than once
         drawn = itertools.islice(self.stream.batches(self._position), self._count)
-        try:
-            for index, (position, batch) in enumerate(drawn):
-                inputs = batch[0]
-                mask = inputs.get("input_mask", inputs.get("text_ids"))
-                self.positions[index] = position
-                self.tokens[index] = int(np.count_nonzero(mask))
-                yield batch
-        except (ValueError, OSError) as error:
-            self.error = error
-            raise
+        for index, (position, batch) in enumerate(drawn):
+            inputs = batch[0]
+            mask = inputs.get("input_mask", inputs.get("text_ids"))
+            self.positions[index] = position
+            self.tokens[index] = int(np.count_nonzero(mask))
+            yield batch
 
 
 def data_for_fit(batches, stream, rows):
-    """Return batches of a stream, each of `rows` rows, as the data of Keras' `fit`.
+    """Return batches of a stream, each of `rows` rows, as the data of `engine.fit`.
 
     `batches` is a function that returns an iterator.
     """
-    data = engine.data_for_fit(
+    data = engine.FitData(
         lambda: map(_with_outputs, batches()),
         _with_outputs(stream.example()),
         lambda array: (rows, *array.shape[1:]),
@@ -231,7 +225,8 @@ def data_for_fit(batches, stream, rows):
     options = tf.data.Options()
     # The stream of each worker already yields only that worker's rows.
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
-    return data.with_options(options)
+    data.batches = data.batches.with_options(options)
+    return data
 
 
 def _with_outputs(batch):
@@ -385,12 +380,13 @@ class Pauses(keras.callbacks.Callback):
             return (keras.tree.map_structure(np.copy, batch) for batch in eval_set)
 
         data = data_for_fit(batches, self._feed.stream, len(eval_set[0][0]["input_word_ids"]))
-        logs = self.model.evaluate(data, steps=len(eval_set), verbose=0, return_dict=True)
+        logs = self.model.evaluate(data.batches, steps=len(eval_set), verbose=0, return_dict=True)
+        data.close()
         return {f"eval_{name}": value for name, value in self._run.losses(logs).items()}
 
     def _save(self):
         run = self._run
-        path = path_of_diverged_weight(self.model)
+        path = path_of_diverged_weight(self.model.trainable_variables)
         if path is not None:  # the loss shows this one step later
             raise ValueError(
                 f"after step {run.step} weights are NaN or infinite: {path}; "

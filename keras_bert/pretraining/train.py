@@ -225,18 +225,15 @@ def _fit(run, phase, bar, on_record, stop):
     )  # fmt: skip
     meter = Meter(run, feed, bar, bar_task, settings.steps - steps)
     pauses = Pauses(run, phase, feed, meter, on_record, stop)
-    try:
-        engine.fit(
-            run.training_model,
-            feed.data(),
-            [meter, pauses],
-            shape=(feed.stream.rows, settings.sequence_length),
-            steps=batches,
-        )
-    except Exception:
-        if feed.error is not None:  # TensorFlow's error does not contain the cause
-            raise feed.error from None
-        raise
+    engine.fit(
+        run.training_model,
+        feed.data(),
+        [meter, pauses],
+        shape=(feed.stream.rows, settings.sequence_length),
+        steps=batches,
+        batch_size=feed.stream.batch_size,
+        accumulated=run.recipe.gradient_accumulation_steps,
+    )
 
 
 def _line(record, steps):

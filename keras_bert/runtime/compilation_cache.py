@@ -2,6 +2,7 @@
 
 import functools
 import os
+import stat
 import sys
 
 import keras
@@ -12,14 +13,15 @@ from keras_bert.runtime.terminal import print_line
 
 DISABLE = "KERAS_BERT_COMPILATION_CACHE"  # the value 0 turns the cache off
 _MAX_BYTES = 4 * 2**30  # JAX deletes the programs that were not used for the longest time
+_MAX_SIZE = "jax_compilation_cache_max_size"
 
 
 @functools.cache
 def enable():
     """Let JAX store compiled programs in the cache folder, so that later processes load them.
 
-    A folder that the user has chosen, for example with `JAX_COMPILATION_CACHE_DIR`, is used as it
-    is. If the folder cannot be written, programs are compiled as without a cache.
+    A folder or a size that the user has chosen, for example with `JAX_COMPILATION_CACHE_DIR`, is
+    used as it is. If the folder cannot be used, programs are compiled as without a cache.
     """
     if keras.backend.backend() != "jax" or os.environ.get(DISABLE) == "0":
         return
@@ -27,21 +29,45 @@ def enable():
 
     if jax.config.values["jax_compilation_cache_dir"]:
         return
-    folder = cache_folder() / "jax"
-    if jax.default_backend() == "cpu":
-        # Machines with other processors may share the folder.
-        folder /= "-".join(instruction_sets()) or "cpu"
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        is_writable = os.access(folder, os.W_OK)
-    except OSError:
-        is_writable = False
-    if not is_writable:
+        folder = _private_folder(is_cpu=jax.default_backend() == "cpu")
+        _delete_incomplete(folder)
+    except (OSError, RuntimeError) as error:
         print_line(
-            f"compiled programs are not kept: {folder} cannot be written. Set KERAS_BERT_CACHE to "
-            "another folder",
+            f"compiled programs are not kept: {error}. Set KERAS_BERT_CACHE to another folder",
             file=sys.stderr,
         )
         return
     jax.config.update("jax_compilation_cache_dir", str(folder))
-    jax.config.update("jax_compilation_cache_max_size", _MAX_BYTES)
+    if _MAX_SIZE.upper() not in os.environ and jax.config.values[_MAX_SIZE] == -1:
+        jax.config.update(_MAX_SIZE, _MAX_BYTES)
+
+
+def _private_folder(is_cpu):
+    """Return the folder of the programs for this processor; only this user can write to it."""
+    folder = cache_folder() / "jax"  # a RuntimeError if the user has no home folder
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if is_cpu:
+        # Machines with other processors may share the folder.
+        folder /= "-".join(instruction_sets()) or "cpu"
+        folder.mkdir(mode=0o700, exist_ok=True)
+    if not os.access(folder, os.W_OK):
+        raise OSError(f"{folder} cannot be written")
+    if os.name == "posix":
+        status = folder.stat()
+        # JAX runs the programs, so nobody else may put programs there.
+        if status.st_uid != os.getuid() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            raise OSError(f"another user can write to {folder}")
+    return folder
+
+
+def _delete_incomplete(folder):
+    """Delete files from a process that was killed or had no space: JAX's cache fails with them.
+
+    JAX writes `KEY-cache` with the program, then `KEY-atime` with the time of its last use.
+    """
+    for key in {path.name.rpartition("-")[0] for path in folder.glob("*-*")}:
+        files = [folder / f"{key}-cache", folder / f"{key}-atime"]
+        if not all(file.is_file() and file.stat().st_size for file in files):
+            for file in files:
+                file.unlink(missing_ok=True)

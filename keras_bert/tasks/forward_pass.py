@@ -2,21 +2,17 @@
 
 import contextlib
 import dataclasses
-import threading
 from collections.abc import Callable
 
 import keras
 
-from keras_bert import keras_private
+from keras_bert import encoder, keras_private
 from keras_bert.data.batching import choose_lengths
 from keras_bert.model_structure import find_encoder
 from keras_bert.runtime import compilation_cache, distribution
 from keras_bert.runtime.arguments import check_one_of
 
 _PRECISIONS = ("float32", "bfloat16", "float16")
-
-
-_precision_lock = threading.Lock()
 
 
 @dataclasses.dataclass
@@ -57,6 +53,8 @@ class ForwardPass:
 def forward_pass(model, precision=None):
     """Return the `ForwardPass` of a model. Later calls return the same one, with its programs.
 
+    If the activation or the dtype policy of a layer has changed since, they return a new one.
+
     Args:
         model: A model with an encoder.
         precision: `"float32"`, `"bfloat16"` or `"float16"` for the layers of the encoder, on one
@@ -68,7 +66,11 @@ def forward_pass(model, precision=None):
     if precision is not None:
         check_one_of("precision", precision, _PRECISIONS)
     passes = vars(model).setdefault("_forward_passes", {})
-    key = (precision, distribution.devices())
+    layers = tuple(
+        (layer.dtype_policy.name, vars(layer).get("activation"))
+        for layer in keras_private.all_layers(model)
+    )
+    key = (precision, distribution.devices(), layers)
     if key not in passes:
         passes[key] = _new_pass(model, precision)
     return passes[key]
@@ -114,6 +116,7 @@ def _with_jax(model, precision):
             return model(inputs, training=False)
 
     def compute(inputs):
+        model.jax_state_sync()  # in a callback, `fit` has the values of the variables
         return forward([variable.value for variable in model.variables], inputs)
 
     return compute
@@ -129,24 +132,9 @@ def _with_torch(model, precision):
     return compute
 
 
-@contextlib.contextmanager
 def _computing_in(model, precision):
-    """Let the layers of the encoder compute in another dtype; quantized layers keep theirs."""
+    """Return a context in which the encoder of a model computes in a precision."""
     if precision is None:
-        yield
-        return
+        return contextlib.nullcontext()
     policy = precision if precision == "float32" else f"mixed_{precision}"
-    with _precision_lock:  # another thread must not take this policy for that of the model
-        policies = {
-            layer: layer.dtype_policy
-            for layer in keras_private.all_layers(find_encoder(model))
-            if layer.dtype_policy.quantization_mode is None
-            and not isinstance(layer.dtype_policy, keras.dtype_policies.DTypePolicyMap)
-        }
-        for layer in policies:
-            layer.dtype_policy = policy
-        try:
-            yield
-        finally:
-            for layer, before in policies.items():
-                layer.dtype_policy = before
+    return encoder.computing_in(find_encoder(model), policy)

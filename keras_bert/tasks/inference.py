@@ -10,6 +10,7 @@ from keras_bert.data.batching import SortedBatches
 from keras_bert.model_structure import find_encoder, find_output, preprocessor_of
 from keras_bert.runtime import distribution
 from keras_bert.runtime.arguments import as_integer
+from keras_bert.runtime.memory import advice_for_prediction, explain_out_of_memory
 from keras_bert.tasks import registry
 from keras_bert.tasks.forward_pass import forward_pass
 from keras_bert.tasks.task import TaskModel
@@ -135,7 +136,8 @@ def run(
     if distribution.has_accelerator() and len(encoded) > batch_size:
         positions = batch_size * _POSITIONS_PER_ROW // _sequences_per_row(encoded)
     lengths = predict.lengths_for(encoded, batch_size, most_lengths)
-    batches = SortedBatches(encoded, batch_size, lengths, positions)
+    devices = 1 if lengths is None else distribution.replicas()
+    batches = SortedBatches(encoded, batch_size, lengths, positions, devices=devices)
     results = [None] * len(encoded)
 
     def finish(rows, outputs, targets_and_weights):
@@ -147,16 +149,16 @@ def run(
         if on_batch:
             on_batch(len(rows) / len(encoded))
 
-    running: collections.deque = (
-        collections.deque()
-    )  # a device computes a batch while the next one is made
-    for index, rows in enumerate(batches.rows):
-        inputs, *targets_and_weights = batches[index]
-        running.append((rows, predict(inputs), targets_and_weights))
-        if len(running) > _BATCHES_IN_FLIGHT:
+    # A device computes a batch while the next one is made.
+    running: collections.deque = collections.deque()
+    with explain_out_of_memory(lambda: advice_for_prediction(batch_size)):
+        for index, rows in enumerate(batches.rows):
+            inputs, *targets_and_weights = batches[index]
+            running.append((rows, predict(inputs), targets_and_weights))
+            if len(running) > _BATCHES_IN_FLIGHT:
+                finish(*running.popleft())
+        while running:
             finish(*running.popleft())
-    while running:
-        finish(*running.popleft())
     return results
 
 

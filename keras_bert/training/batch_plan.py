@@ -178,7 +178,7 @@ class BatchPlan:
                 yield self.batch(number)
 
         example = self.batch(epoch * self.batches + batch)
-        return engine.data_for_fit(batches, example, lambda array: [None] * array.ndim)
+        return engine.FitData(batches, example, lambda array: [None] * array.ndim)
 
     def _make_epoch(self, number):
         """Return the batches of an epoch, counted from 0: `Batches` or `PackedBatches`."""

@@ -5,6 +5,7 @@ import time
 import keras
 import numpy as np
 
+from keras_bert.model_structure import path_of_diverged_weight
 from keras_bert.training.user_callbacks import DEV_LOSS, logs_of, lower_is_better
 
 _SAVE_SECONDS = 300  # between two saved states within an epoch
@@ -51,7 +52,7 @@ class Steps(keras.callbacks.Callback):
             self._complete_last_step()
         self._stop.check()
         # The last loss was computed before the last update of the weights.
-        path = path_of_diverged_weight(self.model)
+        path = path_of_diverged_weight(self.model.trainable_variables)
         if path is not None:
             raise Diverged(f"{path} holds NaN or infinity")
 
@@ -63,14 +64,6 @@ class Steps(keras.callbacks.Callback):
             if plan.cache is not None:
                 plan.cache.set_gradients(batch_index)
             plan.trained.train_on_batch(*plan.batch(batch_index))
-
-
-def path_of_diverged_weight(model):
-    """Return the path of a trainable variable that holds NaN or infinity, or `None`."""
-    for variable in model.trainable_variables:
-        if not np.isfinite(keras.ops.convert_to_numpy(variable)).all():
-            return variable.path
-    return None
 
 
 class ScoreDev(keras.callbacks.Callback):

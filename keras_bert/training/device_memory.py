@@ -1,6 +1,5 @@
 """The error of a device whose memory is too small for a batch, with a batch that fits."""
 
-import contextlib
 import math
 
 import keras
@@ -11,55 +10,65 @@ from keras_bert.runtime import distribution
 _BYTES_PER_WEIGHT = 16  # the weight, its gradient and two moments of the optimizer, float32
 
 
-class OutOfMemory(ValueError):
-    """The memory of the device is too small for a batch."""
+def advice_for_training(model, shape, batch_size, accumulated):
+    """Return what is wrong and what to do if a training step does not fit.
 
-
-@contextlib.contextmanager
-def explain_out_of_memory(model, shape):
-    """Raise `OutOfMemory` if the block fails for lack of the device's memory.
-
-    `shape` is the shape of the token ids of a batch on which the model is trained.
+    Args:
+        model: The model that is trained.
+        shape: Shape of the token ids of a batch, on all devices.
+        batch_size: Number of sequences in a batch.
+        accumulated: Number of batches per optimizer step.
     """
-    try:
-        yield
-    except Exception as error:  # each backend has another class
-        if not is_out_of_memory(error):
-            raise
-        rows = math.prod(shape[:-1])
-        raise OutOfMemory(_advice(find_encoder(model), rows, shape[-1])) from error
-
-
-def is_out_of_memory(error):
-    """Return True for an error of a backend whose device has too little memory."""
-    names = ("OutOfMemoryError", "ResourceExhaustedError")
-    return type(error).__name__ in names or "RESOURCE_EXHAUSTED" in str(error)
-
-
-def _advice(encoder, rows, length):
-    """Return what is wrong and what to do, for a batch of sequences on all devices."""
+    encoder = find_encoder(model)
+    rows, length = math.prod(shape[:-1]), shape[-1]
     problem = f"the device has too little memory for a batch of {rows} x {length} positions"
-    fitting = _rows_that_fit(encoder, rows, length)
-    less = "freeze the encoder or use LoRA"
-    if not encoder.rematerialize:
-        less = "load the encoder with rematerialize=True"
-    if fitting < 1:
-        return f"{problem}, and for 1 x {length}; {less}, or use a smaller max_length or model"
-    times = 2 ** math.ceil(math.log2(rows / fitting))
-    return (
-        f"{problem}; about {rows // times} x {length} fit. Multiply gradient_accumulation_steps by "
-        f"{times} and, in finetune, divide batch_size by it; or {less}"
-    )
+    less = _other_measure(encoder)
+    parts = _parts_that_fit(batch_size, _share_that_fits(encoder, rows, length))
+    if parts is None:
+        return f"{problem}, and for one sequence; {less}use a smaller max_length or model"
+    smaller = f"use batch_size={batch_size // parts}"
+    if _can_accumulate():
+        smaller = (
+            f"use gradient_accumulation_steps={accumulated * parts} and, in finetune, "
+            f"batch_size={batch_size // parts}"
+        )
+    return f"{problem}; {less}{smaller}"
 
 
-def _rows_that_fit(encoder, rows, length):
-    """Return how many rows fit, at most half of those that did not fit. It is an estimate."""
+def _other_measure(encoder):
+    """Return a measure that keeps the batch, with the word "or", or an empty string."""
+    if not encoder.trainable_weights:
+        return ""
+    if encoder.rematerialize:
+        return "freeze the encoder, use LoRA, or "
+    return "load the encoder with rematerialize=True, or "
+
+
+def _parts_that_fit(batch_size, share):
+    """Return in how many equal parts to split a batch if a share of it fits; `None` if in none."""
+    for parts in range(2, batch_size + 1):
+        if batch_size % parts == 0 and parts * share >= 1:
+            return parts
+    return None
+
+
+def _can_accumulate():
+    """Return True if gradients can be accumulated on these devices."""
+    try:
+        distribution.check_accumulation(2)
+    except ValueError:
+        return False
+    return True
+
+
+def _share_that_fits(encoder, rows, length):
+    """Return which share of a batch that did not fit would fit, at most 0.5. It is an estimate."""
     memory = _memory_of_device()
     if memory is None:
-        return rows // 2
+        return 0.5
     free = memory - _BYTES_PER_WEIGHT * encoder.count_params()
     per_row = bytes_of_activations(encoder, length)
-    return min(rows // 2, int(free / per_row * distribution.replicas()))
+    return min(0.5, free / per_row * distribution.replicas() / rows)
 
 
 def bytes_of_activations(encoder, length):

@@ -2,24 +2,42 @@
 
 import concurrent.futures
 import contextlib
+import functools
+import types
 import warnings
 
 import keras
 
 from keras_bert import keras_private
 from keras_bert.runtime import compilation_cache
-from keras_bert.training.device_memory import explain_out_of_memory
+from keras_bert.runtime.memory import explain_out_of_memory
+from keras_bert.training.device_memory import advice_for_training
 
 
-def fit(trained, data, callbacks, *, shape, steps, model=None, epochs=1, start=(0, 0)):
+def fit(
+    trained,
+    data,
+    callbacks,
+    *,
+    shape,
+    steps,
+    batch_size=None,
+    accumulated=1,
+    model=None,
+    epochs=1,
+    start=(0, 0),
+):
     """Train a model on a stream of batches.
 
     Args:
         trained: The compiled `keras.Model` that takes the batches.
-        data: All batches from `start` on, from `data_for_fit`.
+        data: All batches from `start` on, as `FitData`.
         callbacks: A list of Keras callbacks. They see `model`.
-        shape: Shape of the token ids of a batch, for the error of a device without enough memory.
+        shape: Shape of the token ids of a batch. It, `batch_size` and `accumulated` are for the
+            error of a device without enough memory.
         steps: Batches per epoch.
+        batch_size: Number of sequences in a batch, by default `shape[0]`.
+        accumulated: Number of batches per optimizer step.
         model: The user's model, whose variables `trained` shares. Default: `trained`.
         epochs: The number of epochs.
         start: The epoch and the batch to begin with, counted from 0.
@@ -44,50 +62,86 @@ def fit(trained, data, callbacks, *, shape, steps, model=None, epochs=1, start=(
     )
     model.stop_training = False
     compilation_cache.enable()
+    advice = functools.partial(
+        advice_for_training, model, shape, batch_size or shape[0], accumulated
+    )
     with (
-        explain_out_of_memory(model, shape),
+        explain_out_of_memory(advice),
         _synchronized(model, trained),
         warnings.catch_warnings(),
     ):
         # Heads that do not read the pooler leave it as it is.
         warnings.filterwarnings("ignore", message=keras_private.UNUSED_POOLER)
-        trained.fit(
-            data,
-            epochs=epochs,
-            initial_epoch=epoch,
-            steps_per_epoch=steps,
-            shuffle=False,
-            verbose=0,
-            callbacks=callbacks,
-        )
+        try:
+            trained.fit(
+                data.batches,
+                epochs=epochs,
+                initial_epoch=epoch,
+                steps_per_epoch=steps,
+                shuffle=False,
+                verbose=0,
+                callbacks=callbacks,
+            )
+        except Exception:
+            if data.error is not None:
+                raise data.error from None
+            raise
+        finally:
+            data.close()
 
 
-def data_for_fit(batches, example, shape):
-    """Return batches as the data of `fit`: a `tf.data.Dataset` on TensorFlow, else a generator.
+class FitData:
+    """The data of `fit`.
 
     Args:
         batches: Function that returns an iterator of batches: tuples of arrays or dicts of arrays.
         example: A batch.
         shape: Function from an array of the example to the shape of such arrays in all batches,
             with `None` for dimensions that vary.
-    """
-    if keras.backend.backend() != "tensorflow":
-        return _one_ahead(batches())
-    import tensorflow as tf
 
-    signature = keras.tree.map_structure(
-        lambda array: tf.TensorSpec(shape(array), array.dtype), example
-    )
-    return tf.data.Dataset.from_generator(batches, output_signature=signature).prefetch(2)
+    Attributes:
+        batches: A `tf.data.Dataset` on TensorFlow, else a generator.
+        error: The error of the function that makes the batches, or `None`. TensorFlow replaces it
+            by an error of its own.
+    """
+
+    def __init__(self, batches, example, shape):
+        self._make_batches = batches
+        self.error = None
+        if keras.backend.backend() != "tensorflow":
+            self.batches = _one_ahead(batches())
+            return
+        import tensorflow as tf
+
+        signature = keras.tree.map_structure(
+            lambda array: tf.TensorSpec(shape(array), array.dtype), example
+        )
+        dataset = tf.data.Dataset.from_generator(self._keep_error, output_signature=signature)
+        self.batches = dataset.prefetch(2)
+
+    def _keep_error(self):
+        try:
+            yield from self._make_batches()
+        except Exception as error:
+            self.error = error
+            raise
+
+    def close(self):
+        """End the thread that makes the batches."""
+        if isinstance(self.batches, types.GeneratorType):
+            self.batches.close()
 
 
 def _one_ahead(batches):
     """Yield the batches of an iterator; a thread makes the next one while a batch is computed."""
-    with concurrent.futures.ThreadPoolExecutor(1) as thread:
+    thread = concurrent.futures.ThreadPoolExecutor(1)
+    try:
         upcoming = thread.submit(next, batches, None)
         while (batch := upcoming.result()) is not None:
             upcoming = thread.submit(next, batches, None)
             yield batch
+    finally:
+        thread.shutdown(wait=False, cancel_futures=True)
 
 
 class _EpochEnds:

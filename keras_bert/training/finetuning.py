@@ -187,7 +187,7 @@ def finetune(
         run = _prepare(task, model, train, dev, recipe, metric, patience, callbacks, folder)
         state = _restore(run, folder, show_progress)
         if is_new and not (state.epoch or state.batch):
-            initialize_head(model, run.encoded, recipe.seed)
+            initialize_head(model, run.encoded, recipe.seed, recipe.batch_size)
         if show_progress:
             run_data.note_truncated(run)
         _set_options(run)
@@ -348,6 +348,8 @@ def _fit(run, state, show_progress, tensorboard):
                 _all_callbacks(run, state, progress, stop),
                 shape=run.plan.batch(0)[0]["input_word_ids"].shape,
                 steps=run.plan.batches,
+                batch_size=run.recipe.batch_size,
+                accumulated=run.recipe.gradient_accumulation_steps,
                 model=run.model,
                 epochs=run.plan.epochs,
                 start=(state.epoch, state.batch),

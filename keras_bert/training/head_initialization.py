@@ -8,12 +8,14 @@ import numpy as np
 from keras_bert import heads
 from keras_bert.data.batching import SortedBatches, compiled_length
 from keras_bert.exporting.predict_function import predict_function
+from keras_bert.runtime import distribution
+from keras_bert.runtime.memory import advice_for_prediction, explain_out_of_memory
 from keras_bert.tasks import registry
 
-_BATCH_SIZE = 32
+_MAX_BATCH_SIZE = 32
 
 
-def initialize_head(model, encoded, seed):
+def initialize_head(model, encoded, seed, batch_size=_MAX_BATCH_SIZE):
     """Set the weights of a new head to those of a regression on the encoder's vectors.
 
     The `HeadStart` of the task says how many sequences the regression is fitted to. With random
@@ -34,7 +36,9 @@ def initialize_head(model, encoded, seed):
     rows = np.random.default_rng(seed).permutation(len(encoded))[: start.max_sequences]
     if start.max_tokens is not None:
         rows = rows[np.cumsum(encoded.lengths[rows]) <= start.max_tokens]
-    vectors, targets, weights = _vectors(model, encoded, rows)
+    batch_size = min(batch_size, _MAX_BATCH_SIZE)
+    with explain_out_of_memory(lambda: advice_for_prediction(batch_size)):
+        vectors, targets, weights = _vectors(model, encoded, rows, batch_size)
     kernel, bias = model.get_layer("logits").get_weights()
     with warnings.catch_warnings():
         # The weights only have to be a good start.
@@ -54,13 +58,14 @@ def _pools_like_its_encoder(model):
     return has_pooling and model.get_layer("pooling").mode == pooling
 
 
-def _vectors(model, encoded, rows):
+def _vectors(model, encoded, rows, batch_size):
     """Return vectors (n, hidden), targets and weights of some sequences or their words."""
     features = keras.Model(model.input, model.get_layer("logits").input)
     predict = predict_function(features)
     longest = int(encoded.lengths[rows].max())
     lengths = (compiled_length(longest, encoded.max_length),) if predict.compiles else None
-    batches = SortedBatches(encoded, _BATCH_SIZE, lengths, chosen=rows)
+    devices = 1 if lengths is None else distribution.replicas()
+    batches = SortedBatches(encoded, batch_size, lengths, chosen=rows, devices=devices)
     parts = []
     for index in range(len(batches)):
         inputs, targets, weights = batches[index]

@@ -1,5 +1,7 @@
 """Tests of batches: every sequence once, little padding, few shapes for compiled steps."""
 
+import time
+
 import numpy as np
 import pytest
 
@@ -87,7 +89,7 @@ def test_sequences_longer_than_all_lengths_are_not_truncated(preprocessor):
         ([10] * 10 + [100] * 1000, 1000, (128,)),  # too few short batches to compile for
         ([20] * 1000 + [30] * 1000, 10**9, None),
         ([600] * 1000, 1000, (768,)),
-        ([3000] * 1000, 1000, (3000,)),  # beyond the longest of the list
+        ([9000] * 1000, 1000, (9000,)),  # beyond the longest of the list
     ],
 )
 def test_choose_compiled_lengths(needed, cost, expected):
@@ -107,6 +109,26 @@ def test_choose_compiled_lengths(needed, cost, expected):
 )
 def test_few_lengths_are_chosen(needed, most, compiled, expected):
     assert choose_lengths(needed, 1000, most, compiled, limit=512) == expected
+
+
+def test_many_long_lengths_are_planned_quickly():
+    needed = [*range(2049, 2600)] * 20
+    started = time.monotonic()
+    assert choose_lengths(needed, 1000, 3) == (3072,)
+    assert choose_compiled_lengths(range(9000, 9100), 1000, 0.7) is not None
+    assert choose_compiled_lengths(LENGTHS * 1000, 1e-3, 0.7) == LENGTHS
+    assert time.monotonic() - started < 5
+
+
+@pytest.mark.parametrize(
+    ("count", "batch_size", "expected"),
+    [(1, 32, 1), (5, 32, 32), (5, 4, 4), (24, 5000, 32), (40, 5000, 64)],
+)
+def test_few_sequences_are_computed_in_small_compiled_batches(
+    preprocessor, count, batch_size, expected
+):
+    plan = SortedBatches(encoded(preprocessor, range(count)), batch_size, lengths=LENGTHS)
+    assert {len(plan[index][1]) for index in range(len(plan))} == {expected}
 
 
 def test_the_longest_sequences_come_first_where_the_order_is_free(preprocessor):

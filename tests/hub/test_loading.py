@@ -424,3 +424,22 @@ def test_pointers_of_git_lfs_are_named(tmp_path, written, file):
     (tmp_path / file).write_text(LFS_POINTER)
     with pytest.raises(ValueError, match=f"{pathlib.PurePath(file).name}.*git-lfs.*git lfs pull"):
         keras_bert.load(tmp_path / format)
+
+
+def test_the_automatic_dtype_of_a_model_with_a_head(tmp_path, monkeypatch):
+    model = keras_bert.heads.classifier(tiny.encoder(dtype="mixed_bfloat16"), labels=["a", "b"])
+    keras_bert.save(model, tmp_path / "head")
+    loaded = keras_bert.load(tmp_path / "head", dtype="auto")
+    assert loaded.get_layer("bert_encoder").dtype_policy.name == "mixed_bfloat16"
+    with pytest.raises(ValueError, match=r"remove dtype.*pipeline\(model, precision"):
+        keras_bert.load(tmp_path / "head", dtype="float32")
+    keras_bert.save(tiny.encoder(), tmp_path / "encoder")
+    monkeypatch.setattr(keras_bert.runtime.distribution, "fastest_dtype", lambda: "mixed_bfloat16")
+    encoder = keras_bert.load(tmp_path / "encoder", dtype="auto")
+    assert encoder.dtype_policy.name == "mixed_bfloat16"
+
+
+@pytest.mark.parametrize("dtype", ["float17", "", 16])
+def test_an_unknown_dtype_is_named(tmp_path, dtype):
+    with pytest.raises(ValueError, match="dtype must be a dtype policy"):
+        keras_bert.load(tmp_path / "nothing", dtype=dtype)

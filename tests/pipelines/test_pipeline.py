@@ -1,6 +1,7 @@
 """Pipelines: inputs of each task, results, long texts, and what is refused."""
 
 import itertools
+import pickle
 import warnings
 
 import keras
@@ -592,3 +593,29 @@ def without_preprocessor():
 def test_wrong_models_and_arguments_are_named(build, options, message):
     with pytest.raises(ValueError, match=message):
         keras_bert.pipeline(build(), **options)
+
+
+def test_outputs_of_nan_are_an_error():
+    model = heads.classifier(encoder(), labels=["bad", "good"])
+    classify = keras_bert.pipeline(model)
+    layer = model.get_layer("logits")
+    layer.bias.assign(np.full(2, np.nan))
+    with pytest.raises(ValueError, match="its weight .*bias is damaged"):
+        classify(TEXTS)
+
+
+@pytest.mark.skipif(keras.backend.backend() == "tensorflow", reason="float16 for JAX and torch")
+def test_an_overflow_in_float16_is_an_error():
+    model = heads.classifier(encoder(), labels=["bad", "good"])
+    model.set_weights([300 * weight for weight in model.get_weights()])
+    assert keras_bert.pipeline(model)("so good")["label"] in ("bad", "good")
+    with pytest.raises(ValueError, match="in float16.*precision='float32'"):
+        keras_bert.pipeline(model, precision="float16")("so good")
+
+
+def test_a_pipeline_can_be_pickled(classify):
+    copy = pickle.loads(pickle.dumps(classify))
+    expected = classify(TEXTS)
+    for answer, other in zip(copy(TEXTS), expected, strict=True):
+        assert answer["label"] == other["label"]
+        assert answer["score"] == pytest.approx(other["score"], abs=1e-6)

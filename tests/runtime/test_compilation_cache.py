@@ -1,8 +1,13 @@
 """JAX keeps compiled programs on disk, and works where it cannot."""
 
+import os
+
+import keras
 import pytest
 
-pytest.importorskip("jax")
+from keras_bert.runtime import compilation_cache
+
+jax = pytest.importorskip("jax")
 
 PROGRAM = """
 import keras_bert, jax
@@ -53,3 +58,58 @@ def test_a_folder_that_cannot_be_written(run, tmp_path):
     output = run(KERAS_BERT_CACHE=tmp_path / "file")
     assert "compiled programs are not kept" in output
     assert "KERAS_BERT_CACHE" in output
+
+
+@pytest.fixture
+def enable(monkeypatch, tmp_path):
+    """Function that sets up the cache in this process, in a new folder, and returns the folder."""
+    folders, sizes = "jax_compilation_cache_dir", "jax_compilation_cache_max_size"
+    before = {name: jax.config.values[name] for name in (folders, sizes)}
+    monkeypatch.setattr(keras.backend, "backend", lambda: "jax")
+    monkeypatch.setenv("KERAS_BERT_CACHE", str(tmp_path))
+    jax.config.update(folders, None)
+
+    def enable():
+        compilation_cache.enable.__wrapped__()
+        return jax.config.values[folders]
+
+    yield enable
+    for name, value in before.items():
+        jax.config.update(name, value)
+
+
+def test_a_user_without_a_home_folder(enable, monkeypatch, capsys):
+    def no_home():
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(compilation_cache, "cache_folder", no_home)
+    assert enable() is None
+    assert "compiled programs are not kept: Could not determine" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(os.name != "posix", reason="POSIX permissions")
+def test_a_folder_that_others_can_write_is_not_used(enable, tmp_path, capsys):
+    folder = enable()
+    assert folder.startswith(str(tmp_path))
+    os.chmod(folder, 0o770)
+    jax.config.update("jax_compilation_cache_dir", None)
+    assert enable() is None
+    assert "another user can write to" in capsys.readouterr().err
+
+
+def test_incomplete_programs_are_deleted(enable, tmp_path):
+    folder = tmp_path.joinpath(enable())
+    contents = {"a-cache": "x", "b-cache": "", "b-atime": "x", "c-cache": "x", "c-atime": "x"}
+    contents["d-atime"] = "x"
+    for name, content in contents.items():
+        (folder / name).write_text(content)
+    jax.config.update("jax_compilation_cache_dir", None)
+    enable()
+    assert sorted(path.name for path in folder.glob("*-*")) == ["c-atime", "c-cache"]
+
+
+def test_the_size_that_the_user_chose(enable, monkeypatch):
+    monkeypatch.setenv("JAX_COMPILATION_CACHE_MAX_SIZE", "-1")
+    jax.config.update("jax_compilation_cache_max_size", -1)
+    assert enable() is not None
+    assert jax.config.values["jax_compilation_cache_max_size"] == -1

@@ -106,7 +106,7 @@ def test_a_pipeline_with_texts_of_all_lengths(eager_to_compile):
         vectors = pipeline(TEXTS)
         for text in ["so", *TEXTS]:
             pipeline(text)
-    assert len(names) <= 3, names
+    assert len(names) <= 6, names  # three lengths, for many texts and for one
     alone = np.stack([pipeline(text) for text in TEXTS[:5]])
     np.testing.assert_allclose(vectors[:5], alone, atol=1e-5)
 

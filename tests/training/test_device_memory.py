@@ -1,25 +1,36 @@
 """The error of a device with too little memory says which batch fits."""
 
+import keras
 import pytest
 
 import keras_bert
-from keras_bert.training import device_memory, engine
-from keras_bert.training.device_memory import OutOfMemory, explain_out_of_memory
+from keras_bert.runtime import distribution, memory
+from keras_bert.runtime.memory import OutOfMemory
+from keras_bert.tasks import inference
+from keras_bert.training import device_memory, engine, head_initialization
+from keras_bert.training.device_memory import advice_for_training
 from tests import tiny
 
 
-def run_out_of_memory(encoder, shape):
-    with explain_out_of_memory(encoder, shape):
-        raise RuntimeError("RESOURCE_EXHAUSTED: Out of memory while trying to allocate 9 bytes.")
+class XlaRuntimeError(RuntimeError):
+    """Has the name of JAX's class."""
+
+
+class ResourceExhaustedError(Exception):
+    """Has the name of TensorFlow's class."""
+
+
+def fail(*args, **options):
+    raise XlaRuntimeError("RESOURCE_EXHAUSTED: Out of memory while trying to allocate 9 bytes.")
 
 
 @pytest.mark.parametrize(
     ("rows_of_memory", "advice"),
     [
-        (None, "about 128 x 128 fit.*by 2 "),
-        (1000, "about 128 x 128 fit.*by 2 "),
-        (40, "about 32 x 128 fit.*by 8 "),
-        (0.5, "and for 1 x 128; load the encoder with rematerialize=True"),
+        (None, "steps=2 and, in finetune, batch_size=128"),
+        (1000, "steps=2 and, in finetune, batch_size=128"),
+        (40, "steps=8 and, in finetune, batch_size=32"),
+        (0.5, "and for one sequence; load the encoder with rematerialize=True, or use a smaller"),
     ],
 )
 def test_a_batch_that_fits(monkeypatch, rows_of_memory, advice):
@@ -29,23 +40,60 @@ def test_a_batch_that_fits(monkeypatch, rows_of_memory, advice):
         activations = rows_of_memory * device_memory.bytes_of_activations(encoder, 128)
         memory = 16 * encoder.count_params() + activations
     monkeypatch.setattr(device_memory, "_memory_of_device", lambda: memory)
-    with pytest.raises(OutOfMemory, match=f"256 x 128 positions.*{advice}"):
-        run_out_of_memory(encoder, (256, 128))
-    with pytest.raises(OutOfMemory, match="128 x 128 positions"):  # 32 texts with 4 choices
-        run_out_of_memory(encoder, (32, 4, 128))
+    text = advice_for_training(encoder, (256, 128), 256, 1)
+    assert "256 x 128 positions" in text
+    assert advice in text
+    # 32 texts with 4 choices
+    assert "128 x 128 positions" in advice_for_training(encoder, (32, 4, 128), 32, 1)
 
 
-def test_an_encoder_that_rematerializes_gets_other_advice():
-    with pytest.raises(OutOfMemory, match="LoRA"):
-        run_out_of_memory(tiny.encoder(rematerialize=True), (256, 128))
+@pytest.mark.parametrize(
+    ("rows", "batch_size", "accumulated", "advice"),
+    [
+        (3, 24, 1, "gradient_accumulation_steps=2 and, in finetune, batch_size=12"),
+        (1, 32, 2, "gradient_accumulation_steps=4 and, in finetune, batch_size=16"),
+        (7, 7, 1, "gradient_accumulation_steps=7 and, in finetune, batch_size=1"),
+        (1, 1, 1, "and for one sequence"),
+    ],
+)
+def test_the_advice_names_the_batch_size_of_the_user(rows, batch_size, accumulated, advice):
+    text = advice_for_training(tiny.encoder(), (rows, 16), batch_size, accumulated)
+    assert advice in text
 
 
-def test_other_errors_stay_as_they_are():
-    with (
-        pytest.raises(RuntimeError, match="broken"),
-        explain_out_of_memory(tiny.encoder(), (2, 8)),
-    ):
-        raise RuntimeError("broken")
+def test_only_measures_that_help_are_named(monkeypatch):
+    advice = advice_for_training(tiny.encoder(rematerialize=True), (256, 128), 256, 1)
+    assert "LoRA" in advice and "rematerialize" not in advice
+    advice = advice_for_training(tiny.encoder(trainable=False), (256, 128), 256, 1)
+    assert "LoRA" not in advice and "rematerialize" not in advice
+
+    def forbid(batches):
+        raise ValueError("Keras cannot accumulate")
+
+    monkeypatch.setattr(distribution, "check_accumulation", forbid)
+    advice = advice_for_training(tiny.encoder(), (256, 128), 256, 1)
+    assert "use batch_size=128" in advice and "accumulation" not in advice
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (XlaRuntimeError("RESOURCE_EXHAUSTED: Out of memory while trying"), True),
+        (XlaRuntimeError("INTERNAL: Failed to allocate 8 bytes"), True),
+        (ResourceExhaustedError("OOM when allocating tensor with shape[9]"), True),
+        (RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB"), True),
+        (RuntimeError("MPS backend out of memory"), True),
+        (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED"), True),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried"), True),
+        (MemoryError(), True),
+        (RuntimeError("broken"), False),
+        (ValueError("RESOURCE_EXHAUSTED: out of memory"), False),  # of a callback
+        (ResourceExhaustedError("RESOURCE_EXHAUSTED: quota exceeded"), False),
+        (ResourceExhaustedError("No space left on device"), False),
+    ],
+)
+def test_errors_of_backends(error, expected):
+    assert memory.is_out_of_memory(error) == expected
 
 
 def test_the_estimate_depends_on_length_and_dtype():
@@ -57,9 +105,31 @@ def test_the_estimate_depends_on_length_and_dtype():
 
 
 def test_fine_tuning_that_does_not_fit(monkeypatch):
-    def fit(*args, **options):
-        raise RuntimeError("RESOURCE_EXHAUSTED: Out of memory")
+    monkeypatch.setattr(engine.keras.Model, "fit", fail)
+    with pytest.raises(OutOfMemory, match="in finetune, batch_size=16"):
+        keras_bert.finetune(tiny.encoder(), tiny.examples(), show_progress=False)
 
-    monkeypatch.setattr(engine.keras.Model, "fit", fit)
-    with pytest.raises(ValueError, match="too little memory for a batch of"):
+
+def test_a_head_that_cannot_be_initialized(monkeypatch):
+    monkeypatch.setattr(head_initialization, "predict_function", lambda model: fail)
+    monkeypatch.setattr(fail, "compiles", False, raising=False)
+    with pytest.raises(OutOfMemory, match="batches of 8; use a smaller batch_size"):
+        keras_bert.finetune(tiny.encoder(), tiny.tagged(), batch_size=8, show_progress=False)
+
+
+@pytest.mark.parametrize("batch_size", [1, 2])
+def test_predictions_that_do_not_fit(monkeypatch, batch_size):
+    monkeypatch.setattr(inference.SortedBatches, "__getitem__", fail)
+    model = keras_bert.heads.classifier(tiny.encoder(), labels=["good", "bad"])
+    remedy = "a smaller batch_size" if batch_size > 1 else "a smaller max_length"
+    with pytest.raises(OutOfMemory, match=remedy):
+        keras_bert.evaluate(model, tiny.examples(), batch_size=batch_size)
+
+
+def test_scoring_within_a_training_keeps_its_own_advice(monkeypatch):
+    def fit(*args, **options):
+        raise OutOfMemory("use a smaller batch_size")
+
+    monkeypatch.setattr(keras.Model, "fit", fit)
+    with pytest.raises(OutOfMemory, match="^use a smaller batch_size"):
         keras_bert.finetune(tiny.encoder(), tiny.examples(), show_progress=False)

@@ -39,7 +39,7 @@ def fit(recorder, start, is_shared):
     def batches():
         return ((np.full((1, 1), i, "float32"), np.zeros((1, 1))) for i in range(first, 12))
 
-    data = engine.data_for_fit(batches, next(batches()), lambda array: array.shape)
+    data = engine.FitData(batches, next(batches()), lambda array: array.shape)
     engine.fit(trained, data, [recorder], shape=(2, 8), steps=4, model=model, epochs=3, start=start)
     assert recorder.model is model
     return -trained.layers[-1].kernel.numpy().item()
@@ -65,3 +65,19 @@ def test_a_callback_stops_the_training(stop, expected, is_shared):
     recorder = Recorder(**stop)
     fit(recorder, (1, 3), is_shared)
     assert recorder.batches == expected
+
+
+class BrokenData(Exception):
+    """An error of the data."""
+
+
+def test_an_error_of_the_data_keeps_its_type():
+    def batches():
+        yield np.ones((1, 1), "float32"), np.ones((1, 1))
+        raise BrokenData("row 2")
+
+    model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    data = engine.FitData(batches, next(batches()), lambda array: array.shape)
+    with pytest.raises(BrokenData, match="row 2"):
+        engine.fit(model, data, [], shape=(1, 8), steps=9)

@@ -392,7 +392,7 @@ def test_invisible_texts_are_counted_or_raise(eager):
 def untrained(monkeypatch):
     """Replace the training, and return the list of all batches of all calls."""
     data = []
-    monkeypatch.setattr(engine, "data_for_fit", lambda batches, *_: batches())
+    monkeypatch.setattr(engine, "FitData", lambda batches, *_: batches())
     monkeypatch.setattr(engine, "fit", lambda trained, batches, *_, **__: data.extend(batches))
     return data
 

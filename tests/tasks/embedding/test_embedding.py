@@ -376,7 +376,7 @@ def test_vectors_with_nan_are_an_error():
     model = encoder()
     weight = model.trainable_variables[0]
     weight.assign(weight * np.nan)
-    with pytest.raises(ValueError, match="returned NaN or infinity, so its weights are damaged"):
+    with pytest.raises(ValueError, match="returned NaN, because its weight .* is damaged"):
         keras_bert.pipeline(model).encode(["so good"])
 
 
