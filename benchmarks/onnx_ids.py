@@ -25,6 +25,7 @@ sys.modules.setdefault("openvino_telemetry", None)
 import numpy as np  # noqa: E402
 
 import keras_bert  # noqa: E402
+from keras_bert.exporting import openvino_server  # noqa: E402
 from keras_bert.text.encoded_texts import EncodedTexts  # noqa: E402
 
 COUNT = 20_000
@@ -56,7 +57,9 @@ def openvino(folder, lowercase):
     from openvino_tokenizers import convert_tokenizer
 
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-    model = openvino.compile_model(convert_tokenizer(tokenizer), "CPU")
+    graph = convert_tokenizer(tokenizer, truncation=True, max_length=LENGTH)
+    openvino_server.mend_tokenizer(graph)  # as the export for OpenVINO Model Server does
+    model = openvino.compile_model(graph, "CPU")
 
     def ids(texts):
         outputs = model(texts)

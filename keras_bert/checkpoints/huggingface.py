@@ -219,6 +219,7 @@ def write_config_and_tokenizer(checkpoint: Checkpoint, path: Path, architecture:
         huggingface_heads.write_pooling(path, [checkpoint.pooling], config["hidden_size"])
     if checkpoint.vocabulary is not None:
         tokenizer_config.write_with_vocabulary(path, checkpoint.tokenizer, vocabulary)
+        tokenizer_config.write_special_tokens(path)
         tokenizer_json.write(path, checkpoint.tokenizer, vocabulary)
 
 

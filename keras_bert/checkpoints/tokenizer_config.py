@@ -21,7 +21,9 @@ from keras_bert.untrusted.errors import invalid
 FILE = "tokenizer_config.json"
 VOCABULARY_FILE = "vocab.txt"
 _SPECIAL_FILE = "special_tokens_map.json"
-_SPECIAL_NAMES = ("pad", "unk", "cls", "sep", "mask")
+_SPECIAL_TOKENS = {
+    f"{name}_token": f"[{name.upper()}]" for name in ("pad", "unk", "cls", "sep", "mask")
+}
 _NO_LIMIT = 10**30  # what Hugging Face writes for a tokenizer without a maximum length
 # Classes of transformers that read what tokenizer.json states, and no options of the config.
 _GENERIC_CLASSES = ("PreTrainedTokenizerFast", "TokenizersBackend")
@@ -234,6 +236,11 @@ def read_added(path: Path, vocabulary: list[str], tokenizer: Mapping[str, Any]) 
     return [token for name, token in declared.items() if name in known]
 
 
+def write_special_tokens(path: Path) -> None:
+    """Write special_tokens_map.json, which fastembed reads."""
+    folder.write_json(path / _SPECIAL_FILE, _SPECIAL_TOKENS)
+
+
 def write_with_vocabulary(
     path: Path, tokenizer: Mapping[str, Any], vocabulary: Sequence[str]
 ) -> None:
@@ -244,18 +251,14 @@ def write_with_vocabulary(
 
 
 def write(path: Path, tokenizer: Mapping[str, Any], vocabulary: Sequence[str]) -> None:
-    """Write `Checkpoint.tokenizer` to tokenizer_config.json, the inverse of `read`.
-
-    Some consumers read the special tokens only from special_tokens_map.json.
-    """
-    special = {f"{name}_token": f"[{name.upper()}]" for name in _SPECIAL_NAMES}
+    """Write `Checkpoint.tokenizer` to tokenizer_config.json: the inverse of `read`."""
     config = {
         "tokenizer_class": "BertTokenizer",
         "do_lower_case": tokenizer["lowercase"],
         "strip_accents": tokenizer["strip_accents"],
         "tokenize_chinese_chars": tokenizer["split_cjk"],
         "model_max_length": tokenizer["sequence_length"] or _NO_LIMIT,
-        **special,
+        **_SPECIAL_TOKENS,
     }
     if "added_tokens" in tokenizer:
         ids = {token: index for index, token in enumerate(vocabulary)}
@@ -264,4 +267,3 @@ def write(path: Path, tokenizer: Mapping[str, Any], vocabulary: Sequence[str]) -
             for token in tokenizer["added_tokens"]
         }
     folder.write_json(path / FILE, config)
-    folder.write_json(path / _SPECIAL_FILE, special)

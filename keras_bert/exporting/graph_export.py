@@ -1,6 +1,8 @@
 """Export of Keras models as ONNX or OpenVINO folders, in the layout of Hugging Face."""
 
+import contextlib
 import importlib
+import io
 import pathlib
 import warnings
 
@@ -142,12 +144,13 @@ def _write_openvino(proto, files, quantize, dev):
     if quantize:
         nncf = _import("nncf", "openvino")
         batches = _calibration_batches(files[None], dev)
-        quantized = nncf.quantize(
-            graph,
-            nncf.Dataset(batches),
-            model_type=nncf.ModelType.TRANSFORMER,
-            subset_size=len(batches),
-        )
+        with contextlib.redirect_stdout(io.StringIO()):  # nncf prints progress bars
+            quantized = nncf.quantize(
+                graph,
+                nncf.Dataset(batches),
+                model_type=nncf.ModelType.TRANSFORMER,
+                subset_size=len(batches),
+            )
         openvino.save_model(quantized, files[quantize], compress_to_fp16=False)
 
 

@@ -108,6 +108,12 @@ def _tokenizer(openvino, model, output):
     graph = convert(
         tokenizer, truncation=True, max_length=length, number_of_inputs=2 if output.pairs else 1
     )
+    mend_tokenizer(graph)
+    return graph
+
+
+def mend_tokenizer(graph):
+    """Change a converted tokenizer: words of 200 characters, and a truncation that stays on."""
     for operation in graph.get_ordered_ops():
         if operation.get_type_name() == "WordpieceTokenizer":
             operation.set_attribute("max_bytes_per_word", _MAX_BYTES)
@@ -116,7 +122,6 @@ def _tokenizer(openvino, model, output):
             operation.output(0).replace(operation.input_value(0))
     for sink in graph.get_sinks():
         graph.remove_sink(sink)
-    return graph
 
 
 def _served(openvino, tokenizer, graph, task, output):
