@@ -87,9 +87,14 @@ def onnxruntime_extensions(folder, lowercase):
 
     def ids(texts):
         rows = (session.run(None, {name: np.array([text], object)})[index] for text in texts)
-        return [row.ravel()[:LENGTH].tolist() for row in rows]
+        return [truncated(row.ravel().tolist()) for row in rows]
 
     return ids
+
+
+def truncated(ids):
+    """Truncate as Google's code does: the last token is [SEP]."""
+    return ids if len(ids) <= LENGTH else [*ids[: LENGTH - 1], ids[-1]]
 
 
 TOKENIZERS = {
