@@ -1,5 +1,6 @@
 """The part of keras_bert in `accelerator.py`: a process that answers its requests, on JAX."""
 
+import itertools
 import os
 import time
 
@@ -84,8 +85,10 @@ class Pretraining:
 
     def _take(self, steps):
         """Take some steps, and return the mean loss."""
-        batches = (self.batch for _ in range(steps))
-        engine.fit(self.model, batches, [], shape=self.shape, steps=steps)
+        data = engine.FitData(
+            lambda: itertools.repeat(self.batch, steps), self.batch, lambda array: array.shape
+        )
+        engine.fit(self.model, data, [], shape=self.shape, steps=steps)
         return self.model.history.history["loss"][0]
 
     def run(self):
