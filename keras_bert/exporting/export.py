@@ -140,7 +140,7 @@ def export(
         raise ValueError(
             "quantize needs format='onnx' or 'openvino'. For a SavedModel give precision='bfloat16'"
         )
-    _check_tensorflow("a SavedModel")
+    _check_tensorflow("a SavedModel needs TensorFlow, KERAS_BACKEND=tensorflow")
     from keras_bert.exporting import saved_model
 
     return saved_model.export(
@@ -151,15 +151,15 @@ def export(
 def _export_litert(model, path, precision, dev, quantize, metrics, license):
     if (precision, dev) != (None, None):
         raise ValueError("precision and dev do not apply to 'litert'. Remove them")
-    _check_tensorflow("a LiteRT file")
+    _check_tensorflow("a LiteRT file needs TensorFlow, KERAS_BACKEND=tensorflow")
     from keras_bert.exporting import litert_export
 
     return litert_export.export(model, path, quantize=quantize, metrics=metrics, license=license)
 
 
-def _check_tensorflow(what):
+def _check_tensorflow(rule):
     if keras.backend.backend() != "tensorflow":
         raise ValueError(
-            f"{what} needs TensorFlow, KERAS_BACKEND=tensorflow; this process runs "
-            f"{keras.backend.backend()}. Give format='onnx', or export the saved .keras file there"
+            f"{rule}; this process runs {keras.backend.backend()}. Give format='onnx', or export "
+            "the saved .keras file there"
         )

@@ -1,6 +1,5 @@
 """Added tokens are matched as Hugging Face's tokenizers match them: ids, words and offsets."""
 
-import json
 import random
 
 import pytest
@@ -59,8 +58,7 @@ def make(added, **options):
         name: getattr(ours, name)
         for name in ("lowercase", "strip_accents", "split_cjk", "added_tokens")
     }
-    content = tokenizer_json.content(vocabulary, settings, special=False)
-    return ours, tokenizers.Tokenizer.from_str(json.dumps(content))
+    return ours, tokenizers.Tokenizer.from_str(tokenizer_json.text(settings, vocabulary))
 
 
 def characters_of_bytes(text):
