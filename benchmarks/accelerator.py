@@ -35,11 +35,12 @@ on the device. The processes of the next question start early, to save the time 
 Needs Keras, JAX for the device, torch, transformers and accelerate; `embeddings` and `encode` also
 sentence-transformers and datasets. TensorFlow is not needed. A machine that has no access to a
 package index, but JAX, torch, transformers, accelerate, pandas, scikit-learn, matplotlib and h5py,
-needs some small wheels. Download them elsewhere, for example for Python 3.12:
+needs some more wheels. Download them elsewhere, for example for Python 3.12:
 
     pip download --no-deps --only-binary=:all: --python-version 3.12 \
         --platform manylinux_2_28_x86_64 --dest wheels keras==3.15.1 namex optree pooch \
-        platformdirs sentence-transformers datasets dill multiprocess
+        platformdirs absl-py rich markdown-it-py mdurl pygments sentence-transformers \
+        datasets dill multiprocess xxhash pyarrow
 
 Then copy this tree and `wheels` to the machine, and run there:
 
@@ -51,6 +52,7 @@ import argparse
 import contextlib
 import dataclasses
 import importlib.metadata
+import importlib.util
 import json
 import os
 import pathlib
@@ -77,6 +79,13 @@ LIBRARIES = {
     "sentence-transformers": ("torch_worker.py", {}),
 }
 OURS = ("keras_bert", "plain attention")
+# The modules that the process of a library imports.
+MODULES = {
+    "keras_bert": ("keras", "jax"),
+    "plain attention": ("keras", "jax"),
+    "transformers": ("torch", "transformers", "accelerate"),
+    "sentence-transformers": ("torch", "sentence_transformers", "datasets"),
+}
 
 # Layers, width, heads.
 SIZES = {"minilm": (6, 384, 12), "base": (12, 768, 12), "large": (24, 1024, 16), "tiny": (1, 16, 2)}
@@ -220,9 +229,7 @@ class Run:
     def start_workers(self, question):
         if not self.has_time_for(question):
             return []
-        libraries = question.libraries
-        if self._only_ours:
-            libraries = [library for library in libraries if library in OURS]
+        libraries = libraries_of(question, self._only_ours)
         return [Worker(self, library, question.cache) for library in libraries]
 
     def answer(self, question, figure, unit, ours, peer=None, peer_name=None, **details):
@@ -256,6 +263,20 @@ class Run:
 
     def say(self, **line):
         print(json.dumps(_rounded(line)), flush=True)
+
+
+def libraries_of(question, only_ours):
+    """Return the libraries that answer a question: all, or only keras_bert."""
+    return [library for library in question.libraries if not only_ours or library in OURS]
+
+
+def missing_modules(chosen, only_ours):
+    """Return the names of modules that the chosen questions need and that are not installed."""
+    names = set()
+    for question in chosen:
+        for library in libraries_of(question, only_ours):
+            names.update(MODULES[library])
+    return sorted(name for name in names if importlib.util.find_spec(name) is None)
 
 
 def _is_reached(goal, values):
@@ -594,17 +615,21 @@ def ask(run, chosen):
 
 def main():
     names = [question.name for question in questions(tiny=False)]
+    times = [f"{question.name} ({question.seconds} s)" for question in questions(tiny=False)]
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="+", choices=names, default=names, metavar="QUESTION",
-                        help=", ".join(names))  # fmt: skip
+                        help="in this order, for an H100: " + ", ".join(times))  # fmt: skip
     parser.add_argument("--ours", action="store_true", help="run keras_bert, and no peers")
     parser.add_argument("--tiny", action="store_true", help="use tiny models, for a test on a CPU")
     parser.add_argument("--seconds", type=float, default=480, help="default: 480")
     args = parser.parse_args()
+    chosen = [question for question in questions(args.tiny) if question.name in args.only]
+    if missing := missing_modules(chosen, args.ours):
+        parser.error(f"install {', '.join(missing)}; --ours needs only Keras and JAX")
     with tempfile.TemporaryDirectory() as folder:
         run = Run(args, folder)
         run.say(**machine())
-        ask(run, [question for question in questions(args.tiny) if question.name in args.only])
+        ask(run, chosen)
     return 1 if run.has_failed else 0
 
 

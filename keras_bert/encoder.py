@@ -238,6 +238,7 @@ class BertEncoder(TokenModel):
         Args:
             **options: Arguments of `BertEncoder` that do not change the shapes of the weights,
                 such as `dtype`, `rematerialize`, `hidden_act` or `hidden_dropout_prob`.
+                Only `keras_bert.load` takes `dtype="auto"`.
 
         Returns:
             A new `BertEncoder` with copies of the weights and the same preprocessor.

@@ -32,12 +32,23 @@ _PACKAGES = {
         "*(d.name.removeprefix('/physical_device:') for d in m.config.list_physical_devices())",
     ),
     "tensorflow-text": ("tensorflow_text", ""),
-    "jax": ("jax", "*m.devices()"),
+    "jax": ("jax", "*(d.device_kind for d in m.devices())"),
     "torch": ("torch", "*map(m.cuda.get_device_name, range(m.cuda.device_count()))"),
     "numpy": ("numpy", ""),
     "onnxruntime": ("onnxruntime", "*m.get_available_providers()"),
 }
-_ATTENTION = "from keras_bert.layers import fused_attention as a; print(a.describe())"
+# Lines that need Keras -> the module whose function `describe` returns the line.
+_FACTS = {
+    "attention": "keras_bert.layers.fused_attention",
+    "training": "keras_bert.cli.training_facts",
+}
+# A missing backend is reported with the command that installs it.
+_WITH_ADVICE = """
+from keras_bert.runtime.packages import advise_on_backend
+with advise_on_backend("Keras"):
+    import {module} as m
+print({details})
+"""
 _HIDDEN_EXTRAS = ("dev", "docs", "garden")
 _REQUIREMENT = re.compile(r"""([\w.-]+)(?:.*\bextra == ["']([\w-]+)["'])?""")
 
@@ -52,10 +63,11 @@ def doctor(args):
     _print("keras_bert", f"{__version__}, {os.path.dirname(os.path.dirname(__file__))}")
     _print("python", f"{platform.python_version()}, {platform.platform()}, {sys.executable}")
     with safe_path(), concurrent.futures.ThreadPoolExecutor() as pool:
-        attention = pool.submit(_output_of, _ATTENTION)
+        facts = pool.map(_fact, _FACTS.values())
         for name, text in zip(_PACKAGES, pool.map(_describe, _PACKAGES.values()), strict=True):
             _print(name, text)
-        _print("attention", attention.result())
+        for name, text in zip(_FACTS, facts, strict=True):
+            _print(name, text)
     sets = " ".join(instruction_sets()) or "unknown instruction sets"
     _print("processor", f"{os.cpu_count()} CPUs, {sets}")
     folder = cache_folder()
@@ -78,7 +90,12 @@ def _describe(package):
     if importlib.util.find_spec(module) is None:
         return "not installed"
     version = "getattr(m, '__version__', 'unknown version')"
-    return _output_of(f"import {module} as m; print({version}, {details})")
+    return _output_of(_WITH_ADVICE.format(module=module, details=f"{version}, {details}"))
+
+
+def _fact(module):
+    """Return what the function `describe` of a module says, or the error of its import."""
+    return _output_of(_WITH_ADVICE.format(module=module, details="m.describe()"))
 
 
 def _output_of(code):

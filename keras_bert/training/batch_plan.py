@@ -125,6 +125,11 @@ class BatchPlan:
                 "gradient_caching works on one device; received "
                 f"{distribution.replicas()}. Use keras_bert.distribution.scope('one-device')"
             )
+        if gradient_accumulation_steps < 2:
+            raise ValueError(
+                "gradient_caching compares the rows of several batches; set "
+                "gradient_accumulation_steps to at least 2"
+            )
         shape = (self.batch_size, self._texts_per_row, width)
         self.trained = CachedModel(self.trained, gradient_accumulation_steps, shape)
         self.cache = GradientCache(self.trained, self._encoded.loss, self._seed, self.batch)

@@ -61,9 +61,18 @@ def test_broken_packages_are_lines(tmp_path):
     assert lines["onnxruntime"] == "ERROR: NameError: name 'no_such_name' is not defined"
 
 
+def test_a_missing_backend_is_advice(tmp_path):
+    reason = "raise ModuleNotFoundError('No module', name='torch')"
+    tmp_path.joinpath("keras.py").write_text(reason)
+    lines = ask("-S", PYTHONPATH=os.pathsep.join([str(tmp_path), str(ROOT)]))
+    for name in ("keras", "attention", "training"):
+        assert "Keras needs torch; run: pip install" in lines[name]
+
+
 @pytest.mark.slow
 def test_installed_packages():
     lines = ask()
+    assert lines["training"].startswith('dtype="auto" is ')
     for name, backend in (("keras", "backend tensorflow"), ("tensorflow", "CPU:0")):
         assert lines[name].startswith(importlib.metadata.version(name)) and backend in lines[name]
     assert lines["numpy"] == importlib.metadata.version("numpy")
