@@ -125,6 +125,16 @@ with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
 folder = keras_bert.export(ask.model, output, format="onnx")
 assert keras_bert.pipeline(folder)("so good")["label"] == ask("so good")["label"]
 """,
+    "openvino": """
+folder = keras_bert.export(ask.model, output, format="openvino")
+assert keras_bert.pipeline(folder)("so good")["label"] == ask("so good")["label"]
+""",
+    "litert": """
+import os
+from ai_edge_litert.interpreter import Interpreter
+folder = keras_bert.export(ask.model, output, format="litert")
+assert Interpreter(os.path.join(folder, "model.tflite")).get_signature_list()
+""",
     "search": """
 import faiss
 vectors = keras_bert.pipeline(ask.model, task="embedding").encode(["so good", "bad film"])
