@@ -96,7 +96,7 @@ test-peers:
 test-consumers:
 	@if $(MAKE) --no-print-directory $(VENV_CONSUMERS)/installed; then \
 	    KERAS_BACKEND=torch HF_HUB_OFFLINE=1 $(VENV_CONSUMERS)/bin/python -m pytest $(parallel) -m "not peers" \
-	        tests/consumers tests/pipelines/test_graph_pipeline.py tests/exporting/test_onnx_export.py \
+	        tests/consumers tests/cli/test_exports.py tests/pipelines/test_graph_pipeline.py tests/exporting/test_onnx_export.py \
 	        'tests/test_docs.py::test_programs[docs/deploy/onnx.md]' \
 	        'tests/test_docs.py::test_programs[docs/deploy/openvino.md]'; \
 	else \

@@ -71,13 +71,23 @@ def _parse_and_run(argv):
 def _import(args, feature):
     """Import the module of a command; return the command's function."""
     module, name = args.run.split(".")
-    quiet = quiet_imports() if args.needs_keras else contextlib.nullcontext()
-    modules = ["keras"] if args.needs_keras else []
+    needs_keras = args.needs_keras and not _reads_graph(args)
+    quiet = quiet_imports() if needs_keras else contextlib.nullcontext()
+    modules = ["keras"] if needs_keras else []
     with advise_on_backend(feature), quiet, stop_requests() as stop:
         for imported in (*modules, f"keras_bert.cli.{module}"):
             with stop.delayed():  # a module that is interrupted can crash the process
                 commands = importlib.import_module(imported)
     return getattr(commands, name)
+
+
+def _reads_graph(args):
+    """Return True if a command computes with the graph of an export, which needs no Keras."""
+    if not isinstance(args, options.Computation):
+        return False
+    from keras_bert.pipelines import factory  # --help does not need its imports
+
+    return factory.find_graph(args.model, args.engine) is not None
 
 
 def _message(error):

@@ -6,9 +6,6 @@ import math
 import pathlib
 import zipfile
 
-import keras
-
-from keras_bert.model_structure import find_encoder
 from keras_bert.runtime import reading
 from keras_bert.runtime.files import atomic_write
 from keras_bert.untrusted import containers, links
@@ -31,10 +28,14 @@ def remember_metrics(model, metrics):
     model._card_metrics = (digest_of_weights(model), dict(metrics))
 
 
-def columns_of_texts(model):
-    """Return {input: column} of the texts that a model was trained on, as far as it is known."""
-    _, metrics = getattr(model, "_card_metrics", (None, None))
-    columns = (metrics or {}).get("columns")
+def known_columns(model):
+    """Return the columns that a model was trained on, or {}, as in its metrics."""
+    _, metrics = getattr(model, "_card_metrics", _UNKNOWN)
+    return (metrics or {}).get("columns") or {}
+
+
+def columns_of_texts(columns):
+    """Return {input: column} of the texts in the columns of metrics, which a stranger may write."""
     if not isinstance(columns, dict):
         return {}
     names = {role: columns.get(role) for role in ("text", "text_pair")}
@@ -64,6 +65,8 @@ def known_metrics_and_license(model):
 
 def _holder(model):
     """Return the encoder of a model, or the model itself if it does not have exactly one."""
+    from keras_bert.model_structure import find_encoder  # imports Keras
+
     try:
         return find_encoder(model)
     except ValueError:
@@ -72,6 +75,8 @@ def _holder(model):
 
 def digest_of_weights(model):
     """Return a hash of a model's weights, 16 hexadecimal digits."""
+    import keras
+
     found = hashlib.sha256()
     for weight in model.weights:
         found.update(keras.ops.convert_to_numpy(weight).tobytes())

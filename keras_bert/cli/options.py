@@ -61,7 +61,8 @@ class Options:
     Args:
         run: Function of a command, as "module.function" in `keras_bert.cli`.
         files: Names of the options that are input files.
-        needs_keras: If True, import Keras before the function.
+        needs_keras: If True, import Keras before the function. Commands of `Computation` run
+            without it on the graph of an export.
     """
 
     run: ClassVar[str]
@@ -187,13 +188,16 @@ class Precision(Options):
     precision: Literal["float32", "bfloat16", "float16"] | None = None
 
 
-class Computation(Precision):
+class Computation(Precision, NamedModel):
     """Computation.
 
     batch_size: sequences
+    engine: what computes: onnx or openvino for the graph of an export, or keras (default: keras if
+        the folder has a Keras model, else its graph)
     """
 
     batch_size: PositiveInt = 32
+    engine: Literal["keras", "onnx", "openvino"] | None = None
 
 
 class TrainingDtype(Options):
@@ -336,7 +340,7 @@ class Evaluate(
 ):  # fmt: skip
     """Score a trained model on a labeled file.
 
-    model: folder or .keras file of a fine-tuned model
+    model: folder or .keras file of a fine-tuned model, or folder of an ONNX or OpenVINO export
     task: score as another task: embedding scores the embeddings of any model
     input: file for the model's task. Embeddings: pairs, or a folder in the format of BEIR or TREC,
         or SQuAD's JSON, to search for the paragraph of each question
@@ -353,7 +357,7 @@ class Predict(
 ):
     """Predict for texts or a file with a trained model.
 
-    model: folder or .keras file of a fine-tuned model
+    model: folder or .keras file of a fine-tuned model, or folder of an ONNX or OpenVINO export
     texts: texts. Pairs: two texts. Question answering: a question and a context. Multiple choice: a
         text and its choices. Tagging splits texts at white space and punctuation, or into
         characters if the training data was split so. Or give --input
@@ -376,7 +380,7 @@ class Embed(
 ):
     """Write a vector for each text of a file.
 
-    model: an encoder: name, hf:org/name, folder or .keras file
+    model: an encoder: name, hf:org/name, folder or .keras file; or an exported embedder
     input: TSV, CSV or JSON Lines file, or a .txt file with a text per line
     output: .npy file for the vectors
     prompt: comes before each text: a name of the model's prompts or a text (default: the model's
@@ -395,7 +399,7 @@ class Search(
 
     file: TSV, CSV or JSON Lines file, or a .txt file with a text per line
     query: text to search for
-    model: an encoder or embedder: name, hf:org/name, folder or .keras file
+    model: an encoder or embedder: name, hf:org/name, folder or .keras file; or an export of one
     top: number of texts
     """
 
@@ -413,7 +417,7 @@ class Mine(
     file: TSV, CSV or JSON Lines file of queries and positives; the negatives are other positives
     text_pair: column of the positives
     output: .tsv, .csv or .jsonl file with the columns of the texts and negative_1, negative_2, ...
-    model: an encoder or embedder
+    model: an encoder or embedder, or an export of one
     count: negatives per row
     margin: a negative is less similar than the positive by at least this
     """
@@ -426,10 +430,10 @@ class Mine(
     margin: float = 0.05
 
 
-class Fill(NamedModel, run="inference.fill_masks"):
+class Fill(Computation, NamedModel, run="inference.fill_masks"):
     """Predict the tokens at [MASK] in texts.
 
-    model: a checkpoint with a masked LM head
+    model: a checkpoint with a masked LM head, or an export of one
     texts: texts with [MASK]
     top: candidates per mask
     """

@@ -13,11 +13,10 @@ from keras_bert.pretraining import corpus, records, vocabulary
 from keras_bert.pretraining import train as pretraining
 from keras_bert.runtime import distribution
 from keras_bert.runtime.packages import import_tensorflow
-from keras_bert.runtime.terminal import print_line, progress, waiting
+from keras_bert.runtime.terminal import metrics_table, print_line, progress, waiting
 from keras_bert.tasks import registry
 from keras_bert.tasks.masked_tokens.task import MaskedTokens
 from keras_bert.text.preprocessor import VOCABULARY_FILE
-from keras_bert.training import report
 
 # Layers and hidden size of the models that Google published.
 _SIZES = {
@@ -193,7 +192,7 @@ def pretrain(args: options.Pretrain) -> None:
             tensorboard=args.tensorboard,
         )
     last = {name: value for name, value in history[-1].items() if name != "learning_rate"}
-    print_line(report.table(last))
+    print_line(metrics_table(last))
     print_line(f"saved in {args.output}")
 
 

@@ -1,12 +1,14 @@
-"""Read the model and the data files that the command line names; note truncated or skipped rows."""
+"""Read the model and the data files that the command line names; note truncated or skipped rows.
+
+Keras is imported in functions, because commands can run without it on ONNX or OpenVINO folders.
+"""
 
 import os
 import sys
 from typing import Any
 
 import keras_bert
-from keras_bert import heads, provenance
-from keras_bert.runtime import distribution
+from keras_bert import provenance
 from keras_bert.runtime.escaping import shown
 from keras_bert.runtime.terminal import print_line
 from keras_bert.tasks import reader, registry
@@ -60,6 +62,8 @@ def dtype_of(args):
     """Return the dtype policy of the command line; print the choice for "auto"."""
     if args.dtype != "auto":
         return args.dtype
+    from keras_bert.runtime import distribution
+
     dtype = distribution.fastest_dtype()
     print_line(f"--dtype auto: {dtype}")
     return dtype
@@ -123,7 +127,9 @@ def _options(task, name, columns, format, limit):
 
 
 def task_of(model):
-    """Return the name of a model's task, or of the variant."""
+    """Return the name of a Keras model's task, or of the variant."""
+    from keras_bert import heads
+
     return registry.for_model(model).variant_of(heads.find_output(model))
 
 

@@ -14,7 +14,7 @@ from keras_bert.data import tabular
 from keras_bert.hub import loading
 from keras_bert.pretraining import vocabulary
 from keras_bert.runtime.files import exclusive_lock
-from keras_bert.runtime.terminal import print_line
+from keras_bert.runtime.terminal import metrics_table, print_line
 from keras_bert.tasks import inference, registry
 from keras_bert.tasks.embedding.data import EmbeddingExamples
 from keras_bert.tasks.embedding.head import as_embedder
@@ -219,7 +219,7 @@ def _print_run(model, metrics, examples, dev):
     """Print the metrics of a run, and notes about the data."""
     if metrics["stopped"]:
         print_line("stopped early; these are the best results so far")
-    print_line(report.table({"examples": len(examples), **metrics}))
+    print_line(metrics_table({"examples": len(examples), **metrics}))
     labels = heads.find_output(model).labels
     of_model = registry.for_model(model)
     if "f1" in metrics and of_model.has_labels and of_model.answers_texts:

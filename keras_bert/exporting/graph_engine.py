@@ -1,11 +1,13 @@
 """Compute with the graph of an ONNX or OpenVINO export, as the engine of a pipeline.
 
-Keras is imported only to score labeled data.
+Keras is not imported.
 """
 
+import hashlib
 import pathlib
 import time
 
+from keras_bert import provenance
 from keras_bert.checkpoints import tokenizer_config, tokenizer_json
 from keras_bert.checkpoints.folder import MAX_TOKENS
 from keras_bert.exporting import graph_folder, graph_outputs
@@ -37,6 +39,8 @@ class GraphEngine:
     """
 
     def __init__(self, file: pathlib.Path, precision: str | None = None):
+        self._file = file
+        self._precision = precision
         self._is_old = graph_folder.is_old(file)
         folder = file.parent if self._is_old else file.parents[1]
         links.check(folder)
@@ -64,7 +68,7 @@ class GraphEngine:
         else:
             output.labels = None  # Hugging Face names every output
         self.name = str(folder)
-        self.columns: dict[str, str] = {}
+        self.columns = provenance.columns_of_texts(provenance.read_metrics(folder))
         self.seconds = 0.0
         self.described = TaskModel(self.name, output, tokenizer, self.longest, width)
 
@@ -77,6 +81,15 @@ class GraphEngine:
     model = property(_no_model)
     export = _no_model
     save = _no_model
+
+    def digest(self):
+        names = [graph_folder.DESCRIPTION_FILE, tokenizer_json.FILE, "vocab.txt"]
+        files = [self._file, self._file.with_suffix(".bin")]
+        files += [pathlib.Path(self.name, name) for name in names]
+        contents = [file.read_bytes() for file in files if file.is_file()]
+        lengths = [len(content) for content in contents]
+        settings = repr((self._precision, lengths)).encode()
+        return hashlib.sha256(b"".join([settings, *contents])).digest()
 
     def outputs(self, encoded, *, batch_size, on_batch=None):
         start = time.perf_counter()

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 
+from keras_bert import provenance
 from keras_bert.checkpoints import (
     huggingface,
     huggingface_heads,
@@ -30,7 +31,7 @@ def new_folder(path):
 
 
 def write_descriptions(model, task, folder):
-    """Write what the consumers read besides the graph, and `keras_bert.json`."""
+    """Write what the consumers read besides the graph, and what a pipeline reads."""
     name = "encoder" if task is None else task.name
     checkpoint = conversion.checkpoint_of(model)
     embedding = checkpoint.embedding
@@ -41,6 +42,9 @@ def write_descriptions(model, task, folder):
     huggingface.write_config_and_tokenizer(checkpoint, folder, architecture)
     description = graph_folder.describe(find_output(model), name)
     write_json(folder / graph_folder.DESCRIPTION_FILE, description)
+    columns = provenance.known_columns(model)
+    if columns:
+        provenance.write_metrics(folder, {"columns": columns})
     encoder = find_encoder(model)
     file = folder / tokenizer_json.FILE
     if not file.is_file():

@@ -40,9 +40,9 @@ def pipeline(
     Args:
         model: A model with a head of `keras_bert.heads`, an encoder, or its name or path for
             `keras_bert.load`. Also the folder of an ONNX or OpenVINO export of a model with a head.
-            Then neither Keras nor TensorFlow is imported, except to score labeled data.
+            Then neither Keras nor TensorFlow is imported.
         task: A task of `keras_bert.load`, such as `"masked_tokens"`. By default that of the model.
-            `"embedding"` gives embeddings of a model with any head.
+            `"embedding"` gives embeddings of a Keras model with any head.
         batch_size: Sequences per batch. OpenVINO chooses its own batches.
         long_texts: What happens to texts that are longer than the model's maximum: `"truncate"`
             counts them in one warning, `"window"` averages the answers for overlapping windows, and
@@ -77,18 +77,32 @@ def pipeline(
     """
     task = None if task == "auto" else task  # as for `load`
     batch_size = as_integer("batch_size", batch_size, 1)
-    options = {"batch_size": batch_size, "long_texts": long_texts}
-    check_one_of("engine", engine, (None, "keras", *graph_folder.GRAPH_FILES))
-    graph = None if engine == "keras" else graph_folder.find_graph(model, engine)
+    graph = find_graph(model, engine)
     if graph is None:
         computes = _keras_engine(model, task, pooling, precision, trusted)
     else:
-        fixed = {"task": task, "pooling": pooling}
-        other = next((name for name, value in fixed.items() if value is not None), None)
-        if other is not None:
-            raise ValueError(f"{other} cannot be changed for the folder of an export. Leave it out")
-        computes = GraphEngine(graph, precision)
-    return computes.task.pipeline(computes, **options)
+        computes = _graph_engine(graph, task, pooling, precision)
+    return computes.task.pipeline(computes, batch_size=batch_size, long_texts=long_texts)
+
+
+def find_graph(model, engine=None):
+    """Return the file with the graph that a pipeline computes with; `None` for a Keras model."""
+    check_one_of("engine", engine, (None, "keras", *graph_folder.GRAPH_FILES))
+    return None if engine == "keras" else graph_folder.find_graph(model, engine)
+
+
+def _graph_engine(graph, task, pooling, precision):
+    """Return the engine of the graph in a file."""
+    if pooling is not None:
+        raise ValueError("pooling cannot be changed for the folder of an export. Leave it out")
+    engine = GraphEngine(graph, precision)
+    of_graph = engine.task.variant_of(engine.described.output)
+    if task not in (None, of_graph):
+        raise ValueError(
+            f"{engine.name} has the task {of_graph}; received {task!r}. Leave out task, or load "
+            "another model"
+        )
+    return engine
 
 
 def _keras_engine(model, task, pooling, precision, trusted):

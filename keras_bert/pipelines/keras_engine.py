@@ -1,5 +1,7 @@
 """Compute with a Keras model, for pipelines."""
 
+import hashlib
+
 import keras
 import numpy as np
 
@@ -19,7 +21,7 @@ class KerasEngine:
         self.name = model.name
         self.task = registry.for_model(model)
         self.longest = find_encoder(model).bert_config["max_position_embeddings"]
-        self.columns = provenance.columns_of_texts(model)
+        self.columns = provenance.columns_of_texts(provenance.known_columns(model))
         self._precision = precision
         self._predict = predict_function(model, precision)
 
@@ -34,6 +36,15 @@ class KerasEngine:
     def described(self):
         """The `TaskModel`; users can change the preprocessor of the model."""
         return inference.describe(self.model)
+
+    def digest(self):
+        settings = (
+            provenance.digest_of_weights(self.model),
+            self.model.get_config(),  # the pooling and the layers after it
+            find_encoder(self.model).preprocessor.vocabulary,
+            self._precision,
+        )
+        return hashlib.sha256(repr(settings).encode()).digest()
 
     def outputs(self, encoded, *, batch_size, on_batch=None):
         outputs = inference.run(

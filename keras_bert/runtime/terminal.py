@@ -28,6 +28,17 @@ def print_line(text: object, file: TextIO | None = None) -> None:
     print(printable_lines(str(text)), file=file, flush=True)
 
 
+def metrics_table(metrics: dict[str, Any]) -> str:
+    """Return the numbers and strings in `metrics` as text, one per line."""
+    values = {
+        printable(name): f"{value:.3f}" if isinstance(value, float) else printable(str(value))
+        for name, value in metrics.items()
+        if isinstance(value, (int, float, str)) and not isinstance(value, bool)
+    }
+    width = max(map(len, values), default=0)
+    return "\n".join(f"{name:{width}}  {value}" for name, value in values.items())
+
+
 def shell_quoted(text: object) -> str:
     """Return a text as one word of a shell command that is safe to print and to copy.
 

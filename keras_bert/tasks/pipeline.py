@@ -1,5 +1,6 @@
 """The base class of the pipelines."""
 
+import collections
 import contextlib
 import itertools
 import typing
@@ -17,7 +18,7 @@ _LONG_INPUT = 200  # texts for which a progress bar is shown
 
 
 class Engine(typing.Protocol):
-    """What a pipeline computes with: a `KerasEngine` or an `OnnxEngine`.
+    """What a pipeline computes with: a `KerasEngine` or a `GraphEngine`.
 
     Attributes:
         task: The `Task` of the model.
@@ -38,6 +39,9 @@ class Engine(typing.Protocol):
     def outputs(self, encoded, *, batch_size, on_batch=None) -> list:
         """Return the outputs for each sequence, as after `Task.activate`."""
 
+    def digest(self) -> bytes:
+        """Return a hash of everything that determines the outputs, such as the weights."""
+
     def export(self, path, **options):
         """Export the model; the arguments are those of `keras_bert.export`."""
 
@@ -49,10 +53,12 @@ class Pipeline:
     """A function from texts to results. `keras_bert.pipeline` makes one.
 
     Attributes:
-        model: The `keras.Model`; not for an ONNX folder.
+        model: The `keras.Model`; not for the folder of an export.
         task: Name of its head, such as `"classification"`.
         output: Its labels and options, as in `layers.TaskOutput`.
         batch_size: Sequences per batch.
+        counts: How much of the texts of all calls the model did not see, a `collections.Counter`
+            with keys such as `"truncated"` and `"without_tokens"`.
     """
 
     # Each task has a subclass, which implements `_examples` (rows to the data of the task).
@@ -62,7 +68,7 @@ class Pipeline:
     chunk = 8192  # rows that are tokenized and computed at once
 
     def __init__(self, engine: Engine, *, batch_size=32, long_texts=None):
-        self._engine = engine
+        self.engine = engine
         self.output = engine.described.output
         self.task = engine.task.name
         self.columns = engine.task.inputs_of(self.output)  # columns of a row
@@ -73,16 +79,17 @@ class Pipeline:
                 f"{self.task}; received {long_texts!r}"
             )
         self.long_texts = long_texts
+        self.counts: collections.Counter[str] = collections.Counter()
         self._has_warned = False
         self._truncated = 0
         self._read = 0
 
     @property
     def model(self):
-        return self._engine.model
+        return self.engine.model
 
     def __repr__(self):
-        return f"<keras_bert.pipeline of {self._engine.name!r}, task {self.task}>"
+        return f"<keras_bert.pipeline of {self.engine.name!r}, task {self.task}>"
 
     def __call__(
         self,
@@ -168,11 +175,11 @@ class Pipeline:
             ValueError: If the data has no labels or belongs to another task.
         """
         self._check_data(examples, scored=True)
-        task = self._engine.task
+        task = self.engine.task
         task.answer_options.of(options, f"the task {task.name}")
         batch_size = self.batch_size if batch_size is None else batch_size
         batch_size = as_integer("batch_size", batch_size, 1)
-        answers = self._answers(examples, batch_size, **options)
+        answers = self.answers(examples, batch_size, **options)
         self._warn_of_truncation()
         return results.Metrics(task.metrics(self.output, examples, answers, report=True))
 
@@ -192,32 +199,40 @@ class Pipeline:
         """
         n = as_integer("n", n, 1)
         self._check_data(examples, scored=True)
-        answers = self._answers(examples, self.batch_size)
+        answers = self.answers(examples, self.batch_size)
         return results.Results(self._mistakes(examples, answers)[:n])
 
     def export(self, path, **options):
         """Export the model; the arguments of `keras_bert.export`."""
-        return self._engine.export(path, **options)
+        return self.engine.export(path, **options)
 
     def save(self, path, **options):
         """Save the model; the arguments of `keras_bert.save`."""
-        return self._engine.save(path, **options)
+        return self.engine.save(path, **options)
 
     def _check_data(self, examples, scored=False):
         """Raise an error for data of another task; with `scored`, also for data without labels."""
         if not isinstance(examples, self.data):
             raise ValueError(
-                f"{self._engine.name!r} takes {self.data[0].__name__}; received "
+                f"{self.engine.name!r} takes {self.data[0].__name__}; received "
                 f"{type(examples).__name__}. Files and tables become such data with keras_bert.read"
             )
         if scored:
-            self._engine.task.check_labeled(examples)
-            self._engine.task.check_targets(self.output, examples)
+            self.engine.task.check_labeled(examples)
+            self.engine.task.check_targets(self.output, examples)
 
-    def _answers(self, examples, batch_size, on_batch=None, **options):
-        """Return one answer per example; `options` are those of a call or of `evaluate`."""
-        task = self._engine.task
-        model = self._engine.described
+    def answers(self, examples, batch_size=None, on_batch=None, **options):
+        """Return one answer per example, in the form that `Task.decode` returns.
+
+        Args:
+            examples: The data of the task.
+            batch_size: Sequences per batch. Defaults to that of the pipeline.
+            on_batch: Called after each batch with the fraction of the sequences in it.
+            **options: Those of a call or of `evaluate`.
+        """
+        batch_size = self.batch_size if batch_size is None else batch_size
+        task = self.engine.task
+        model = self.engine.described
         if not len(examples):
             raise ValueError(f"{examples.source} contains no examples")
         training_options = task.training_options()
@@ -225,7 +240,7 @@ class Pipeline:
             training_options = task.training_options(long_texts=self.long_texts)
         encoded = task.encode(model, examples, model.max_length, training_options)
         self._count_truncated(encoded, self._sequences(examples))
-        outputs = self._engine.outputs(encoded, batch_size=batch_size, on_batch=on_batch)
+        outputs = self.engine.outputs(encoded, batch_size=batch_size, on_batch=on_batch)
         names = task.answer_options.names()
         answer_options = {name: value for name, value in options.items() if name in names}
         return task.decode(model, examples, encoded, outputs, task.answer_options(**answer_options))
@@ -283,13 +298,13 @@ class Pipeline:
         return self._joined(answers)
 
     def _part(self, examples, settings, options, advance):
-        task = self._engine.task
+        task = self.engine.task
         task.check_inputs(examples)
 
         def on_batch(share):
             advance(share * len(examples))
 
-        answers = self._answers(examples, settings["batch_size"], on_batch, **options)
+        answers = self.answers(examples, settings["batch_size"], on_batch, **options)
         return task.results(self.output, examples, answers, **options)
 
     def _joined(self, result_per_text):
@@ -334,7 +349,7 @@ class Pipeline:
         check_not_given(**{name: named[name] for name in named if name not in self.columns})
         values = {}
         for name in self.columns:
-            remembered = self._engine.columns.get(name)
+            remembered = self.engine.columns.get(name)
             column = named.get(name, remembered if remembered in frame.columns else name)
             if column not in frame.columns:
                 raise ValueError(
@@ -358,7 +373,8 @@ class Pipeline:
         return len(examples)
 
     def _count_truncated(self, encoded, count):
-        """Count truncated texts for the warning; raise an error if `long_texts` is "error"."""
+        """Count what the model does not see; raise an error if `long_texts` is "error"."""
+        self.counts.update(encoded.counts())
         truncated = encoded.truncated or encoded.cut_questions
         long_texts = self.long_texts or self.output.long_texts
         if truncated and long_texts == "error":
@@ -377,9 +393,9 @@ class Pipeline:
             remedy = "Shorten them"
             if "window" in self.long_texts_options and not self.output.pairs:
                 remedy = 'keras_bert.pipeline(model, long_texts="window") reads them in parts'
-            elif self._engine.longest > self._max_length:
+            elif self.engine.longest > self._max_length:
                 remedy += (
-                    f", or raise preprocessor.max_sequence_length, at most {self._engine.longest}"
+                    f", or raise preprocessor.max_sequence_length, at most {self.engine.longest}"
                 )
             warnings.warn(
                 f"{self._truncated} of {self._read} texts were truncated to {self._max_length} "

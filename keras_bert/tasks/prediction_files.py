@@ -6,39 +6,36 @@ import pathlib
 
 from keras_bert.data import text_files
 from keras_bert.data.table_rows import csv_row, tsv_row
-from keras_bert.model_structure import find_output
-from keras_bert.tasks import registry
 
 FORMATS = {**text_files.FORMATS, ".json": "json"}
 
 
-def format_of(path, model):
+def format_of(path, task):
     """Return the format of a file from its extension: `"jsonl"`, `"csv"`, `"json"` or else `"tsv"`.
 
-    `"json"` is one object, such as SQuAD's predictions, for tasks with `has_predictions_file`.
+    `"json"` is one object, such as SQuAD's predictions, for a `Task` with `has_predictions_file`.
     """
     format = FORMATS.get(pathlib.Path(path or "").suffix.lower(), "tsv")
-    if format == "json" and not registry.for_model(model).has_predictions_file:
+    if format == "json" and not task.has_predictions_file:
         raise ValueError(f"{path}: .json files are only for question answering; use .jsonl or .csv")
     return format
 
 
-def lines(format, model, answered, *, header=True, probabilities=False):
+def lines(format, task, output, answered, *, header=True, probabilities=False):
     """Yield the lines of a file of answers, each one as soon as its answer is available.
 
-    `answered` yields (examples, answers). The columns of CSV and TSV are the keys of JSON Lines,
+    `task` and `output` are the `Task` and the `layers.TaskOutput` of the model. `answered` yields
+    (examples, answers). The columns of CSV and TSV are the keys of JSON Lines,
     and in place of `scores` a column per label. Numbers have four decimals. A task can have forms
     of its own for TSV and CSV.
     `"json"` is a single string.
     """
-    task = registry.for_model(model)
     if format == "json":
         predictions: dict[str, str] = {}
         for examples, answers in answered:
             predictions |= task.predictions(examples, answers)
         yield json.dumps(predictions, ensure_ascii=False)
         return
-    output = find_output(model)
     separator = _separator(output.labels)
     row = csv_row if format == "csv" else tsv_row
     columns = None

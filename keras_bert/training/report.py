@@ -1,4 +1,4 @@
-"""The report of a training run: a table, `metrics.json`, and two plots."""
+"""The report of a training run: `metrics.json` and two plots."""
 
 import itertools
 import pathlib
@@ -9,7 +9,6 @@ import numpy as np
 
 from keras_bert import heads
 from keras_bert.provenance import METRICS_FILE
-from keras_bert.runtime.escaping import printable
 from keras_bert.runtime.figures import drawable, font_families, new_figure
 from keras_bert.runtime.files import atomic_write
 from keras_bert.runtime.terminal import print_line
@@ -27,17 +26,6 @@ _NOT_PLOTTED = {
     "seconds", "tokens_per_second", "sequences_per_second", "flop_utilization",
 }  # fmt: skip
 _LABELS = {"loss": "training loss", "dev_loss": "dev loss", "eval_loss": "held-out loss"}
-
-
-def table(metrics):
-    """Return the numbers and strings in `metrics` as text, one per line."""
-    values = {
-        printable(name): f"{value:.3f}" if isinstance(value, float) else printable(str(value))
-        for name, value in metrics.items()
-        if isinstance(value, (int, float, str)) and not isinstance(value, bool)
-    }
-    width = max(map(len, values), default=0)
-    return "\n".join(f"{name:{width}}  {value}" for name, value in values.items())
 
 
 def clear(folder):

@@ -34,7 +34,7 @@ from keras_bert.tasks.embedding import retrieval
 from keras_bert.tasks.multiple_choice import data as swag
 from keras_bert.tasks.results import Entities, Labels, Metrics, Result, Results
 from keras_bert.tasks.tagging import data as conll
-from keras_bert.training import report, run_state
+from keras_bert.training import run_state
 from tests import tiny
 
 PACKAGE = pathlib.Path(keras_bert.__file__).parent
@@ -279,7 +279,7 @@ def test_warnings_and_errors_of_the_command_line(capsys):
 
 
 def test_metrics_of_a_file():
-    shown = report.table({ESCAPE: 1.0, "a": ESCAPE + "\n"})
+    shown = terminal.metrics_table({ESCAPE: 1.0, "a": ESCAPE + "\n"})
     assert len(shown.splitlines()) == 2 and "\x1b" not in shown
 
 

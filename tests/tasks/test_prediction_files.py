@@ -10,7 +10,7 @@ import pytest
 
 from keras_bert import heads
 from keras_bert.data import tabular
-from keras_bert.tasks import prediction_files
+from keras_bert.tasks import prediction_files, registry
 from keras_bert.tasks.multiple_choice import data as swag
 from keras_bert.tasks.question_answering import data as squad
 from keras_bert.tasks.tagging import data as conll
@@ -30,6 +30,11 @@ def models():
         "reader": heads.span_selector(encoder),
         "chooser": heads.multiple_choice(encoder),
     }
+
+
+def written_lines(format, model, answered, **options):
+    task = registry.for_model(model)
+    return prediction_files.lines(format, task, heads.find_output(model), answered, **options)
 
 
 ANSWER = {"text": QUOTED, "start": 2, "end": 20, "score": 0.87654}
@@ -83,7 +88,7 @@ def test_csv_separator_does_not_occur_in_labels():
     encoder = tiny.encoder(num_hidden_layers=1)
     model = heads.classifier(encoder, labels=labels, multi_label=True)
     answers = np.array([[0.9, 0.8, 0.1]], np.float32)
-    _, line = prediction_files.lines("csv", model, [(tabular.Examples(["a"]), answers)])
+    _, line = written_lines("csv", model, [(tabular.Examples(["a"]), answers)])
     assert line == '"rude;short, but kind",0.9000,0.8000,0.1000,a'
 
 
@@ -91,9 +96,9 @@ def test_csv_separator_does_not_occur_in_labels():
 def test_json_lines_and_csv(models, name):
     answered = [ANSWERED[name]]
     objects, rows = EXPECTED[name]
-    written = list(prediction_files.lines("jsonl", models[name], answered))
+    written = list(written_lines("jsonl", models[name], answered))
     assert [json.loads(line) for line in written] == objects
-    written = "".join(f"{line}\n" for line in prediction_files.lines("csv", models[name], answered))
+    written = "".join(f"{line}\n" for line in written_lines("csv", models[name], answered))
     assert list(csv.reader(io.StringIO(written, newline=""), strict=True)) == rows
 
 
@@ -106,7 +111,7 @@ def test_lines_are_written_part_by_part(models):
         raise MemoryError("the third part was read")
 
     for format, count in (("jsonl", 2), ("csv", 3), ("tsv", 3)):
-        lines = prediction_files.lines(format, models["classification"], parts())
+        lines = written_lines(format, models["classification"], parts())
         first = list(itertools.islice(lines, count))
         assert len(first) == count and len(set(first)) == (1 if format == "jsonl" else 2)
         with pytest.raises(MemoryError):
@@ -116,16 +121,16 @@ def test_lines_are_written_part_by_part(models):
 @pytest.mark.parametrize("name", [name for name in ANSWERED if name != "tagging"])
 def test_tsv_has_the_columns_of_csv(models, name):
     _, rows = EXPECTED[name]
-    written = list(prediction_files.lines("tsv", models[name], [ANSWERED[name]]))
+    written = list(written_lines("tsv", models[name], [ANSWERED[name]]))
     assert [line.replace("\t", "|") for line in written] == [
         "|".join(fields).replace("\n", " ") for fields in rows
     ]
-    without_header = prediction_files.lines("tsv", models[name], [ANSWERED[name]], header=False)
+    without_header = written_lines("tsv", models[name], [ANSWERED[name]], header=False)
     assert list(without_header) == written[1:]
 
 
 def test_tsv_of_a_tagger_is_conll(models):
-    written = list(prediction_files.lines("tsv", models["tagging"], [ANSWERED["tagging"]]))
+    written = list(written_lines("tsv", models["tagging"], [ANSWERED["tagging"]]))
     assert written == ["Ann\t0.5000\tB-x", ",\t1.0000\tO", "", "so\t0.2500\tO", ""]
 
 
@@ -134,7 +139,7 @@ def test_predicted_tags_can_be_read_again(models, tmp_path, format):
     words = [["1", "#", "Ann"], ["10 000", ",", '"', " "], ["2"]]
     sentences = conll.TaggedSentences(words)
     answers = [[("B-x" if word == "Ann" else "O", 0.5) for word in row] for row in words]
-    lines = prediction_files.lines(format, models["tagging"], [(sentences, answers)])
+    lines = written_lines(format, models["tagging"], [(sentences, answers)])
     again = conll.read(tiny.write_file(tmp_path / f"a.{format}", "\n".join(lines)))
     assert again.words == words
     assert again.tags == [[tag for tag, _ in row] for row in answers]
@@ -151,7 +156,7 @@ def test_columns_of_the_input_are_kept(models, tmp_path):
     answers = np.array([[0.25, 0.75], [0.75, 0.25]], np.float32)
 
     def lines(format):
-        return list(prediction_files.lines(format, models["classification"], [(examples, answers)]))
+        return list(written_lines(format, models["classification"], [(examples, answers)]))
 
     assert list(csv.reader(lines("csv"))) == [
         ["predicted_label", "predicted_score", "id", "review", "label", "score"],
@@ -169,33 +174,31 @@ def test_values_of_json_are_kept(models, tmp_path):
     row = {"text": "a", "id": 0.123456, "tags": ["x", None]}
     answers = ANSWERED["regression"][1]
     examples = read_rows(tmp_path, "a.jsonl", json.dumps(row), text="text")
-    [line] = prediction_files.lines("jsonl", models["regression"], [(examples, answers)])
+    [line] = written_lines("jsonl", models["regression"], [(examples, answers)])
     assert json.loads(line) == {"score": -1.5, **row}
-    [_, line] = prediction_files.lines("tsv", models["regression"], [(examples, answers)])
+    [_, line] = written_lines("tsv", models["regression"], [(examples, answers)])
     assert line == '-1.5000\ta\t0.123456\t["x", null]'
     rows = json.dumps(row) + "\n" + json.dumps(row | {"more": 1})
     examples = read_rows(tmp_path, "b.jsonl", rows, text="text")
     answered = [(examples, np.repeat(answers, 2))]
-    assert len(list(prediction_files.lines("jsonl", models["regression"], answered))) == 2
+    assert len(list(written_lines("jsonl", models["regression"], answered))) == 2
     with pytest.raises(ValueError, match=r"has the key 'more', .*\.jsonl"):
-        list(prediction_files.lines("csv", models["regression"], answered))
+        list(written_lines("csv", models["regression"], answered))
 
 
 def test_columns_without_a_header_are_numbered(models, tmp_path):
     options = {"text": "2", "header": False}
     examples = read_rows(tmp_path, "a.tsv", "7\tso\tx\n", **options)
-    lines = prediction_files.lines(
-        "tsv", models["regression"], [(examples, ANSWERED["regression"][1])]
-    )
+    lines = written_lines("tsv", models["regression"], [(examples, ANSWERED["regression"][1])])
     assert list(lines) == ["score\t1\t2\t3", "-1.5000\t7\tso\tx"]
 
 
 def test_tabs_and_line_ends_become_spaces_in_tsv(models):
     texts = tabular.Examples(["so\tgood\r\nfilm"], text_pairs=["a\x85b\u2028c"])
     answered = [(texts, ANSWERED["regression"][1])]
-    [line] = prediction_files.lines("tsv", models["regression"], answered, header=False)
+    [line] = written_lines("tsv", models["regression"], answered, header=False)
     assert line == "-1.5000\tso good  film\ta b c"
-    [line] = prediction_files.lines("jsonl", models["regression"], answered)
+    [line] = written_lines("jsonl", models["regression"], answered)
     assert json.loads(line)["text"] == "so\tgood\r\nfilm"
 
 
@@ -208,7 +211,7 @@ def test_tabs_and_line_ends_become_spaces_in_tsv(models):
 )
 def test_probabilities_of_every_class(models, name, scores, names, values):
     def lines(format):
-        return prediction_files.lines(format, models[name], [ANSWERED[name]], probabilities=True)
+        return written_lines(format, models[name], [ANSWERED[name]], probabilities=True)
 
     [line] = lines("jsonl")
     assert json.loads(line)["scores"] == scores
@@ -219,11 +222,11 @@ def test_probabilities_of_every_class(models, name, scores, names, values):
 
 def test_squad_predictions(models):
     model = models["reader"]
-    assert prediction_files.format_of("a.JSON", model) == "json"
-    [line] = prediction_files.lines("json", model, [ANSWERED["reader"]])
+    assert prediction_files.format_of("a.JSON", registry.for_model(model)) == "json"
+    [line] = written_lines("json", model, [ANSWERED["reader"]])
     assert json.loads(line) == {"7": QUOTED}
     with pytest.raises(ValueError, match=r"a\.json: .* only for question answering; use \.jsonl"):
-        prediction_files.format_of("a.json", models["classification"])
+        prediction_files.format_of("a.json", registry.for_model(models["classification"]))
 
 
 @pytest.mark.parametrize(
@@ -237,4 +240,4 @@ def test_squad_predictions(models):
     ],
 )
 def test_format_of(models, name, format):
-    assert prediction_files.format_of(name, models["chooser"]) == format
+    assert prediction_files.format_of(name, registry.for_model(models["chooser"])) == format

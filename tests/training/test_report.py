@@ -11,6 +11,7 @@ import pytest
 import keras_bert
 from keras_bert import heads, provenance
 from keras_bert.data.examples import Examples
+from keras_bert.runtime.terminal import metrics_table
 from keras_bert.training import report
 from tests import tiny
 
@@ -22,8 +23,8 @@ HISTORY = [
 
 def test_table():
     metrics = {"f1": 0.25, "examples": 1200, "metric": "f1", "stopped": False, "history": [1]}
-    assert report.table(metrics) == "f1        0.250\nexamples  1200\nmetric    f1"
-    assert report.table({}) == ""
+    assert metrics_table(metrics) == "f1        0.250\nexamples  1200\nmetric    f1"
+    assert metrics_table({}) == ""
 
 
 def test_metrics_are_written_as_utf8(tmp_path):

@@ -143,7 +143,7 @@ class EmbeddingPipeline(TextPipeline):
         return search.similarity(first, second, self.output.similarity)
 
     def _run_rows(self, rows, settings, options):
-        width = self._engine.described.width
+        width = self.engine.described.width
         truncate_dim = options.get("truncate_dim")
         if truncate_dim is not None:
             if as_integer("truncate_dim", truncate_dim, 1) > width:
@@ -160,25 +160,26 @@ class EmbeddingPipeline(TextPipeline):
                 f"{type(examples).__name__}. Use EmbeddingExamples.of_pairs or of_classes"
             )
 
-    def _answers(self, examples, batch_size, on_batch=None, **options):
+    def answers(self, examples, batch_size=None, on_batch=None, **options):
+        batch_size = self.batch_size if batch_size is None else batch_size
         if isinstance(examples, (EmbeddingExamples, RetrievalData)):
             rows = examples.prompted_rows(prompt_of(self.output))
             texts = [text for row in rows for text in row]
-            vectors = self._vectors(texts, batch_size)
+            vectors = self._vectors(texts, batch_size, on_batch)
             return list(np.reshape(vectors, (len(rows), -1, vectors.shape[-1])))
         prompt = prompt_of(self.output, options.get("prompt"))
         texts = [prompt + text for text in examples.texts] if prompt else examples.texts
         vectors = self._vectors(texts, batch_size, on_batch)
-        search.check_finite(vectors, self._engine.name)
+        search.check_finite(vectors, self.engine.name)
         vectors = vectors[:, : options.get("truncate_dim")]
         return list(search.unit_length(vectors) if options.get("normalize") else vectors)
 
     def _vectors(self, texts, batch_size, on_batch=None):
         """Return the vectors of texts, float32 (texts, width)."""
-        model = self._engine.described
+        model = self.engine.described
         encoded = EncodedTexts(model.tokenizer, [texts], model.max_length)
         self._count_truncated(encoded, len(texts))
-        vectors = self._engine.outputs(encoded, batch_size=batch_size, on_batch=on_batch)
+        vectors = self.engine.outputs(encoded, batch_size=batch_size, on_batch=on_batch)
         return np.reshape(np.array(vectors, np.float32), (-1, model.width))
 
     def _joined(self, answers):

@@ -28,13 +28,13 @@ class QuestionAnsweringPipeline(Pipeline):
         questions, contexts = map(list, zip(*rows, strict=True))
         return Questions(questions, contexts, source=SOURCE)
 
-    def _answers(self, examples, batch_size, on_batch=None, **options):
+    def answers(self, examples, batch_size=None, on_batch=None, **options):
         if "null_threshold" in options and not self.output.no_answer:
             raise ValueError(
-                f"{self._engine.name!r} always gives an answer. To use null_threshold, load it "
+                f"{self.engine.name!r} always gives an answer. To use null_threshold, load it "
                 'with keras_bert.load(name, task="question_answering", no_answer=True)'
             )
-        return super()._answers(examples, batch_size, on_batch, **options)
+        return super().answers(examples, batch_size, on_batch, **options)
 
     def _mistakes(self, examples, answers):
         mistakes = []

@@ -21,7 +21,7 @@ class TaggingPipeline(Pipeline):
     long_texts_options = ("window",)
 
     def _examples(self, rows):
-        tokenizer = self._engine.described.tokenizer
+        tokenizer = self.engine.described.tokenizer
         words, spans = split_words(rows, tokenizer, self.output.characters)
         return _TaggedTexts(words, source=SOURCE, texts=tuple(rows), spans=tuple(spans))
 
