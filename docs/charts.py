@@ -317,6 +317,31 @@ def export_speed():
     return axes.figure
 
 
+def engine_speed():
+    """Draw the speed of each engine for embeddings with its agreement with float32."""
+    engines = ["TensorFlow (peer: torch)", "ONNX Runtime", "OpenVINO"]
+    precisions = ["float32", "bfloat16", "int8"]
+    rows = [_cells(f"{engine}, {precision}") for engine in engines for precision in precisions]
+    rows = [row for row in rows if row is not None][::-1]
+    axes = _axes(7, 4.4, 0.3, 0.12, 0.66, 0.86)
+    for index, row in enumerate(rows):
+        libraries = (("keras_bert", GREEN, 1, 0.2), ("sentence-transformers", GRAY, 2, -0.2))
+        for name, color, column, shift in libraries:
+            if not row[column]:  # not measured
+                continue
+            speed = float(row[column].replace(",", ""))
+            label = name if index == len(rows) - 1 else None
+            axes.barh(index + shift, speed, 0.36, color=color, label=label)
+            axes.text(speed + 40, index + shift, row[column + 4], va="center", size=9)
+    axes.set_yticks(
+        range(len(rows)), [row[0].replace(" (peer: torch)", " or torch") for row in rows]
+    )
+    axes.tick_params(axis="y", length=0)
+    axes.set(xlabel="sentences per second, with the mean cosine to float32", xlim=(0, 4400))
+    _legend(axes)
+    return axes.figure
+
+
 def library_speed():
     """Draw the speed relative to other libraries, from RESULTS."""
     rows = [
@@ -356,12 +381,19 @@ def _decimals(start):
 
 def _results_row(start):
     """Return the result of the row of RESULTS.md whose measurement starts with a text."""
+    return _cells(start)[3]
+
+
+def _cells(start):
+    """Return the cells of the row of RESULTS.md whose first cell starts with a text, or `None`."""
     rows = (
-        [cell.strip() for cell in line.strip("|").split("|")]
+        [cell.strip() for cell in line.removeprefix("|").removesuffix("|").split("|")]
         for line in RESULTS.read_text(encoding="utf-8").splitlines()
     )
-    (found,) = (row for row in rows if row[0].startswith(start))
-    return found[3]
+    found = [row for row in rows if row[0].startswith(start)]
+    if len(found) > 1:
+        raise ValueError(f"{len(found)} rows of RESULTS.md start with {start!r}")
+    return found[0] if found else None
 
 
 def _axes(width, height, *place):

@@ -41,7 +41,7 @@ def site(models, tmp_path_factory):
     library = folder / "lib"
     library.mkdir()
     shutil.copy(MODULES / "@huggingface/transformers/dist/transformers.min.js", library)
-    for file in (MODULES / "onnxruntime-web" / "dist").glob("ort-wasm-simd-threaded*"):
+    for file in (MODULES / "onnxruntime-web" / "dist").glob("ort-wasm-simd-threaded.asyncify.*"):
         shutil.copy(file, library)
     for name, model in zip(("classifier", "embedder"), models, strict=True):
         keras_bert.export(model, folder / "models" / name, format="onnx")
