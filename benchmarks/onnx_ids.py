@@ -58,7 +58,7 @@ def openvino(folder, lowercase):
 
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     graph = convert_tokenizer(tokenizer, truncation=True, max_length=LENGTH)
-    openvino_server.mend_tokenizer(graph)  # as the export for OpenVINO Model Server does
+    openvino_server.patch_tokenizer(graph)  # as the export for OpenVINO Model Server does
     model = openvino.compile_model(graph, "CPU")
 
     def ids(texts):

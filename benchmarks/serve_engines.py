@@ -100,9 +100,9 @@ def our_graph_engines(model, folder):
     engines = {}
     for name, quantize in (("onnx float32", None), ("onnx int8", "int8")):
         path = keras_bert.export(model, folder / name, format="onnx", quantize=quantize)
-        file = graph_folder.find_graph(path)
-        engine = GraphEngine(file)
-        engine._session._session = onnx_session(str(file))
+        graph = graph_folder.find_graph(path)
+        engine = GraphEngine(graph)
+        engine._session._session = onnx_session(str(graph.file))
         engines[name] = functools.partial(outputs_of, engine)
     path = keras_bert.export(model, folder / "openvino", format="openvino")
     for precision in ("float32", "bfloat16"):

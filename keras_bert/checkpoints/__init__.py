@@ -78,13 +78,27 @@ def _raise_if_exported(path: Path) -> None:
         remedy = "keras-bert serve"
     elif (folder / "model.onnx").is_file() and not (folder / "config.json").is_file():
         remedy = "keras_bert.pipeline"  # of an older version
+    elif (folder / "1/model.xml").is_file():
+        remedy = "OpenVINO Model Server"
     elif (folder / "keras_bert.json").is_file() and not huggingface.weights_file(folder):
-        remedy = "keras_bert.pipeline"
+        remedy = _engine_of_graph(folder)
     if remedy:
         raise ValueError(
             f"{path} is an export, which cannot be loaded. Load the model that was exported, or "
             f"run the export with {remedy}"
         )
+
+
+def _engine_of_graph(folder: Path) -> str:
+    """Return what runs the graph in the folder of an export."""
+    if any(folder.glob("litert/*.tflite")):
+        return "LiteRT, as its README.md shows"
+    if any(folder.glob("onnx/*.onnx")) or any(folder.glob("openvino/*.xml")):
+        return "keras_bert.pipeline"
+    raise ValueError(
+        f"{folder} is an export without its graph, such as onnx/model.onnx. Copy the whole folder, "
+        "or export the model again"
+    )
 
 
 def read(path: str | os.PathLike[str], ignore: Collection[str] = ()) -> Checkpoint:

@@ -605,7 +605,7 @@ class Convert(NamedModel, run="models.convert"):
 
 
 class Export(Precision, Labels, NamedModel, run="models.export", files=["dev"]):
-    """Write a SavedModel, or a folder for ONNX Runtime or OpenVINO.
+    """Write a SavedModel, or a folder for ONNX Runtime, OpenVINO or LiteRT.
 
     model: folder or .keras file of a trained model; or an encoder, by name or folder
     path: model folder for TensorFlow Serving; each export is the next version. An encoder is
@@ -615,7 +615,8 @@ class Export(Precision, Labels, NamedModel, run="models.export", files=["dev"]):
         the layout of Hugging Face. openvino_server: strings in, for OpenVINO Model Server.
         litert: ids in, for phones
     quantize: onnx, openvino, litert: int8 weights; openvino needs --dev to calibrate
-    dev: labeled file; the model card states how far bfloat16 or int8 agrees with float32
+    dev: labeled file; the model card states how far a SavedModel in bfloat16, or int8, agrees with
+        float32
     license: license of the source weights, for the model card (default: that of a known name)
     """
 

@@ -11,18 +11,14 @@ import keras_bert
 from keras_bert.cli import options, reading
 from keras_bert.exporting import tf_serving
 from keras_bert.runtime.escaping import printable
+from keras_bert.runtime.packages import import_extra
 from keras_bert.runtime.terminal import print_line, waiting
 from keras_bert.server import models, rest
 
 
 def serve(args: options.Serve) -> None:
     """Serve SavedModels, or a trained model that is exported first, until Ctrl-C."""
-    try:
-        from keras_bert.server import app
-    except ImportError as error:
-        raise ImportError(
-            f"keras-bert serve needs {error.name}. Run: pip install 'keras3-bert[serve]'"
-        ) from error
+    app = import_extra("keras_bert.server.app", "serve", "keras-bert serve")
     # Treat SIGTERM as Ctrl-C, so that temporary files are removed.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     if not 0 <= args.port <= 65535:

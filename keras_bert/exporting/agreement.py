@@ -1,12 +1,17 @@
 """How far the answers of an export differ from those in float32."""
 
 import dataclasses
+import warnings
 
 import numpy as np
 
+from keras_bert.model_structure import find_encoder, find_output
+from keras_bert.runtime.warn import level_of_caller
 from keras_bert.tasks import registry
 
 _BATCH = 32
+_MIN_COSINE = 0.99  # least mean cosine of embeddings without a warning
+_MAX_POINTS = 1  # largest loss without a warning: points of the metric, or percent of the answers
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,7 +49,7 @@ class Agreement:
             parts.append(f"the mean cosine similarity is {self.cosine:.4f}")
         parts.append(f"the largest difference of a number is {self.difference:.2g}")
         if self.time_ratio is not None:
-            parts.append(f"{self.time_ratio:.2f} times as long")
+            parts.append(f"it takes {self.time_ratio:.2f} of the time of float32")
         return ", ".join(parts)
 
 
@@ -70,6 +75,25 @@ def check_data(dev, output):
         task.check_targets(output, dev)
 
 
+def check_dev(dev, quantize, model, task):
+    """Check that int8 can be compared with float32 on `dev`, unless it is `None`.
+
+    `task` is the `Task` of the model, or `None`.
+    """
+    if dev is None:
+        return
+    if quantize is None:
+        raise ValueError('dev needs quantize="int8", which is compared with float32. Remove dev')
+    if task is None or find_encoder(model).preprocessor is None:
+        raise ValueError(
+            "dev needs a model with a head and a preprocessor; received "
+            f"{'an encoder' if task is None else 'no preprocessor'}. Leave out dev"
+        )
+    check_data(dev, find_output(model))
+    if not len(dev):
+        raise ValueError(f"{dev.source} contains no examples. Give some for dev")
+
+
 def compare(actual, expected, examples, output):
     """Compare two functions of strings that return dicts of arrays (batch, ...).
 
@@ -89,7 +113,8 @@ def compare(actual, expected, examples, output):
     columns = task.columns_of(examples, output)
     labels = task.right_labels(examples)
     equal: list[bool] = []
-    correct: list[tuple[bool, bool]] = []
+    is_right: list[bool] = []
+    is_reference_right: list[bool] = []
     difference = 0.0
     count = len(columns[0])  # for embeddings, a row of the data has several texts
     for start in range(0, count, _BATCH):
@@ -97,14 +122,18 @@ def compare(actual, expected, examples, output):
         texts = [column[batch] for column in columns]
         outputs = actual(*texts)
         reference = expected(*texts)
-        difference = _larger(difference, outputs, reference)
+        difference = _largest_difference(difference, outputs, reference)
         equal.extend(_equal_rows(outputs, reference))
         if labels is not None and "label" in reference:
             right = np.array([str(label).encode() for label in labels[batch]], object)
-            correct.extend(zip(outputs["label"] == right, reference["label"] == right, strict=True))
-    accuracies = ("accuracy", *np.mean(correct, axis=0).tolist()) if correct else ()
+            is_right.extend(outputs["label"] == right)
+            is_reference_right.extend(reference["label"] == right)
     share = float(np.mean(equal)) if equal else None
-    return Agreement(count, share, difference, *accuracies)
+    if not is_right:
+        return Agreement(count, share, difference)
+    accuracy = float(np.mean(is_right))
+    reference_accuracy = float(np.mean(is_reference_right))
+    return Agreement(count, share, difference, "accuracy", accuracy, reference_accuracy)
 
 
 def compare_pipelines(actual, expected, examples):
@@ -122,25 +151,51 @@ def compare_pipelines(actual, expected, examples):
     pipelines = [task.pipeline(engine) for engine in (actual, expected)]
     for pipeline in pipelines:
         pipeline(rows[:1])  # the first call allocates memory
-    actual.seconds = expected.seconds = 0.0
-    results, reference = (pipeline(rows, show_progress=False) for pipeline in pipelines)
+    actual.seconds = 0.0
+    expected.seconds = 0.0
+    results = pipelines[0](rows, show_progress=False, **task.compared_options)
+    reference = pipelines[1](rows, show_progress=False, **task.compared_options)
     ratio = actual.seconds / expected.seconds
     scores = {}
     if task.is_scorable(examples):
         metrics = [pipeline.evaluate(examples) for pipeline in pipelines]
         name = next(iter(metrics[0]))
         scores = {"metric": name, "score": metrics[0][name], "float32_score": metrics[1][name]}
-    pairs = list(zip(results, reference, strict=True))
-    numbers, others = zip(*(_compare_values(*pair) for pair in pairs), strict=True)
+    differences = []
+    is_equal_per_row = []
+    for result, reference_result in zip(results, reference, strict=True):
+        difference, is_equal = _compare_values(result, reference_result)
+        differences.append(difference)
+        is_equal_per_row.append(is_equal)
     cosine = None
     if isinstance(reference, np.ndarray):
         lengths = np.linalg.norm(results, axis=1) * np.linalg.norm(reference, axis=1)
         cosine = float(np.mean((results * reference).sum(axis=1) / np.maximum(lengths, 1e-12)))
-    has_words = cosine is None and not all(other is None for other in others)
-    equal = float(np.mean([other is not False for other in others])) if has_words else None
+    equal = None
+    if cosine is None and any(is_equal is not None for is_equal in is_equal_per_row):
+        # A row without words, such as a text without entities in both, is equal.
+        equal = float(np.mean([is_equal is not False for is_equal in is_equal_per_row]))
     return Agreement(
-        len(rows), equal, float(np.max(numbers)), **scores, cosine=cosine, time_ratio=ratio
+        len(rows), equal, float(np.max(differences)), **scores, cosine=cosine, time_ratio=ratio
     )
+
+
+def warn_of_changes(comparison, dev):
+    """Warn if int8 changes the answers too much on the dev data."""
+    change = None
+    points = 100 * (comparison.float32_score - comparison.score)
+    if comparison.metric is not None:
+        if not points <= _MAX_POINTS + 1e-6:  # 0.9 - 0.89 is a little more than 0.01; or NaN
+            change = f"int8 loses {points:.1f} points of {comparison.metric.replace('_', ' ')}"
+    elif comparison.equal is not None and 100 * (1 - comparison.equal) > _MAX_POINTS + 1e-6:
+        change = f"int8 changes {1 - comparison.equal:.1%} of the answers"
+    elif comparison.cosine is not None and comparison.cosine < _MIN_COSINE:
+        change = f"the mean cosine similarity of int8 and float32 is {comparison.cosine:.3f}"
+    if change is not None:
+        warnings.warn(
+            f"{dev.source}: {change}. Export without quantize if that is too much",
+            stacklevel=level_of_caller(),
+        )
 
 
 def inputs_of(examples, engine):
@@ -149,7 +204,7 @@ def inputs_of(examples, engine):
     return columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
 
 
-def _larger(difference, outputs, reference):
+def _largest_difference(difference, outputs, reference):
     """Return the largest difference of two floats with the same name, at least `difference`."""
     for name, value in reference.items():
         if value.dtype.kind == "f":

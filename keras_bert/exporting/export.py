@@ -11,6 +11,7 @@ import keras
 from keras_bert import provenance
 from keras_bert.encoder import BertEncoder
 from keras_bert.exporting.graph_folder import GRAPH_FILES
+from keras_bert.model_structure import path_of_diverged_weight
 from keras_bert.runtime.arguments import check_one_of
 from keras_bert.runtime.warn import level_of_caller
 
@@ -107,6 +108,12 @@ def export(
         raise ValueError(
             f"export takes a keras.Model, such as pipeline.model; received {model!r:.80}"
         )
+    path_of_weight = path_of_diverged_weight(model.variables)
+    if path_of_weight is not None:
+        raise ValueError(
+            f"{model.name!r} cannot be exported, because its weight {path_of_weight} holds NaN or "
+            "infinity. Load or train the model again"
+        )
     if isinstance(model, BertEncoder) and model.fresh_pooler:
         warnings.warn(
             "the pooled_output of this export has random weights, because the checkpoint has no "
@@ -149,12 +156,14 @@ def export(
 
 
 def _export_litert(model, path, precision, dev, quantize, metrics, license):
-    if (precision, dev) != (None, None):
-        raise ValueError("precision and dev do not apply to 'litert'. Remove them")
+    if precision is not None:
+        raise ValueError("precision does not apply to 'litert'. Remove it")
     _check_tensorflow("a LiteRT file needs TensorFlow, KERAS_BACKEND=tensorflow")
     from keras_bert.exporting import litert_export
 
-    return litert_export.export(model, path, quantize=quantize, metrics=metrics, license=license)
+    return litert_export.export(
+        model, path, quantize=quantize, dev=dev, metrics=metrics, license=license
+    )
 
 
 def _check_tensorflow(rule):

@@ -4,14 +4,14 @@ Keras is not imported.
 """
 
 import hashlib
-import pathlib
 import time
 
 from keras_bert import provenance
 from keras_bert.checkpoints import tokenizer_config, tokenizer_json
-from keras_bert.checkpoints.folder import MAX_TOKENS
+from keras_bert.checkpoints.folder import MAX_TOKENS, read_json
 from keras_bert.exporting import graph_folder, graph_outputs
-from keras_bert.exporting.graph_session import open_session, refuse
+from keras_bert.exporting.graph_folder import EXPORT_AGAIN
+from keras_bert.exporting.graph_session import errors_as_value_error, open_session
 from keras_bert.runtime import reading
 from keras_bert.runtime.escaping import check_name
 from keras_bert.tasks import registry
@@ -19,7 +19,7 @@ from keras_bert.tasks.task import TaskModel
 from keras_bert.text.python_tokenizer import PythonTokenizer
 from keras_bert.untrusted import links
 
-_MAX_TEXT = 2**26  # bytes of labels.txt
+_MAX_LABELS_FILE = 2**26  # bytes of labels.txt
 _MAX_LENGTH = 2**20  # tokens of a text
 
 
@@ -27,7 +27,7 @@ class GraphEngine:
     """The model and the tokenizer of an export for ONNX Runtime or OpenVINO.
 
     Args:
-        file: The graph, as `graph_folder.find_graph` returns it.
+        graph: A `graph_folder.GraphFile`.
         precision: For OpenVINO, `"float32"` or `"bfloat16"`.
 
     Attributes:
@@ -38,39 +38,43 @@ class GraphEngine:
         ImportError: If the engine is not installed.
     """
 
-    def __init__(self, file: pathlib.Path, precision: str | None = None):
-        self._file = file
+    def __init__(self, graph: graph_folder.GraphFile, precision: str | None = None):
+        file = graph.file
+        folder = graph.folder
+        self._graph = graph
         self._precision = precision
-        self._is_old = graph_folder.is_old(file)
-        folder = file.parent if self._is_old else file.parents[1]
         links.check(folder)
         self._session = open_session(file, precision)
-        if self._is_old:
+        if graph.is_old:
             output = graph_folder.read_old_output(self._session.metadata, file)
+            digests: dict[str, str] = {}
         else:
-            output = graph_folder.read_output(folder)
+            output, digests = graph_folder.read_output(folder)
         if output.task not in registry.names():
             raise ValueError(
                 f"a pipeline needs a model with a head; {folder} has the task {output.task!r:.80}. "
-                "Run it with ONNX Runtime or OpenVINO, as its README shows"
+                "Export the model of a head, such as keras_bert.heads.embedder, or run this one "
+                "with ONNX Runtime or OpenVINO, as its README shows"
             )
         self.task = registry.by_name(output.task)
-        self._outputs = list(self._session.widths if self._is_old else self.task.graph_outputs)
-        missing = [name for name in self._outputs if name not in self._session.widths]
-        if missing:
-            raise ValueError(f"{file} has no output {missing[0]}. Export the model again")
+        self._outputs = list(self._session.widths if graph.is_old else self.task.graph_outputs)
+        _check_outputs(self._session, self._outputs, None if graph.is_old else self.task.graph_rank)
         tokenizer, self.longest = _read_tokenizer(folder)
+        _check_digests(graph, tokenizer.vocabulary, digests)
         width = self._session.widths[self._outputs[0]]
         if self.task.has_labels:
-            if self._is_old:
+            if graph.is_old:
                 output.labels = _read_labels(folder / graph_folder.OLD_LABELS_FILE)
             _check_labels(folder, output.labels, width)
         else:
-            output.labels = None  # Hugging Face names every output
+            output.labels = None  # config.json has labels for every model
         self.name = str(folder)
-        self.columns = provenance.columns_of_texts(provenance.read_metrics(folder))
+        self.columns = provenance.columns_of_texts(provenance.read_metrics(folder).get("columns"))
         self.seconds = 0.0
         self.described = TaskModel(self.name, output, tokenizer, self.longest, width)
+
+    def __reduce__(self):
+        return type(self), (self._graph, self._precision)
 
     def _no_model(self, *args, **options):
         raise ValueError(
@@ -83,13 +87,11 @@ class GraphEngine:
     save = _no_model
 
     def digest(self):
-        names = [graph_folder.DESCRIPTION_FILE, tokenizer_json.FILE, "vocab.txt"]
-        files = [self._file, self._file.with_suffix(".bin")]
-        files += [pathlib.Path(self.name, name) for name in names]
-        contents = [file.read_bytes() for file in files if file.is_file()]
-        lengths = [len(content) for content in contents]
-        settings = repr((self._precision, lengths)).encode()
-        return hashlib.sha256(b"".join([settings, *contents])).digest()
+        names = (graph_folder.DESCRIPTION_FILE, tokenizer_json.FILE, "vocab.txt")
+        files = [self._graph.folder / name for name in names]
+        contents = [file.read_bytes() if file.is_file() else b"" for file in files]
+        settings = (graph_folder.digest_of_graph(self._graph.file), self._precision, contents)
+        return hashlib.sha256(repr(settings).encode()).digest()
 
     def outputs(self, encoded, *, batch_size, on_batch=None):
         start = time.perf_counter()
@@ -97,27 +99,65 @@ class GraphEngine:
             self._session,
             encoded,
             self._outputs,
-            is_old=self._is_old,
+            is_old=self._graph.is_old,
             batch_size=batch_size,
             on_batch=on_batch,
         )
         self.seconds += time.perf_counter() - start
-        # The graphs of older versions end with this function.
-        return outputs if self._is_old else self.task.activate(self.described.output, outputs)
+        if self._graph.is_old:  # the graph has the softmax or sigmoid, too
+            return outputs
+        return self.task.activate(self.described.output, outputs)
+
+
+def _check_outputs(session, names, rank):
+    """Check that a graph has the outputs of its task, with as many axes."""
+    for name in names:
+        if name not in session.widths:
+            raise ValueError(f"{session.file} has no output {name}. {EXPORT_AGAIN}")
+        if rank is not None and session.ranks[name] != rank:
+            raise ValueError(
+                f"{session.file}: the output {name} must have {rank} axes; it has "
+                f"{session.ranks[name]}. {EXPORT_AGAIN}"
+            )
+
+
+def _check_digests(graph, vocabulary, digests):
+    """Check that the graph and the vocabulary are those of the same export."""
+    found = {
+        "graph_sha256": graph_folder.digest_of_graph(graph.file),
+        "vocabulary_sha256": graph_folder.digest_of_vocabulary(vocabulary),
+    }
+    files = {"graph_sha256": graph.file, "vocabulary_sha256": graph.folder / tokenizer_json.FILE}
+    for name, digest in digests.items():
+        if digest is not None and digest != found[name]:
+            raise ValueError(
+                f"{files[name]} has changed since the export of this folder. {EXPORT_AGAIN}"
+            )
 
 
 def _read_tokenizer(folder):
     """Return the `PythonTokenizer` of a folder, and the maximum number of tokens of a text."""
-    with refuse(f"{folder}: its tokenizer cannot be read"):
+    file = folder / tokenizer_json.FILE
+    with errors_as_value_error(f"{folder}: its tokenizer cannot be read"):
         content = tokenizer_json.read(folder)
-        normalizer = content["normalizer"]
-        length = content["truncation"]["max_length"]
         vocabulary = tokenizer_config.read_vocabulary(folder, MAX_TOKENS, content) or []
         added = tokenizer_config.read_added(folder, vocabulary, content)
+    normalizer = content.get("normalizer")
+    truncation = content.get("truncation")
+    if not isinstance(normalizer, dict) or not isinstance(truncation, dict):
+        raise ValueError(f"{file} must have a normalizer and a truncation. {EXPORT_AGAIN}")
+    length = truncation.get("max_length")
     if type(length) is not int or not 3 <= length <= _MAX_LENGTH:
         raise ValueError(
-            f"{folder / tokenizer_json.FILE}: the max_length of its truncation must be 3 to "
-            f"{_MAX_LENGTH}; received {length!r:.80}. Export the model again"
+            f"{file}: the max_length of its truncation must be 3 to {_MAX_LENGTH}; received "
+            f"{length!r:.80}. {EXPORT_AGAIN}"
+        )
+    config = read_json(folder / "config.json") if (folder / "config.json").is_file() else {}
+    positions = config.get("max_position_embeddings", length)
+    if type(positions) is not int or length > positions:
+        raise ValueError(
+            f"{file}: the max_length of its truncation is {length}, but the model in config.json "
+            f"has {positions!r:.80} positions. {EXPORT_AGAIN}"
         )
     tokenizer = PythonTokenizer(
         vocabulary,
@@ -131,8 +171,8 @@ def _read_tokenizer(folder):
 
 def _read_labels(file):
     """Return the lines of a `labels.txt`."""
-    with refuse(f"{file} is missing or broken"):
-        text = reading.read_text(file, _MAX_TEXT)
+    with errors_as_value_error(f"{file} is missing or broken"):
+        text = reading.read_text(file, _MAX_LABELS_FILE)
     # Not `splitlines`, because a label can contain other line separators.
     labels = text.removesuffix("\n").split("\n")
     for label in labels:
@@ -144,5 +184,5 @@ def _check_labels(folder, labels, width):
     """Check that each output of the graph has a label."""
     if len(labels or ()) != width:
         raise ValueError(
-            f"{folder} must have {width} labels; it has {len(labels or ())}. Export the model again"
+            f"{folder} must have {width} labels; it has {len(labels or ())}. {EXPORT_AGAIN}"
         )

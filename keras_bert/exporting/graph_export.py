@@ -1,10 +1,8 @@
 """Export of Keras models as ONNX or OpenVINO folders, in the layout of Hugging Face."""
 
 import contextlib
-import importlib
 import io
 import pathlib
-import warnings
 
 import numpy as np
 
@@ -16,14 +14,13 @@ from keras_bert.exporting import (
     onnx_graph,
 )
 from keras_bert.exporting.graph_engine import GraphEngine
+from keras_bert.exporting.graph_folder import GraphFile
 from keras_bert.exporting.graph_session import import_openvino
-from keras_bert.model_structure import find_encoder, find_output
+from keras_bert.model_structure import find_encoder
 from keras_bert.runtime.arguments import check_one_of
-from keras_bert.runtime.warn import level_of_caller
+from keras_bert.runtime.packages import import_extra
 from keras_bert.tasks import registry
 
-_MAX_POINTS = 1  # largest loss without a warning: points of the metric, or percent of the answers
-_MIN_COSINE = 0.99  # least mean cosine of embeddings without a warning
 _CALIBRATION_TEXTS = 300  # the default of nncf
 
 
@@ -52,31 +49,40 @@ def export(model, path, format, *, quantize=None, dev=None, metrics=None, licens
     path = pathlib.Path(path).expanduser().resolve()
     task = registry.find(model)
     _check(path, format, task, model, quantize, dev)
-    _import("onnx", "onnx")
+    _import("onnx", format)
     proto = onnx_graph.build_model_proto(model)
     with graph_files.new_folder(path) as folder:
         graph_files.write_descriptions(model, task, folder)
-        files = {key: folder / name for key, name in graph_folder.GRAPH_FILES[format].items()}
-        files[None].parent.mkdir()
-        comparison = None
+        names = graph_folder.GRAPH_FILES[format]
+        float32 = GraphFile(folder / names[None], folder)
+        exported = GraphFile(folder / names[quantize], folder)
+        float32.file.parent.mkdir()
         if format == "onnx":
-            _write_onnx(proto, files, quantize)
+            float32.file.write_bytes(proto.SerializeToString())
         else:
-            _write_openvino(proto, files, quantize, dev)
+            _write_openvino(proto, float32)
+        if quantize and format == "onnx":
+            _quantize_onnx(proto, exported)
+        elif quantize:
+            _quantize_openvino(float32, exported, dev)
+        comparison = None
         if dev is not None:
-            actual, expected = (GraphEngine(files[key]) for key in (quantize, None))
-            comparison = agreement.compare_pipelines(actual, expected, dev)
-            _warn(comparison, dev)
+            comparison = agreement.compare_pipelines(
+                GraphEngine(exported), GraphEngine(float32), dev
+            )
+            agreement.warn_of_changes(comparison, dev)
+        preprocessor = find_encoder(model).preprocessor
+        graph_folder.write_digests(exported, preprocessor and preprocessor.vocabulary)
         if quantize:
-            files[None].unlink()
-            files[None].with_suffix(".bin").unlink(missing_ok=True)
+            float32.file.unlink()
+            float32.file.with_suffix(".bin").unlink(missing_ok=True)
         graph_files.write_card(
             model,
             task,
             folder,
             name=path.name,
             format=format,
-            file=files[quantize],
+            file=exported.file,
             tensors=_tensors(proto),
             metrics=metrics,
             license=license,
@@ -89,74 +95,66 @@ def export(model, path, format, *, quantize=None, dev=None, metrics=None, licens
 def _check(path, format, task, model, quantize, dev):
     check_one_of("quantize", quantize, (None, "int8"))
     graph_folder.check_is_new(path)
+    if format == "openvino" and quantize and task is None:
+        raise ValueError(
+            'quantize="int8" needs a model with a head for OpenVINO; received an encoder. Export '
+            "keras_bert.heads.embedder(encoder), or an ONNX folder"
+        )
     if format == "openvino" and quantize and dev is None:
         raise ValueError(
             'quantize="int8" needs dev for OpenVINO: texts like those that the model will read. '
             "Give some hundred examples"
         )
-    if dev is None:
-        return
-    if quantize is None:
-        raise ValueError('dev needs quantize="int8", which is compared with float32. Remove dev')
-    if task is None or find_encoder(model).preprocessor is None:
-        raise ValueError(
-            "dev needs a model with a head and a preprocessor; received "
-            f"{'an encoder' if task is None else 'no preprocessor'}. Leave out dev"
-        )
-    agreement.check_data(dev, find_output(model))
-    if not len(dev):
-        raise ValueError(f"{dev.source} contains no examples. Give some for dev")
+    agreement.check_dev(dev, quantize, model, task)
 
 
-def _import(name, extra):
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        raise ImportError(
-            f"this export needs {name}; run: pip install 'keras3-bert[{extra}]'"
-        ) from error
+def _import(module, extra):
+    return import_extra(module, extra, "this format")
 
 
-def _write_onnx(proto, files, quantize):
-    files[None].write_bytes(proto.SerializeToString())
-    if quantize:
-        onnx = _import("onnx", "onnx")
-        tools = _import("onnxruntime.quantization", "onnx")
-        # Without this mark, onnxruntime advises a pre-processing that cannot read these graphs.
-        onnx.helper.set_model_props(proto, {"onnx.quant.pre_process": "onnxruntime.quant"})
-        # A scale per column of a matrix: the embeddings of MiniLM have a mean cosine similarity of
-        # 0.991 with those in float32, and with one scale per matrix 0.956.
-        tools.quantize_dynamic(
-            proto, str(files[quantize]), weight_type=tools.QuantType.QInt8, per_channel=True
-        )
-        quantized = onnx.load(files[quantize])
-        for weight in quantized.graph.initializer:
-            array = onnx.numpy_helper.to_array(weight)
-            # As bytes, which is the only form that `onnx_graph_check` reads.
-            weight.CopyFrom(onnx.numpy_helper.from_array(array, weight.name))
-        onnx.save(quantized, files[quantize])
+def _quantize_onnx(proto, exported):
+    """Write the graph with weights of 8 bits. It changes `proto`."""
+    onnx = _import("onnx", "onnx")
+    tools = _import("onnxruntime.quantization", "onnx")
+    # Without this mark, onnxruntime advises a pre-processing that cannot read these graphs.
+    onnx.helper.set_model_props(proto, {"onnx.quant.pre_process": "onnxruntime.quant"})
+    # A scale per column of a matrix: the embeddings of MiniLM have a mean cosine similarity of
+    # 0.991 with those in float32, and with one scale per matrix 0.956.
+    tools.quantize_dynamic(
+        proto, str(exported.file), weight_type=tools.QuantType.QInt8, per_channel=True
+    )
+    quantized = onnx.load(exported.file)
+    for weight in quantized.graph.initializer:
+        array = onnx.numpy_helper.to_array(weight)
+        # As bytes, which is the only form that `onnx_graph_check` reads.
+        weight.CopyFrom(onnx.numpy_helper.from_array(array, weight.name))
+    onnx.save(quantized, exported.file)
 
 
-def _write_openvino(proto, files, quantize, dev):
+def _write_openvino(proto, float32):
     openvino = import_openvino()
     graph = openvino.Core().read_model(proto.SerializeToString())
-    openvino.save_model(graph, files[None], compress_to_fp16=False)
-    if quantize:
-        nncf = _import("nncf", "openvino")
-        batches = _calibration_batches(files[None], dev)
-        with contextlib.redirect_stdout(io.StringIO()):  # nncf prints progress bars
-            quantized = nncf.quantize(
-                graph,
-                nncf.Dataset(batches),
-                model_type=nncf.ModelType.TRANSFORMER,
-                subset_size=len(batches),
-            )
-        openvino.save_model(quantized, files[quantize], compress_to_fp16=False)
+    openvino.save_model(graph, float32.file, compress_to_fp16=False)
 
 
-def _calibration_batches(file, dev):
+def _quantize_openvino(float32, exported, dev):
+    """Write the graph with weights and activations of 8 bits, with scales from the dev data."""
+    openvino = import_openvino()
+    nncf = _import("nncf", "openvino")
+    batches = _calibration_batches(float32, dev)
+    with contextlib.redirect_stdout(io.StringIO()):  # nncf prints progress bars
+        quantized = nncf.quantize(
+            openvino.Core().read_model(float32.file),
+            nncf.Dataset(batches),
+            model_type=nncf.ModelType.TRANSFORMER,
+            subset_size=len(batches),
+        )
+    openvino.save_model(quantized, exported.file, compress_to_fp16=False)
+
+
+def _calibration_batches(float32, dev):
     """Return the inputs of a graph for some of the data, one batch per sequence."""
-    engine = _RecordingEngine(file)
+    engine = _RecordingEngine(float32)
     inputs = agreement.inputs_of(dev, engine)
     count = min(len(inputs), _CALIBRATION_TEXTS)
     rows = np.random.default_rng(0).choice(len(inputs), count, replace=False)
@@ -170,29 +168,14 @@ def _calibration_batches(file, dev):
 
 
 class _RecordingEngine(GraphEngine):
-    """An engine that keeps the sequences which its pipeline made of the texts of a call."""
+    """An engine that keeps the sequences which its pipeline made of the texts of a call.
+
+    The pipeline runs for these sequences only; its answers are not used.
+    """
 
     def outputs(self, encoded, **options):
         self.encoded = encoded
         return super().outputs(encoded, **options)
-
-
-def _warn(comparison, dev):
-    """Warn if int8 changes the answers too much on the dev data."""
-    change = None
-    points = 100 * (comparison.float32_score - comparison.score)
-    if comparison.metric is not None:
-        if points > _MAX_POINTS + 1e-6:  # 0.9 - 0.89 is a little more than 0.01
-            change = f"int8 loses {points:.1f} points of {comparison.metric.replace('_', ' ')}"
-    elif comparison.equal is not None and 100 * (1 - comparison.equal) > _MAX_POINTS + 1e-6:
-        change = f"int8 changes {1 - comparison.equal:.1%} of the answers"
-    elif comparison.cosine is not None and comparison.cosine < _MIN_COSINE:
-        change = f"the mean cosine similarity of int8 and float32 is {comparison.cosine:.3f}"
-    if change is not None:
-        warnings.warn(
-            f"{dev.source}: {change}. Use float32 where that is too much",
-            stacklevel=level_of_caller(),
-        )
 
 
 def _tensors(proto):

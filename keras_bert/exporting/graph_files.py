@@ -20,7 +20,7 @@ from keras_bert.runtime.files import temporary_folder
 
 @contextlib.contextmanager
 def new_folder(path):
-    """Yield a folder that becomes `path`, an empty folder or nothing, unless an error is raised."""
+    """Yield a temporary folder, and rename it to `path` unless an error is raised."""
     graph_folder.check_is_new(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     with temporary_folder(path.parent, ".writing-") as folder:
@@ -37,7 +37,8 @@ def write_descriptions(model, task, folder):
     embedding = checkpoint.embedding
     if embedding is not None:
         sentence_transformers.write_modules(checkpoint, embedding, folder)
-        checkpoint = dataclasses.replace(checkpoint, pooling=None)  # 1_Pooling is complete
+    # `write_modules` has written the pooling of an embedder; other models have none.
+    checkpoint = dataclasses.replace(checkpoint, pooling=None)
     architecture = huggingface_heads.architecture_of_task(checkpoint.task)
     huggingface.write_config_and_tokenizer(checkpoint, folder, architecture)
     description = graph_folder.describe(find_output(model), name)
@@ -77,11 +78,12 @@ def write_card(model, task, folder, *, name, format, file, tensors, **facts):
         "feature-extraction",
         parameters=model.count_params(),
         max_sequence_length=max_sequence_length(encoder),
+        labels_file="`id2label` of `config.json`",
         **facts,
     )
     usage = ""
     if encoder.preprocessor is not None:
         path = file.relative_to(folder).as_posix()
-        usage = graph_usage.usage(model, output, task, format, path)
+        usage = graph_usage.usage(model, task, format, path)
     text = model_card.render(name, info, {"Graph": tensors}, folder, usage)
     (folder / "README.md").write_text(text, encoding="utf-8", newline="\n")

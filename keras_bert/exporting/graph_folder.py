@@ -7,6 +7,7 @@ Source: huggingface/optimum, optimum-onnx and optimum-intel (names of files, inp
 """
 
 import dataclasses
+import hashlib
 import os
 import pathlib
 from typing import Any
@@ -35,12 +36,15 @@ GRAPH_FILES: dict[str, dict[str | None, str]] = {
 # Folders that older versions wrote have the graph and its description in this file.
 OLD_GRAPH_FILE = "model.onnx"
 OLD_LABELS_FILE = "labels.txt"
-# With one of these files, a folder is a model in another format, which may hold graphs, too.
+# A folder with one of these files is a Keras model or a SavedModel, and may hold graphs, too.
 _OTHER_FORMATS = ("model.keras", "saved_model.pb")
-_AGAIN = "Export the model again"
+EXPORT_AGAIN = "Export the model again"
 
-# Options in the description -> if a value is valid.
-_IS_VALID = {
+_DIGESTS = ("graph_sha256", "vocabulary_sha256")
+_MAX_LABELS = 100_000
+
+# Options in the description -> function that returns True for a valid value.
+_VALIDATORS = {
     **dict.fromkeys(
         ("pairs", "multi_label", "no_answer", "characters"), lambda value: isinstance(value, bool)
     ),
@@ -75,8 +79,23 @@ class GraphOutput:
             check_name(name, "the name of a prompt")
 
 
-def find_graph(path: object, format: str | None = None) -> pathlib.Path | None:
-    """Return the file with the graph in the folder of an export, or `None` for another path.
+@dataclasses.dataclass(frozen=True)
+class GraphFile:
+    """The graph in the folder of an export.
+
+    Attributes:
+        file: The file with the graph.
+        folder: The folder of the export.
+        is_old: True if an older version wrote the folder.
+    """
+
+    file: pathlib.Path
+    folder: pathlib.Path
+    is_old: bool = False
+
+
+def find_graph(path: object, format: str | None = None) -> GraphFile | None:
+    """Return the graph in the folder of an export, or `None` for another path.
 
     Args:
         path: A path, or any other object.
@@ -96,21 +115,30 @@ def find_graph(path: object, format: str | None = None) -> pathlib.Path | None:
             return None
         raise ValueError(f"engine={format!r} needs the path of a folder; received {path!r:.80}")
     folder = pathlib.Path(path).expanduser()
-    formats = [format] if format else [*GRAPH_FILES]
-    is_export = (folder / DESCRIPTION_FILE).is_file()
-    files = [folder / name for key in formats for name in GRAPH_FILES[key].values() if is_export]
-    if "onnx" in formats and not is_export and not (folder / "config.json").is_file():
-        files.append(folder / OLD_GRAPH_FILE)
-    file = next((file for file in files if file.is_file()), None)
+    graph = _graph_of(folder, [format] if format else [*GRAPH_FILES])
+    if format is not None and graph is None:
+        raise ValueError(
+            f"{path} has no graph of the engine {format!r} that keras_bert.export wrote. "
+            f"Export the model with format={format!r}"
+        )
     if format is not None:
-        if file is None:
-            raise ValueError(
-                f"{path} has no graph of the engine {format!r} that keras_bert.export wrote. "
-                f"Export the model with format={format!r}"
-            )
-        return file
+        return graph
     is_other = any((folder / name).is_file() for name in _OTHER_FORMATS)
-    return None if is_other or huggingface.weights_file(folder) else file
+    return None if is_other or huggingface.weights_file(folder) else graph
+
+
+def _graph_of(folder, formats):
+    """Return the graph of one of some formats in a folder, or `None`."""
+    if (folder / DESCRIPTION_FILE).is_file():
+        for format in formats:
+            for name in GRAPH_FILES[format].values():
+                if (folder / name).is_file():
+                    return GraphFile(folder / name, folder)
+        return None
+    file = folder / OLD_GRAPH_FILE
+    if "onnx" in formats and file.is_file() and not (folder / "config.json").is_file():
+        return GraphFile(file, folder, is_old=True)
+    return None
 
 
 def check_is_new(path: pathlib.Path) -> None:
@@ -119,51 +147,97 @@ def check_is_new(path: pathlib.Path) -> None:
         raise ValueError(f"{path} exists and is not an empty folder. Choose another path")
 
 
-def is_old(graph_file: pathlib.Path) -> bool:
-    """Return True for the graph of a folder that an older version wrote."""
-    return graph_file.name == OLD_GRAPH_FILE and graph_file.parent.name != "onnx"
-
-
 def describe(output: Any, task: str) -> dict[str, Any]:
-    """Return the content of `keras_bert.json` for a `layers.TaskOutput`, or for an encoder: None.
+    """Return the content of `keras_bert.json`. The labels are in `config.json`.
 
-    The labels are in `config.json`.
+    `output` is a `layers.TaskOutput`, or `None` for an encoder.
     """
-    options = {} if output is None else {name: getattr(output, name) for name in _IS_VALID}
+    options = {} if output is None else {name: getattr(output, name) for name in _VALIDATORS}
     return {"task": task, **options}
 
 
-def read_output(folder: pathlib.Path) -> GraphOutput:
-    """Return the output that `keras_bert.json` and `config.json` in a folder describe."""
+def write_digests(graph: GraphFile, vocabulary: list[str] | None) -> None:
+    """Add hashes of the graph and of the vocabulary to `keras_bert.json`."""
+    file = graph.folder / DESCRIPTION_FILE
+    description = checkpoint_folder.read_json(file)
+    description["graph_sha256"] = digest_of_graph(graph.file)
+    if vocabulary is not None:
+        description["vocabulary_sha256"] = digest_of_vocabulary(vocabulary)
+    checkpoint_folder.write_json(file, description)
+
+
+def digest_of_graph(file: pathlib.Path) -> str:
+    """Return a hash of the file of a graph and of its weights beside it."""
+    digest = hashlib.sha256()
+    for part in (file, file.with_suffix(".bin")):
+        if part.is_file():
+            with open(part, "rb") as stream:
+                digest.update(hashlib.file_digest(stream, "sha256").digest())
+    return digest.hexdigest()
+
+
+def digest_of_vocabulary(vocabulary: list[str]) -> str:
+    """Return a hash of the tokens of a vocabulary."""
+    return hashlib.sha256("\n".join(vocabulary).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def read_output(folder: pathlib.Path) -> tuple[GraphOutput, dict[str, Any]]:
+    """Return the output that `keras_bert.json` and `config.json` describe, and the hashes."""
     file = folder / DESCRIPTION_FILE
     options = checkpoint_folder.read_json(file)
+    digests = {name: options.pop(name, None) for name in _DIGESTS}
     output = output_of(options, file)
-    names = checkpoint_folder.read_json(folder / "config.json").get("id2label")
-    if isinstance(names, dict):
-        output.labels = [str(names.get(str(index))) for index in range(len(names))]
-        for label in output.labels:
-            check_name(label, f"{folder / 'config.json'}: a label")
-    return output
+    config_file = folder / "config.json"
+    names = checkpoint_folder.read_json(config_file).get("id2label")
+    if names is not None:
+        output.labels = _labels_of(names, config_file)
+        if not label_types.fits(output.labels, output.label_type):
+            raise ValueError(
+                f"{file}: label_type is {output.label_type!r}, but the labels in {config_file} are "
+                f"not of this type. {EXPORT_AGAIN}"
+            )
+    return output, digests
+
+
+def _labels_of(names, config_file):
+    """Return the labels in the `id2label` of `config.json`."""
+    count = len(names) if isinstance(names, dict) else 0
+    is_complete = 0 < count <= _MAX_LABELS and all(str(index) in names for index in range(count))
+    if not is_complete:
+        raise ValueError(
+            f"{config_file}: id2label must be an object with the keys 0, 1, ..., at most "
+            f"{_MAX_LABELS}. {EXPORT_AGAIN}"
+        )
+    labels = [names[str(index)] for index in range(count)]
+    for label in labels:
+        if not isinstance(label, str):
+            raise ValueError(f"{config_file}: id2label has {label!r:.80}, which is not a string")
+        check_name(label, f"{config_file}: a label")
+    if len(set(labels)) < count:
+        raise ValueError(f"{config_file}: two labels of id2label are equal. {EXPORT_AGAIN}")
+    return labels
 
 
 def output_of(options: dict[str, Any], file: object) -> GraphOutput:
-    """Return the output with some options.
+    """Return the output that the content of `keras_bert.json` describes.
 
-    Raise ValueError for missing or unknown keys, and for values of another type. `file` is named in
-    errors.
+    Raise a `ValueError` for missing or unknown keys, and for values of another type. `file` is
+    named in errors.
     """
     options = dict(options)
     task = options.pop("task", None)
     if not isinstance(task, str):
-        raise ValueError(f"{file} was not written by keras_bert.export. {_AGAIN}")
+        raise ValueError(f"{file} was not written by keras_bert.export. {EXPORT_AGAIN}")
     for name, value in options.items():
-        if name not in _IS_VALID or not _IS_VALID[name](value):
-            raise ValueError(f"{file}: {name!r:.80} has the unknown value {value!r:.80}. {_AGAIN}")
+        if name not in _VALIDATORS or not _VALIDATORS[name](value):
+            raise ValueError(
+                f"{file}: {name!r:.80} has the unknown value {value!r:.80}. {EXPORT_AGAIN}"
+            )
     output = GraphOutput(task, **options)
     if output.default_prompt is not None and output.default_prompt not in output.prompts:
         raise ValueError(
             f"{file}: default_prompt must be one of the prompts; received "
-            f"{output.default_prompt!r:.80}. {_AGAIN}"
+            f"{output.default_prompt!r:.80}. {EXPORT_AGAIN}"
         )
     return output
 
@@ -171,6 +245,6 @@ def output_of(options: dict[str, Any], file: object) -> GraphOutput:
 def read_old_output(metadata: dict[str, str], file: pathlib.Path) -> GraphOutput:
     """Return the output that the metadata of the `model.onnx` of an old folder describes."""
     if "task" not in metadata:
-        raise ValueError(f"{file} was not written by keras_bert.export. {_AGAIN}")
+        raise ValueError(f"{file} was not written by keras_bert.export. {EXPORT_AGAIN}")
     options: dict[str, Any] = reading.parse_json(metadata.get("output", "{}").encode(), file)
     return output_of({**options, "task": metadata["task"]}, file)

@@ -1,10 +1,11 @@
 """The outputs of the graph of an export for encoded sequences. Keras is not imported."""
 
+import math
+
 import numpy as np
 
 from keras_bert.exporting import graph_folder
 
-_POSITIONS = "masked_lm_positions"
 _MAX_FLOATS = 2**25  # of an output of a batch, 128 MB
 
 
@@ -19,30 +20,27 @@ def compute(session, encoded, names, *, is_old=False, batch_size=32, on_batch=No
         batch_size: Sequences per batch, unless the engine has its own size.
         on_batch: Called after each batch with the fraction of the sequences in it.
     """
-    rows_per_batch = _batches(session, encoded.lengths, names, batch_size)
-    positions_per_batch = {}
-
-    def batches():
-        for index, rows in enumerate(rows_per_batch):
-            inputs, _, _ = encoded.batch(rows, int(encoded.lengths[rows].max()))
-            if is_old:
-                yield inputs
-                continue
-            positions_per_batch[index] = inputs.get(_POSITIONS)
-            yield graph_inputs(inputs)
-
+    rows_per_batch = _rows_per_batch(session, encoded.lengths, names, batch_size)
+    batches = (_batch(encoded, rows, is_old) for rows in rows_per_batch)
     results = [None] * len(encoded)
-    for index, outputs in session.run(batches(), names):
-        positions = positions_per_batch.pop(index, None)
-        if positions is not None:
-            outputs = [np.take_along_axis(x, positions[:, :, None], axis=1) for x in outputs]
+    for index, outputs in session.run(batches, names):
         rows = rows_per_batch[index]
-        for row, *values in zip(rows, *outputs, strict=True):
-            is_single = len(names) == 1
-            results[row] = values[0] if is_single else dict(zip(names, values, strict=True))
+        if any(np.isnan(output).any() for output in outputs):
+            raise ValueError(f"{session.file} returned NaN. {graph_folder.EXPORT_AGAIN}")
+        for row_of_batch, row in enumerate(rows):
+            values = [output[row_of_batch] for output in outputs]
+            if encoded.output_positions is not None and not is_old:
+                values = [value[encoded.output_positions[row]] for value in values]
+            results[row] = values[0] if len(names) == 1 else dict(zip(names, values, strict=True))
         if on_batch is not None:
             on_batch(len(rows) / len(encoded))
     return results
+
+
+def _batch(encoded, rows, is_old):
+    """Return the inputs of the graph for some sequences."""
+    inputs, _, _ = encoded.batch(rows, int(encoded.lengths[rows].max()))
+    return inputs if is_old else graph_inputs(inputs)
 
 
 def graph_inputs(inputs):
@@ -50,19 +48,21 @@ def graph_inputs(inputs):
     return {name: inputs[key].astype(np.int64) for key, name in graph_folder.INPUTS.items()}
 
 
-def _batches(session, lengths, names, batch_size):
+def _rows_per_batch(session, lengths, names, batch_size):
     """Return the indices of the sequences of each batch, the longest sequences first."""
-    positions = session.positions_per_batch
-    if session.parallel > 1:
-        positions = min(positions, -(-int(lengths.sum()) // session.parallel))
+    tokens = session.tokens_per_batch
+    if tokens is not None:
+        # Few sequences are shared among the batches that run at the same time.
+        tokens = min(tokens, math.ceil(int(lengths.sum()) / session.parallel_batches))
     width = max(session.widths[name] or 1 for name in names)
     order = np.argsort(-lengths, kind="stable")
-    batches = []
+    rows_per_batch = []
     start = 0
     while start < len(order):
         length = int(lengths[order[start]])
-        size = positions // length if positions else batch_size
-        size = max(1, min(size, _MAX_FLOATS // (length * width)))
-        batches.append(order[start : start + size])
+        size = batch_size if tokens is None else tokens // length
+        size = min(size, _MAX_FLOATS // (length * width))
+        size = max(size, 1)
+        rows_per_batch.append(order[start : start + size])
         start += size
-    return batches
+    return rows_per_batch

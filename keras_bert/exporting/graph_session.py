@@ -1,48 +1,57 @@
 """Compute with the graph of an export, in ONNX Runtime or OpenVINO. Keras is not imported."""
 
+import collections
 import contextlib
 import itertools
+import os
 import pathlib
-import queue
 import sys
 import typing
 from collections.abc import Iterable, Iterator
 
 import numpy as np
 
+from keras_bert.exporting.graph_folder import EXPORT_AGAIN
 from keras_bert.runtime import reading
 from keras_bert.runtime.arguments import check_one_of
+from keras_bert.runtime.packages import import_extra
 from keras_bert.runtime.reading import one_line
 from keras_bert.untrusted import onnx_graph_check, openvino_graph_check
 
+_MUST_BE_OURS = "must be a graph as keras_bert.export writes it, received"
 _FATAL = 4  # ONNX Runtime prints warnings with names from the file; its errors are exceptions
 
 Inputs = dict[str, np.ndarray]
 
 
 @contextlib.contextmanager
-def refuse(subject):
-    """Raise a `ValueError` that begins with `subject` for any error of an engine or of files."""
+def errors_as_value_error(subject):
+    """Raise any error of an engine or of files as a `ValueError` that begins with `subject`."""
     try:
         yield
     except Exception as error:  # the errors of the engines have no other common base
-        raise ValueError(f"{subject}: {one_line(error)}. Export the model again") from error
+        raise ValueError(f"{subject}: {one_line(error)}. {EXPORT_AGAIN}") from error
 
 
 class Session(typing.Protocol):
     """A graph that is ready to compute.
 
     Attributes:
+        file: The file of the graph.
         widths: Size of the last axis of each output, by name; `None` for any size.
-        metadata: What an ONNX file says about itself.
-        positions_per_batch: Positions of a batch with which the engine is fastest; 0 for any.
-        parallel: Number of batches that it computes at the same time.
+        ranks: Number of axes of each output, by name.
+        metadata: The custom metadata of an ONNX file; empty for OpenVINO.
+        tokens_per_batch: Tokens of a batch, with padding, at which the engine is fastest; `None`
+            if the caller chooses the number of sequences.
+        parallel_batches: Number of batches that it computes at the same time.
     """
 
+    file: pathlib.Path
     widths: dict[str, int | None]
+    ranks: dict[str, int]
     metadata: dict[str, str]
-    positions_per_batch: int
-    parallel: int
+    tokens_per_batch: int | None
+    parallel_batches: int
 
     def run(self, batches: Iterable[Inputs], names: list[str]) -> Iterator[tuple[int, list]]:
         """Compute batches. Yield the index of each batch and its outputs, in any order."""
@@ -51,20 +60,17 @@ class Session(typing.Protocol):
 class OnnxSession:
     """A `Session` of ONNX Runtime."""
 
-    positions_per_batch = 0
-    parallel = 1
+    tokens_per_batch: int | None = None
+    parallel_batches = 1
 
     def __init__(self, file: pathlib.Path):
-        try:
-            import onnxruntime
-        except ImportError as error:
-            raise ImportError("ONNX folders need: pip install 'keras3-bert[onnx]'") from error
+        onnxruntime = import_extra("onnxruntime", "onnx", "an ONNX folder")
         reading.check_not_lfs_pointer(file)
-        with refuse(f"{file} must be a graph as keras_bert.export writes it, received"):
+        with errors_as_value_error(f"{file} {_MUST_BE_OURS}"):
             onnx_graph_check.check(file)
         options = onnxruntime.SessionOptions()
         options.log_severity_level = _FATAL
-        with refuse(f"{file} cannot be read"):
+        with errors_as_value_error(f"{file} cannot be read"):
             self._session = onnxruntime.InferenceSession(
                 str(file),
                 options,
@@ -73,17 +79,19 @@ class OnnxSession:
             )
         outputs = self._session.get_outputs()
         if not outputs or not all(output.shape for output in outputs):
-            raise ValueError(f"{file} must have outputs with axes. Export the model again")
+            raise ValueError(f"{file} must have outputs with axes. {EXPORT_AGAIN}")
         self.widths = {}
+        self.ranks = {}
         for output in outputs:
             size = output.shape[-1]
             self.widths[output.name] = size if isinstance(size, int) else None
+            self.ranks[output.name] = len(output.shape)
         self.metadata = self._session.get_modelmeta().custom_metadata_map
-        self._file = file
+        self.file = file
 
     def run(self, batches: Iterable[Inputs], names: list[str]) -> Iterator[tuple[int, list]]:
         for index, inputs in enumerate(batches):
-            with refuse(f"{self._file} failed"):
+            with errors_as_value_error(f"{self.file} failed"):
                 outputs = self._session.run(names, inputs)
             yield index, outputs
 
@@ -95,58 +103,87 @@ class OpenVinoSession:
     processors without it.
     """
 
-    positions_per_batch = 1024
+    tokens_per_batch: int | None = 1024
 
     def __init__(self, file: pathlib.Path, precision: str = "float32"):
         openvino = import_openvino()
         weights = file.with_suffix(".bin")
         reading.check_not_lfs_pointer(file)
         reading.check_not_lfs_pointer(weights)
-        with refuse(f"{file} must be a graph as keras_bert.export writes it, received"):
+        with errors_as_value_error(f"{file} {_MUST_BE_OURS}"):
             openvino_graph_check.check(file, weights)
         options = {"INFERENCE_PRECISION_HINT": "bf16" if precision == "bfloat16" else "f32"}
-        with refuse(f"{file} cannot be read"):
+        with errors_as_value_error(f"{file} cannot be read"):
             core = openvino.Core()
             graph = core.read_model(file, weights)
             # A single batch uses all cores; several batches share them.
-            self._single = core.compile_model(
-                graph, "CPU", {**options, "PERFORMANCE_HINT": "LATENCY"}
-            )
-            self._several = core.compile_model(
-                graph, "CPU", {**options, "PERFORMANCE_HINT": "THROUGHPUT"}
-            )
-            self._queue = openvino.AsyncInferQueue(self._several)
-        self.parallel = len(self._queue)
+            options["PERFORMANCE_HINT"] = "LATENCY"
+            self._for_one_batch = core.compile_model(graph, "CPU", options)
+            options["PERFORMANCE_HINT"] = "THROUGHPUT"
+            self._for_batches = core.compile_model(graph, "CPU", options)
+        count = self._for_batches.get_property("OPTIMAL_NUMBER_OF_INFER_REQUESTS")
+        self.parallel_batches: int = count
         self.metadata: dict[str, str] = {}
         self.widths: dict[str, int | None] = {}
-        for output in self._single.outputs:
+        self.ranks: dict[str, int] = {}
+        for output in self._for_one_batch.outputs:
+            if output.partial_shape.rank.is_dynamic or not len(output.partial_shape):
+                raise ValueError(f"{file} must have outputs with axes. {EXPORT_AGAIN}")
+            self.ranks |= dict.fromkeys(output.names, len(output.partial_shape))
             size = output.partial_shape[-1]
             width = None if size.is_dynamic else size.get_length()
             self.widths |= dict.fromkeys(output.names, width)
-        self._file = file
+        self.file = file
+        self._process = os.getpid()
+        # Requests that no call uses. A call needs its own, since threads may share a pipeline.
+        self._idle: dict[bool, list] = {True: [], False: []}
 
     def run(self, batches: Iterable[Inputs], names: list[str]) -> Iterator[tuple[int, list]]:
+        if os.getpid() != self._process:
+            raise ValueError(
+                f"{self.file}: OpenVINO does not work in a forked process. Make the pipeline in "
+                'the new process, or use multiprocessing.set_start_method("spawn")'
+            )
         batches = iter(batches)
-        first = list(itertools.islice(batches, 2))
-        if len(first) == 1:
-            with refuse(f"{self._file} failed"):
-                outputs = self._single(first[0])
-            yield 0, [outputs[name] for name in names]
-            return
-        done: queue.SimpleQueue = queue.SimpleQueue()
+        first_two = list(itertools.islice(batches, 2))
+        is_single = len(first_two) < 2
+        with self._requests(is_single) as requests:
+            running: collections.deque = collections.deque()
+            for index, inputs in enumerate(itertools.chain(first_two, batches)):
+                if len(running) == len(requests):
+                    yield self._finish(running.popleft(), names)
+                request = requests[index % len(requests)]
+                with errors_as_value_error(f"{self.file} failed"):
+                    request.start_async(inputs)
+                running.append((index, request))
+            while running:
+                yield self._finish(running.popleft(), names)
 
-        def finish(request, index):
-            done.put((index, [request.get_tensor(name).data.copy() for name in names]))
+    @contextlib.contextmanager
+    def _requests(self, is_single):
+        """Yield requests that no other call uses; wait at the end until none of them runs."""
+        idle = self._idle[is_single]
+        model = self._for_one_batch if is_single else self._for_batches
+        requests = []
+        try:
+            for _ in range(1 if is_single else self.parallel_batches):
+                try:
+                    requests.append(idle.pop())
+                except IndexError:
+                    requests.append(model.create_infer_request())
+            yield requests
+        finally:
+            for request in requests:
+                with contextlib.suppress(RuntimeError):  # `_finish` has raised the first error
+                    request.wait()
+            idle.extend(requests)
 
-        self._queue.set_callback(finish)
-        with refuse(f"{self._file} failed"):
-            for index, inputs in enumerate(itertools.chain(first, batches)):
-                self._queue.start_async(inputs, index)
-                while not done.empty():
-                    yield done.get()
-            self._queue.wait_all()
-        while not done.empty():
-            yield done.get()
+    def _finish(self, running, names):
+        """Wait for a request; return the index of its batch and copies of the outputs."""
+        index, request = running
+        with errors_as_value_error(f"{self.file} failed"):
+            request.wait()
+        return index, [request.get_tensor(name).data.copy() for name in names]
 
 
 def import_openvino():
@@ -155,11 +192,7 @@ def import_openvino():
     Its import would send an event from a forked process, and a fork can hang beside JAX' threads.
     """
     sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
-    try:
-        import openvino
-    except ImportError as error:
-        raise ImportError("OpenVINO needs: pip install 'keras3-bert[openvino]'") from error
-    return openvino
+    return import_extra("openvino", "openvino", "this format")
 
 
 def open_session(file: pathlib.Path, precision: str | None = None) -> Session:
@@ -171,8 +204,8 @@ def open_session(file: pathlib.Path, precision: str | None = None) -> Session:
     if file.suffix == ".xml":
         check_one_of("precision", precision, (None, "float32", "bfloat16"))
         return OpenVinoSession(file, precision or "float32")
-    if precision is not None:
+    if precision not in (None, "float32"):
         raise ValueError(
-            f"precision cannot be changed for an ONNX folder; received {precision!r}. Leave it out"
+            f"an ONNX folder is computed in float32; received precision={precision!r}. Leave it out"
         )
     return OnnxSession(file)

@@ -12,8 +12,13 @@ import pathlib
 import keras
 import tensorflow as tf
 
-from keras_bert.exporting import graph_files, graph_folder, mediapipe_metadata
-from keras_bert.exporting.graph_usage import has_probabilities
+from keras_bert.exporting import (
+    agreement,
+    graph_files,
+    graph_folder,
+    litert_engine,
+    mediapipe_metadata,
+)
 from keras_bert.model_structure import find_encoder, find_output
 from keras_bert.runtime.arguments import check_one_of
 from keras_bert.tasks import registry
@@ -31,13 +36,14 @@ _OUTPUTS = {
 }
 
 
-def export(model, path, *, quantize=None, metrics=None, license=None):
+def export(model, path, *, quantize=None, dev=None, metrics=None, license=None):
     """Write the folder of a LiteRT export; return its `pathlib.Path`.
 
     Args:
         model: A model of `keras_bert.heads`, or an encoder.
         path: A new or empty folder. It gets a file of `FILES` and the files of an ONNX folder.
         quantize: `"int8"`: weights of 8 bits, whose activations are quantized in each call.
+        dev: Data of the task, on which the int8 graph is compared with the float32 graph.
         metrics, license: Contents of `README.md`, see `keras_bert.export`.
 
     Raises:
@@ -46,12 +52,20 @@ def export(model, path, *, quantize=None, metrics=None, license=None):
     check_one_of("quantize", quantize, tuple(FILES))
     path = pathlib.Path(path).expanduser().resolve()
     task = registry.find(model)
+    agreement.check_dev(dev, quantize, model, task)
     function = _function(model, task)
+    content = _convert(function, quantize)
+    comparison = None
+    if dev is not None:
+        comparison = agreement.compare_pipelines(
+            _engine(model, task, content), _engine(model, task, _convert(function, None)), dev
+        )
+        agreement.warn_of_changes(comparison, dev)
     with graph_files.new_folder(path) as folder:
         graph_files.write_descriptions(model, task, folder)
         file = folder / FILES[quantize]
         file.parent.mkdir()
-        file.write_bytes(_with_metadata(_convert(function, quantize), model, task))
+        file.write_bytes(_with_metadata(content, model, task))
         graph_files.write_card(
             model,
             task,
@@ -63,8 +77,19 @@ def export(model, path, *, quantize=None, metrics=None, license=None):
             metrics=metrics,
             license=license,
             precision=quantize or "float32",
+            agreement=comparison,
         )
     return path
+
+
+def _engine(model, task, content):
+    names = ["probabilities"] if _has_probabilities(task) else list(task.graph_outputs)
+    return litert_engine.LiteRtEngine(model, task, content, names)
+
+
+def _has_probabilities(task):
+    """Return True if the graph ends in the probabilities of labels, as MediaPipe needs it."""
+    return task is not None and task.answers_texts and task.has_labels
 
 
 def _function(model, task):
@@ -76,20 +101,24 @@ def _function(model, task):
     ]
 
     # The weights become constants: the converter would write variables without their values.
-    variables = (model.trainable_variables, model.non_trainable_variables)
-    weights = [[keras.ops.convert_to_numpy(variable) for variable in group] for group in variables]
+    trainable = [keras.ops.convert_to_numpy(value) for value in model.trainable_variables]
+    non_trainable = [keras.ops.convert_to_numpy(value) for value in model.non_trainable_variables]
 
     @tf.function(input_signature=specs, autograph=False)
     def compute(*arrays):
-        constants = [[tf.constant(array) for array in group] for group in weights]
         batch = dict(zip(inputs.values(), arrays, strict=True))
-        outputs, _ = model.stateless_call(*constants, batch, training=False)
+        outputs, _ = model.stateless_call(
+            [tf.constant(value) for value in trainable],
+            [tf.constant(value) for value in non_trainable],
+            batch,
+            training=False,
+        )
         if isinstance(outputs, dict):
             return {name: outputs[key] for key, name in _OUTPUTS.items() if key in outputs}
-        if not has_probabilities(task):
+        if not _has_probabilities(task):
             return {task.graph_outputs[0]: outputs}
-        is_set = find_output(model).multi_label
-        return {"probabilities": tf.sigmoid(outputs) if is_set else tf.nn.softmax(outputs)}
+        activation = tf.sigmoid if find_output(model).multi_label else tf.nn.softmax
+        return {"probabilities": activation(outputs)}
 
     return compute.get_concrete_function()
 
@@ -112,7 +141,7 @@ def _with_metadata(content, model, task):
     reads_texts = task is not None and task.answers_texts and not output.pairs
     if not reads_texts or preprocessor is None or not preprocessor.lowercase:
         return content
-    if not (has_probabilities(task) or task.reads_encoders):
+    if not (_has_probabilities(task) or task.reads_encoders):
         return content  # MediaPipe has no task for a number
     vocabulary = "".join(f"{token}\n" for token in preprocessor.vocabulary)
     return mediapipe_metadata.add(content, vocabulary, output.labels)

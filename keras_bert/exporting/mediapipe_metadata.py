@@ -14,6 +14,8 @@ import zipfile
 
 import flatbuffers
 
+from keras_bert.runtime.packages import import_extra
+
 _KEY = "TFLITE_METADATA"
 _IDENTIFIER = b"M001"
 _MODEL_IDENTIFIER = b"TFL3"
@@ -32,10 +34,7 @@ def add(model: bytes, vocabulary: str, labels: list[str] | None) -> bytes:
         vocabulary: Content of `vocab.txt`.
         labels: Labels of the output, for a classifier.
     """
-    try:
-        from ai_edge_litert import schema_py_generated as schema
-    except ImportError as error:
-        raise ImportError("LiteRT needs: pip install 'keras3-bert[litert]'") from error
+    schema = import_extra("ai_edge_litert.schema_py_generated", "litert", "this format")
     files = {"vocab.txt": vocabulary}
     if labels is not None:
         files["labels.txt"] = "".join(f"{label}\n" for label in labels)

@@ -119,7 +119,7 @@ _ANY_MARK = re.compile(rb"<!-- Written by keras_bert\.export, .*: ([0-9a-f]{16})
 class ModelInfo:
     """Facts about a model that its files do not hold; `None` if unknown.
 
-    output: `layers.TaskOutput`, or an `GraphOutput` without a task for a model without a head
+    output: `layers.TaskOutput`, or a `GraphOutput` without a task for a model without a head
     description: first sentence of the card of a model without a head
     hub_tag: Hugging Face's name of its task, or `None`
     max_sequence_length: tokens of the longest sequence that the encoder receives
@@ -127,6 +127,7 @@ class ModelInfo:
     license: license of the weights that training started from
     precision: dtype of the matmuls
     agreement: `agreement.Agreement` with float32
+    labels_file: where a reader finds the labels that the card leaves out; `None`: it lists all
     """
 
     output: typing.Any = dataclasses.field(default_factory=GraphOutput)
@@ -138,6 +139,7 @@ class ModelInfo:
     license: str | None = None
     precision: str | None = None
     agreement: Agreement | None = None
+    labels_file: str | None = "`assets/labels.txt` of the version"
 
 
 def write(version, info, functions):
@@ -206,7 +208,7 @@ def render(name, info, tables, folder, usage):
         signatures="\n\n".join(
             f"## {title}\n\n{_tensors(tensors, meanings)}" for title, tensors in tables.items()
         ),
-        labels=_labels(info.output.labels),
+        labels=_labels(info.output.labels, info.labels_file),
         prompts=_prompts(info.output),
         model=_model(info, size),
         metrics="" if info.parameters is None else _metrics(info),
@@ -224,13 +226,14 @@ def _tensors(tensors, meanings):
     return _table(("", "name", "type", "shape", "meaning"), rows)
 
 
-def _labels(labels):
+def _labels(labels, labels_file):
     if not labels:
         return ""
-    rows = [(str(index), _escape(label)) for index, label in enumerate(labels[:_MAX_LABELS])]
+    shown = labels if labels_file is None else labels[:_MAX_LABELS]
+    rows = [(str(index), _escape(label)) for index, label in enumerate(shown)]
     text = f"## Labels\n\n{_table(('index', 'label'), rows)}"
     more = len(labels) - len(rows)
-    return f"{text}\n\nand {more:,} more, in `assets/labels.txt` of the version." if more else text
+    return f"{text}\n\nand {more:,} more, in {labels_file}." if more else text
 
 
 def _prompts(output):
@@ -244,7 +247,7 @@ def _prompts(output):
 
 
 def _model(info, size):
-    rows = [("size of the version", f"{size / 1e6:,.1f} MB")]
+    rows = [("size of the files", f"{size / 1e6:,.1f} MB")]
     if info.parameters is not None:
         rows.append(("parameters", f"{info.parameters:,}"))
     if info.precision is not None:

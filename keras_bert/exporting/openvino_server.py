@@ -6,7 +6,6 @@ whose ids differ from Google's in rare texts; see docs/deploy/openvino.md.
 Source: "Support for text data format" in the documentation of OpenVINO Model Server.
 """
 
-import importlib
 import json
 import pathlib
 import urllib.parse
@@ -17,6 +16,7 @@ from keras_bert.exporting import graph_files, graph_folder, model_card, onnx_gra
 from keras_bert.exporting.graph_session import import_openvino
 from keras_bert.hub import conversion
 from keras_bert.model_structure import find_encoder, find_output, max_sequence_length
+from keras_bert.runtime.packages import import_extra
 from keras_bert.runtime.terminal import shell_quoted
 from keras_bert.tasks import registry
 
@@ -28,17 +28,22 @@ _NAMES = {"logits": "probabilities", "score": "score", "sentence_embedding": "em
 _USAGE = """\
 ## Usage
 
+Run in this folder:
+
 ```sh
-docker run --rm -p 8501:8501 -v "$PWD:/models/model" openvino/model_server:latest \\
+docker run --rm -p 127.0.0.1:8501:8501 -v "$PWD:/models/model" openvino/model_server:latest \\
     --config_path /models/model/config.json --port 9000 --rest_port 8501 \\
     --cpu_extension /ovms/lib/libopenvino_tokenizers.so
 curl -d {inputs} {url}
 ```
 
-Clients of TensorFlow Serving send the same requests. The answers have no output `label`: the labels
-are in the order of the table above. Texts that are longer than the model are truncated. The ids of
+Clients of TensorFlow Serving send the same requests. {labels}Longer texts are truncated. The ids of
 this graph can differ from Google's: in texts with names of special tokens such as [MASK], with a
 final sigma, or with rare characters."""
+
+_LABELS = """\
+The answers have no output `label`: the probabilities are in the order of the labels in the table
+above. """
 
 
 def export(model, path, metrics=None, license=None):
@@ -60,6 +65,7 @@ def export(model, path, metrics=None, license=None):
     output = find_output(model)
     _check(path, model, task, output)
     openvino = import_openvino()
+    _import("onnx")
     proto = onnx_graph.build_model_proto(model)
     graph = openvino.Core().read_model(proto.SerializeToString())
     served = _served(openvino, _tokenizer(openvino, model, output), graph, task, output)
@@ -89,14 +95,9 @@ def _check(path, model, task, output):
 
 def _tokenizer(openvino, model, output):
     """Return the OpenVINO graph of the tokenizer."""
-    try:
-        convert = importlib.import_module("openvino_tokenizers").convert_tokenizer
-        transformers = importlib.import_module("transformers")
-    except ImportError as error:
-        raise ImportError(
-            f"this format needs {error.name}; run: pip install 'keras3-bert[openvino]'"
-        ) from error
-    import tokenizers
+    convert = _import("openvino_tokenizers").convert_tokenizer
+    transformers = _import("transformers")
+    tokenizers = _import("tokenizers")
 
     checkpoint = conversion.checkpoint_of(model)
     content = tokenizer_json.text(checkpoint.tokenizer, checkpoint.vocabulary or [])
@@ -108,17 +109,21 @@ def _tokenizer(openvino, model, output):
     graph = convert(
         tokenizer, truncation=True, max_length=length, number_of_inputs=2 if output.pairs else 1
     )
-    mend_tokenizer(graph)
+    patch_tokenizer(graph)
     return graph
 
 
-def mend_tokenizer(graph):
+def _import(module):
+    return import_extra(module, "openvino", "this format")
+
+
+def patch_tokenizer(graph):
     """Change a converted tokenizer: words of 200 characters, and a truncation that stays on."""
     for operation in graph.get_ordered_ops():
         if operation.get_type_name() == "WordpieceTokenizer":
             operation.set_attribute("max_bytes_per_word", _MAX_BYTES)
         elif operation.get_type_name() == "ReadValue":
-            # A request could change this variable, which switches the truncation on.
+            # A request could set this variable, and so turn the truncation off.
             operation.output(0).replace(operation.input_value(0))
     for sink in graph.get_sinks():
         graph.remove_sink(sink)
@@ -126,7 +131,7 @@ def mend_tokenizer(graph):
 
 def _served(openvino, tokenizer, graph, task, output):
     """Return one graph from strings to answers."""
-    connect = importlib.import_module("openvino_tokenizers").connect_models
+    connect = _import("openvino_tokenizers").connect_models
     connected = connect(tokenizer, graph)
     operations = openvino.opset13
     [name] = task.graph_outputs
@@ -155,9 +160,12 @@ def _write_card(model, name, folder, served, task, output, metrics, license):
         metrics=metrics,
         license=license,
         precision="float32",
+        labels_file=None,
     )
-    request = json.dumps({"inputs": {text: ["your text"] for text in inputs}})
+    request = json.dumps({"inputs": {text: [f"your {text}"] for text in inputs}})
     url = f"http://localhost:8501/v1/models/{urllib.parse.quote(name, safe='')}:predict"
-    usage = _USAGE.format(inputs=shell_quoted(request), url=shell_quoted(url))
+    usage = _USAGE.format(
+        inputs=shell_quoted(request), url=shell_quoted(url), labels=_LABELS if output.labels else ""
+    )
     text = model_card.render(name, info, {"Graph": tensors}, folder, usage)
     (folder / "README.md").write_text(text, encoding="utf-8", newline="\n")

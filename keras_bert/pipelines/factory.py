@@ -79,20 +79,20 @@ def pipeline(
     batch_size = as_integer("batch_size", batch_size, 1)
     graph = find_graph(model, engine)
     if graph is None:
-        computes = _keras_engine(model, task, pooling, precision, trusted)
+        computing = _keras_engine(model, task, pooling, precision, trusted)
     else:
-        computes = _graph_engine(graph, task, pooling, precision)
-    return computes.task.pipeline(computes, batch_size=batch_size, long_texts=long_texts)
+        computing = _graph_engine(graph, task, pooling, precision)
+    return computing.task.pipeline(computing, batch_size=batch_size, long_texts=long_texts)
 
 
 def find_graph(model, engine=None):
-    """Return the file with the graph that a pipeline computes with; `None` for a Keras model."""
+    """Return the `GraphFile` that a pipeline computes with; `None` for a Keras model."""
     check_one_of("engine", engine, (None, "keras", *graph_folder.GRAPH_FILES))
     return None if engine == "keras" else graph_folder.find_graph(model, engine)
 
 
 def _graph_engine(graph, task, pooling, precision):
-    """Return the engine of the graph in a file."""
+    """Return the engine of a `GraphFile`."""
     if pooling is not None:
         raise ValueError("pooling cannot be changed for the folder of an export. Leave it out")
     engine = GraphEngine(graph, precision)
@@ -115,23 +115,24 @@ def _keras_engine(model, task, pooling, precision, trusted):
     from keras_bert.pipelines.keras_engine import KerasEngine
     from keras_bert.tasks import registry
 
-    wanted = None if task is None else registry.by_name(task)
+    requested = None if task is None else registry.by_name(task)
     if not isinstance(model, keras.Model):
-        from_encoder = wanted is None or wanted.reads_encoders
+        from_encoder = requested is None or requested.reads_encoders
         model = loading.load(model, task="auto" if from_encoder else task, trusted=trusted)
     preprocessor_of(model)  # raises an error if there is none
-    has = registry.find(model)
-    if wanted is None and has is None and isinstance(model, BertEncoder):
-        wanted = next(task for task in registry.TASKS if task.reads_encoders)
-    chosen = has if wanted is None else wanted
+    task_of_model = registry.find(model)
+    if requested is None and task_of_model is None and isinstance(model, BertEncoder):
+        requested = registry.by_name("embedding")
+    chosen = task_of_model if requested is None else requested
     if chosen is None:
         raise ValueError(f"{model.name!r} must have a head of keras_bert.heads; use its `predict`")
     if chosen.reads_encoders:
         return KerasEngine(chosen.from_encoder(model, pooling), precision)
     output = find_output(model)
     options = {} if task is None else registry.head_options(task)
-    if chosen is not has or any(getattr(output, name) != options[name] for name in options):
-        name = None if has is None else has.variant_of(output)
+    is_other_variant = any(getattr(output, name) != options[name] for name in options)
+    if chosen is not task_of_model or is_other_variant:
+        name = None if task_of_model is None else task_of_model.variant_of(output)
         raise ValueError(
             f"{model.name!r} has the task {name}; received {task!r}. Leave out task, or load "
             "another model"

@@ -5,6 +5,8 @@ import io
 import lzma
 import zlib
 
+from keras_bert.runtime.packages import import_extra
+
 BLOCK = 1 << 20  # bytes of the buffer
 # Limits, so that a small file cannot take much memory or time.
 _MAX_MEMORY = 2**28  # bytes for the window of xz; `xz -9` has 2**26
@@ -93,12 +95,7 @@ def _decompressor(path, kind):
         return bz2.BZ2Decompressor, (EOFError, OSError)
     if kind == "xz":
         return lambda: lzma.LZMADecompressor(memlimit=_MAX_MEMORY), (EOFError, lzma.LZMAError)
-    try:
-        import zstandard
-    except ImportError as error:
-        raise ValueError(
-            f"{path}: zstd files need zstandard; run: pip install 'keras3-bert[pretraining]'"
-        ) from error
+    zstandard = import_extra("zstandard", "pretraining", path)
     decompressor = zstandard.ZstdDecompressor()
     return decompressor.decompressobj, (EOFError, zstandard.ZstdError)
 

@@ -17,6 +17,7 @@ from keras_bert.checkpoints.tokenizer_config import VOCABULARY_FILE
 from keras_bert.pretraining.corpus import Document, batched
 from keras_bert.runtime.arguments import as_integer
 from keras_bert.runtime.files import atomic_write
+from keras_bert.runtime.packages import import_extra
 from keras_bert.text.base_tokenizer import UNKNOWN
 from keras_bert.text.preprocessor import Preprocessor
 from keras_bert.text.python_tokenizer import PythonTokenizer
@@ -76,12 +77,8 @@ def train(
     (30, ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]', 'e'], True)
     """
     as_integer("size", size, len(SPECIAL) + 1)
-    try:
-        import tokenizers  # noqa: F401 - fail before the corpus is counted
-    except ImportError as error:
-        raise ValueError(
-            "Training a vocabulary needs tokenizers; run: pip install 'keras3-bert[pretraining]'"
-        ) from error
+    # Raise an error before the corpus is counted.
+    import_extra("tokenizers", "pretraining", "training a vocabulary")
     if max_bytes is not None:
         documents = _sample(documents, max_bytes)
     tokenizer = PythonTokenizer(

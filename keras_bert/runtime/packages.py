@@ -1,6 +1,7 @@
 """Packages that only some functions need, and the errors if they are not installed."""
 
 import contextlib
+import importlib
 import importlib.util
 import os
 import sys
@@ -22,6 +23,25 @@ def import_tensorflow(feature: str) -> Any:
     with advise_on_backend(feature):
         import tensorflow
     return tensorflow
+
+
+def import_extra(module: str, extra: str, feature: str) -> Any:
+    """Return a module of a package that an extra installs.
+
+    Args:
+        module: Its name.
+        extra: The extra.
+        feature: What needs it, for the error.
+
+    Raises:
+        ImportError: If the package is not installed.
+    """
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        raise ImportError(
+            f"{feature} needs {error.name}; run: pip install 'keras3-bert[{extra}]'"
+        ) from error
 
 
 @contextlib.contextmanager

@@ -16,7 +16,8 @@ def sigmoid(logits) -> np.ndarray:
 
 # Lines of Python that compute the same as these functions, see `Task.graph_program`.
 SOFTMAX_PROGRAM = """\
-weights = np.exp(outputs - outputs.max(axis=-1, keepdims=True))
-answers = weights / weights.sum(axis=-1, keepdims=True)  # the probabilities
-"""
-SIGMOID_PROGRAM = "answers = 1 / (1 + np.exp(-outputs))  # the probability of each label\n"
+logits = outputs["logits"]
+weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
+answers = weights / weights.sum(axis=-1, keepdims=True)  # the probabilities"""
+SIGMOID_PROGRAM = """\
+answers = 1 / (1 + np.exp(-outputs["logits"]))  # the probability of each label"""

@@ -109,6 +109,8 @@ class Task:
         reads_encoders: True if it can use a model without a head, see `from_encoder`.
         answers_texts: True if each text, or pair of texts, gets one answer.
         uses_pooler: True if its head reads the pooler.
+        compared_options: Options of the calls in which the answers of two exports are compared.
+        graph_rank: Number of axes of these outputs.
         graph_outputs: Outputs of an ONNX or OpenVINO graph that a pipeline reads. They are those of
             the Keras model.
         weights_group: Group of the head's weights in checkpoints, see
@@ -145,6 +147,8 @@ class Task:
     answers_texts = False
     uses_pooler = True
     graph_outputs: tuple[str, ...] = ("logits",)
+    graph_rank = 2
+    compared_options: typing.ClassVar[dict[str, typing.Any]] = {}
     weights_group: str | None = None
     is_pretraining = False
     hub_tag = ""
@@ -364,11 +368,12 @@ class Task:
         raise ValueError(f"the task {self.name} has no `add_onnx_head`, which ONNX needs")
 
     def graph_program(self, output) -> str:
-        """Return lines of Python that compute `answers` from `outputs`, of a graph's first output.
+        """Return lines of Python that compute `answers` from `outputs`, a dict of arrays.
 
-        They stand in the `README.md` of ONNX and OpenVINO folders.
+        They stand in the `README.md` of an export, after lines that define `texts` and `encodings`,
+        those of the library tokenizers.
         """
-        return "answers = outputs\n"
+        return f'answers = outputs["{self.graph_outputs[0]}"]'
 
     # Inspection.
 

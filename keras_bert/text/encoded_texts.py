@@ -33,6 +33,8 @@ class Encoded:
         sets: Indices of the rows of each of several data sets, a list of int arrays; or `None`.
         sampling: How the batches of the sets take turns, see `data.batching.plan_of_sets`.
         filler_target: Target of the rows that fill the last batch; `None`: a copy of another one.
+        output_positions: For each sequence, the positions whose outputs are read, an int array;
+            `None` for all positions.
         gradient_caching: True if the rows of all batches of an optimizer step are compared.
     """
 
@@ -55,6 +57,7 @@ class Encoded:
     sampling = "proportional"
     filler_target: float | None = None
     gradient_caching = False
+    output_positions: list[np.ndarray] | None = None
 
     def __len__(self):
         return len(self.lengths)

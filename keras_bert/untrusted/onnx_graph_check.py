@@ -27,6 +27,7 @@ _OPS = {
     # Only int8 models have these.
     "DequantizeLinear", "DynamicQuantizeLinear", "MatMulInteger",
 }  # fmt: skip
+_MAX_CONCATS = 8  # repeated, they make a tensor exponentially larger; our graphs have two
 # `TensorProto.DataType` -> bytes per element.
 _ELEMENT_SIZES = {1: 4, 2: 1, 3: 1, 6: 4, 7: 8}
 # The numbers of the fields that a message may have. Other fields hold functions, subgraphs, sparse
@@ -62,6 +63,7 @@ def check(file: Path) -> None:
 def _check_graph(data: Any) -> None:
     unread = [("ModelProto", 0, len(data))]
     count = 0
+    concats = 0
     while unread:
         message, start, end = unread.pop()
         spans = []  # number of a field, start and end of its value
@@ -78,6 +80,9 @@ def _check_graph(data: Any) -> None:
                 op = data[first:last].decode("utf-8", "replace")
                 if op not in _OPS:
                     raise ValueError(f"the op {shown(op)}")
+                concats += op == "Concat"
+                if concats > _MAX_CONCATS:
+                    raise ValueError(f"more than {_MAX_CONCATS} ops Concat")
             spans.append((number, first, last))
         if message == "TensorProto":
             _check_weight(data, spans)

@@ -21,6 +21,10 @@ _TYPES = words("""
     Reshape Result ShapeOf Sigmoid Slice SoftMax Sqrt Squeeze StridedSlice Subtract Swish Tanh
     Transpose Unsqueeze
 """)
+# Repeated, these make a tensor exponentially larger. Our graphs have at most two of each.
+_GROWING = ("Broadcast", "Concat")
+_MAX_GROWING = 8
+_MAX_PORTS = 9  # of one of these: the inputs and the output
 _BYTES = {"f32": 4, "f16": 2, "bf16": 2, "i64": 8, "i32": 4, "i8": 1, "u8": 1, "boolean": 1}
 
 
@@ -44,6 +48,8 @@ class _Checker:
     def __init__(self, weights_size: int):
         self.layers = 0
         self._elements = 0
+        self._growing = 0
+        self._ports = 0
         self._weights_size = weights_size
         self._type = ""
 
@@ -59,6 +65,16 @@ class _Checker:
             self._type = attributes.get("type", "")
             if self._type not in _TYPES:
                 raise ValueError(f"the operation {shown(self._type)}")
+            self._ports = 0
+            self._growing += self._type in _GROWING
+            if self._growing > _MAX_GROWING:
+                raise ValueError(f"more than {_MAX_GROWING} operations that enlarge tensors")
+        elif name == "port":
+            self._ports += 1
+            if self._type in _GROWING and self._ports > _MAX_PORTS:
+                raise ValueError(
+                    f"the operation {self._type} with {self._ports} inputs and outputs"
+                )
         elif name == "data" and self._type == "Const":
             self._check_weight(attributes)
 

@@ -224,7 +224,9 @@ def test_int8_is_read_by_optimum(tmp_path, format):
 
 
 def test_int8_of_openvino_agrees_with_float32(tmp_path):
-    model = tiny.embedder("mean", [])
+    # With width 8, sums of products overflow on processors without VNNI.
+    encoder = tiny.encoder(hidden_size=64, intermediate_size=256)
+    model = heads.embedder(encoder, pooling="mean", normalize=True)
     dev = keras_bert.EmbeddingExamples([("so good", TEXTS[0]), ("bad", TEXTS[1]), ("a", TEXTS[3])])
     folder = keras_bert.export(model, tmp_path / "a", format="openvino", quantize="int8", dev=dev)
     int8 = keras_bert.pipeline(folder).encode(TEXTS)
@@ -242,7 +244,9 @@ def test_the_program_of_a_readme(folders, head, format, monkeypatch):
     monkeypatch.chdir(folder)
     names: dict = {}
     exec(page.partition("```python\n")[2].partition("```")[0], names)
-    assert len(names["answers"]) == 2 and np.isfinite(names["answers"]).all()
+    assert len(names["answers"]) == 2
+    if head != "tags":  # a list of words and tags
+        assert np.isfinite(names["answers"]).all()
 
 
 NODE = pathlib.Path(sys.prefix) / "node"

@@ -1,6 +1,8 @@
 """Tests of LiteRT folders. The references are the Keras models."""
 
 import json
+import re
+import warnings
 import zipfile
 
 import keras
@@ -9,6 +11,7 @@ import pytest
 
 import keras_bert
 from keras_bert import heads
+from keras_bert.tasks.question_answering.data import Questions
 from tests import contract, tiny
 from tests.parameters import fast
 
@@ -87,8 +90,22 @@ def test_the_program_of_the_readme(tmp_path, monkeypatch):
     for row, ranked in zip(names["answers"], expected, strict=True):
         score_of = {answer["label"]: answer["score"] for answer in ranked}
         assert row == pytest.approx([score_of["bad"], score_of["good"]], abs=1e-5)
-    with pytest.raises(ValueError, match=r"is an export.* keras_bert\.pipeline"):
+    with pytest.raises(ValueError, match=r"is an export.* with LiteRT"):
         keras_bert.load(folder)
+
+
+@pytest.mark.parametrize(
+    "head", fast(HEADS, "masked_tokens", "multiple_choice", "question_answering")
+)
+def test_the_program_of_each_readme_runs(head, tmp_path, monkeypatch):
+    pytest.importorskip("ai_edge_litert")
+    folder = keras_bert.export(HEADS[head](tiny.encoder()), tmp_path / "a", format="litert")
+    page = (folder / "README.md").read_text(encoding="utf-8")
+    names: dict = {}
+    monkeypatch.chdir(folder)
+    exec(page.partition("```python\n")[2].partition("```")[0], names)
+    assert len(names["answers"]) == (1 if head == "multiple_choice" else 2)
+    assert "keras_bert.pipeline" not in page
 
 
 def test_the_metadata_of_mediapipe(tmp_path):
@@ -110,9 +127,32 @@ def test_the_metadata_of_mediapipe(tmp_path):
         assert not zipfile.is_zipfile(folder / "litert/model.tflite")
 
 
+DATA = {
+    "classification": keras_bert.Examples(["so good", "bad film"], labels=["b", "a"]),
+    "masked_tokens": keras_bert.Examples(["so [MASK]", "[MASK] film [MASK]"]),
+    "question_answering": Questions(["so?"], ["this is so good"], answers=[[("good", 11)]]),
+    "embedding": keras_bert.EmbeddingExamples([("so good", "good"), ("bad", "a film")]),
+}
+
+
+@pytest.mark.parametrize("task", fast(DATA, "classification", "masked_tokens"))
+def test_int8_is_compared_with_float32(task, tmp_path):
+    pytest.importorskip("ai_edge_litert")
+    options = {"labels": ["a", "b"]} if task == "classification" else {}
+    model = contract.OF_TASKS[task](tiny.encoder(), **options)
+    path = tmp_path / "a"
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "the examples: ")  # int8 may change an answer
+        keras_bert.export(model, path, format="litert", quantize="int8", dev=DATA[task])
+    card = (path / "README.md").read_text(encoding="utf-8")
+    assert re.search(r"float32 \| on \d examples, .* of the time of float32", card)
+    with pytest.raises(ValueError, match='dev needs quantize="int8"'):
+        keras_bert.export(model, tmp_path / "b", format="litert", dev=DATA[task])
+
+
 def test_options_that_do_not_apply(tmp_path):
     model = heads.classifier(tiny.encoder(), 2)
-    with pytest.raises(ValueError, match="do not apply to 'litert'"):
+    with pytest.raises(ValueError, match="does not apply to 'litert'"):
         keras_bert.export(model, tmp_path / "a", format="litert", precision="bfloat16")
     with pytest.raises(ValueError, match="quantize must be one of None, int8"):
         keras_bert.export(model, tmp_path / "a", format="litert", quantize="int4")

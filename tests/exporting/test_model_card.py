@@ -168,7 +168,7 @@ def test_the_card_says_what_happens_to_long_texts(task, long_texts, words):
 def test_facts_about_the_model(folder):
     card = read(folder / "한국 {}")
     rows = dict(table(card, "Model"))
-    assert rows["longest input"].startswith("32 tokens") and rows["size of the version"]
+    assert rows["longest input"].startswith("32 tokens") and rows["size of the files"]
     assert int(rows["parameters"].replace(",", "")) > 100
     assert table(card, "Labels") == [["0", "좋음"], ["1", "a|b"]]
     assert table(card, "Metrics") == [["accuracy", "0.5"]]

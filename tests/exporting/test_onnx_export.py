@@ -173,7 +173,9 @@ def run_program(folder, monkeypatch, texts=None):
     page = (folder / "README.md").read_text(encoding="utf-8")
     program = page.partition("```python\n")[2].partition("```")[0]
     if texts:
-        program = program.replace('"your text", "another text"', ", ".join(map(repr, texts)))
+        program = re.sub(
+            r"^texts = .*", lambda _: f"texts = {texts!r}", program, flags=re.MULTILINE
+        )
     names: dict = {}
     with monkeypatch.context() as patch:
         patch.chdir(folder)
@@ -223,6 +225,24 @@ def test_special_tokens_in_the_tokenizer(tmp_path):
     folder = keras_bert.export(model, tmp_path / "a", format="onnx")
     tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
     assert tokenizer.encode("a [MASK] a").tokens[2] == "[MASK]"
+
+
+def test_the_program_of_a_tagger(tmp_path, monkeypatch):
+    encoder = tiny.encoder(initializer_range=0.5)
+    model = heads.tagger(encoder, labels=["O", "B-work", "B-mood"])
+    folder = keras_bert.export(model, tmp_path / "a", format="onnx")
+    texts = ["this film is goodly, so goods!", "bad"]
+    results = keras_bert.pipeline(model)(texts, grouped=False)
+    expected = [[(word["text"], word["tag"]) for word in words] for words in results]
+    assert run_program(folder, monkeypatch, texts) == expected
+
+
+def test_the_program_of_question_answering(tmp_path, monkeypatch):
+    model = heads.span_selector(tiny.encoder(initializer_range=0.5))
+    folder = keras_bert.export(model, tmp_path / "a", format="onnx")
+    questions = [("so good?", "this film is a good film!"), ("bad", "so bad a film, 한국어")]
+    expected = [result["answer"] for result in keras_bert.pipeline(model)(questions)]
+    assert run_program(folder, monkeypatch, questions) == expected
 
 
 @pytest.mark.parametrize(
@@ -291,7 +311,9 @@ def test_int8(tmp_path):
         sizes.append(file.stat().st_size)
     assert sizes[1] < 0.5 * sizes[0]
     card = (folder / "README.md").read_text("utf-8")
-    assert re.search(r"float32 \| on 40 examples, .*, \d+\.\d\d times as long", card)
+    assert re.search(
+        r"float32 \| on 40 examples, .*, it takes \d+\.\d\d of the time of float32", card
+    )
 
 
 def test_int8_logs_no_advice(tmp_path, caplog):

@@ -3,8 +3,10 @@
 The references are the pipelines of the Keras models.
 """
 
+import concurrent.futures
 import json
 import pathlib
+import pickle
 import shutil
 
 import numpy as np
@@ -180,37 +182,150 @@ def test_neither_keras_nor_tensorflow_is_imported(tmp_path, python):
     python("-c", program, path)
 
 
-def test_broken_folders(tmp_path):
+def labels(*values, **options):
+    """Return an edit that writes `id2label` and options of keras_bert.json."""
+
+    def edit(folder):
+        edit_json(folder / "config.json", id2label=dict(enumerate(values)))
+        edit_json(folder / "keras_bert.json", **options)
+
+    return edit
+
+
+def edit_json(file, **changes):
+    content = json.loads(file.read_text(encoding="utf-8"))
+    file.write_text(json.dumps(content | changes), encoding="utf-8")
+
+
+def rename_token(folder):
+    vocabulary = (folder / "vocab.txt").read_text(encoding="utf-8")
+    (folder / "vocab.txt").write_text(vocabulary.replace("good\n", "goods\n"), encoding="utf-8")
+
+
+def add_token(folder):
+    """Add a token to all files that have the vocabulary; the graph has no embedding for it."""
+    with (folder / "vocab.txt").open("a", encoding="utf-8") as file:
+        file.write("word\n")
+    model = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))["model"]
+    model["vocab"]["word"] = len(model["vocab"])
+    edit_json(folder / "tokenizer.json", model=model)
+
+
+def take_other_graph(folder):
+    """Exchange the graph for that of another model."""
     model = heads.classifier(tiny.encoder(), labels=["a", "b"])
-    path = keras_bert.export(model, tmp_path / "a", format="onnx")
-    with pytest.raises(ValueError, match="precision cannot be changed for an ONNX folder"):
-        keras_bert.pipeline(path, precision="bfloat16")
-    vocabulary = (path / "vocab.txt").read_text(encoding="utf-8")
-    (path / "vocab.txt").write_text(vocabulary.replace("good\n", "goods\n"), encoding="utf-8")
-    with pytest.raises(ValueError, match="must have the tokens of tokenizer.json"):
-        keras_bert.pipeline(path)
-    (path / "vocab.txt").write_text(vocabulary, encoding="utf-8")
-    config = json.loads((path / "config.json").read_text(encoding="utf-8"))
-    for names, message in (
-        ({"0": "a"}, "must have 2 labels; it has 1"),
-        ({"0": "a", "1": "b\x1b[2J"}, r"config.json: a label must .*\\x1b.* Rename it"),
-    ):
-        (path / "config.json").write_text(json.dumps({**config, "id2label": names}))
-        with pytest.raises(ValueError, match=message):
-            keras_bert.pipeline(path)
-    (path / "config.json").unlink()
-    with pytest.raises((OSError, ValueError), match="config.json"):
-        keras_bert.pipeline(path)
-    (path / "config.json").write_text(json.dumps(config))
-    (path / "tokenizer.json").unlink()
-    with pytest.raises(ValueError, match="normalizer.*Export the model again"):
-        keras_bert.pipeline(path)
-    (path / "tokenizer.json").write_text("{}")
-    with pytest.raises(ValueError, match="normalizer.*Export the model again"):
-        keras_bert.pipeline(path)
+    other = keras_bert.export(model, folder.parent / "other", format="onnx")
+    shutil.copy(other / "onnx/model.onnx", folder / "onnx/model.onnx")
+
+
+BROKEN = {
+    "other tokens": (rename_token, "must have the tokens of tokenizer.json"),
+    "a token more": (add_token, "tokenizer.json has changed since the export"),
+    "other graph": (take_other_graph, "model.onnx has changed since the export"),
+    "no graph": (
+        lambda folder: (folder / "onnx/model.onnx").unlink(),
+        "an export without its graph.* export the model again",
+    ),
+    "few labels": (labels("a"), "must have 2 labels; it has 1"),
+    "equal labels": (labels("a", "a"), "two labels of id2label are equal"),
+    "labels of another type": (labels("a", 2), "id2label has 2, which is not a string"),
+    "no integers": (labels("a", "b", label_type="int"), "label_type is 'int', but the labels"),
+    "escapes": (labels("a", "b\x1b[2J"), r"config.json: a label must .*\\x1b.* Rename it"),
+    "a hole": (
+        lambda folder: edit_json(folder / "config.json", id2label={"0": "a", "2": "b"}),
+        "id2label must be an object with the keys 0, 1",
+    ),
+    "no config": (lambda folder: (folder / "config.json").unlink(), "config.json"),
+    "no tokenizer": (
+        lambda folder: (folder / "tokenizer.json").unlink(),
+        "normalizer.*Export the model again",
+    ),
+    "empty tokenizer": (
+        lambda folder: (folder / "tokenizer.json").write_text("{}"),
+        "normalizer.*Export the model again",
+    ),
+    "long texts": (
+        lambda folder: edit_json(
+            folder / "tokenizer.json", truncation={"max_length": 64, "stride": 0}
+        ),
+        "max_length of its truncation is 64, but the model .* has 32 positions",
+    ),
+    "other task": (
+        lambda folder: edit_json(folder / "keras_bert.json", task="tagging"),
+        "logits must have 3 axes; it has 2",
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def classes(tmp_path_factory):
+    model = heads.classifier(tiny.encoder(initializer_range=0.5), labels=["a", "b"])
+    return keras_bert.export(model, tmp_path_factory.mktemp("classes") / "a", format="onnx")
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_broken_folders(classes, name, tmp_path):
+    edit, message = BROKEN[name]
+    folder = shutil.copytree(classes, tmp_path / "broken")
+    edit(folder)
+    with pytest.raises((OSError, ValueError), match=message):
+        keras_bert.pipeline(folder)
+
+
+def test_an_encoder_has_no_pipeline(tmp_path):
     encoder = keras_bert.export(tiny.encoder(), tmp_path / "b", format="onnx")
-    with pytest.raises(ValueError, match="has the task 'encoder'. Run it with ONNX Runtime"):
+    with pytest.raises(ValueError, match=r"has the task 'encoder'. Export .* heads\.embedder"):
         keras_bert.pipeline(encoder)
+
+
+def test_a_copied_pipeline_computes_the_same(classes):
+    ask = keras_bert.pipeline(classes)
+    assert pickle.loads(pickle.dumps(ask))(TEXTS[:3]) == ask(TEXTS[:3])
+    with pytest.raises(ValueError, match="an ONNX folder is computed in float32"):
+        keras_bert.pipeline(classes, precision="bfloat16")
+
+
+def test_a_graph_that_returns_nan(tmp_path):
+    onnx = pytest.importorskip("onnx")
+    model = heads.classifier(tiny.encoder(), labels=["a", "b"])
+    folder = keras_bert.export(model, tmp_path / "a", format="onnx")
+    graph = onnx.load(folder / "onnx/model.onnx")
+    weight = graph.graph.initializer[0]
+    array = np.full_like(onnx.numpy_helper.to_array(weight), np.nan)
+    weight.CopyFrom(onnx.numpy_helper.from_array(array, weight.name))
+    onnx.save(graph, folder / "onnx/model.onnx")
+    edit_json(folder / "keras_bert.json", graph_sha256=None)
+    with pytest.raises(ValueError, match="returned NaN. Export the model again"):
+        keras_bert.pipeline(folder)(TEXTS)
+    model.get_layer("logits").bias.assign([np.nan, 0.0])
+    with pytest.raises(ValueError, match="its weight .*logits.* holds NaN or infinity"):
+        keras_bert.export(model, tmp_path / "b", format="onnx")
+    assert not (tmp_path / "b").exists()
+
+
+@pytest.mark.filterwarnings("ignore:.* were truncated")
+@pytest.mark.parametrize("format", ["onnx", "openvino"])
+def test_several_threads(format, tmp_path):
+    pytest.importorskip("onnxruntime" if format == "onnx" else "openvino")
+    _, embed = pipelines(tiny.embedder("mean", []), tmp_path, format)
+    inputs = [["so good"], ["bad film"], TEXTS * 20, TEXTS[::-1] * 9]
+    expected = [embed(texts) for texts in inputs]
+
+    def run(call):
+        return embed(inputs[call % 4], show_progress=False)
+
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        for call, vectors in enumerate(pool.map(run, range(80))):
+            np.testing.assert_allclose(vectors, expected[call % 4], atol=1e-5)
+
+
+def test_openvino_in_a_forked_process(tmp_path):
+    pytest.importorskip("openvino")
+    _, embed = pipelines(tiny.embedder("mean", []), tmp_path, "openvino")
+    session = embed.engine._session
+    session._process += 1  # as in another process
+    with pytest.raises(ValueError, match="does not work in a forked process"):
+        embed("so good")
 
 
 @pytest.mark.parametrize(
@@ -240,12 +355,6 @@ def test_wrong_descriptions(tmp_path, changes, message):
     assert str(path) in str(caught.value) and str(caught.value).isprintable()
 
 
-def edit_tokenizer(path, **changes):
-    tokenizer = json.loads((path / "tokenizer.json").read_text(encoding="utf-8"))
-    tokenizer |= changes
-    (path / "tokenizer.json").write_text(json.dumps(tokenizer), encoding="utf-8")
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -265,23 +374,9 @@ def edit_tokenizer(path, **changes):
 )
 def test_a_tokenizer_is_made_of_the_parts_that_export_writes(tmp_path, changes, message):
     path = keras_bert.export(heads.regressor(tiny.encoder()), tmp_path / "a", format="onnx")
-    edit_tokenizer(path, **changes)
+    edit_json(path / "tokenizer.json", **changes)
     with pytest.raises(ValueError, match=message):
         keras_bert.pipeline(path)
-
-
-def test_a_model_that_fails(tmp_path):
-    """ONNX Runtime refuses ids without an embedding."""
-    model = heads.classifier(tiny.encoder(), labels=["a", "b"])
-    path = keras_bert.export(model, tmp_path / "a", format="onnx")
-    with (path / "vocab.txt").open("a", encoding="utf-8") as file:
-        file.write("word\n")
-    tokenizer = json.loads((path / "tokenizer.json").read_text(encoding="utf-8"))
-    tokenizer["model"]["vocab"]["word"] = len(tokenizer["model"]["vocab"])
-    edit_tokenizer(path, model=tokenizer["model"])
-    ask = keras_bert.pipeline(path)
-    with pytest.raises(ValueError, match=r"model\.onnx failed: .*Export the model again"):
-        ask("word")
 
 
 def test_texts_of_a_model_that_refuses_long_ones(tmp_path):

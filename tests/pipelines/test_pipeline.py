@@ -499,7 +499,7 @@ def test_errors_compare_entities_as_the_score_does(monkeypatch):
     )
     tags = [["O", "B-x", "I-x", "O"], ["B-x", "I-y"]]
     answers = [[(tag, 0.5) for tag in row] for row in tags]
-    monkeypatch.setattr(tagger, "_answers", lambda *args, **options: answers)
+    monkeypatch.setattr(tagger, "answers", lambda *args, **options: answers)
     assert tagger.evaluate(sentences)["f1"] == pytest.approx(2 / 5)  # one of 2 and 3 is right
     found = [(row["word"], row["expected"], row["tag"]) for row in tagger.errors(sentences)]
     assert found == [("a", "B-y", "B-x"), ("film", "O", "I-y")]

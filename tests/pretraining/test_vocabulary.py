@@ -195,7 +195,7 @@ def test_a_size_without_room_for_learned_tokens_is_an_error(size):
 
 def test_without_tokenizers_the_error_names_the_package(monkeypatch):
     monkeypatch.setitem(sys.modules, "tokenizers", None)
-    with pytest.raises(ValueError, match=r"run: pip install"):
+    with pytest.raises(ImportError, match=r"run: pip install"):
         vocabulary.train(["a b"] * 9, 7)
 
 

@@ -9,6 +9,7 @@ import pytest
 import keras_bert
 from keras_bert import checkpoints, provenance
 from keras_bert.exporting.graph_engine import GraphEngine
+from keras_bert.exporting.graph_folder import GraphFile
 from keras_bert.pretraining import corpus, records
 from keras_bert.tasks.embedding import retrieval
 from keras_bert.training import run_state
@@ -152,7 +153,7 @@ def link(file, secret):
 READERS = {
     "vocab.txt": [keras_bert.load, checkpoints.read, checkpoints.detect, convert],
     "model.keras": [keras_bert.load],
-    "onnx/model.onnx": [lambda folder: GraphEngine(folder / "onnx/model.onnx")],
+    "onnx/model.onnx": [lambda folder: GraphEngine(GraphFile(folder / "onnx/model.onnx", folder))],
     records.MANIFEST: [records.Records],
     run_state.STATE_FILE: [lambda folder: run_state.read(folder / run_state.STATE_FILE, "")],
     "queries.jsonl": [retrieval.read],

@@ -44,6 +44,8 @@ class MaskedTokens(Task):
     reads_any_texts = True
     weights_group: str | None = "masked_lm"
     variable_outputs = frozenset(("candidates", "scores"))
+    graph_rank = 3
+    compared_options: typing.ClassVar = {"top_k": 1}  # the order of the others may differ
     hub_tag = "fill-mask"
     meanings: typing.ClassVar = {"text": "UTF-8, with [MASK] for each token to predict"}
 

@@ -20,6 +20,19 @@ from keras_bert.tasks.question_answering.pipeline import QuestionAnsweringPipeli
 from keras_bert.tasks.question_answering.windows import OUTPUTS, EncodedQuestions
 from keras_bert.tasks.task import Task
 
+_PROGRAM = """\
+answers = []
+for row, (encoding, (question, context)) in enumerate(zip(encodings, texts)):
+    tokens = [index for index, text in enumerate(encoding.sequence_ids) if text == 1]  # the context
+    start = outputs["start_logits"][row][tokens]
+    end = outputs["end_logits"][row][tokens]
+    scores = start[:, None] + end[None, :]
+    spans = np.triu(np.tril(np.ones_like(scores), 29))  # of at most 30 tokens
+    first, last = np.unravel_index(np.where(spans == 1, scores, -np.inf).argmax(), scores.shape)
+    begin, _ = encoding.offsets[tokens[first]]
+    _, stop = encoding.offsets[tokens[last]]
+    answers.append(context[begin:stop])"""
+
 
 class QuestionAnswering(Task):
     """Question answering: the answer is a span of the context, as in SQuAD and KorQuAD 1.0."""
@@ -176,6 +189,9 @@ class QuestionAnswering(Task):
         for index, name in enumerate(OUTPUTS):
             graph.node("Gather", x, graph.constant(index, np.int64), axis=-1, output=name)
         return dict.fromkeys(OUTPUTS, ("batch_size", "sequence_length"))
+
+    def graph_program(self, output):
+        return _PROGRAM
 
     def target(self, explained, target):
         """Explain "start" or "end" of the answer, at its most probable token of the context."""

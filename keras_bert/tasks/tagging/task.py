@@ -18,7 +18,7 @@ from keras_bert.data.examples import Examples, unknown_label
 from keras_bert.data.table_rows import tsv_row
 from keras_bert.data.tables import check_no_format
 from keras_bert.tasks import head_start
-from keras_bert.tasks.activations import SOFTMAX_PROGRAM, softmax
+from keras_bert.tasks.activations import softmax
 from keras_bert.tasks.stored_labels import labels_of
 from keras_bert.tasks.tagging import data as conll
 from keras_bert.tasks.tagging import windows as tag_windows
@@ -29,6 +29,20 @@ from keras_bert.tasks.task import HeadStart, Options, Task
 from keras_bert.text import token_ids
 from keras_bert.text.words import split_words
 
+_PROGRAM = """\
+with open("config.json", encoding="utf-8") as file:
+    labels = json.load(file)["id2label"]
+answers = []
+for text, encoding, logits in zip(texts, encodings, outputs["logits"]):
+    tags = [labels[str(index)] for index in logits.argmax(axis=-1)]
+    tagged = []
+    previous = None
+    for word, (start, _), tag in zip(encoding.word_ids, encoding.offsets, tags):
+        if word not in (None, previous):  # the first token of a word has the word's tag
+            _, end = encoding.offsets[encoding.word_to_tokens(word)[1] - 1]
+            tagged.append((text[start:end], tag))
+        previous = word
+    answers.append(tagged)"""
 _CHARACTER_SHARE = 0.99  # see `are_characters`
 
 
@@ -64,6 +78,7 @@ class Tagging(Task):
     positions_have_targets = True
     weights_group = "classifier"
     variable_outputs = frozenset(("token", "tag", "score", "start", "end", "count"))
+    graph_rank = 3
     hub_tag = "token-classification"
     head_start = HeadStart(
         max_sequences=500,
@@ -229,7 +244,7 @@ class Tagging(Task):
         return {"logits": ("batch_size", "sequence_length", len(encoded.output.labels))}
 
     def graph_program(self, output):
-        return SOFTMAX_PROGRAM
+        return _PROGRAM
 
     def target(self, explained, target):
         """Explain the tag of a word: its index, or a tuple of the index and a tag."""
