@@ -120,6 +120,11 @@ def embedding_layers(encoder):
     return layer.word_embeddings, layer.position_embeddings, layer.token_type_embeddings
 
 
+def has_choices(model):
+    """Return True for a model that reads several choices for each text, (batch, choices, seq)."""
+    return len(model.input["input_word_ids"].shape) == 3
+
+
 def path_of_diverged_weight(variables):
     """Return the path of the first variable that holds NaN or infinity, or `None`."""
     for variable in variables:

@@ -26,7 +26,7 @@ That of an ONNX classifier:
 import dataclasses
 import json
 
-from keras_bert.model_structure import find_encoder, find_output, max_sequence_length
+from keras_bert.model_structure import find_encoder, find_output, has_choices, max_sequence_length
 from keras_bert.text import text_windows
 
 
@@ -105,7 +105,6 @@ def _program(model, task, output, format, file, in_windows):
     """Return the lines of the program."""
     engine = _ENGINES[format]
     names, answer = _answer(task, output, format)
-    has_choices = len(model.input["input_word_ids"].shape) == 3
     has_masks = format == "litert" and "masked_lm_positions" in model.input
     first, *second = ("text",) if task is None else task.inputs_of(output)
     texts = '"your text", "another text"'
@@ -140,7 +139,7 @@ def _program(model, task, output, format, file, in_windows):
     if has_masks:
         positions = '[[encoding.tokens.index("[MASK]")] for encoding in encodings]'
         lines.append(f'    "masked_lm_positions": {positions},')
-    array = f"np.array(ids, np.{engine.dtype})" + ("[None]" if has_choices else "")
+    array = f"np.array(ids, np.{engine.dtype})" + ("[None]" if has_choices(model) else "")
     lines += [
         "}",
         f"inputs = {{name: {array} for name, ids in inputs.items()}}",

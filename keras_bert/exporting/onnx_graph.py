@@ -21,7 +21,12 @@ from keras_bert import keras_private
 from keras_bert.encoder import BertEncoder
 from keras_bert.exporting import graph_folder
 from keras_bert.layers import SentencePooling, UnitLength
-from keras_bert.model_structure import embedding_layers, find_encoder, find_output
+from keras_bert.model_structure import (
+    embedding_layers,
+    find_encoder,
+    find_output,
+    has_choices,
+)
 from keras_bert.tasks import registry
 
 OPSET = 12
@@ -43,8 +48,7 @@ def build_model_proto(model):
     _check(model)
     graph = Graph()
     outputs = _outputs(graph, model)
-    has_choices = len(model.input["input_word_ids"].shape) == 3
-    shape = (BATCH, "num_choices", LENGTH) if has_choices else (BATCH, LENGTH)
+    shape = (BATCH, "num_choices", LENGTH) if has_choices(model) else (BATCH, LENGTH)
     value = helper.make_tensor_value_info
     inputs = [value(name, _INT64, shape) for name in graph_folder.INPUTS.values()]
     output_values = [value(name, _FLOAT, shape) for name, shape in outputs.items()]
@@ -66,10 +70,9 @@ def build_model_proto(model):
 def _check(model):
     """Raise an error unless the model is an encoder or as `keras_bert.heads` builds it."""
     if not isinstance(model, BertEncoder) and not _is_unchanged_head(model):
-        name = getattr(model, "name", model)
         raise ValueError(
             f"an ONNX export needs an encoder or an unchanged model of keras_bert.heads; received "
-            f"{name!r}. Export a SavedModel instead"
+            f"{model.name!r}. Export a SavedModel instead"
         )
     for layer in keras_private.all_layers(model):
         if getattr(layer, "quantization_mode", None):
@@ -92,15 +95,19 @@ def _is_unchanged_head(model):
 
 
 def _calls(model):
-    """Return the calls of a model in a form that can be compared."""
+    """Return the sorted calls of a model: class, details, and the sources of the inputs."""
     calls = []
     for operation, inputs in keras_private.graph_calls(model):
-        sources = tuple((*_kind(source), index) for source, index in inputs)
-        calls.append((*_kind(operation), sources))
+        sources = []
+        for source, index in inputs:
+            name, details = _class_and_details(source)
+            sources.append((name, details, index))
+        name, details = _class_and_details(operation)
+        calls.append((name, details, tuple(sources)))
     return sorted(calls)
 
 
-def _kind(operation):
+def _class_and_details(operation):
     """Return the class of an operation, and what else its computation depends on."""
     details = ""
     if isinstance(operation, keras.layers.InputLayer):
@@ -250,13 +257,13 @@ class EncodedInputs:
         self.words = inputs["input_word_ids"]
         self.hidden_size = self._encoder.bert_config["hidden_size"]
         self.vocab_size = self._encoder.bert_config["vocab_size"]
-        has_choices = len(model.input["input_word_ids"].shape) == 3
-        if has_choices:
+        rows = BATCH
+        if has_choices(model):
+            rows = "batch_choices"
             # With `Reshape`, the rank of the mask is unknown and ONNX Runtime does not fuse
             # attention.
             inputs = {key: graph.node("Flatten", name, axis=2) for key, name in inputs.items()}
         self._mask = inputs["input_mask"]
-        rows = "batch_choices" if has_choices else BATCH
         self.sequence = _encode(graph, self._encoder, inputs, rows)
 
     def pooled(self):
@@ -295,31 +302,33 @@ def _outputs(graph, model):
 def _encode(graph, encoder, inputs, rows):
     """Add the encoder; return the name of the sequence output (rows, seq, hidden).
 
-    `rows` is the name of the first axis, which must differ from that of the inputs if their sizes
-    differ.
+    `rows` is the name of the first axis: `batch_size`, or `batch_choices` of flattened choices.
     """
     embeddings = encoder.get_layer("embeddings")
-    words, positions, types = (
+    word_table, position_table, type_table = (
         graph.weight(layer.embeddings) for layer in embedding_layers(encoder)
     )
     shape = graph.node("Shape", inputs["input_word_ids"])
     seq = graph.node("Gather", shape, graph.integers(1))
-    positions = graph.node("Slice", positions, graph.integers(0), seq, graph.integers(0))
-    x = graph.node("Gather", words, inputs["input_word_ids"])
-    x = graph.node("Add", x, graph.node("Gather", types, inputs["input_type_ids"]))
-    x = graph.set_shape(graph.node("Add", x, positions), rows, LENGTH, embeddings.hidden_size)
+    words = graph.node("Gather", word_table, inputs["input_word_ids"])
+    types = graph.node("Gather", type_table, inputs["input_type_ids"])
+    positions = graph.node("Slice", position_table, graph.integers(0), seq, graph.integers(0))
+    x = graph.node("Add", words, types)
+    x = graph.node("Add", x, positions)
+    x = graph.set_shape(x, rows, LENGTH, embeddings.hidden_size)
     x = graph.layer_norm(x, embeddings.layer_norm)
     mask = graph.node("Unsqueeze", inputs["input_mask"], axes=[1])
-    mask = graph.node("Unsqueeze", mask, axes=[2])
-    mask = graph.node("Sub", graph.constant(1.0), graph.node("Cast", mask, to=_FLOAT))
-    mask = graph.node("Mul", mask, graph.constant(-10000.0))  # (rows, 1, 1, seq)
+    mask = graph.node("Unsqueeze", mask, axes=[2])  # (rows, 1, 1, seq)
+    mask = graph.node("Cast", mask, to=_FLOAT)
+    is_padding = graph.node("Sub", graph.constant(1.0), mask)
+    bias = graph.node("Mul", is_padding, graph.constant(-10000.0))
     for index in range(encoder.bert_config["num_hidden_layers"]):
-        x = _block(graph, encoder.get_layer(f"layer_{index}"), x, mask)
+        x = _block(graph, encoder.get_layer(f"layer_{index}"), x, bias)
     return x
 
 
-def _block(graph, layer, x, mask):
-    """Add a `TransformerBlock`."""
+def _block(graph, layer, x, bias):
+    """Add a `TransformerBlock`. `bias` is added to the logits of the attention."""
     attention = layer.attention
     heads = attention.num_heads
     size = attention.head_size
@@ -333,7 +342,7 @@ def _block(graph, layer, x, mask):
     key = graph.node("Transpose", key, perm=(0, 2, 3, 1))
     value = graph.node("Transpose", value, perm=(0, 2, 1, 3))
     logits = graph.node("Div", graph.node("MatMul", query, key), graph.constant(size**0.5))
-    probabilities = graph.node("Softmax", graph.node("Add", logits, mask), axis=3)
+    probabilities = graph.node("Softmax", graph.node("Add", logits, bias), axis=3)
     context = graph.node("Transpose", graph.node("MatMul", probabilities, value), perm=(0, 2, 1, 3))
     context = graph.node("Reshape", context, graph.integers(0, 0, heads * size))
     y = graph.dense_layer(context, attention.output_dense)

@@ -87,5 +87,6 @@ class _Checker:
         offset = int(attributes["offset"])
         size = int(attributes["size"])
         expected = math.prod(shape) * _BYTES[dtype]
-        if size != expected or min(offset, *shape, 0) < 0 or offset + size > self._weights_size:
+        is_negative = offset < 0 or any(length < 0 for length in shape)
+        if size != expected or is_negative or offset + size > self._weights_size:
             raise ValueError(f"a weight of the shape {shape!s:.80} with {size} bytes at {offset}")
