@@ -21,7 +21,7 @@ _PARTS = {
 _RETURNED = {
     "pipeline": (
         "keras_bert.tasks.pipeline.Pipeline",
-        "keras_bert.tasks.embedding.pipeline.Embedding",
+        "keras_bert.tasks.embedding.pipeline.EmbeddingPipeline",
     ),
 }
 # Public names of modules that `keras_bert` does not import, some of which need other packages.

@@ -133,7 +133,7 @@ assert keras_bert.pipeline(folder)("so good")["label"] == ask("so good")["label"
 import os
 from ai_edge_litert.interpreter import Interpreter
 folder = keras_bert.export(ask.model, output, format="litert")
-assert Interpreter(os.path.join(folder, "model.tflite")).get_signature_list()
+assert Interpreter(os.path.join(folder, "litert/model.tflite")).get_signature_list()
 """,
     "search": """
 import faiss
