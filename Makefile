@@ -1,4 +1,4 @@
-# make quickstart | test | test-all | test-no-tensorflow | test-nightly | test-peers
+# make quickstart | test | test-all | test-slow | test-no-tensorflow | test-nightly | test-peers
 # make test-consumers | test-garden | test-beam
 # make fuzz | check | format
 # make docs | docs-live | dist | lock | clean
@@ -52,7 +52,7 @@ seqeval_build := 'setuptools_scm<8' wheel
 bin := $(VENV)/bin
 installed := $(VENV)/installed
 
-.PHONY: quickstart test test-all test-no-tensorflow test-nightly test-peers test-consumers test-garden test-beam fuzz check format docs docs-live dist \
+.PHONY: quickstart test test-all test-slow test-no-tensorflow test-nightly test-peers test-consumers test-garden test-beam fuzz check format docs docs-live dist \
 	lock clean
 .DELETE_ON_ERROR:
 
@@ -67,10 +67,12 @@ pytest := $(bin)/python -m pytest $(parallel)
 test: $(installed)
 	$(pytest) -m "not slow and not browser and not peers and not documents"
 
-# .ci/run leaves out the programs in the documentation, which take half an hour.
-ALL ?= not peers
 test-all: $(installed)
-	$(pytest) -m "$(ALL)"
+	$(pytest) -m "not peers"
+
+# What `make test` leaves out, without the programs in the documentation, which take half an hour.
+test-slow: $(installed)
+	$(pytest) -m "(slow or browser) and not peers and not documents"
 
 # The tests of what works without TensorFlow, with each of the other backends.
 no_tensorflow := $(parallel) -m "not slow and not peers and not documents" tests/test_without_tensorflow.py tests/test_fused_attention.py \

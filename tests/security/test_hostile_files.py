@@ -34,6 +34,7 @@ from keras_bert.tasks.question_answering import data as squad
 from keras_bert.untrusted import bundle_index, checksums, containers, torch_pickle
 from tests import prose, tiny
 from tests.checkpoints import pickles
+from tests.machine import slowness
 from tests.security import fuzz, memory
 from tests.security.rewriting import edit_config, edit_weights, layer_of
 
@@ -45,7 +46,7 @@ def limit_resources():
     before, start = memory.resident(), time.process_time()
     yield
     assert memory.peak() - before < 500e6
-    assert time.process_time() - start < 20
+    assert time.process_time() - start < 20 * slowness()
 
 
 def make_folder(reader, path):
@@ -106,7 +107,7 @@ def test_pickles_that_take_long(tmp_path, attack, write):
     start = time.process_time()
     with pytest.raises(ValueError, match=message):
         torch_pickle.read(tmp_path / "pytorch_model.bin")
-    assert time.process_time() - start < 5
+    assert time.process_time() - start < 5 * slowness()
 
 
 HASH_MODULUS = 2**61 - 1  # multiples of it have the same hash
@@ -123,7 +124,7 @@ def test_integer_keys_of_one_hash_in_a_pickle(tmp_path):
     start = time.process_time()
     with pytest.raises(ValueError, match="a int for a str"):
         torch_pickle.read(tmp_path / "pytorch_model.bin")
-    assert time.process_time() - start < 2
+    assert time.process_time() - start < 2 * slowness()
 
 
 TOKEN_IDS = {number * HASH_MODULUS: f"{number}" for number in range(1, 30_000)}
@@ -149,7 +150,7 @@ def test_token_ids_of_one_hash(tmp_path, name, content):
     (path / name).write_text(json.dumps(content))
     start = time.process_time()
     assert_rejected(path, f"{name}: ids must")
-    assert time.process_time() - start < 3
+    assert time.process_time() - start < 3 * slowness()
 
 
 @pytest.mark.parametrize(
@@ -188,7 +189,7 @@ def test_yaml_values_that_their_tags_do_not_fit(tmp_path, value):
     start = time.process_time()
     with pytest.raises(ValueError, match=r"params\.yaml: must be YAML in UTF-8, received"):
         model_garden.read_config(tmp_path)
-    assert time.process_time() - start < 3
+    assert time.process_time() - start < 3 * slowness()
 
 
 def test_many_tensors_of_one_storage(tmp_path):
@@ -304,7 +305,7 @@ def test_a_config_of_many_layers_for_many_safetensors(tmp_path, count):
     safetensors_file(path / "model.safetensors", tensors, bytes(4000))
     start = time.process_time()
     assert_rejected(path, "at most 16384 tensors|at most 200 for these weights|missing")
-    assert time.process_time() - start < 5
+    assert time.process_time() - start < 5 * slowness()
 
 
 def with_header(path, change):
@@ -328,7 +329,7 @@ def test_safetensors_with_names_of_one_long_prefix(tmp_path):
     with_header(path / "model.safetensors", change)
     start = time.process_time()
     assert_rejected(path, "unknown")
-    assert time.process_time() - start < 5
+    assert time.process_time() - start < 5 * slowness()
 
 
 # Configs
@@ -731,7 +732,7 @@ def test_many_answers_that_are_not_in_a_long_context(tmp_path):
     start = time.process_time()
     with pytest.raises(ValueError, match="question 1074: .*Correct answer_start"):
         squad.read(file)
-    assert time.process_time() - start < 10
+    assert time.process_time() - start < 10 * slowness()
 
 
 def test_a_long_answer_of_repeated_letters(tmp_path):
@@ -739,7 +740,7 @@ def test_a_long_answer_of_repeated_letters(tmp_path):
     file = squad_file(tmp_path / "a.json", "a" * 10**6, (f"{half}b{half}", 10**6))
     start = time.process_time()
     assert squad.read(file).lost_answers == 1
-    assert time.process_time() - start < 5
+    assert time.process_time() - start < 5 * slowness()
 
 
 def test_a_vocabulary_of_many_tokens():

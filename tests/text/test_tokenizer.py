@@ -15,6 +15,7 @@ import tensorflow as tf
 from keras_bert.text.tokenizer import WordPieceTokenizer
 from tests import served
 from tests.fuzz import random_texts
+from tests.machine import slowness
 from tests.parameters import fast
 from tests.reference_tokenizer import ReferenceTokenizer, basic_tokens, stable
 
@@ -299,7 +300,7 @@ def test_a_word_of_a_million_characters(pair, char, count, tokens):
     expected = [tokenizer.token_id(token) for token in expected]
     start = time.perf_counter()
     ids, _, starts, limits = tokenizer.tokenize_with_offsets(["x " + char * count, char * count])
-    assert time.perf_counter() - start < 60
+    assert time.perf_counter() - start < 60 * slowness()
     assert ids[0].numpy().tolist() == [tokenizer.token_id("x"), *expected]
     assert ids[1].numpy().tolist() == expected
     if tokens:

@@ -11,6 +11,7 @@ import zipfile
 import pytest
 
 from keras_bert.untrusted import archives
+from tests.machine import slowness
 
 
 def names(folder):
@@ -144,7 +145,7 @@ def test_a_directory_of_a_million_entries_is_not_parsed(tmp_path):
     path.write_bytes(directory + end)
     start = time.process_time()
     refused(path, "a list of members of over 2097152 bytes")
-    assert time.process_time() - start < 2
+    assert time.process_time() - start < 2 * slowness()
 
 
 def test_damaged_archives_are_refused(tmp_path):

@@ -15,6 +15,7 @@ from keras_bert.tasks.embedding import retrieval
 from keras_bert.training import run_state
 from keras_bert.untrusted import links
 from tests import tiny
+from tests.machine import slowness
 
 
 @pytest.fixture
@@ -118,7 +119,7 @@ def test_a_large_folder_takes_no_time(tmp_path):
         (tmp_path / f"{number}.txt").touch()
     start = time.perf_counter()
     links.check(tmp_path)
-    assert time.perf_counter() - start < 0.5
+    assert time.perf_counter() - start < 0.5 * slowness()
 
 
 def test_a_link_among_too_many_files_is_not_missed(tmp_path, secret, monkeypatch):
