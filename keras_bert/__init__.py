@@ -25,6 +25,7 @@ _MODULE_OF = {
     "HubLayer": "keras_bert.exporting.hub_layer",
     "Preprocessor": "keras_bert.text.preprocessor",
     "Questions": "keras_bert.tasks.question_answering.data",
+    "RankingExamples": "keras_bert.tasks.reranking.data",
     "RetrievalData": "keras_bert.tasks.embedding.retrieval",
     "TaggedSentences": "keras_bert.tasks.tagging.data",
     "Tokenizer": "keras_bert.text.tokenizer:WordPieceTokenizer",

@@ -17,6 +17,8 @@ from keras_bert.tasks.head_parts import check_encoder, encoder_inputs, float_pol
 from keras_bert.tasks.masked_tokens.head import masked_lm, pretraining
 from keras_bert.tasks.multiple_choice.head import multiple_choice
 from keras_bert.tasks.question_answering.head import span_selector
+from keras_bert.tasks.reranking.head import reranker
+from keras_bert.tasks.sparse_embedding.head import sparse_embedder
 from keras_bert.tasks.tagging.head import tagger
 from keras_bert.token_model import TokenModel
 
@@ -33,8 +35,10 @@ __all__ = [
     "next_sentence",
     "pretraining",
     "regressor",
+    "reranker",
     "siamese",
     "span_selector",
+    "sparse_embedder",
     "tagger",
     "with_text",
 ]

@@ -1,11 +1,16 @@
-"""Losses for embeddings, as plain Keras losses.
+"""Losses for embeddings, sparse embeddings and rerankers, as plain Keras losses.
 
-`y_pred` are the embeddings of rows of texts, floats (batch, texts, width), as from
+For embeddings, `y_pred` are the embeddings of rows of texts, floats (batch, texts, width), as from
 `heads.siamese`. The losses scale them to length 1 themselves, except for distances that are not the
 cosine.
 
 Defaults are those of sentence-transformers, except for `Triplet`, which uses the cosine distance
 and a margin of 0.5 (there: the Euclidean distance and 5). `Distillation` has no counterpart there.
+
+For sparse embedders, `y_pred` are the sparse vectors of such rows, floats (batch, texts, vocab).
+
+For rerankers, `y_pred` are the logits of lists of documents, floats (batch, documents), and
+`y_true` is the relevance of each document, of the same shape. It is NaN where a list is shorter.
 """
 
 import keras
@@ -19,7 +24,7 @@ _PACKAGE = "keras_bert"
 _MASKED = -1e9  # a score that does not count
 
 
-class _EmbeddingLoss(keras.losses.Loss):
+class _Loss(keras.losses.Loss):
     """Base class: a mean over rows with a weight, by default."""
 
     options: tuple[str, ...] = ()  # further arguments of the constructor, which are attributes
@@ -34,7 +39,7 @@ class _EmbeddingLoss(keras.losses.Loss):
 
 
 @keras.saving.register_keras_serializable(package=_PACKAGE)
-class MultipleNegativesRanking(_EmbeddingLoss):
+class MultipleNegativesRanking(_Loss):
     """Cross-entropy of the positive of each query against all candidates of the batch.
 
     The candidates are the positives and the hard negatives of all rows, on all replicas. A text
@@ -44,9 +49,13 @@ class MultipleNegativesRanking(_EmbeddingLoss):
     Source: Henderson et al. (2017), Efficient natural language response suggestion, section 4.4.
 
     Args:
-        scale: Factor of the cosine similarities.
+        scale: Factor of the similarities.
         symmetric: If True, add the loss of finding the query of each positive.
+        similarity: `"cosine"` or `"dot"`.
         name, reduction, dtype: See `keras.losses.Loss`.
+
+    Raises:
+        ValueError: If the similarity is unknown.
 
     Example:
 
@@ -56,12 +65,21 @@ class MultipleNegativesRanking(_EmbeddingLoss):
     True
     """
 
-    options = ("scale", "symmetric")
+    options = ("scale", "symmetric", "similarity")
 
-    def __init__(self, scale=20.0, symmetric=False, name="multiple_negatives_ranking", **options):
+    def __init__(
+        self,
+        scale=20.0,
+        symmetric=False,
+        similarity="cosine",
+        name="multiple_negatives_ranking",
+        **options,
+    ):
         super().__init__(name, **options)
+        check_one_of("similarity", similarity, ("cosine", "dot"))
         self.scale = scale
         self.symmetric = symmetric
+        self.similarity = similarity
 
     def call(self, y_true, y_pred):
         """Return the loss of each row, (batch,).
@@ -71,7 +89,7 @@ class MultipleNegativesRanking(_EmbeddingLoss):
         the id of the class of each row. A text is no negative for other rows of its class.
         """
         select, y_true, y_pred = distribution.gather_replicas(ops.cast(y_true, "int32"), y_pred)
-        vectors = unit_length(y_pred)
+        vectors = unit_length(y_pred) if self.similarity == "cosine" else y_pred
         texts_per_row = ops.shape(y_pred)[1]
         query_ids = y_true[:, 0]
         positive_ids = y_true[:, 1]
@@ -94,7 +112,7 @@ class MultipleNegativesRanking(_EmbeddingLoss):
 
 
 @keras.saving.register_keras_serializable(package=_PACKAGE)
-class CosineSimilarity(_EmbeddingLoss):
+class CosineSimilarity(_Loss):
     """Squared difference of the cosine similarity of a pair and its score.
 
     Source: Reimers and Gurevych (2019), Sentence-BERT, section 3.
@@ -116,7 +134,7 @@ class CosineSimilarity(_EmbeddingLoss):
 
 
 @keras.saving.register_keras_serializable(package=_PACKAGE)
-class CoSENT(_EmbeddingLoss):
+class CoSENT(_Loss):
     """Ranks pairs: a pair with a higher score should have a higher cosine similarity.
 
     The loss is the logarithm of 1 plus the sum of exp(scale * (cosine of the pair with the lower
@@ -153,7 +171,7 @@ class CoSENT(_EmbeddingLoss):
 
 
 @keras.saving.register_keras_serializable(package=_PACKAGE)
-class Triplet(_EmbeddingLoss):
+class Triplet(_Loss):
     """The positive should be nearer to the anchor than the negative, by a margin.
 
     Source: Schroff et al. (2015), FaceNet, equation 3, with the cosine distance by default.
@@ -201,7 +219,7 @@ class Triplet(_EmbeddingLoss):
 
 
 @keras.saving.register_keras_serializable(package=_PACKAGE)
-class Contrastive(_EmbeddingLoss):
+class Contrastive(_Loss):
     """Pulls pairs of the score 1 together, and pairs of the score 0 apart up to a margin.
 
     Source: Hadsell et al. (2006), Dimensionality reduction by learning an invariant mapping, with
@@ -232,7 +250,7 @@ class Contrastive(_EmbeddingLoss):
 
 
 @keras.saving.register_keras_serializable(package=_PACKAGE)
-class Distillation(_EmbeddingLoss):
+class Distillation(_Loss):
     """1 - the cosine similarity of an embedding and the vector of a teacher.
 
     Source: Reimers and Gurevych (2020), Making monolingual sentence embeddings multilingual using
@@ -256,7 +274,7 @@ class Distillation(_EmbeddingLoss):
 
 
 @keras.saving.register_keras_serializable(package=_PACKAGE)
-class Matryoshka(_EmbeddingLoss):
+class Matryoshka(_Loss):
     """Applies a loss to the first numbers of the embeddings, for several widths.
 
     Source: Kusupati et al. (2022), Matryoshka representation learning.
@@ -307,6 +325,211 @@ class Matryoshka(_EmbeddingLoss):
     @classmethod
     def from_config(cls, config):
         return cls(**config | {"loss": keras.saving.deserialize_keras_object(config["loss"])})
+
+
+@keras.saving.register_keras_serializable(package=_PACKAGE)
+class BinaryRelevance(_Loss):
+    """Binary cross-entropy of the relevance of each document, from 0 to 1.
+
+    Source: Nogueira and Cho (2019), Passage re-ranking with BERT, equation 1.
+
+    Args: See `keras.losses.Loss`.
+
+    Example:
+
+    >>> round(float(BinaryRelevance()(ops.array([[1.0, 0.0]]), ops.array([[0.0, 0.0]]))), 3)
+    0.693
+    """
+
+    def __init__(self, name="binary_cross_entropy", **options):
+        super().__init__(name, **options)
+
+    def call(self, y_true, y_pred):
+        exists, relevance, logits = _existing(y_true, y_pred)
+        # log(1 + exp(x)) - x * relevance
+        losses = ops.softplus(logits) - logits * relevance
+        return _mean_of_existing(losses, exists)
+
+
+@keras.saving.register_keras_serializable(package=_PACKAGE)
+class MultipleNegativesReranking(_Loss):
+    """Cross-entropy of the first document of each list against the others.
+
+    The scores are the sigmoids of the logits, times a factor.
+
+    Source: Henderson et al. (2017), Efficient natural language response suggestion, section 4.4;
+    with a sigmoid as in sentence-transformers.
+
+    Args:
+        scale: Factor of the scores.
+        name, reduction, dtype: See `keras.losses.Loss`.
+
+    Example:
+
+    >>> loss = MultipleNegativesReranking()
+    >>> float(loss(ops.array([[1.0, 0.0]]), ops.array([[9.0, -9.0]]))) < 1e-4
+    True
+    """
+
+    options = ("scale",)
+
+    def __init__(self, scale=10.0, name="multiple_negatives", **options):
+        super().__init__(name, **options)
+        self.scale = scale
+
+    def call(self, y_true, y_pred):
+        exists, _, logits = _existing(y_true, y_pred)
+        scores = ops.where(exists, self.scale * ops.sigmoid(logits), _MASKED)
+        return ops.logsumexp(scores, axis=1) - scores[:, 0]
+
+
+@keras.saving.register_keras_serializable(package=_PACKAGE)
+class MarginMSE(_Loss):
+    """Squared difference of the margins of a model and of its teacher.
+
+    A margin is the score of the first document minus that of another one.
+
+    Source: Hofstätter et al. (2020), Improving efficient neural ranking models with
+    cross-architecture knowledge distillation, equation 2.
+
+    Args: See `keras.losses.Loss`.
+
+    Example:
+
+    >>> float(MarginMSE()(ops.array([[5.0, 2.0]]), ops.array([[1.0, 0.0]])))
+    4.0
+    """
+
+    def __init__(self, name="margin_mse", **options):
+        super().__init__(name, **options)
+
+    def call(self, y_true, y_pred):
+        exists, scores, logits = _existing(y_true, y_pred)
+        error = (logits[:, :1] - logits[:, 1:]) - (scores[:, :1] - scores[:, 1:])
+        return _mean_of_existing(ops.square(error), exists[:, 1:])
+
+
+@keras.saving.register_keras_serializable(package=_PACKAGE)
+class Splade(_Loss):
+    """A loss of sparse vectors, with the FLOPS regularization that makes most weights 0.
+
+    The regularization is the sum of the squares of the mean weight of each term, once for the
+    queries of a batch and once for its documents.
+
+    Source: Formal et al. (2021), SPLADE v2, sections 3.1 and 3.2; Paria et al. (2020), Minimizing
+    FLOPs to learn efficient sparse representations.
+
+    Args:
+        loss: `MultipleNegativesRanking(scale=1, similarity="dot")`, which is the default, or
+            `MarginMSE()`, which compares the dot products with the scores of a teacher.
+        document_regularizer_weight: Factor of the regularization of the documents.
+        query_regularizer_weight: Factor of the regularization of the queries.
+        name, reduction, dtype: See `keras.losses.Loss`.
+
+    Raises:
+        ValueError: If the loss is another one.
+
+    Example:
+
+    >>> loss = Splade(MarginMSE(), document_regularizer_weight=0.5, query_regularizer_weight=0)
+    >>> vectors = ops.array([[[1.0, 0.0], [2.0, 0.0], [0.0, 2.0]]])
+    >>> float(loss(ops.array([[2.0, 0.0, 1.0]]), vectors))
+    1.0
+    """
+
+    options = ("document_regularizer_weight", "query_regularizer_weight")
+
+    def __init__(
+        self,
+        loss=None,
+        document_regularizer_weight=3e-5,
+        query_regularizer_weight=5e-5,
+        name="splade",
+        **options,
+    ):
+        super().__init__(name, **options)
+        if loss is None:
+            loss = MultipleNegativesRanking(scale=1.0, similarity="dot")
+        if not isinstance(loss, (MultipleNegativesRanking, MarginMSE)):
+            raise ValueError(
+                "loss must be losses.MultipleNegativesRanking or losses.MarginMSE; received "
+                f"{loss!r:.80}"
+            )
+        self.loss = loss
+        self.document_regularizer_weight = document_regularizer_weight
+        self.query_regularizer_weight = query_regularizer_weight
+
+    def call(self, y_true, y_pred):
+        """Return the loss of each row, (batch,).
+
+        The last column of `y_true` is a factor of the regularization, which rises from 0 to 1 in
+        training. The other columns are the targets of `loss`.
+        """
+        targets = y_true[:, :-1]
+        factor = ops.cast(y_true[:, -1], y_pred.dtype)
+        if isinstance(self.loss, MarginMSE):
+            scores = ops.sum(y_pred[:, :1] * y_pred[:, 1:], axis=-1)  # (batch, documents)
+            total = self.loss.call(targets, scores)
+        else:
+            total = self.loss.call(targets, y_pred)
+        select, factor, vectors = distribution.gather_replicas(factor, y_pred)
+        documents = ops.reshape(vectors[:, 1:], (-1, vectors.shape[-1]))
+        regularization = self.query_regularizer_weight * _flops(vectors[:, 0])
+        regularization += self.document_regularizer_weight * _flops(documents)
+        return total + select(factor * regularization)
+
+    def get_config(self):
+        return {**super().get_config(), "loss": keras.saving.serialize_keras_object(self.loss)}
+
+    @classmethod
+    def from_config(cls, config):
+        return cls(**config | {"loss": keras.saving.deserialize_keras_object(config["loss"])})
+
+
+def _flops(vectors):
+    """Return the sum of the squares of the mean weight of each term; vectors are (texts, vocab)."""
+    return ops.sum(ops.square(ops.mean(vectors, axis=0)))
+
+
+@keras.saving.register_keras_serializable(package=_PACKAGE)
+class ListNet(_Loss):
+    """Cross-entropy of the softmax of the logits and the softmax of the relevance of a list.
+
+    Source: Cao et al. (2007), Learning to rank: from pairwise approach to listwise approach,
+    section 4.2.
+
+    Args: See `keras.losses.Loss`.
+
+    Example:
+
+    >>> round(float(ListNet()(ops.array([[1.0, 1.0]]), ops.array([[2.0, 2.0]]))), 3)
+    0.693
+    """
+
+    def __init__(self, name="listnet", **options):
+        super().__init__(name, **options)
+
+    def call(self, y_true, y_pred):
+        exists, relevance, logits = _existing(y_true, y_pred)
+        wanted = ops.softmax(ops.where(exists, relevance, _MASKED), axis=1)
+        logits = ops.where(exists, logits, _MASKED)
+        return -ops.sum(wanted * ops.log_softmax(logits, axis=1), axis=1)
+
+
+def _existing(y_true, y_pred):
+    """Return which documents exist, bool (batch, documents), the relevance and the logits.
+
+    The relevance and the logits of other documents are 0, so that gradients are finite.
+    """
+    exists = ops.logical_not(ops.isnan(y_true))
+    relevance = ops.where(exists, y_true, 0.0)
+    return exists, relevance, ops.where(exists, y_pred, 0.0)
+
+
+def _mean_of_existing(values, exists):
+    """Return the mean of the values of documents that exist, (batch,)."""
+    weights = ops.cast(exists, values.dtype)
+    return ops.sum(values * weights, axis=1) / ops.maximum(ops.sum(weights, axis=1), 1.0)
 
 
 def _cross_entropy(scores, groups, positive_ids, candidate_ids):

@@ -66,6 +66,25 @@ def packed_siamese(model, *, name="packed_siamese"):
     return keras.Model(inputs, output(x), name=name)
 
 
+def packed_lists(model, *, name="packed_lists"):
+    """Return a version of a reranker for packed lists of documents; it shares layers.
+
+    Inputs, int32: those of `packed`, and `text_numbers` as in `packed_siamese`, here the number of
+    each document of a list. Output: float32 (lists, documents).
+    """
+    scores = packed(model)
+    inputs = dict(scores.input)
+    inputs["text_numbers"] = _input("text_numbers")
+    x = GatherTexts(name="gather_texts")(scores.output, inputs["text_numbers"])
+    return keras.Model(inputs, x[:, :, 0], name=name)
+
+
+def packed_rows(model):
+    """Return the packed version of a model that is trained on rows of texts, or on lists."""
+    is_siamese = len(model.inputs[0].shape) == _SIAMESE_AXES
+    return packed_siamese(model) if is_siamese else packed_lists(model)
+
+
 def packed_pretraining(model, *, name="packed_pretraining"):
     """Return a version of a pretraining or masked LM model for packed sequences; it shares layers.
 

@@ -7,6 +7,7 @@ import pathlib
 import zipfile
 
 from keras_bert.runtime import reading
+from keras_bert.runtime.arguments import TEXT_ROLES
 from keras_bert.runtime.files import atomic_write
 from keras_bert.untrusted import containers, links
 
@@ -38,7 +39,7 @@ def columns_of_texts(columns):
     """Return {input: column} of the texts in the columns of metrics, which a stranger may write."""
     if not isinstance(columns, dict):
         return {}
-    names = {role: columns.get(role) for role in ("text", "text_pair")}
+    names = {role: columns.get(role) for role in TEXT_ROLES}
     return {role: name for role, name in names.items() if isinstance(name, (str, int))}
 
 

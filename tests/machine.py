@@ -3,12 +3,12 @@
 import functools
 import time
 
-_SECONDS = 0.05  # what `slowness` computes takes this long on the machine of the limits
+_REFERENCE_SECONDS = 0.05  # on the machine where the limits of time were chosen
 
 
 @functools.cache
 def slowness():
-    """Return how many times longer than on that machine Python computes here, at least 1."""
+    """Return how many times slower Python is here than on the reference machine, at least 1."""
     start = time.process_time()
-    sum(number * number for number in range(1_000_000))
-    return max(1.0, (time.process_time() - start) / _SECONDS)
+    sum(value * value for value in range(1_000_000))
+    return max(1.0, (time.process_time() - start) / _REFERENCE_SECONDS)

@@ -136,7 +136,7 @@ folder = keras_bert.export(ask.model, output, format="litert")
 assert Interpreter(os.path.join(folder, "litert/model.tflite")).get_signature_list()
 """,
     "search": """
-import faiss
+import bm25s, faiss
 vectors = keras_bert.pipeline(ask.model, task="embedding").encode(["so good", "bad film"])
 index = faiss.IndexFlatIP(vectors.shape[1])
 index.add(vectors)

@@ -98,6 +98,16 @@ def choices():
     return Choices(texts * 6, continuations * 6, [0, 1, 1, 0] * 6)
 
 
+def rankings():
+    """Return `RankingExamples` of which the documents with "good" are relevant."""
+    from keras_bert.tasks.reranking.data import RankingExamples
+
+    queries = ["this film", "a film", "is this"]
+    documents = [["so bad", "so good"], ["good!", "bad!", "bad film"], ["is bad", "is good"]]
+    scores = [[0, 1], [1, 0, 0], [0, 1]]
+    return RankingExamples(queries * 8, documents * 8, scores * 8)
+
+
 def user_warnings(caught):
     """Return the `UserWarning`s of `pytest.warns`; Keras' torch backend gives others."""
     return [each for each in caught if each.category is UserWarning]

@@ -118,6 +118,9 @@ def read(path: str | os.PathLike[str], ignore: Collection[str] = ()) -> Checkpoi
     return checkpoint
 
 
+_WITH_ACTIVATIONS = (huggingface.FORMAT, sentence_transformers.FORMAT)
+
+
 def write(checkpoint: Checkpoint, path: str | os.PathLike[str], format: str) -> None:
     """Write a checkpoint to a new or empty folder, in one of the formats `WRITABLE`.
 
@@ -127,12 +130,11 @@ def write(checkpoint: Checkpoint, path: str | os.PathLike[str], format: str) -> 
     path = Path(path).expanduser().resolve()
     if format not in WRITABLE:
         raise ValueError(f"format must be one of {', '.join(WRITABLE)}; received {format!r:.80}")
-    if checkpoint.activation not in (None, "linear") and not (
-        format == huggingface.FORMAT and checkpoint.pairs
-    ):
+    holds_activations = checkpoint.pairs and format in _WITH_ACTIVATIONS
+    if checkpoint.activation not in (None, "linear") and not holds_activations:
         raise ValueError(
             f"{format}: cannot hold the activation {checkpoint.activation!r:.80} of this head. Use "
-            "format='keras', or for a model of pairs format='huggingface'"
+            f"format='keras', or for a model of pairs {' or '.join(_WITH_ACTIVATIONS)}"
         )
     if checkpoint.multi_label and format in (google.FORMAT, keras_hub.FORMAT):
         raise ValueError(f"{format}: classes must exclude each other, received a multi-label model")

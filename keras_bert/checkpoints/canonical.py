@@ -195,6 +195,8 @@ class Checkpoint:
         tied: False if the masked LM head has its own output matrix, not the word embeddings.
         pooling: How the model was trained to make one vector of a text, see `BertEncoder`.
         embedding: The modules of an embedder, or `None`.
+        prompts: For a sparse embedder, name -> text that comes before each text.
+        default_prompt: For a sparse embedder, the name of the prompt that is used by default.
     """
 
     format: str
@@ -212,6 +214,8 @@ class Checkpoint:
     tied: bool = True
     pooling: str | None = None
     embedding: EmbeddingModules | None = None
+    prompts: dict[str, str] = dataclasses.field(default_factory=dict)
+    default_prompt: str | None = None
 
     @property
     def groups(self) -> set[str]:

@@ -52,11 +52,19 @@ ARCHITECTURES: dict[str, tuple[str | None, set[str]]] = {
 }
 
 
+# Tasks whose class is that of another task.
+_TASK_OF_CLASS: dict[str | None, str] = {
+    "regression": "classification",
+    "reranking": "classification",
+    "sparse_embedding": "masked_tokens",
+}
+
+
 def architecture(checkpoint: Checkpoint) -> str:
     """Return the class in transformers that has exactly the heads of a checkpoint."""
     if checkpoint.groups <= {"pooler"}:
         return "BertModel"
-    wanted = "classification" if checkpoint.task == "regression" else checkpoint.task
+    wanted = _TASK_OF_CLASS.get(checkpoint.task) or checkpoint.task
     fitting = {
         name: groups
         for name, (task, groups) in ARCHITECTURES.items()
@@ -77,7 +85,7 @@ def architecture(checkpoint: Checkpoint) -> str:
 
 def architecture_of_task(task: str | None) -> str:
     """Return the class in transformers for a task, or for an encoder: `None`."""
-    wanted = "classification" if task == "regression" else task
+    wanted = _TASK_OF_CLASS.get(task) or task
     names = {task: name for name, (task, _) in ARCHITECTURES.items()}
     return names.get(wanted, "BertModel")
 
@@ -115,11 +123,16 @@ def config_of_head(checkpoint: Checkpoint) -> dict[str, Any]:
         if checkpoint.dropout is not None:
             config["classifier_dropout"] = checkpoint.dropout
     if checkpoint.pairs:
-        activation = "sigmoid" if checkpoint.multi_label else checkpoint.activation or "linear"
-        config["sentence_transformers"] = {"activation_fn": torch_activation(activation)}
+        config["sentence_transformers"] = {"activation_fn": activation_of_pairs(checkpoint)}
     if not checkpoint.tied:
         config["tie_word_embeddings"] = False
     return config
+
+
+def activation_of_pairs(checkpoint: Checkpoint) -> str:
+    """Return the path of the class in torch.nn that makes the scores of a cross-encoder."""
+    activation = "sigmoid" if checkpoint.multi_label else checkpoint.activation or "linear"
+    return torch_activation(activation)
 
 
 def read_task(
@@ -161,7 +174,7 @@ def possible_tasks(checkpoint: Checkpoint) -> list[str]:
     if len(checkpoint.weights["classifier/bias"]) > 1:
         return [task for task in tasks if task != "multiple_choice"]
     tasks = [task for task in tasks if task not in ("classification", "tagging")]
-    return [*tasks, "regression"] if "pooler" in checkpoint.groups else tasks
+    return [*tasks, "regression", "reranking"] if "pooler" in checkpoint.groups else tasks
 
 
 def read_labels(
@@ -171,7 +184,7 @@ def read_labels(
 
     Names that do not fit the classifier are not used, with a warning.
     """
-    if "classifier/bias" not in weights or task in ("regression", "multiple_choice"):
+    if "classifier/bias" not in weights or task in ("regression", "reranking", "multiple_choice"):
         return None
     names = config.get("id2label")
     if isinstance(names, list):
@@ -197,14 +210,19 @@ def read_labels(
 def with_pairs(checkpoint: Checkpoint, config: Mapping[str, Any]) -> Checkpoint:
     """Return a checkpoint that reads pairs of texts if its config says so.
 
-    The config of a cross-encoder of sentence-transformers says so by a key of its own. Otherwise, a
-    classifier with a label such as "entailment" reads pairs.
+    The config of a cross-encoder of sentence-transformers says so by a key of its own. With one
+    score, it is a reranker, unless its `problem_type` is "regression". Otherwise, a classifier with
+    a label such as "entailment" reads pairs.
     """
     settings = config.get("sentence_transformers")
+    old_key = "sbert_ce_default_activation_function"  # before version 4
+    if not isinstance(settings, dict) and old_key in config:
+        settings = {"activation_fn": config[old_key]}
     if isinstance(settings, dict):
-        return as_cross_encoder(checkpoint, settings.get("activation_fn"))
-    if "sbert_ce_default_activation_function" in config:
-        return as_cross_encoder(checkpoint, config["sbert_ce_default_activation_function"])
+        cross_encoder = as_cross_encoder(checkpoint, settings.get("activation_fn"))
+        if cross_encoder.task == "reranking" and config.get("problem_type") == "regression":
+            return dataclasses.replace(cross_encoder, task="regression")
+        return cross_encoder
     labels = checkpoint.labels or ()
     names_entailment = any("entailment" in label.lower() for label in labels)
     if checkpoint.task == "classification" and names_entailment:
@@ -219,7 +237,8 @@ def as_cross_encoder(checkpoint: Checkpoint, activation: object) -> Checkpoint:
     no activation for several scores.
     """
     task = checkpoint.task or "classification"
-    if "classifier" not in checkpoint.groups or task not in ("classification", "regression"):
+    known = ("classification", "regression", "reranking")
+    if "classifier" not in checkpoint.groups or task not in known:
         return checkpoint
     is_score = len(checkpoint.weights["classifier/bias"]) == 1
     if activation is None:
@@ -229,7 +248,7 @@ def as_cross_encoder(checkpoint: Checkpoint, activation: object) -> Checkpoint:
     # An unknown activation is an error when the head is built.
     name = keras_activation(activation) or str(activation)
     if is_score:
-        return dataclasses.replace(checkpoint, task="regression", pairs=True, activation=name)
+        return dataclasses.replace(checkpoint, task="reranking", pairs=True, activation=name)
     if name == "sigmoid":
         return dataclasses.replace(checkpoint, task=task, pairs=True, multi_label=True)
     return dataclasses.replace(checkpoint, task=task, pairs=True, activation=name)

@@ -24,6 +24,11 @@ _MAX_MODULES = 20
 _CONFIG_FILE = "config_sentence_transformers.json"
 _DEFAULT_ACTIVATION = "torch.nn.modules.activation.Tanh"
 _PACKAGE = "sentence_transformers"
+_TRANSFORMER = "base.modules.transformer.Transformer"
+_SPLADE_POOLING = "sparse_encoder.modules.splade_pooling.SpladePooling"
+# Before version 5.4, the first module was an MLMTransformer.
+_SPARSE_MODULES = (["Transformer", "SpladePooling"], ["MLMTransformer", "SpladePooling"])
+_SPLADE_OPTIONS = {"pooling_strategy": "max", "activation_function": "relu"}
 
 
 def matches(path: Path) -> bool:
@@ -35,8 +40,12 @@ def read(path: Path, ignore: Collection[str] = ()) -> Checkpoint:
     """Read a folder that `SentenceTransformer.save` wrote. An unknown module is a `ValueError`."""
     modules = [(name, path / inner) for name, inner in read_module_paths(path)]
     names = [name for name, _ in modules]
-    if names != ["Transformer"] and names[:2] != ["Transformer", "Pooling"]:
-        rule = "the modules must begin with Transformer, Pooling, or be one Transformer"
+    is_sparse = names in _SPARSE_MODULES
+    if not is_sparse and names != ["Transformer"] and names[:2] != ["Transformer", "Pooling"]:
+        rule = (
+            "the modules must begin with Transformer, Pooling, or be one Transformer, or be "
+            "Transformer, SpladePooling"
+        )
         raise invalid(path / _MODULES_FILE, rule, names)
     encoder = modules[0][1]
     checkpoint = huggingface.read(encoder, ignore)
@@ -47,6 +56,8 @@ def read(path: Path, ignore: Collection[str] = ()) -> Checkpoint:
     checkpoint = dataclasses.replace(checkpoint, path=str(path), tokenizer=tokenizer)
     if len(modules) == 1:
         return _read_cross_encoder(path, checkpoint)
+    if is_sparse:
+        return _read_sparse_encoder(path, checkpoint, modules[1][1] / "config.json")
     embedding = _read_embedding(path, modules[1:], checkpoint.config["hidden_size"])
     is_only_pooling = len(embedding.pooling) == 1 and not any(embedding.layers)
     pooling = embedding.pooling[0] if is_only_pooling else None
@@ -68,8 +79,38 @@ def _read_cross_encoder(path: Path, checkpoint: Checkpoint) -> Checkpoint:
     return huggingface_heads.as_cross_encoder(checkpoint, config.get("activation_fn"))
 
 
+def _read_sparse_encoder(path: Path, checkpoint: Checkpoint, pooling_file: Path) -> Checkpoint:
+    """Return the checkpoint of a folder of a `SparseEncoder`."""
+    if "masked_lm" not in checkpoint.groups:
+        rule = "a sparse encoder must have the weights of a masked-LM head"
+        raise invalid(path, rule, ", ".join(sorted(checkpoint.groups)) or "none")
+    pooling = folder.read_json(pooling_file)
+    for key, value in _SPLADE_OPTIONS.items():
+        if pooling.get(key) not in (None, value):
+            raise invalid(pooling_file, f"{key} must be {value}", pooling[key])
+    settings = _read_settings(path / _CONFIG_FILE, similarity="dot")
+    if settings["similarity"] != "dot":
+        rule = "similarity_fn_name of a sparse encoder must be dot"
+        raise invalid(path / _CONFIG_FILE, rule, settings["similarity"])
+    return dataclasses.replace(
+        checkpoint,
+        format=FORMAT,
+        task="sparse_embedding",
+        prompts=settings["prompts"],
+        default_prompt=settings["default_prompt"],
+    )
+
+
 def write(checkpoint: Checkpoint, path: Path) -> None:
     """Write a folder that sentence-transformers loads: the inverse of `read`."""
+    if checkpoint.pairs:
+        huggingface.write(checkpoint, path)
+        _write_cross_encoder(checkpoint, path)
+        return
+    if checkpoint.task == "sparse_embedding":
+        huggingface.write(checkpoint, path)
+        _write_sparse_encoder(checkpoint, path)
+        return
     embedding = checkpoint.embedding
     if embedding is None:
         if checkpoint.pooling is None:
@@ -82,6 +123,53 @@ def write(checkpoint: Checkpoint, path: Path) -> None:
     encoder = dataclasses.replace(checkpoint, task=None, pooling=None, embedding=None)
     huggingface.write(encoder, path)
     write_modules(checkpoint, embedding, path)
+
+
+def _write_cross_encoder(checkpoint: Checkpoint, path: Path) -> None:
+    """Write the files of a `CrossEncoder` beside those of transformers."""
+    folder.write_json(path / _MODULES_FILE, [_module(0, _TRANSFORMER, "")])
+    _write_transformer(path, "sequence-classification", "scores")
+    config: dict[str, Any] = {
+        "model_type": "CrossEncoder",
+        "activation_fn": huggingface_heads.activation_of_pairs(checkpoint),
+        "prompts": {},
+        "default_prompt_name": None,
+    }
+    folder.write_json(path / _CONFIG_FILE, config)
+
+
+def _write_sparse_encoder(checkpoint: Checkpoint, path: Path) -> None:
+    """Write the files of a `SparseEncoder` beside those of transformers."""
+    pooling = path / "1_SpladePooling"
+    pooling.mkdir()
+    width = {"embedding_dimension": checkpoint.config["vocab_size"]}
+    folder.write_json(pooling / "config.json", _SPLADE_OPTIONS | width)
+    modules = [_module(0, _TRANSFORMER, ""), _module(1, _SPLADE_POOLING, pooling.name)]
+    folder.write_json(path / _MODULES_FILE, modules)
+    _write_transformer(path, "fill-mask", "token_embeddings")
+    config: dict[str, Any] = {
+        "model_type": "SparseEncoder",
+        "prompts": checkpoint.prompts,
+        "default_prompt_name": checkpoint.default_prompt,
+        "similarity_fn_name": "dot",
+    }
+    folder.write_json(path / _CONFIG_FILE, config)
+
+
+def _module(index: int, kind: str, inner: str) -> dict[str, Any]:
+    """Return an entry of modules.json."""
+    return {"idx": index, "name": str(index), "path": inner, "type": f"{_PACKAGE}.{kind}"}
+
+
+def _write_transformer(path: Path, task: str, output: str) -> None:
+    """Write the options of the module with the encoder and a head."""
+    method = {"method": "forward", "method_output_name": "logits"}
+    options = {
+        "transformer_task": task,
+        "modality_config": {"text": method},
+        "module_output_name": output,
+    }
+    folder.write_json(path / "sentence_bert_config.json", options)
 
 
 def write_modules(checkpoint: Checkpoint, embedding: EmbeddingModules, path: Path) -> None:
@@ -157,8 +245,8 @@ def _read_embedding(
     return EmbeddingModules(pooling, tuple(layers), **_read_settings(path / _CONFIG_FILE))
 
 
-def _read_settings(file: Path) -> dict[str, Any]:
-    """Return the prompts and the similarity of an embedder."""
+def _read_settings(file: Path, similarity: str = "cosine") -> dict[str, Any]:
+    """Return the prompts and the similarity of an embedder, by default `similarity`."""
     config = folder.read_optional_json(file)
     default = config.get("default_prompt_name")
     size = config.get("truncate_dim")
@@ -168,7 +256,7 @@ def _read_settings(file: Path) -> dict[str, Any]:
     return {
         "prompts": config.get("prompts") or {},
         "default_prompt": None if default is None else str(default),
-        "similarity": config.get("similarity_fn_name") or "cosine",
+        "similarity": config.get("similarity_fn_name") or similarity,
     }
 
 

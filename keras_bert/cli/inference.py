@@ -4,11 +4,13 @@ Keras is imported in functions, because ONNX and OpenVINO folders do not need it
 """
 
 import contextlib
+import dataclasses
 import hashlib
 import itertools
 import os
 import pathlib
 import sys
+import tempfile
 
 import numpy as np
 
@@ -23,9 +25,14 @@ from keras_bert.runtime.files import atomic_write, cache_folder
 from keras_bert.runtime.terminal import metrics_table, print_line, progress
 from keras_bert.tasks import prediction_files, registry
 from keras_bert.tasks.embedding import nearest
+from keras_bert.tasks.embedding.retrieval import RetrievalData
 from keras_bert.tasks.inputs import prompt_of
 from keras_bert.tasks.masked_tokens.task import MaskedTokens
+from keras_bert.tasks.reranking.data import RankingExamples
+from keras_bert.tasks.reranking.pipeline import RerankingPipeline
 from keras_bert.untrusted import containers
+
+_CANDIDATES = 50  # texts to rerank
 
 
 def _pipeline(args, model=None, **options):
@@ -56,7 +63,7 @@ def _fine_tuned(args, otherwise):
         raise ValueError(
             f"{folder} has an unfinished run. Repeat the finetune command to resume it"
         )
-    model = reading.load(args, task="auto")
+    model = reading.load(args, task=getattr(args, "task", None) or "auto")
     if registry.find(model) is None:
         raise ValueError(
             f"{args.model} has no head of a task. Train one with keras-bert finetune; {otherwise}"
@@ -102,13 +109,19 @@ def _labeled_data(args, pipe, name):
     """
     has_prompts = args.prompt is not None or args.corpus_prompt is not None
     columns = reading.columns_of(args, args.model)
-    if not pipe.engine.task.reads_encoders:
+    if args.candidates is not None and args.retriever is None:
+        raise ValueError("--candidates needs --retriever, which finds the candidates")
+    if args.retriever is not None:
+        return _read_candidates(args, pipe)
+    if isinstance(pipe, RerankingPipeline) and os.path.isdir(args.input):
+        raise ValueError("a folder needs --retriever bm25 or an embedder, which finds documents")
+    if RetrievalData not in pipe.engine.task.data:
         if has_prompts:
             raise ValueError("--prompt and --corpus-prompt apply only to embeddings")
         return reading.read(args.input, name, columns, args.format)
     data = reading.read_retrieval(args.input, args.split)
     if data is None:
-        columns |= {"negatives": [], "score_range": None}
+        columns |= {"negatives": [], "score_range": None}  # they are only for training
         if (args.text or args.text_pair) and args.label is None:
             columns["label"] = None
         data = reading.read(args.input, name, columns, args.format)
@@ -116,6 +129,32 @@ def _labeled_data(args, pipe, name):
         return data
     prompt = prompt_of(pipe.output, args.prompt or "")
     return data.with_prompts(prompt, prompt_of(pipe.output, args.corpus_prompt or ""))
+
+
+def _read_candidates(args, pipe):
+    """Read queries and a corpus, and find the documents to rerank."""
+    if not isinstance(pipe, RerankingPipeline):
+        raise ValueError(f"--retriever applies to rerankers; {args.model} is a {pipe.task} model")
+    data = reading.read_retrieval(args.input, args.split)
+    if data is None:
+        raise ValueError("--retriever needs --input FOLDER in the format of BEIR or TREC")
+    retriever = args.retriever
+    if retriever != "bm25":
+        retriever = _other_pipeline(args, retriever, "embedding")
+        prompts = [
+            prompt_of(retriever.output, prompt) for prompt in (args.prompt, args.corpus_prompt)
+        ]
+        if any(prompts):
+            data = data.with_prompts(*prompts)
+    elif args.prompt is not None or args.corpus_prompt is not None:
+        raise ValueError("--prompt and --corpus-prompt do not apply to --retriever bm25")
+    return RankingExamples.of_retrieval(data, retriever, args.candidates or _CANDIDATES)
+
+
+def _other_pipeline(args, model, task):
+    """Return the pipeline of another model than `args.model`, with the same options."""
+    options = {"batch_size": args.batch_size, "precision": args.precision, "trusted": args.trusted}
+    return keras_bert.pipeline(model, task=task, **options)
 
 
 def predict_texts(args: options.Predict) -> None:
@@ -189,28 +228,69 @@ def _parts(args, pipe):
 def embed(args: options.Embed) -> None:
     """Write a vector for each text of a file."""
     writing.check_output(args.output, args.input)
-    if pathlib.Path(args.output).suffix.lower() != ".npy":
-        raise ValueError(f"--output must be a file with the extension .npy; received {args.output}")
+    is_float = args.vector_precision == "float32"
+    suffix = ".npy" if is_float else ".npz"
+    if pathlib.Path(args.output).suffix.lower() != suffix:
+        raise ValueError(
+            f"--output must be a file with the extension {suffix} for --vector-precision "
+            f"{args.vector_precision}; received {args.output}"
+        )
     columns = reading.columns_of(args, args.model)
     parts = tabular.read_in_parts(
         args.input, text=columns["text"], header=columns["header"], format=args.format
     )
     first = next(parts)
     pipe = _embedder(args)
-    shape = [0, pipe.engine.described.width]
+    shape = [0, pipe.width_of(args.truncate_dim)]
     path = pathlib.Path(args.output).resolve()
-    with atomic_write(path) as beside, open(beside, "wb") as file, progress() as bar:
+    parts = itertools.chain([first], parts)
+    with atomic_write(path) as beside:
+        if is_float:
+            _write_vectors(pipe, parts, args, beside, shape)
+        else:
+            with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.stem}.") as folder:
+                floats = pathlib.Path(folder, "vectors.npy")
+                source = _write_vectors(pipe, parts, args, floats, shape)
+                _quantize(pipe, floats, args.vector_precision, source).save(beside)
+    print_line(f"{shape[0]} vectors of {shape[1]} numbers in {path}")
+    reading.print_counts(pipe.counts)
+
+
+def _write_vectors(pipe, parts, args, path, shape):
+    """Write the vectors of the texts of all parts to a `.npy` file, and count them in `shape`.
+
+    Returns `_source_id` of the texts.
+    """
+    digests: list[bytes] = []
+    with open(path, "wb") as file, progress() as bar:
         work = bar.add_task("Embedding", total=None)
         _write_header(file, shape)
-        for part in itertools.chain([first], parts):
-            vectors = pipe.answers(part, prompt=args.prompt)
+        for part in parts:
+            vectors = pipe.answers(part, prompt=args.prompt, truncate_dim=args.truncate_dim)
             file.write(np.array(vectors, np.float32).tobytes())
             shape[0] += len(part)
+            digests += map(_digest_of_text, part.texts)
             bar.advance(work, len(part))
         file.seek(0)
         _write_header(file, shape)  # NumPy pads headers, so the length is the same
-    print_line(f"{shape[0]} vectors of {shape[1]} numbers in {path}")
-    reading.print_counts(pipe.counts)
+    return _source_id(pipe, args.prompt, digests)
+
+
+def _digest_of_text(text):
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+
+
+def _source_id(pipe, prompt, digests):
+    """Return a hash of a prompt and of texts, of which `_digest_of_text` returned the digests."""
+    prompt = _digest_of_text(prompt_of(pipe.output, prompt))
+    return hashlib.sha256(prompt + b"".join(digests)).hexdigest()
+
+
+def _quantize(pipe, path, precision, source):
+    """Return the vectors of a `.npy` file as `QuantizedVectors`."""
+    vectors = np.load(path, mmap_mode="r")
+    stored = nearest.QuantizedVectors.of(vectors, precision, pipe=pipe)
+    return dataclasses.replace(stored, source=source)
 
 
 def _write_header(file, shape):
@@ -253,11 +333,30 @@ def find(args: options.Search) -> None:
         raise ValueError(f"{args.file} has no texts to search")
     if not args.query.strip():
         raise ValueError("the query is empty. Give a text to search for")
+    reranker = None
+    if args.rerank is not None:
+        reranker = _other_pipeline(args, args.rerank, "reranking")
+    elif args.candidates is not None:
+        raise ValueError("--candidates needs --rerank, which orders the candidates")
     pipe = _embedder(args)
-    query = pipe.encode(args.query, prompt=args.prompt)
-    vectors = _vectors(pipe, texts, args)
-    indices, scores = nearest.top_k(query, vectors, args.top, pipe.output.similarity)
-    for index, score in zip(indices[0], scores[0], strict=True):
+    if args.vectors is None:
+        vectors = _vectors(pipe, texts, args)
+        width = None
+    else:
+        vectors = _stored_vectors(pipe, examples.texts, args)
+        vectors = dataclasses.replace(vectors, values=vectors.values[np.array(rows) - 1])
+        width = vectors.width
+    query = pipe.encode(args.query, prompt=args.prompt, truncate_dim=width)
+    candidates = args.candidates or max(args.top, _CANDIDATES)
+    if candidates < args.top:
+        raise ValueError(f"--candidates must be at least --top, {args.top}; received {candidates}")
+    count = args.top if reranker is None else candidates
+    (indices,), (scores,) = nearest.top_k(query, vectors, count, pipe.output.similarity)
+    if reranker is not None:
+        ranked = reranker.rank(args.query, [texts[index] for index in indices], top_k=args.top)
+        indices = [indices[answer["index"]] for answer in ranked]
+        scores = [answer["score"] for answer in ranked]
+    for index, score in zip(indices, scores, strict=True):
         print_line(f"{score:.4f}\t{rows[index]}\t{printable(texts[index])}")
 
 
@@ -298,6 +397,18 @@ def _vectors(pipe, texts, args):
     except OSError as error:  # the cache may be read-only
         print_line(f"the vectors were not saved: {error}", file=sys.stderr)
     return vectors
+
+
+def _stored_vectors(pipe, texts, args):
+    """Return the vectors of a file of `embed`, after a check that they are those of the texts."""
+    stored = nearest.QuantizedVectors.load(args.vectors, pipe)
+    source = _source_id(pipe, args.corpus_prompt, map(_digest_of_text, texts))
+    if (stored.source, len(stored)) != (source, len(texts)):
+        raise ValueError(
+            f"{args.vectors} does not hold the vectors of {args.file} with this --corpus-prompt. "
+            "Run keras-bert embed again"
+        )
+    return stored
 
 
 def _key(pipe, texts, args):

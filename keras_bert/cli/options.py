@@ -45,12 +45,22 @@ def _number_or_text(text):
 
 
 PositiveInt = Annotated[int, _number(int, 1, sys.maxsize, "positive int")]
+NonNegativeInt = Annotated[int, _number(int, 0, sys.maxsize, "int of at least 0")]
 PositiveFloat = Annotated[float, _number(float, math.ulp(0), sys.float_info.max, "positive float")]
+NonNegativeFloat = Annotated[float, _number(float, 0, sys.float_info.max, "float of at least 0")]
 Fraction = Annotated[float, _number(float, 0, 1, "fraction (0 to 1)")]
 Column = Annotated[int | str, _number_or_text]
 Task = Annotated[str, lambda text: text.replace("-", "_")]
 Loss = Literal[
-    "multiple_negatives_ranking", "triplet", "cosent", "cosine_similarity", "contrastive"
+    "multiple_negatives_ranking",
+    "triplet",
+    "cosent",
+    "cosine_similarity",
+    "contrastive",
+    "binary_cross_entropy",
+    "multiple_negatives",
+    "margin_mse",
+    "listnet",
 ]
 
 
@@ -237,7 +247,7 @@ class FinetuneData(Options):
         in the format of BEIR, whose qrels/dev.tsv is read, or TREC
     glue: folder of a GLUE task with its original name (MRPC, SST-2, ...); replaces --train, --dev,
         --task and the columns
-    negatives: embedding: columns of hard negatives
+    negatives: embedding, sparse_embedding, reranking: columns of hard negatives
     score_range: embedding: the lowest and the highest score in --label, which are scaled to 0 and 1
     limit: train on the first rows only (default: all)
     """
@@ -260,12 +270,18 @@ class FinetuneRecipe(Options):
     schedule: the rate after the warm-up (default: linear decay to 0)
     max_length: maximum tokens per sequence (default: 128; question answering: 384). Longer texts
         are truncated, or split into windows in tagging and question answering
-    loss: embedding (default: cosent for scored pairs, else multiple_negatives_ranking)
+    loss: embedding (default: cosent for scored pairs, else multiple_negatives_ranking); reranking
+        (default: multiple_negatives for pairs without scores and negatives, else
+        binary_cross_entropy)
+    num_negatives: reranking with multiple_negatives: documents of other queries (default: 4)
     matryoshka_dims: embedding: also train the first numbers of each vector, for these widths
     gradient_caching: embedding: compare the rows of all batches of an optimizer step with one
         another (needs --gradient-accumulation-steps)
     sampling: embedding: how the batches of several --train files take turns (default:
         proportional)
+    document_regularizer_weight: sparse_embedding: FLOPS regularization of the documents (default:
+        3e-5)
+    query_regularizer_weight: sparse_embedding: FLOPS regularization of the queries (default: 5e-5)
     stride: tagging and question answering: tokens between the starts of two windows in training
         (question answering: 128)
     class_weight: classification: give rare labels more weight
@@ -273,8 +289,9 @@ class FinetuneRecipe(Options):
     metric: metric that selects the best epoch (default: the first one printed). Classification:
         accuracy, f1 (with two labels, of the label that sorts last), macro_f1 (three or more
         labels), mcc. Multi-label: micro_f1, macro_f1, exact_match. Regression: pearson, spearman,
-        rmse. Embedding: spearman, mrr@10. Tagging: f1, precision, recall, accuracy. Question
-        answering: f1, exact_match. All tasks: dev_loss
+        rmse. Embedding: spearman, mrr@10. Sparse embedding: mrr@10. Reranking: mrr@10, ndcg@10,
+        map@100. Tagging: f1, precision, recall, accuracy. Question answering: f1, exact_match. All
+        tasks: dev_loss
     patience: stop after this many epochs without improvement
     evaluate_every: also score --dev after every N batches; a fraction such as 0.25 is a part of an
         epoch
@@ -290,9 +307,12 @@ class FinetuneRecipe(Options):
     schedule: Literal["linear", "cosine", "constant"] = "linear"
     max_length: PositiveInt | None = None
     loss: Loss | None = None
+    num_negatives: NonNegativeInt | None = None
     matryoshka_dims: Sequence[PositiveInt] | None = option(None, metavar="WIDTH")
     gradient_caching: bool | None = None
     sampling: Literal["proportional", "round_robin"] | None = None
+    document_regularizer_weight: NonNegativeFloat | None = None
+    query_regularizer_weight: NonNegativeFloat | None = None
     stride: PositiveInt | None = None
     class_weight: Literal["balanced"] | None = None
     gradient_accumulation_steps: PositiveInt = 1
@@ -315,9 +335,9 @@ class Finetune(
         --train
     task: what the model learns (default: classification)
     keep_layers: keep only these layers of the encoder, from 0
-    teacher: embedding: an embedder to imitate: its vectors of the texts in --train, or with --loss
-        cosent or cosine_similarity its scores of the pairs. Scores and negatives in --train are not
-        used
+    teacher: a model to imitate. embedding: an embedder: its vectors of the texts in --train, or
+        with --loss cosent or cosine_similarity its scores of the pairs. Scores and negatives in
+        --train are not used. reranking: a reranker, with --loss margin_mse
     freeze: train only the head
     search: try the 18 recipes of the paper (batch size 16 or 32; learning rate 5e-5, 3e-5 or 2e-5;
         2 to 4 epochs) and keep the best. Options that you give are not searched. A search that was
@@ -344,12 +364,16 @@ class Evaluate(
     task: score as another task: embedding scores the embeddings of any model
     input: file for the model's task. Embeddings: pairs, or a folder in the format of BEIR or TREC,
         or SQuAD's JSON, to search for the paragraph of each question
-    split: embeddings: the file in qrels/ of a folder
+    split: embeddings, reranking: the file in qrels/ of a folder
+    retriever: reranking: bm25, or an embedder; it finds the documents of the folder to rerank
+    candidates: reranking: number of documents to rerank (default: 50)
     """
 
     task: Task | None = None
     input: str
     split: str = "test"
+    retriever: str | None = option(None, metavar="MODEL")
+    candidates: PositiveInt | None = None
 
 
 class Predict(
@@ -382,14 +406,19 @@ class Embed(
 
     model: an encoder: name, hf:org/name, folder or .keras file; or an exported embedder
     input: TSV, CSV or JSON Lines file, or a .txt file with a text per line
-    output: .npy file for the vectors
+    output: .npy file for the vectors; for a vector precision other than float32, .npz
     prompt: comes before each text: a name of the model's prompts or a text (default: the model's
         default prompt)
+    truncate_dim: keep that many first numbers of each vector
+    vector_precision: bytes of each number: float32 has 4, int8 and uint8 have 1, binary and ubinary
+        have one bit. The ranges of int8 and uint8 are those of all vectors
     """
 
     input: str
     output: str
     prompt: str | None = None
+    truncate_dim: PositiveInt | None = None
+    vector_precision: Literal["float32", "int8", "uint8", "binary", "ubinary"] = "float32"
 
 
 class Search(
@@ -400,13 +429,20 @@ class Search(
     file: TSV, CSV or JSON Lines file, or a .txt file with a text per line
     query: text to search for
     model: an encoder or embedder: name, hf:org/name, folder or .keras file; or an export of one
+    vectors: .npz file that embed --vector-precision wrote for this file (default: embed the texts,
+        and keep their vectors in the cache)
     top: number of texts
+    rerank: a reranker, or an export of one, that orders the nearest texts
+    candidates: number of texts to rerank (default: 50)
     """
 
     file: str = argument()
     query: str = argument()
     model: str = "minilm"
+    vectors: str | None = None
     top: PositiveInt = 5
+    rerank: str | None = option(None, metavar="MODEL")
+    candidates: PositiveInt | None = None
 
 
 class Mine(

@@ -18,6 +18,7 @@ from keras_bert.runtime.terminal import metrics_table, print_line
 from keras_bert.tasks import inference, registry
 from keras_bert.tasks.embedding.data import EmbeddingExamples
 from keras_bert.tasks.embedding.head import as_embedder
+from keras_bert.tasks.embedding.retrieval import RetrievalData
 from keras_bert.training import finetuning, report, run_state, search
 
 _SHOWN_LABELS = 5
@@ -108,14 +109,16 @@ def _starting_point(args, examples):
     loaded = reading.load(args, task="auto")
     loaded_encoder = heads.find_encoder(loaded)
     task = registry.find(loaded)
-    if task is not None and task.reads_encoders and isinstance(examples, task.data):
+    wanted = registry.by_name(args.task) if args.task else registry.for_data(examples)
+    if task is wanted and task.reads_encoders:
         _check_options_of_embedder(args, loaded)
         return loaded_encoder, loaded  # with its pooling, dense layers and prompts
     encoder = _with_options(args, loaded_encoder)
     is_replaced = task is not None and (task.is_pretraining or task.reads_encoders)
     if loaded is loaded_encoder or is_replaced:
-        return encoder, encoder
-    if encoder is loaded_encoder and not args.search and _fits(loaded, examples):
+        with_head = wanted.with_pretrained_head(loaded, encoder)
+        return encoder, encoder if with_head is None else with_head
+    if encoder is loaded_encoder and not args.search and _fits(loaded, examples, wanted):
         print_line(f"training goes on with the head of {args.model}, {_head_text(loaded)}")
         return encoder, loaded
     print_line(f"a new head replaces the head of {args.model}, {_head_text(loaded)}")
@@ -143,10 +146,9 @@ def _with_options(args, encoder):
     return encoder.with_options(**changes) if changes else encoder
 
 
-def _fits(model, examples):
-    """Return True if a model has the head that the data need, with all of their labels."""
+def _fits(model, examples, task):
+    """Return True if a model has the head that the data of a task need, with all labels."""
     output = heads.find_output(model)
-    task = registry.for_data(examples)
     if output is None or registry.by_name(output.task) is not task:
         return False
     new = heads.find_output(task.build(heads.find_encoder(model), examples))
@@ -172,20 +174,25 @@ def _head_text(model):
 
 def _teacher_targets(args, examples):
     """Return the texts of the examples with the vectors or the scores of `--teacher`."""
+    task = registry.for_data(examples)
+    if not task.reads_encoders:
+        teacher = keras_bert.load(args.teacher, trusted=args.trusted, task=task.name)
+        return keras_bert.pipeline(teacher).as_teacher(examples)
+    teacher = keras_bert.load(args.teacher, trusted=args.trusted, task="auto")
+    pipe = keras_bert.pipeline(task.from_encoder(teacher))
     targets = {None: "vectors", "cosent": "scores", "cosine_similarity": "scores"}
     if args.loss not in targets:
         raise ValueError(
             "--teacher works with --loss cosent or cosine_similarity, or without --loss; received "
             f"{args.loss}"
         )
-    teacher = keras_bert.load(args.teacher, trusted=args.trusted, task="auto")
-    embed = keras_bert.pipeline(as_embedder(teacher))
-    return embed.as_teacher(examples, target=targets[args.loss])
+    return pipe.as_teacher(examples, target=targets[args.loss])
 
 
 def _with_width_of_targets(start, encoder, examples):
     """Return an embedder with a dense layer if the teacher's vectors have another width."""
-    if start is not encoder or examples.vectors is None:
+    is_embedding = isinstance(examples, EmbeddingExamples)
+    if start is not encoder or not is_embedding or examples.vectors is None:
         return start
     width = examples.vectors.shape[1]
     if encoder.bert_config["hidden_size"] == width:
@@ -250,17 +257,19 @@ def _read_training_data(args):
         raise ValueError(f"finetune does not train the task {name}; use keras-bert pretrain")
     _check_options_of_task(args, task, name)
     columns = reading.columns_of(args)
-    if args.teacher:
+    if args.teacher and task.reads_encoders:
         columns["negatives"] = []
     parts = [
         reading.read(path, name, columns, args.format, limit=args.limit) for path in args.train
     ]
     examples = EmbeddingExamples.of_sets(parts) if len(parts) > 1 else parts[0]
     dev = None
-    if args.dev and task.reads_encoders:
+    if args.dev and RetrievalData in task.data:
         dev = reading.read_retrieval(args.dev, "dev")
     if args.dev and dev is None:
-        dev = reading.read(args.dev, name, columns | {"negatives": []}, args.format)
+        # Negatives of embeddings are only for training.
+        unused: dict = {"negatives": []} if RetrievalData in task.data else {}
+        dev = reading.read(args.dev, name, columns | unused, args.format)
     return examples, dev, columns
 
 
@@ -268,7 +277,9 @@ def _check_options_of_task(args, task, name):
     """Raise an error for an option that the task ignores."""
     ignored = [option for option in reading.COLUMNS if option not in task.reads[name]]
     if not task.reads_encoders:
-        ignored += ["pooling", "teacher"]
+        ignored.append("pooling")
+        if not task.has_teachers:
+            ignored.append("teacher")
         if len(args.train) > 1:
             raise ValueError(f"the task {name} takes one --train file; received {len(args.train)}")
     for option in ignored:

@@ -86,6 +86,9 @@ class GraphEngine:
     export = _no_model
     save = _no_model
 
+    def with_logits(self):
+        raise ValueError(f"{self.name!r} is an export. Use the Keras model")
+
     def digest(self):
         names = (graph_folder.DESCRIPTION_FILE, tokenizer_json.FILE, "vocab.txt")
         files = [self._graph.folder / name for name in names]

@@ -31,7 +31,8 @@ def compute(session, encoded, names, *, is_old=False, batch_size=32, on_batch=No
             values = [output[row_of_batch] for output in outputs]
             if encoded.output_positions is not None and not is_old:
                 values = [value[encoded.output_positions[row]] for value in values]
-            results[row] = values[0] if len(names) == 1 else dict(zip(names, values, strict=True))
+            output = values[0] if len(names) == 1 else dict(zip(names, values, strict=True))
+            results[row] = encoded.compact(output)
         if on_batch is not None:
             on_batch(len(rows) / len(encoded))
     return results

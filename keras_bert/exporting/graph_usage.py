@@ -61,7 +61,7 @@ _ENGINES = {
         dtype="int32",
     ),
 }
-_SECOND_TEXTS = {"text_pair": "pair", "context": "context", "choices": "choice"}
+_SECOND_TEXTS = {"text_pair": "pair", "choices": "choice"}  # by default the name of the input
 _SPLIT_WINDOWS = """\
 windows = [[encoding, *encoding.overflowing] for encoding in encodings]
 encodings = [window for windows_of_text in windows for window in windows_of_text]"""
@@ -109,7 +109,7 @@ def _program(model, task, output, format, file, in_windows):
     first, *second = ("text",) if task is None else task.inputs_of(output)
     texts = '"your text", "another text"'
     if second:
-        second = _SECOND_TEXTS[second[0]]
+        second = _SECOND_TEXTS.get(second[0], second[0])
         texts = f'("your {first}", "its {second}"), ("another {first}", "its {second}")'
     elif has_masks:
         texts = '"a [MASK] text", "another [MASK]"'

@@ -243,14 +243,14 @@ class _Encoder:
     def masked_lm_head(self, head):
         """Return a `MaskedLMHead` as a function that reads the same output matrix."""
 
-        def predict(sequence_output, masked_lm_positions=None):
+        def predict(sequence_output, positions_or_mask=None):
             if head.tied:
                 words = embedding_layers(self._encoder)[0]
                 table = self._frozen_variable(words, "embeddings", self._dtype)
             else:
                 table = self._frozen_variable(head, "output_embeddings", self._dtype)
             matrix = tf.cast(table, head.compute_dtype)
-            return head.logits(sequence_output, masked_lm_positions, matrix)
+            return head.with_matrix(sequence_output, positions_or_mask, matrix)
 
         return predict
 

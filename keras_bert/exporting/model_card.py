@@ -29,6 +29,8 @@ _MEANINGS = {
     "text_pair": "second text, UTF-8",
     "prompt_name": 'name of a prompt that comes before the text, "" for none',
     "question": "UTF-8",
+    "query": "UTF-8",
+    "document": "text to score for the query, UTF-8",
     "context": "text that holds the answer, UTF-8",
     "choices": "possible continuations, the same number for each text",
     "inputs": "texts, UTF-8",

@@ -264,6 +264,7 @@ class EncodedInputs:
             # attention.
             inputs = {key: graph.node("Flatten", name, axis=2) for key, name in inputs.items()}
         self._mask = inputs["input_mask"]
+        self._visible = None
         self.sequence = _encode(graph, self._encoder, inputs, rows)
 
     def pooled(self):
@@ -280,11 +281,17 @@ class EncodedInputs:
         )
         if layer is None:
             return self.pooled()
-        visible = graph.node("Unsqueeze", graph.node("Cast", self._mask, to=_FLOAT), axes=[2])
         modes = layer.mode if isinstance(layer.mode, tuple) else (layer.mode,)
-        pooled = [_pool_by(graph, mode, self.sequence, visible) for mode in modes]
+        pooled = [self.pool(mode, self.sequence) for mode in modes]
         x = pooled[0] if len(pooled) == 1 else graph.node("Concat", *pooled, axis=1)
         return graph.unit_length(x) if layer.normalize else x
+
+    def pool(self, mode, x):
+        """Add a mode of a `SentencePooling` for the tokens of `x`, (rows, seq, width)."""
+        if self._visible is None:
+            mask = self._graph.node("Cast", self._mask, to=_FLOAT)
+            self._visible = self._graph.node("Unsqueeze", mask, axes=[2])
+        return _pool_by(self._graph, mode, x, self._visible)
 
 
 def _outputs(graph, model):

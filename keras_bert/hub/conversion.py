@@ -154,8 +154,12 @@ def checkpoint_of(model: keras.Model) -> Checkpoint:
         pooling=encoder.pooling,
         embedding=_embedding_modules(model) if is_embedder else None,
     )
-    if task is None or registry.by_name(task).weights_group != "classifier":
+    if task is None:
         return checkpoint
+    if registry.by_name(task).weights_group != "classifier":
+        return dataclasses.replace(
+            checkpoint, prompts=output.prompts, default_prompt=output.default_prompt
+        )
     rate = model.get_layer("dropout").rate
     return dataclasses.replace(
         checkpoint,

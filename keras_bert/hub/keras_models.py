@@ -64,6 +64,11 @@ def load_model(path, task, trusted):
     has_both_heads = isinstance(model.output, dict) and saved_task in registry.OF_PRETRAINING
     if has_both_heads and task in registry.OF_PRETRAINING:
         return _with_head(heads.find_encoder(model), task, model)
+    if saved_task in registry.OF_PRETRAINING:
+        encoder = heads.find_encoder(model)
+        with_head = registry.by_name(task).with_pretrained_head(model, encoder)
+        if with_head is not None:
+            return with_head
     head = f"the head {saved_task}" if saved_task else "no head"
     raise ValueError(f"{path} has {head}, not {task}; pass fresh_head=True for random weights")
 

@@ -157,6 +157,7 @@ def _check_variant(model, wanted, path):
         raise ValueError(f"{path} has the task {has}; remove task, or pass fresh_head=True")
 
 
+_OF_TRANSFORMERS = ("huggingface", "sentence_transformers")  # formats with its classes
 # Extensions of files that `save` does not write.
 _OTHER_FILES = (".h5", ".hdf5", ".pt", ".pth", ".bin", ".safetensors", ".onnx", ".pb", ".json")
 
@@ -173,12 +174,13 @@ def save(model: keras.Model, path: str | os.PathLike[str], *, format: str = "ker
             other than `"keras"` need an empty folder. Known metrics are saved, too, for the
             model card: in the `.keras` file, and in a folder also as `metrics.json`.
         format: `"keras"`, `"huggingface"`, `"google"`, `"keras_hub"` or
-            `"sentence_transformers"`, which is for embedders and encoders with a pooling. Weights
-            that the format cannot hold are an error. Only `"keras"` keeps frozen layers; a warning
-            names options of a head that get lost, such as `no_answer`. Only `"keras"` and
-            `"sentence_transformers"` keep embedders, and only `"keras"` and `"huggingface"` text
-            pairs, labels and the other tasks. Hugging Face's classes without a pooler drop the
-            pooler of the encoder. KerasHub has one dropout rate for hidden states and attention.
+            `"sentence_transformers"`, which is for embedders, sparse embedders, rerankers and
+            encoders with a pooling. Weights that the format cannot hold are an error. Only
+            `"keras"` keeps frozen layers; a warning names options of a head that get lost, such as
+            `no_answer`. Only `"keras"` and `"sentence_transformers"` keep embedders, and only
+            `"keras"` and `"huggingface"` text pairs, labels and the other tasks. Hugging Face's
+            classes without a pooler drop the pooler of the encoder. KerasHub has one dropout rate
+            for hidden states and attention.
 
     Raises:
         ValueError: The format cannot hold the head, the activation or another option.
@@ -206,7 +208,7 @@ def save(model: keras.Model, path: str | os.PathLike[str], *, format: str = "ker
         raise ValueError(f"format must be one of {known}; received {format!r}")
     checkpoint = conversion.to_checkpoint(model)
     _warn_of_lost_options(model, format)
-    if format == "huggingface" and _drops_pooler(checkpoint.task):
+    if format in _OF_TRANSFORMERS and _drops_pooler(checkpoint.task):
         checkpoint = checkpoint.without({"pooler"})
     checkpoints.write(checkpoint, path, format)
 
@@ -288,7 +290,7 @@ def convert(
         config = {**checkpoint.config, "hidden_act": hidden_act}
         checkpoint = dataclasses.replace(checkpoint, config=config)
     checkpoint = checkpoint.without(drop)
-    if file and format == "huggingface" and _drops_pooler(checkpoint.task):
+    if file and format in _OF_TRANSFORMERS and _drops_pooler(checkpoint.task):
         checkpoint = checkpoint.without({"pooler"})
     if format == "keras":
         task = checkpoint.task or task_of_groups(checkpoint)

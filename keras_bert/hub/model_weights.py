@@ -81,7 +81,8 @@ def _check_head(task, checkpoint, variables, needed):
         remedy = "Pass tied=True to use the word embeddings, or load the encoder without task"
         raise ValueError(f"{must}; tie_word_embeddings is false, {decoder} is missing. {remedy}")
     # Different heads may have weights of the same names.
-    if "classifier" in needed and checkpoint.task not in (None, task):
+    same = registry.by_name(task).same_heads
+    if "classifier" in needed and checkpoint.task not in (None, task, *same):
         raise ValueError(f"{must}; it has the head {checkpoint.task}; {hint}")
 
 

@@ -27,6 +27,7 @@ from keras_bert.layers.head_layers import (
 from keras_bert.layers.initializers import initializer, without_initial_weights
 from keras_bert.layers.masked_lm_head import MaskedLMHead
 from keras_bert.layers.pooling import Pooler, SentencePooling, UnitLength
+from keras_bert.layers.splade_head import SpladeHead
 from keras_bert.layers.task_output import TaskOutput
 
 __all__ = [
@@ -38,6 +39,7 @@ __all__ = [
     "Pooler",
     "SelfAttention",
     "SentencePooling",
+    "SpladeHead",
     "SplitChoices",
     "TaskOutput",
     "TransformerBlock",

@@ -112,9 +112,9 @@ class MaskedLMHead(keras.layers.Layer):
         Returns:
             Logits (batch, predictions or seq, vocab).
         """
-        return self.logits(sequence_output, masked_lm_positions, self._output_matrix())
+        return self.with_matrix(sequence_output, masked_lm_positions, self._output_matrix())
 
-    def logits(self, sequence_output, masked_lm_positions, output_matrix):
+    def with_matrix(self, sequence_output, masked_lm_positions, output_matrix):
         """Compute `call` with another output matrix than the word embeddings, (vocab, hidden)."""
         x = sequence_output
         if masked_lm_positions is not None:

@@ -36,6 +36,7 @@ def pipeline(
     - masked tokens: a list of dicts with `token` and `score`, `top_k=5`; for several [MASK] a list
       of such lists
     - embeddings: a NumPy array (hidden,); for several texts (n, hidden)
+    - sparse embeddings: a `scipy.sparse.csr_array` (n, vocab); (1, vocab) for one text
 
     Args:
         model: A model with a head of `keras_bert.heads`, an encoder, or its name or path for

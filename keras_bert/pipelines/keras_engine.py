@@ -37,6 +37,9 @@ class KerasEngine:
         """The `TaskModel`; users can change the preprocessor of the model."""
         return inference.describe(self.model)
 
+    def with_logits(self):
+        return KerasEngine(self.task.training_model(self.model), self._precision)
+
     def digest(self):
         settings = (
             provenance.digest_of_weights(self.model),

@@ -3,6 +3,8 @@
 import operator
 
 SIMILARITIES = ("cosine", "dot", "euclidean", "manhattan")  # ways to compare embeddings
+# Inputs of models of texts, and the keys of the columns that they were trained on.
+TEXT_ROLES = ("text", "text_pair", "query", "document")
 LONG_TEXTS = ("truncate", "window", "error")  # what to do with texts over the maximum length
 
 

@@ -145,7 +145,8 @@ def run(
         if on_outputs:
             on_outputs(outputs, *targets_and_weights)
         for index_in_batch, row in enumerate(rows):
-            results[row] = keras.tree.map_structure(lambda array: array[index_in_batch], outputs)  # noqa: B023
+            output = keras.tree.map_structure(lambda array: array[index_in_batch], outputs)  # noqa: B023
+            results[row] = encoded.compact(output)
         if on_batch:
             on_batch(len(rows) / len(encoded))
 

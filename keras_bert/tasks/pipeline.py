@@ -39,6 +39,10 @@ class Engine(typing.Protocol):
     def outputs(self, encoded, *, batch_size, on_batch=None) -> list:
         """Return the outputs for each sequence, as after `Task.activate`."""
 
+    def with_logits(self) -> "Engine":
+        """Return an engine whose outputs have no activation."""
+        raise NotImplementedError
+
     def digest(self) -> bytes:
         """Return a hash of everything that determines the outputs, such as the weights."""
 
@@ -65,6 +69,7 @@ class Pipeline:
     options: tuple[str, ...] = ()  # keyword options of `__call__`
     data: tuple[type, ...] = (Examples,)  # the data of the task
     long_texts_options: tuple[str, ...] = ("truncate",)
+    reads_pairs_in_windows = False  # True if long second texts of pairs can be read in windows
     chunk = 8192  # rows that are tokenized and computed at once
 
     def __init__(self, engine: Engine, *, batch_size=32, long_texts=None):
@@ -100,6 +105,8 @@ class Pipeline:
         question=None,
         context=None,
         choices=None,
+        query=None,
+        document=None,
         batch_size=None,
         show_progress=True,
         **options,
@@ -114,9 +121,11 @@ class Pipeline:
             question, context: For question answering, strings, lists or iterators. Several
                 questions may share one context.
             choices: For multiple choice, the choices of a text, or a list or iterator of them.
+            query, document: For reranking, strings or lists. One query may have several documents.
             text: For a DataFrame, the name of the column of the texts. `text_pair`, `question`,
-                `context` and `choices` name columns too. Defaults to the columns of the training
-                data if the DataFrame has them, and else to the names of the arguments.
+                `context`, `choices`, `query` and `document` name columns too. Defaults to the
+                columns of the training data if the DataFrame has them, and else to the names of the
+                arguments.
             batch_size: Sequences per batch. Defaults to that of the pipeline.
             show_progress: If True, show a progress bar for long inputs.
             **options: Options of the task, see `keras_bert.pipeline`.
@@ -138,7 +147,7 @@ class Pipeline:
             as_integer("top_k", options["top_k"], 1)
         named = {
             "text": text, "text_pair": text_pair, "question": question, "context": context,
-            "choices": choices,
+            "choices": choices, "query": query, "document": document,
         }  # fmt: skip
         named = {name: value for name, value in named.items() if value is not None}
         batch_size = self.batch_size if batch_size is None else batch_size
@@ -391,7 +400,9 @@ class Pipeline:
         if self._truncated and not self._has_warned:
             self._has_warned = True
             remedy = "Shorten them"
-            if "window" in self.long_texts_options and not self.output.pairs:
+            is_readable = self.reads_pairs_in_windows or not self.output.pairs
+            in_windows = (self.long_texts or self.output.long_texts) == "window"
+            if "window" in self.long_texts_options and is_readable and not in_windows:
                 remedy = 'keras_bert.pipeline(model, long_texts="window") reads them in parts'
             elif self.engine.longest > self._max_length:
                 remedy += (

@@ -6,6 +6,7 @@ import pathlib
 
 from keras_bert.data import text_files
 from keras_bert.data.table_rows import csv_row, tsv_row
+from keras_bert.runtime.arguments import TEXT_ROLES
 
 FORMATS = {**text_files.FORMATS, ".json": "json"}
 
@@ -50,7 +51,7 @@ def lines(format, task, output, answered, *, header=True, probabilities=False):
         rows = itertools.repeat({}) if examples.rows is None else examples.rows
         for record, input_row in zip(records, rows, strict=False):
             if input_row:  # it has the texts, under the names of the input
-                record = {key: record[key] for key in record if key not in ("text", "text_pair")}
+                record = {key: record[key] for key in record if key not in TEXT_ROLES}
             if format == "jsonl":
                 answer = {_name(key, input_row): value for key, value in _rounded(record).items()}
                 yield json.dumps(answer | input_row, ensure_ascii=False)

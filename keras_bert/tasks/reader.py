@@ -37,13 +37,13 @@ def read(
             or a list of rows, which are dicts.
         task: `"classification"`, `"pair"`, `"multi_label"`, `"regression"`, `"embedding"` (pairs,
             scored if `label` names a column; without `text_pair`, texts of the classes in `label`,
-            or texts without labels), `"retrieval"` (a folder in the format of BEIR or
-            TREC, or a file in SQuAD's format), `"tagging"`, `"question_answering"` or
-            `"multiple_choice"`.
+            or texts without labels), `"reranking"` (queries with documents, as pairs of
+            embeddings), `"retrieval"` (a folder in the format of BEIR or TREC, or a file in SQuAD's
+            format), `"tagging"`, `"question_answering"` or `"multiple_choice"`.
         text: Texts: column of the text, a name, or a number from 1 if the file has no header.
         text_pair: Texts: column of the second text.
         label: Texts: column of the label. `None` reads no labels. Default: `"label"`, for
-            embeddings `None`. Label sets: also a list of columns of 0 and 1.
+            embeddings and reranking `None`. Label sets: also a list of columns of 0 and 1.
         separator: Texts: the string between the labels of a set.
         format: `"tsv"`, `"csv"` or `"jsonl"` for texts, `"conll"` or `"conllu"` for tagging. By
             default from the file's extension.
@@ -54,7 +54,7 @@ def read(
         tag: Tagging: column of the tag, as for `word`. `None` reads no tags.
         characters: Question answering: whether to score answers as in KorQuAD. By default, the
             file says it.
-        negatives: Embeddings: a column of hard negatives, or a list of columns.
+        negatives: Embeddings, reranking: a column of hard negatives, or a list of columns.
         score_range: Embeddings: the lowest and the highest score, such as `(0, 5)`. The scores are
             then scaled to 0 to 1.
         split: Retrieval: the file in `qrels/` of the folder, without its extension. A folder with
@@ -62,8 +62,8 @@ def read(
         limit: Maximum number of examples.
 
     Returns:
-        `Examples`, `EmbeddingExamples`, `RetrievalData`, `TaggedSentences`, `Questions` or
-        `Choices`, for `finetune` and `evaluate`.
+        `Examples`, `EmbeddingExamples`, `RankingExamples`, `RetrievalData`, `TaggedSentences`,
+        `Questions` or `Choices`, for `finetune` and `evaluate`.
 
     Raises:
         ValueError: If the task is unknown, an argument does not apply to it, or the data is not

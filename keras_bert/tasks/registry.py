@@ -7,6 +7,8 @@ from keras_bert.tasks.embedding.task import Embedding
 from keras_bert.tasks.masked_tokens.task import MaskedTokens, Pretraining
 from keras_bert.tasks.multiple_choice.task import MultipleChoice
 from keras_bert.tasks.question_answering.task import QuestionAnswering
+from keras_bert.tasks.reranking.task import Reranking
+from keras_bert.tasks.sparse_embedding.task import SparseEmbedding
 from keras_bert.tasks.tagging.task import Tagging
 from keras_bert.tasks.task import Task
 
@@ -18,6 +20,8 @@ TASKS: list[Task] = [
     QuestionAnswering(),
     MultipleChoice(),
     Embedding(),
+    SparseEmbedding(),
+    Reranking(),
     MaskedTokens(),
     NextSentence(),
     Pretraining(),

@@ -115,6 +115,7 @@ class Task:
             the Keras model.
         weights_group: Group of the head's weights in checkpoints, see
             `checkpoints.canonical.OPTIONAL_GROUPS`; `None` without a group.
+        same_heads: Tasks whose checkpoints have the same head with the same meaning.
         is_pretraining: True if its head is one of pretraining, which fine-tuning replaces.
         hub_tag: Hugging Face's name of the task, for model cards.
         variable_outputs: Outputs of an export whose size depends on the inputs, by which the local
@@ -123,6 +124,7 @@ class Task:
         lower_is_better: Names of metrics of which a lower value is better.
         head_start: A `HeadStart`, or `None` for random weights.
         compares: Classes of the data on which exports can be compared; `None` for `data`.
+        has_teachers: True if its pipeline has `as_teacher`.
         packs: True if several texts can share a row in training.
         positions_have_targets: True if the targets are (batch, seq).
     """
@@ -150,6 +152,7 @@ class Task:
     graph_rank = 2
     compared_options: typing.ClassVar[dict[str, typing.Any]] = {}
     weights_group: str | None = None
+    same_heads: tuple[str, ...] = ()
     is_pretraining = False
     hub_tag = ""
     variable_outputs: frozenset[str] = frozenset()
@@ -157,6 +160,7 @@ class Task:
     lower_is_better: tuple[str, ...] = ()
     head_start: HeadStart | None = None
     compares: tuple[typing.Any, ...] | None = None
+    has_teachers = False
     packs = False
     positions_have_targets = False
 
@@ -189,6 +193,10 @@ class Task:
         """Return True if the examples are data of this task."""
         return isinstance(examples, self.data)
 
+    def convert(self, examples):
+        """Return data of another class as data of this task, if `finetune` is called for it."""
+        return examples
+
     def from_encoder(self, model, pooling=None):
         """Return a model of this task for a model of any task, or for an encoder."""
         from keras_bert.model_structure import find_task
@@ -196,6 +204,10 @@ class Task:
         if find_task(model) == self.name:
             return model
         raise ValueError(f"{model.name!r} has no head for the task {self.name}; fine-tune it first")
+
+    def with_pretrained_head(self, model, encoder):
+        """Return a model on an encoder with the head of a pretraining model; `None`: a new head."""
+        return None
 
     def stored_options(self, checkpoint: Checkpoint) -> dict:
         """Return the options of the head that a checkpoint stores."""
@@ -225,6 +237,14 @@ class Task:
     def encode(self, model: TaskModel, examples, max_length: int, options: Options):
         """Return the examples as an `Encoded`, with targets if they have labels."""
         raise NotImplementedError
+
+    def encode_training(self, model: TaskModel, examples, max_length: int, options: Options):
+        """Return the examples as an `Encoded` for training, by default that of `encode`."""
+        return self.encode(model, examples, max_length, options)
+
+    def model_of_rows(self, model):
+        """Return the model that is trained on rows of several texts; it shares the weights."""
+        return model
 
     def check_training_data(self, examples, encoded):
         """Raise an error if nothing can be learned from the data."""

@@ -20,12 +20,20 @@ class Signatures(typing.NamedTuple):
     from_ids: typing.Callable
 
 
-def of_texts(output, preprocessor, max_sequence_length, predict, answer, prompt=""):
+def of_texts(
+    output,
+    preprocessor,
+    max_sequence_length,
+    predict,
+    answer,
+    prompt="",
+    names=("text", "text_pair"),
+):
     """Return `Signatures` of a model with one answer for each text or pair of texts.
 
     `predict` computes float32 (batch, n) from the inputs of the model, and `answer` the outputs of
     the signature from them. If the model reads long texts in windows, their predictions are
-    averaged. `prompt` is a text that comes before each text.
+    averaged. `prompt` is a text that comes before each text, and `names` are those of the inputs.
     """
     spec = tf.TensorSpec(output.output.shape, tf.float32)
 
@@ -51,10 +59,9 @@ def of_texts(output, preprocessor, max_sequence_length, predict, answer, prompt=
             texts = [tf.strings.join([prompt, text]) for text in texts]
         return answer(rows(pack(*map(tokenize, texts))))
 
-    names = ("text", "text_pair") if output.pairs else ("text",)
     return Signatures(
         from_windows if output.long_texts == "window" else from_strings,
-        [strings(name) for name in names],
+        [strings(name) for name in (names if output.pairs else names[:1])],
         lambda inputs: answer(rows(inputs)),
     )
 

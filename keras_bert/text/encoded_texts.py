@@ -5,7 +5,7 @@ import typing
 import numpy as np
 
 from keras_bert.text import token_ids
-from keras_bert.text.text_windows import cut, window_step
+from keras_bert.text.text_windows import cut, overlap
 
 _COUNTS = (
     "truncated", "without_tokens", "words_without_tokens", "cut_words", "cut_questions",
@@ -66,6 +66,14 @@ class Encoded:
         """Return inputs, targets and weights of some rows, padded to `length`."""
         raise NotImplementedError
 
+    def compact(self, output):
+        """Return what is kept of the output of a sequence, such as a sparse array."""
+        return output
+
+    def at_step(self, batch, step: int, steps: int):
+        """Return a batch of a run as it is at one of the steps, counted in batches from 0."""
+        return batch
+
     def share_loss(self, dev: "Encoded"):
         """Use this loss for dev data, if its targets are of the same kind."""
 
@@ -84,7 +92,8 @@ class EncodedTexts(Encoded):
         targets: One row per text, or `None`.
         weights: Weight of each text in the loss, float32 (n,); `None` means 1.
         in_windows: If `True`, long texts become several sequences instead, overlapping by a
-            quarter.
+            quarter. For pairs, only the second text is split. A first text that leaves less than
+            half of the positions to a long second text is cut; `cut_questions` counts these.
 
     Attributes:
         lengths: Tokens with special tokens, int (n,).
@@ -117,16 +126,37 @@ class EncodedTexts(Encoded):
         self.truncated = int(np.sum(total > max_length))
 
     def _split_into_windows(self):
-        (starts,) = self._starts
-        (ends,) = self._ends
-        size = self.max_length - 2
-        self.text_of, start, end = cut(ends - starts, size, window_step(size))
-        self._starts = [starts[self.text_of] + start]
-        self._ends = [starts[self.text_of] + end]
+        """Split the last column into windows; every window of a pair has the first text.
+
+        For a text of 9 tokens, 4 of which fit into a window, the windows are the tokens 0 to 4, 3
+        to 7, and 6 to 9.
+        """
+        room = self.max_length - 1 - len(self._columns)  # without special tokens
+        starts = self._starts.pop()
+        ends = self._ends.pop()
+        is_pair = bool(self._starts)
+        if is_pair:
+            self._ends = [self._cut_first_texts(room, ends - starts)]
+            room = room - (self._ends[0] - self._starts[0])
+        step = np.maximum(room - overlap(room), 1)
+        self.text_of, start, end = cut(ends - starts, room, step)
+        self._starts = [column[self.text_of] for column in self._starts]
+        self._ends = [column[self.text_of] for column in self._ends]
+        self._starts.append(starts[self.text_of] + start)
+        self._ends.append(starts[self.text_of] + end)
         # Each text has the same weight in the loss, however long it is.
         self._weights = (self._weights / np.bincount(self.text_of)).astype(np.float32)[self.text_of]
         if self._targets is not None:
             self._targets = self._targets[self.text_of]
+
+    def _cut_first_texts(self, room, second_lengths):
+        """Return the ends of the first texts; they leave half of the room to long second texts."""
+        (starts,) = self._starts
+        (ends,) = self._ends
+        most = np.maximum(room // 2, room - second_lengths)
+        cut_ends = np.minimum(ends, starts + most)
+        self.cut_questions = int(np.sum(cut_ends < ends))
+        return cut_ends
 
     def batch(self, rows, length):
         """Return inputs, targets and weights of some rows, padded to `length`.

@@ -88,6 +88,13 @@ def cut_between_words(edges, capacity, stride):
         label_start = border
 
 
+def max_per_text(text_of, rows):
+    """Return the largest of the rows (n,) of each text; `text_of` as in `mean_per_text`."""
+    if text_of is None:
+        return rows
+    return np.maximum.reduceat(rows, np.flatnonzero(np.diff(text_of, prepend=-1)))
+
+
 def mean_per_text(text_of, rows):
     """Return the mean of the rows (n, ...) of each text.
 

@@ -92,7 +92,9 @@ class BatchPlan:
         self.shape = self._packed_shape(encoder, saved_rows) if is_packed else None
         if self.shape is not None:
             has_rows = self._texts_per_row is not None
-            self.trained = (packed_heads.packed_siamese if has_rows else packed_heads.packed)(model)
+            self.trained = (packed_heads.packed_rows if has_rows else packed_heads.packed)(model)
+        elif task is not None and self._texts_per_row is not None:
+            self.trained = task.model_of_rows(model)
         is_mixed = can_be_mixed and _can_be_mixed(self.trained)
         if distribution.is_tensorflow_on_cpu():
             self._choose_compilation(_cost_of_compiling(encoder, is_mixed), fixed_length)
@@ -173,7 +175,8 @@ class BatchPlan:
     def batch(self, number):
         """Return a batch by its number over all epochs and the additional pass."""
         epoch = min(number // self.batches, self.epochs)
-        return self.epoch(epoch)[(number - epoch * self.batches) % self.batches]
+        batch = self.epoch(epoch)[(number - epoch * self.batches) % self.batches]
+        return self._encoded.at_step(batch, number, self.epochs * self.batches)
 
     def data_for_fit(self, epoch, batch):
         """Return all batches from one on, as the data of `engine.fit`."""

@@ -28,12 +28,15 @@ from keras_bert.training.head_initialization import initialize_head
 from keras_bert.training.progress import Progress
 from keras_bert.training.run_state import RunState, digest, saved_settings
 
+_BEFORE_SUFFIX = "_before_training"  # end of the name of a metric
+
 
 def finetune(
     encoder: keras.Model,
     train: Any,
     dev: Any = None,
     *,
+    task: str | None = None,
     epochs: int = 3,
     batch_size: int = 32,
     learning_rate: float = 5e-5,
@@ -58,7 +61,7 @@ def finetune(
     """Fine-tune an encoder with a new head on labeled data.
 
     The type of `train` selects the task: `Examples` with labels, label sets or scores,
-    `EmbeddingExamples`, `TaggedSentences`, `Questions` or `Choices`.
+    `EmbeddingExamples`, `RankingExamples`, `TaggedSentences`, `Questions` or `Choices`.
 
     Batches contain little padding. Texts, pairs and tagged sentences are packed, several per row
     (see `packed_heads`). The other tasks, custom models and TensorFlow's strategies use batches of
@@ -77,6 +80,10 @@ def finetune(
             place, and its preprocessor's `max_sequence_length` is set to `max_length`.
         train: The training data. Its labels are the classes.
         dev: The data for scoring, or `None`.
+        task: `"reranking"` trains a reranker on `EmbeddingExamples`, such as mined negatives, or on
+            `Examples` of pairs with scores. `"sparse_embedding"` trains a sparse embedder from a
+            masked-LM model on `EmbeddingExamples`, or on `RankingExamples` with the scores of a
+            teacher. By default, the type of `train` selects the task.
         epochs: Number of passes over the training data. The paper uses 2 to 4.
         batch_size: Sequences per batch. The paper uses 16 or 32.
         learning_rate: The peak learning rate. The paper uses 5e-5, 3e-5 or 2e-5.
@@ -115,13 +122,15 @@ def finetune(
             `schedule`; the run trains with a copy of it. Or the name of an optimizer, which trains
             with the constant rate `learning_rate`.
         loss: The loss in place of the task's own one: a `keras.losses.Loss` of the logits, with its
-            `from_logits=True` if it has one. For embeddings a name such as `"cosent"` or a loss of
-            `losses`.
+            `from_logits=True` if it has one. For embeddings and reranking a name such as `"cosent"`
+            or `"listnet"`, or a loss of `losses`.
         **options: Options of the task: for texts `class_weight`, and `long_texts="window"` to train
             on overlapping parts of long texts and average their answers; for tags and questions
             `stride`. For embeddings `matryoshka_dims`, a list of widths; `gradient_caching=True`
             for batches larger than the memory; and `sampling="round_robin"` for one batch of each
-            set in turn.
+            set in turn. For reranking `num_negatives`, random documents per query. For sparse
+            embedders `document_regularizer_weight` and `query_regularizer_weight`, see
+            `losses.Splade`.
 
     Returns:
         A tuple `(model, metrics)`: a `keras.Model` from token ids to logits, and a dict with
@@ -131,7 +140,9 @@ def finetune(
         `examples_per_second`, `stopped` (`True` after Ctrl-C), `history` (a dict per epoch), and
         the `counts` of the encoded training data. With `dev` also the counts of `dev`, such as
         `dev_truncated`, the metrics of the best epoch, its number `best_epoch` and the name of the
-        `metric` that selected it. After Ctrl-C within an epoch, `best_epoch` can be 0.5.
+        `metric` that selected it. If the model could answer before the training, as an embedder or
+        a fine-tuned model can, the key `<metric>_before_training` has its score then. After Ctrl-C
+        within an epoch, `best_epoch` can be 0.5.
 
     Raises:
         ValueError: If an argument or the data is invalid, a callback cannot work, another process
@@ -149,10 +160,11 @@ def finetune(
     >>> model.output_shape, metrics["stopped"]
     ((None, 2), False)
     """
-    task = _task_of(encoder, train)
+    trained_task, train, dev = _task_and_data(encoder, train, dev, task)
     recipe = FinetuningRecipe(
         epochs=epochs, batch_size=batch_size, learning_rate=learning_rate, warmup=warmup,
-        schedule=schedule, max_length=task.max_length if max_length is None else max_length,
+        schedule=schedule,
+        max_length=trained_task.max_length if max_length is None else max_length,
         seed=seed, gradient_accumulation_steps=gradient_accumulation_steps,
         fixed_length=fixed_length, evaluate_every=evaluate_every, optimizer=optimizer, loss=loss,
         options=options,
@@ -161,15 +173,15 @@ def finetune(
     user_callbacks.check(callbacks, folder)
     arguments = inspect.signature(finetune).parameters
     what = f"finetune for {type(train).__name__}"
-    task.training_options.of(options, what, arguments, run_data.NAMES_ELSEWHERE)
+    trained_task.training_options.of(options, what, arguments, run_data.NAMES_ELSEWHERE)
     if patience is not None:
         as_integer("patience", patience, 1)
     if on_end is not None and not callable(on_end):
         raise ValueError(f"on_end must be a function; received {on_end!r:.80}")
     if dev is None and (metric, patience, evaluate_every) != (None, None, None):
         raise ValueError("metric, patience and evaluate_every need dev, the data that is scored")
-    run_data.check(task, train, dev)
-    new_encoder, model = _encoder_and_model(encoder, train)
+    run_data.check(trained_task, train, dev)
+    new_encoder, model = _encoder_and_model(trained_task, encoder, train)
     limit = new_encoder.bert_config["max_position_embeddings"]
     if max_length is not None and max_length > limit:
         raise ValueError(
@@ -183,16 +195,17 @@ def finetune(
     with stop_requests() as stop, lock:
         stop.check()
         with seeded(recipe.seed):
-            model = task.build(new_encoder, train) if is_new else model
-        run = _prepare(task, model, train, dev, recipe, metric, patience, callbacks, folder)
+            model = trained_task.build(new_encoder, train) if is_new else model
+        run = _prepare(trained_task, model, train, dev, recipe, metric, patience, callbacks, folder)
         state = _restore(run, folder, show_progress)
-        if is_new and not (state.epoch or state.batch):
-            initialize_head(model, run.encoded, recipe.seed, recipe.batch_size)
+        if not (state.epoch or state.batch):
+            _prepare_start(run, state, model, is_new)
         if show_progress:
             run_data.note_truncated(run)
-        _set_options(run)
         stopped = _fit(run, state, show_progress, tensorboard)
         metrics = _metrics(run, state, _restore_best(run, state), stopped)
+        if show_progress:
+            _note_gain(metrics)
         provenance.remember_run(model, encoder, train, dev, metrics)
         if on_end is not None:
             on_end(model, metrics)
@@ -258,6 +271,15 @@ def _prepare(task, model, train, dev, recipe, metric, patience, callbacks, folde
     return FinetuningRun(
         model, train, dev, encoded, encoded_dev, plan, recipe, metric, patience, callbacks, score
     )
+
+
+def _prepare_start(run, state, model, is_new):
+    """Give a new head its first weights, or score the model once if it can answer already."""
+    if is_new:
+        initialize_head(model, run.encoded, run.recipe.seed, run.recipe.batch_size)
+    can_answer = not is_new or registry.for_model(model).reads_encoders
+    if run.score is not None and can_answer:
+        state.before = run.score()
 
 
 def _saved_rows(folder):
@@ -327,11 +349,12 @@ def _set_options(run):
 
 
 def _fit(run, state, show_progress, tensorboard):
-    """Train the remaining epochs, and return True if Ctrl-C ended the training.
+    """Set the model's options, train the remaining epochs; return True if Ctrl-C ended that.
 
     Ctrl-C before the first step is a `KeyboardInterrupt`. If the loss or a weight is no longer
     finite, a `ValueError` is raised.
     """
+    _set_options(run)
     for callback in run.callbacks:
         if isinstance(callback, keras.callbacks.CSVLogger) and state.history:
             callback.append = True  # keep the lines of the earlier process
@@ -428,25 +451,63 @@ def _metrics(run, state, best_record, stopped):
         metrics["metric"] = best([best_record], run.metric)[1]
         metrics["best_epoch"] = best_record["epoch"]
         metrics |= {key: best_record[key] for key in best_record if key not in ("epoch", "loss")}
+        if state.before:
+            metrics[f"{metrics['metric']}{_BEFORE_SUFFIX}"] = state.before[metrics["metric"]]
     return metrics
 
 
-def _task_of(model, train):
-    """Return the task that is trained: that of the model if it takes the data."""
+def _note_gain(metrics):
+    """Print the dev score before and after the training of a model that needs no training."""
+    metric = metrics.get("metric")
+    before = metrics.get(f"{metric}{_BEFORE_SUFFIX}")
+    if before is None:
+        return
+    after = metrics[metric]
+    note = f"{metric} of the dev data: {before:.3f} before the training, {after:.3f} after"
+    gain = before - after if user_callbacks.lower_is_better(metric) else after - before
+    if gain <= 0:
+        note += ". The training did not improve it: use other or more data, or the model as it was"
+    print_line(note, file=sys.stderr)
+
+
+def _task_and_data(model, train, dev, name):
+    """Return the task that is trained, that of the model if it takes the data; and the data.
+
+    `name` is the task that the caller wants, or `None`.
+    """
+    if name is not None:
+        convert = registry.by_name(name).convert
+        train = convert(train)
+        dev = None if dev is None else convert(dev)
     task = registry.for_data(train)
+    wanted = task if name is None else registry.by_name(name)
+    if wanted is not task and (wanted.is_pretraining or not wanted.fits(train)):
+        raise ValueError(
+            f"{train.source} is data of the task {task.name}; received task={name!r:.80}. Remove "
+            "task, or read the data with keras_bert.read for it"
+        )
     of_model = registry.find(model)
     if of_model is None or of_model.is_pretraining or not isinstance(train, of_model.data):
-        return task
-    return of_model
+        return wanted, train, dev
+    if name is not None and of_model is not wanted:
+        raise ValueError(
+            f"{model.name!r} has the task {of_model.name}; received task={name!r:.80}. Remove "
+            "task, or give its encoder, keras_bert.heads.find_encoder(model)"
+        )
+    return of_model, train, dev
 
 
-def _encoder_and_model(model, train):
-    """Return a copy of the encoder and `None`, or the encoder and the model that is trained."""
+def _encoder_and_model(task, model, train):
+    """Return the encoder and the model that is trained; `None` for one with a new head.
+
+    The encoder of an encoder or of a pretraining model is copied.
+    """
     encoder = heads.find_encoder(model)
     if encoder.preprocessor is None:
         raise ValueError("the encoder has no preprocessor; set encoder.preprocessor")
     if isinstance(model, BertEncoder) or heads.find_task(model) in registry.OF_PRETRAINING:
-        return encoder.with_options(preprocessor=encoder.preprocessor.with_options()), None
+        encoder = encoder.with_options(preprocessor=encoder.preprocessor.with_options())
+        return encoder, task.with_pretrained_head(model, encoder)
     if not isinstance(train, registry.for_model(model).data):
         raise ValueError(
             f"{train.source}: must be the data of {heads.find_task(model)}; received "

@@ -35,7 +35,8 @@ def encode(task, model, train, dev, recipe):
         options["loss"] = loss
         loss = None
     task_options = task.training_options.of(options, task.name)
-    encoded = task.encode(inference.describe(model), train, recipe.max_length, task_options)
+    model_of_task = inference.describe(model)
+    encoded = task.encode_training(model_of_task, train, recipe.max_length, task_options)
     if not len(encoded):
         raise ValueError(
             f"{train.source}: no text has tokens. Check the column of the texts and the vocabulary"

@@ -87,7 +87,7 @@ class Checkpoints:
 # Attributes of `RunState` in the file, with their types in JSON.
 _SAVED = {
     "epoch": int, "batch": int, "history": list, "seconds": float, "loss": float, "rows": int,
-    "stopped": bool,
+    "stopped": bool, "before": dict,
 }  # fmt: skip
 
 
@@ -102,6 +102,7 @@ class RunState:
         history: A list of records: the metrics of an epoch, or of a score within an epoch.
         seconds: Time spent in training.
         stopped: True if a callback ended the training.
+        before: Metrics of the dev data before the training, if the model could answer.
         loss, rows: Mean loss of the current epoch so far, and its number of rows.
     """
 
@@ -119,6 +120,7 @@ class RunState:
         self.loss = 0.0
         self.rows = 0
         self.stopped = False
+        self.before: dict = {}
 
     def next_epoch(self):
         """Move to the beginning of the next epoch."""

@@ -42,7 +42,7 @@ OWN_LAYERS = _kind(
     """
     Dropout Embeddings SelfAttention TransformerBlock Pooler MaskedLMHead TaskOutput SentencePooling
     WithoutDropout WeightedSum MergeChoices SplitChoices GatherTexts UnitLength Preprocessor
-    BertEncoder
+    BertEncoder SpladeHead
     """,
 )
 OWN_FUNCTIONAL = _kind(OWN_PACKAGE, "TokenModel")

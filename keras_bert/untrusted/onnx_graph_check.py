@@ -21,8 +21,8 @@ from keras_bert.untrusted import protobuf
 _MAX_FIELDS = 2**17  # BERT-Large in int8 has 2**14
 _OPS = {
     "Add", "Cast", "Concat", "CumSum", "Div", "Equal", "Erf", "Flatten", "Gather", "GatherND",
-    "Identity", "MatMul", "Max", "Mul", "Pow", "ReduceMax", "ReduceMean", "ReduceSum", "Relu",
-    "Reshape", "Shape", "Sigmoid", "Slice", "Softmax", "Sqrt", "Squeeze", "Sub", "Tanh",
+    "Identity", "Log", "MatMul", "Max", "Mul", "Pow", "ReduceMax", "ReduceMean", "ReduceSum",
+    "Relu", "Reshape", "Shape", "Sigmoid", "Slice", "Softmax", "Sqrt", "Squeeze", "Sub", "Tanh",
     "Transpose", "Unsqueeze",
     # Only int8 models have these.
     "DequantizeLinear", "DynamicQuantizeLinear", "MatMulInteger",

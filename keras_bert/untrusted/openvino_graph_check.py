@@ -17,7 +17,7 @@ _MAX_ELEMENTS = 2**20
 # Other versions of OpenVINO merge some operations into Gelu, MVN and Swish.
 _TYPES = words("""
     Add Broadcast Concat Const Convert CumSum Divide Equal Erf FakeQuantize Gather Gelu Identity
-    MatMul Maximum MVN Multiply Parameter Power ReLU ReduceMax ReduceMean ReduceProd ReduceSum
+    Log MatMul Maximum MVN Multiply Parameter Power ReLU ReduceMax ReduceMean ReduceProd ReduceSum
     Reshape Result ShapeOf Sigmoid Slice SoftMax Sqrt Squeeze StridedSlice Subtract Swish Tanh
     Transpose Unsqueeze
 """)

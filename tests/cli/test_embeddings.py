@@ -104,6 +104,60 @@ def test_search(tmp_path, capsys, monkeypatch):
     assert capsys.readouterr().out == "1.0000\t2\tbad film\n"
 
 
+@pytest.mark.parametrize("precision", ["int8", "binary"])
+def test_search_in_small_vectors(tmp_path, capsys, monkeypatch, precision):
+    monkeypatch.setenv("KERAS_BERT_CACHE", str(tmp_path / "cache"))
+    model, other = tmp_path / "model.keras", tmp_path / "other.keras"
+    keras_bert.save(keras_bert.heads.embedder(tiny.encoder(initializer_range=0.5)), model)
+    keras_bert.save(keras_bert.heads.embedder(tiny.encoder(initializer_range=0.1)), other)
+    (file := tmp_path / "texts.tsv").write_text(
+        "text\tn\n \t1\n" + "so good\t1\nbad film\t2\n" * 60
+    )
+    small = tmp_path / "small.npz"
+    arguments = ["embed", model, "--input", file, "--vector-precision", precision]
+    options = ["--truncate-dim", 7]
+    assert run(*arguments, *options, "--output", small) == 0
+    assert capsys.readouterr().out == f"121 vectors of 7 numbers in {small}\n"
+    stored = keras_bert.search.QuantizedVectors.load(small)
+    expected = keras_bert.pipeline(model).encode(
+        keras_bert.read(file, text="text", label=None).texts, truncate_dim=7, precision=precision
+    )
+    np.testing.assert_array_equal(stored.values, expected)
+    assert {path.name for path in tmp_path.glob(".*")} == set()
+    find = ["search", file, "bad film", "--vectors", small, "--top", 3]
+    assert run(*find, "--model", model) == 0
+    rows = [line.split("\t")[1:] for line in capsys.readouterr().out.splitlines()]
+    assert len(rows) == 3 and all(text == "bad film" and int(row) % 2 for row, text in rows)
+    assert not (tmp_path / "cache").exists()
+    # Vectors of another model, of another prompt, and of other texts.
+    for change, message in (
+        (["--model", other], "vectors of another model"),
+        (["--model", model, "--corpus-prompt", "so: "], "does not hold the vectors of"),
+    ):
+        assert run(*find, *change) == 1
+        assert re.search(message, capsys.readouterr().err)
+    file.write_text(file.read_text().replace("so good\t1", "good\t1", 1))
+    assert run(*find, "--model", model) == 1
+    assert re.search("does not hold the vectors of", capsys.readouterr().err)
+    np.save(tmp_path / "floats.npy", expected)
+    find[find.index(small)] = tmp_path / "floats.npy"
+    assert run(*find, "--model", model) == 1
+    assert re.search("embed --vector-precision", capsys.readouterr().err)
+
+
+def test_embed_refuses(tmp_path, capsys, encoder_folder):
+    (file := tmp_path / "a.tsv").write_text("text\ngood\n")
+    for options, message in (
+        (["--output", tmp_path / "v.npy", "--vector-precision", "binary"], r"extension \.npz"),
+        (["--output", tmp_path / "v.npz"], r"extension \.npy"),
+        (["--output", tmp_path / "v.npy", "--truncate-dim", 9], "at most 8"),
+        (["--output", tmp_path / "v.npz", "--vector-precision", "int8"], "need several vectors"),
+    ):
+        assert run("embed", encoder_folder, "--input", file, *options) == 1
+        assert re.search(message, capsys.readouterr().err)
+    assert [path.name for path in tmp_path.iterdir()] == ["a.tsv"]
+
+
 def test_search_without_texts_or_query(encoder_folder, tmp_path, capsys):
     (file := tmp_path / "blank.tsv").write_text("text\tn\n\t1\n \t2\n")
     for query, message in (("good", "has no texts"), (" ", "the query is empty")):

@@ -9,6 +9,7 @@ from keras_bert.exporting import agreement
 from keras_bert.tasks import registry
 from keras_bert.tasks.multiple_choice import data as swag
 from keras_bert.tasks.question_answering import data as squad
+from keras_bert.tasks.reranking.data import RankingExamples
 from keras_bert.tasks.tagging import data as conll
 from tests import contract, tiny
 
@@ -59,6 +60,7 @@ DATA = {
     "tagging": conll.TaggedSentences([["a"]]),
     "question_answering": squad.Questions(["who?"], ["me"]),
     "multiple_choice": swag.Choices(["a"], [["c", "d"]]),
+    "reranking": RankingExamples(["a"], [["c", "d"]]),
 }
 
 
@@ -71,7 +73,7 @@ def test_data_of_each_task(task):
     of_name = registry.by_name(task)
     made = of_name.signatures(None, output, tiny.encoder().preprocessor, 8)
     assert list(of_name.inputs_of(output)) == [spec.name for spec in made.input_signature]
-    if task == "embedding":
+    if task in ("embedding", "sparse_embedding"):
         return
     default = Examples(["a"], text_pairs=["b"] if output.pairs else None)
     agreement.check_data(DATA.get(task, default), output)

@@ -27,6 +27,8 @@ HEADS = {
     "next_sentence": heads.next_sentence,
     "regression": lambda encoder: heads.regressor(encoder, pairs=True),
     "embedding": heads.embedder,
+    "reranking": heads.reranker,
+    "sparse_embedding": heads.sparse_embedder,
     "multiple_choice": heads.multiple_choice,
     "tagging": lambda encoder: heads.tagger(encoder, labels=["O", "B-x", "I-x"]),
     "tagger of characters": lambda encoder: heads.tagger(

@@ -90,7 +90,7 @@ def test_an_export_says_that_the_pooler_is_fresh(tmp_path):
     [
         (classifier(3), True, ["classification", "tagging"]),
         (classifier(3), False, ["tagging"]),
-        (classifier(1), True, ["multiple_choice", "regression"]),
+        (classifier(1), True, ["multiple_choice", "regression", "reranking"]),
         (fill(SPAN), False, ["question_answering"]),
         (masked_lm(), False, ["masked_tokens"]),
     ],

@@ -13,6 +13,7 @@ from keras_bert.runtime.label_types import typed
 from keras_bert.runtime.warn import level_of_caller
 from keras_bert.tasks import head_start, results
 from keras_bert.tasks.activations import SIGMOID_PROGRAM, SOFTMAX_PROGRAM, sigmoid, softmax
+from keras_bert.tasks.pipeline import Pipeline
 from keras_bert.tasks.stored_labels import check_activation, labels_of
 from keras_bert.tasks.task import HeadStart
 from keras_bert.tasks.text import (
@@ -338,14 +339,15 @@ class Regression(TextTask):
     name = "regression"
     reads: typing.ClassVar = {"regression": READ_OPTIONS}
     label_kinds: typing.ClassVar = {"regression": "score"}
-    lower_is_better = ("rmse",)
-    pipeline = RegressionPipeline
+    lower_is_better: tuple[str, ...] = ("rmse",)
+    same_heads: tuple[str, ...] = ("reranking",)
+    pipeline: type[Pipeline] = RegressionPipeline
     packs = True
     weights_group = "classifier"
     hub_tag = "text-classification"
     graph_outputs = ("score",)
     meanings: typing.ClassVar = {"score": "predicted number"}
-    head_start = HeadStart(max_sequences=2000, fit=head_start.fit_number)
+    head_start: HeadStart | None = HeadStart(max_sequences=2000, fit=head_start.fit_number)
 
     def head_function(self):
         from keras_bert.tasks.classification.head import regressor

@@ -17,7 +17,8 @@ from keras_bert.data.examples import (
 )
 from keras_bert.runtime.warn import level_of_caller
 
-_TARGETS = {"scores": 2, "classes": 2, "vectors": 1}  # with the number of texts of a row
+# With the number of texts of a row; `None` for several documents.
+_TARGETS = {"scores": 2, "classes": 2, "vectors": 1, "document_scores": None}
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -32,6 +33,8 @@ class EmbeddingExamples(TaskData):
         source: Where the texts come from, for messages.
         vectors: The embeddings to imitate, floats (rows, width), or `None`.
         classes: For pairs, the class of both texts. Other rows of the class are no negatives.
+        document_scores: For each row of a query and documents, the score of each document by a
+            teacher, for sparse embedders; or `None`.
         set_sizes: Number of rows of each data set, see `of_sets`.
         prompts: Text before the first text of each row, and text before the others, or `None`.
         columns: The names of the columns that `read` was given, by argument; or `None`.
@@ -54,6 +57,7 @@ class EmbeddingExamples(TaskData):
     set_sizes: tuple[int, ...] | None = None
     prompts: tuple[str, str] | None = None
     columns: dict | None = None
+    document_scores: list[list[float]] | None = None
 
     def __post_init__(self):
         check_list(f"{self.source}: texts", self.texts)
@@ -75,10 +79,13 @@ class EmbeddingExamples(TaskData):
             column = getattr(self, name)
             where = f"{self.source}: {name}"
             check_list(where, column)
-            if rows and len(rows[0]) != _TARGETS[name]:
+            texts_per_row = len(rows[0]) if rows else _TARGETS[name]
+            if _TARGETS[name] not in (None, texts_per_row):
                 raise ValueError(f"{where} need rows of {_TARGETS[name]} texts")
             if name == "scores":
                 column = [check_score(where, score, row) for row, score in enumerate(column, 1)]
+            if name == "document_scores":
+                column = _checked_scores(where, column, rows)
             if name == "vectors":
                 column = np.asarray(column, np.float32)
                 if column.ndim != 2 or not np.isfinite(column).all():
@@ -151,18 +158,19 @@ class EmbeddingExamples(TaskData):
         """Return several `EmbeddingExamples` as one. A batch holds rows of one set.
 
         The sets must be of the same kind: all with scores or none, the same prompts, and as many
-        texts per row. They cannot have classes or vectors.
+        texts per row. They cannot have classes, vectors or scores of documents.
         """
         sets = list(sets)
         kinds = {
             (data.scores is None, data.prompts, len(data.texts[0]) if data.texts else 0)
             for data in sets
         }
-        has_others = any(data.vectors is not None or data.classes is not None for data in sets)
+        others = [(data.vectors, data.classes, data.document_scores) for data in sets]
+        has_others = any(columns != (None, None, None) for columns in others)
         if len(kinds) != 1 or has_others:
             raise ValueError(
                 "the sets must all have scores or none, the same prompts, and as many texts per "
-                "row, and no classes or vectors. Call finetune once for each kind of set"
+                "row, and no other columns. Call finetune once for each kind of set"
             )
         rows = [row for data in sets for row in data.texts]
         scores = None
@@ -206,6 +214,20 @@ class EmbeddingExamples(TaskData):
     def positives(self):
         """The second text of each row, or its only one."""
         return [row[min(1, len(row) - 1)] for row in self.texts]
+
+
+def _checked_scores(where, column, rows):
+    """Return the scores of the documents of each row, at least two per row."""
+    checked = []
+    for number, (scores, row) in enumerate(zip(column, rows, strict=False), 1):
+        check_list(f"{where}, row {number}", scores)
+        if len(scores) != len(row) - 1 or len(scores) < 2:
+            raise ValueError(
+                f"{where}, row {number}: must be a score for each of at least two documents; "
+                f"received {len(scores)} scores for {len(row) - 1} documents"
+            )
+        checked.append([check_score(where, score, number) for score in scores])
+    return checked
 
 
 def _scaled(examples, score_range):

@@ -29,12 +29,17 @@ LOSSES = {
 
 
 def inner_loss(loss):
-    """Return the loss that a `Matryoshka` applies, or the loss itself."""
-    return loss.loss if isinstance(loss, losses.Matryoshka) else loss
+    """Return the loss that a `Matryoshka` or a `Splade` applies, or the loss itself."""
+    return loss.loss if isinstance(loss, (losses.Matryoshka, losses.Splade)) else loss
 
 
 def make_loss(options, examples):
     """Return the Keras loss for `EmbeddingOptions` and the data."""
+    if examples.document_scores is not None:
+        raise ValueError(
+            f"{examples.source} has scores of several documents per row. Train a sparse embedder, "
+            "task='sparse_embedding', or a reranker"
+        )
     kind = "texts"
     if examples.scores is not None:
         kind = "scores"

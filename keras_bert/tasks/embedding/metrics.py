@@ -31,7 +31,6 @@ def of_scores(vectors, scores, kind="cosine"):
     {'spearman': 1.0, 'pearson': 1.0, 'average_precision': 1.0}
     """
     from scipy import stats
-    from sklearn import metrics
 
     similarity = search.similarity_of_pairs(vectors[:, 0], vectors[:, 1], kind)
     values = {
@@ -39,9 +38,16 @@ def of_scores(vectors, scores, kind="cosine"):
         "pearson": _correlation(stats.pearsonr, similarity, scores),
     }
     if are_labels(scores):
-        values["average_precision"] = float(metrics.average_precision_score(scores, similarity))
-        values |= of_labels(similarity, scores)
+        values |= of_scored_labels(similarity, scores)
     return values
+
+
+def of_scored_labels(similarity, labels):
+    """Return `average_precision` of the pairs with the label 1, and the metrics of `of_labels`."""
+    from sklearn import metrics
+
+    average_precision = float(metrics.average_precision_score(labels, similarity))
+    return {"average_precision": average_precision, **of_labels(similarity, labels)}
 
 
 def are_labels(scores):
@@ -154,12 +160,28 @@ def of_retrieval(queries, corpus, relevant, kind="cosine", *, own_text=False):
         own_text: If True, the keys are texts, and a query does not find itself unless it is
             relevant.
     """
+
+    def find(scored):
+        vectors = np.array([queries[query] for query in scored])
+        return search.top_k(vectors, np.array(list(corpus.values())), DEPTH + 1, kind)[0]
+
+    return of_search(queries, corpus, relevant, find, own_text=own_text)
+
+
+def of_search(queries, corpus, relevant, find, *, own_text=False):
+    """Return the metrics of `of_ranking` for a search.
+
+    Args:
+        queries, corpus: Keys of the queries and of the documents.
+        relevant, own_text: See `of_retrieval`.
+        find: Function of keys of queries that returns the indices of the best `DEPTH` + 1 documents
+            for each, int (queries, documents).
+    """
     index_of = {key: index for index, key in enumerate(corpus)}
     scored = [query for query in queries if relevant.get(query)]
     if not scored:
         raise ValueError("no text has a relevant text other than itself; there is nothing to score")
-    vectors = np.array([queries[query] for query in scored])
-    ranking, _ = search.top_k(vectors, np.array(list(corpus.values())), DEPTH + 1, kind)
+    ranking = find(scored)
     rows = []
     for query, row in zip(scored, ranking, strict=True):
         is_left_out = own_text and query not in relevant[query]

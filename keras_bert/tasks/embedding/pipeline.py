@@ -10,6 +10,7 @@ from keras_bert.runtime.arguments import as_integer, check_one_of
 from keras_bert.runtime.warn import level_of_caller
 from keras_bert.tasks.embedding import nearest as search
 from keras_bert.tasks.embedding.data import EmbeddingExamples
+from keras_bert.tasks.embedding.precision import DTYPES, has_ranges
 from keras_bert.tasks.embedding.retrieval import RetrievalData
 from keras_bert.tasks.inputs import SOURCE, check_texts, is_pair, listed, prompt_of
 from keras_bert.tasks.text import TextPipeline
@@ -24,20 +25,49 @@ class EmbeddingPipeline(TextPipeline):
     options = ("prompt", "normalize", "truncate_dim")
     long_texts_options = ("truncate", "error")
 
-    def encode(self, inputs, **options):
-        """Return the embeddings of texts; the same as a call of the pipeline.
+    def encode(self, inputs, *, precision="float32", calibration=None, ranges=None, **options):
+        """Return the embeddings of texts; in float32, the same as a call of the pipeline.
 
         Args:
             inputs: As for `__call__`.
+            precision: `"float32"`, or `"int8"`, `"uint8"`, `"binary"` or `"ubinary"` for vectors of
+                fewer bytes, see `search.quantize`. Queries of `search.top_k` stay in float32.
+            calibration: For int8 and uint8, texts or an array of their embeddings (n, width), which
+                set the range of each dimension. By default the inputs set them.
+            ranges: For int8 and uint8, the ranges that `search.calibrate` returned.
             **options: `batch_size` and `show_progress`, see `__call__`. `prompt`: the name of one
                 of the model's prompts, or a text that comes before each text; by default the
                 model's default prompt, and `""` for none. `normalize`: if True, scale vectors to
-                length 1. `truncate_dim`: keep that many first numbers of each vector.
+                length 1. `truncate_dim`: keep that many first numbers of each vector. Both come
+                before the precision.
 
         Returns:
-            A float32 array (width,) for one text, (texts, width) for several.
+            An array (width,) for one text, (texts, width) for several. Its type is that of the
+            precision; with 1 bit per number, the width is that of the bytes.
+
+        Raises:
+            ValueError: If the precision is unknown, or the ranges or the calibration do not fit.
         """
-        return self(inputs, **options)
+        check_one_of("precision", precision, DTYPES)
+        if not has_ranges(precision) and (calibration is not None or ranges is not None):
+            raise ValueError(
+                f"calibration and ranges apply to int8 and uint8; received {precision!r}"
+            )
+        if calibration is not None and ranges is not None:
+            raise ValueError("give calibration or ranges, not both")
+        vectors = self(inputs, **options)
+        if precision == "float32":
+            return vectors
+        if not isinstance(vectors, np.ndarray):
+            raise ValueError(
+                f"precision={precision!r} takes a text or a list of texts; received "
+                f"{type(inputs).__name__}"
+            )
+        if calibration is not None:
+            if not isinstance(calibration, np.ndarray) or calibration.dtype.kind != "f":
+                calibration = self(calibration, **options)
+            ranges = search.calibrate(calibration)
+        return search.quantize(vectors, precision, ranges)
 
     def mine_negatives(self, examples, count=1, *, margin=0.05, prompt=None, corpus_prompt=None):
         """Add hard negatives to pairs: the most similar texts that are not positives of the query.
@@ -143,13 +173,17 @@ class EmbeddingPipeline(TextPipeline):
         return search.similarity(first, second, self.output.similarity)
 
     def _run_rows(self, rows, settings, options):
-        width = self.engine.described.width
-        truncate_dim = options.get("truncate_dim")
-        if truncate_dim is not None:
-            if as_integer("truncate_dim", truncate_dim, 1) > width:
-                raise ValueError(f"truncate_dim must be at most {width}; received {truncate_dim}")
-            width = truncate_dim
+        width = self.width_of(options.get("truncate_dim"))
         return np.reshape(super()._run_rows(rows, settings, options), (-1, width))
+
+    def width_of(self, truncate_dim=None):
+        """Return the width of the vectors, after a check of `truncate_dim`."""
+        width = self.engine.described.width
+        if truncate_dim is None:
+            return width
+        if as_integer("truncate_dim", truncate_dim, 1) > width:
+            raise ValueError(f"truncate_dim must be at most {width}; received {truncate_dim}")
+        return truncate_dim
 
     def _check_data(self, examples, scored=False):
         if not scored:

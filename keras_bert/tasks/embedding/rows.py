@@ -88,6 +88,8 @@ def _targets_of(examples):
         return examples.vectors
     if examples.scores is not None:
         return np.array(examples.scores, np.float32)
+    if examples.document_scores is not None:
+        return np.array(examples.document_scores, np.float32)
     texts = dict.fromkeys(text for row in examples.texts for text in row)
     if len(texts) > _MOST_TEXTS:
         raise ValueError(

@@ -17,6 +17,7 @@ from keras_bert.tasks.embedding.data import EmbeddingExamples
 from keras_bert.tasks.embedding.pipeline import EmbeddingPipeline
 from keras_bert.tasks.embedding.retrieval import RetrievalData
 from keras_bert.tasks.inputs import prompt_of
+from keras_bert.tasks.pipeline import Pipeline
 from keras_bert.tasks.task import Options, Task
 from keras_bert.tasks.text import READ_OPTIONS, read_texts
 
@@ -51,13 +52,14 @@ class Embedding(Task):
         "retrieval": ("split",),
     }
     default_label = None
-    training_options = EmbeddingOptions
-    pipeline = EmbeddingPipeline
+    training_options: type[Options] = EmbeddingOptions
+    pipeline: type[Pipeline] = EmbeddingPipeline
     answers_texts = True
     reads_encoders = True
     graph_outputs = ("sentence_embedding",)
     instead = "; use keras-bert embed"
     uses_pooler = False
+    has_teachers = True
     packs = True
     hub_tag = "feature-extraction"
 
@@ -68,7 +70,7 @@ class Embedding(Task):
 
     def read(self, name, data, options):
         if name == "embedding":
-            return _read_rows(data, options)
+            return read_rows(data, options)
         return retrieval.read(data, options["split"])
 
     def results(self, output, examples, answers, **options):
@@ -120,7 +122,8 @@ class Embedding(Task):
         rows = examples.prompted_rows(prompt_of(model.output))
         if isinstance(examples, RetrievalData):
             return EncodedRows(model.tokenizer, rows, max_length)
-        _check_sampling(examples, options)
+        check_sampling(examples, options.sampling)
+        _check_caching(examples, options)
         _check_width(examples, model.width)
         loss = loss_choice.make_loss(options, examples)
         encoded = EncodedRows(model.tokenizer, rows, max_length, examples, loss, options)
@@ -144,7 +147,7 @@ class Embedding(Task):
         other texts of all rows are the corpus. The similarity is that of `output`; `None`
         means the cosine.
         """
-        _check_scorable(examples)
+        check_scorable(examples)
         kind = "cosine" if output is None else output.similarity
         if isinstance(examples, RetrievalData):
             vectors = np.concatenate(answers)
@@ -162,7 +165,7 @@ class Embedding(Task):
             queries[row[0]] = vectors[0]
             corpus |= zip(row[1:], vectors[1:], strict=True)
         metrics = embedding_metrics.of_retrieval(
-            queries, corpus, _relevant_texts(examples), kind, own_text=True
+            queries, corpus, relevant_texts(examples), kind, own_text=True
         )
         if len(examples.texts[0]) >= 3:
             metrics |= embedding_metrics.of_triplets(answers, kind)
@@ -170,7 +173,7 @@ class Embedding(Task):
 
     def metric_names(self, output, examples):
         """Return the names of the metrics of `score`, the main one first."""
-        _check_scorable(examples)
+        check_scorable(examples)
         if isinstance(examples, RetrievalData):
             return embedding_metrics.RETRIEVAL
         if examples.vectors is not None:
@@ -223,7 +226,7 @@ class Embedding(Task):
         return target, explained.cosine_to(target), None
 
 
-def _read_rows(data, options: dict) -> EmbeddingExamples:
+def read_rows(data, options: dict) -> EmbeddingExamples:
     """Read pairs, scored pairs or classes of texts from a file or a table.
 
     Pairs are scored if `label` names a column. Without `text_pair`, the rows are texts of the
@@ -252,13 +255,17 @@ def _read_rows(data, options: dict) -> EmbeddingExamples:
     return with_columns(rows, examples.columns)
 
 
-def _check_sampling(examples, options):
-    check_one_of("sampling", options.sampling, SAMPLINGS)
-    if options.sampling != SAMPLINGS[0] and examples.set_sizes is None:
+def check_sampling(examples, sampling):
+    """Raise an error unless the data fit how the batches of several sets take turns."""
+    check_one_of("sampling", sampling, SAMPLINGS)
+    if sampling != SAMPLINGS[0] and examples.set_sizes is None:
         raise ValueError(
-            f"sampling={options.sampling!r} needs several sets; make them with "
+            f"sampling={sampling!r} needs several sets; make them with "
             "EmbeddingExamples.of_sets, or give several --train files"
         )
+
+
+def _check_caching(examples, options):
     if options.gradient_caching and examples.set_sizes is not None:
         raise ValueError("gradient_caching compares rows of all sets; train on one set")
 
@@ -281,7 +288,8 @@ def _has_only_equal_texts(examples):
     return not has_labels and all(len(set(row)) == 1 for row in examples.texts)
 
 
-def _check_scorable(examples):
+def check_scorable(examples):
+    """Raise an error for pairs of equal texts without labels."""
     if _has_only_equal_texts(examples):
         raise ValueError(
             f"{examples.source}: texts without labels cannot be scored. Give pairs, scores or "
@@ -289,7 +297,7 @@ def _check_scorable(examples):
         )
 
 
-def _relevant_texts(examples):
+def relevant_texts(examples):
     """Return {query: {relevant text: 1.0}}: the positives of the query, or of its class."""
     groups = examples.classes or [row[0] for row in examples.texts]
     texts_of_group: dict[str, dict] = collections.defaultdict(dict)

@@ -87,15 +87,14 @@ def _encode_for_masked_lm(encoder):
     return {**inputs, positions.name: positions}, encoder({**inputs, "output_positions": positions})
 
 
-def _masked_lm_logits(encoder, x, tied):
+def head_options(encoder, tied):
+    """Return the arguments of the `MaskedLMHead` of an encoder."""
     config = encoder.get_config()
-    head = MaskedLMHead(
-        vocab_size=config["vocab_size"],
-        hidden_act=config["hidden_act"],
-        layer_norm_eps=config["layer_norm_eps"],
-        initializer_range=config["initializer_range"],
-        tied=tied,
-        dtype=float_policy(encoder),
-        name="masked_lm",
-    )
+    names = ("vocab_size", "hidden_act", "layer_norm_eps", "initializer_range")
+    options = {name: config[name] for name in names}
+    return {**options, "tied": tied, "dtype": float_policy(encoder)}
+
+
+def _masked_lm_logits(encoder, x, tied):
+    head = MaskedLMHead(**head_options(encoder, tied), name="masked_lm")
     return head(x["sequence_output"])

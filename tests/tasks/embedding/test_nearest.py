@@ -49,6 +49,23 @@ def test_squares_that_overflow(size):
     np.testing.assert_allclose(search.similarity([[size, size]], [[size, 0]]), 0.5**0.5, rtol=1e-6)
 
 
+@pytest.mark.parametrize("size", [1e30, 1e-30])
+def test_squares_of_a_corpus_that_overflow(size):
+    corpus = np.float32([[size, 0.0], [size, size], [0.0, 0.0]])
+    indices, scores = search.top_k([1.0, 1.0], corpus, 3)
+    assert indices.tolist() == [[1, 0, 2]]
+    np.testing.assert_allclose(scores, [[1, 0.5**0.5, 0]], atol=1e-6)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize("kind", ["cosine", "dot", "euclidean"])
+def test_a_corpus_with_nan(kind, value):
+    corpus = np.ones((3, 2), "float32")
+    corpus[1, 0] = value
+    with pytest.raises(ValueError, match="corpus must not hold NaN"):
+        search.top_k(np.eye(2), corpus, 1, kind)
+
+
 @pytest.mark.parametrize("kind", ["cosine", "dot", "euclidean", "manhattan"])
 def test_no_vectors(kind):
     assert search.similarity(np.zeros((0, 3)), np.ones((2, 3)), kind).shape == (0, 2)

@@ -1,0 +1,213 @@
+"""The data of reranking: queries, each with documents and their relevance."""
+
+import dataclasses
+import typing
+
+from keras_bert.data.examples import (
+    Examples,
+    TaskData,
+    check_count,
+    check_list,
+    check_score,
+    check_strings,
+    summary,
+)
+from keras_bert.tasks.embedding.data import EmbeddingExamples
+from keras_bert.tasks.embedding.retrieval import RetrievalData
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class RankingExamples(TaskData):
+    """Queries, each with documents to rank.
+
+    Attributes:
+        queries: The queries.
+        documents: For each query its documents, a list of strings.
+        scores: For each document of each query its relevance, or `None`: 1 for relevant and 0 for
+            others, grades such as 0 to 3, or the scores of a teacher. A higher score is better.
+        source: Where the texts come from, for messages.
+        missed: For each query the grades of its relevant documents that are not in `documents`, for
+            the metrics; or `None` if all are in it.
+        columns: The names of the columns that `read` was given, by argument; or `None`.
+        rows: For each document a dict with all columns of its row in the file; or `None`.
+
+    Raises:
+        ValueError: If a list differs in length from another one, a query has no documents, a text
+            is not a string or a score not a number.
+
+    Example:
+
+    >>> RankingExamples(["Who wrote it?"], [["Ada wrote it.", "It is red."]], [[1, 0]])
+    <RankingExamples: 1 item with scores, from the queries>
+    """
+
+    queries: list[str]
+    documents: list[list[str]]
+    scores: list[list[float]] | None = None
+    source: str = "the queries"
+    missed: list[list[float]] | None = None
+    columns: dict | None = None
+    rows: list[dict] | None = None
+
+    def __post_init__(self):
+        source = self.source
+        queries = check_strings(source, "queries", self.queries)
+        check_list(f"{source}: documents", self.documents)
+        check_count(source, "documents", self.documents, "queries", len(queries))
+        documents = []
+        for row, texts in enumerate(self.documents, 1):
+            documents.append(check_strings(source, f"documents of row {row}", texts))
+            if not documents[-1]:
+                raise ValueError(f"{source}, row {row}: the query has no documents")
+        object.__setattr__(self, "queries", queries)
+        object.__setattr__(self, "documents", documents)
+        for name in ("scores", "missed"):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, self._checked_scores(name))
+
+    def _checked_scores(self, name):
+        """Return the lists of numbers of an attribute."""
+        lists = getattr(self, name)
+        check_list(f"{self.source}: {name}", lists)
+        check_count(self.source, name, lists, "queries", len(self.queries))
+        checked = []
+        for row, scores in enumerate(lists, 1):
+            where = f"{self.source}, row {row}: {name}"
+            check_list(where, scores)
+            checked.append([check_score(where, score) for score in scores])
+            count = len(self.documents[row - 1])
+            if name == "scores" and len(scores) != count:
+                raise ValueError(
+                    f"{where} must have a score for each of the {count} documents; received "
+                    f"{len(scores)}"
+                )
+        return checked
+
+    @classmethod
+    def of_pairs(cls, examples: Examples) -> "RankingExamples":
+        """Return `Examples` of pairs of query and document, grouped by query.
+
+        Scores, or labels that are numbers, are the relevance.
+
+        Example:
+
+        >>> pairs = Examples(["q", "q"], text_pairs=["a", "b"], scores=[1, 0])
+        >>> RankingExamples.of_pairs(pairs).documents
+        [['a', 'b']]
+        """
+        if examples.text_pairs is None or examples.label_sets is not None:
+            raise ValueError(f"{examples.source} must have pairs of query and document with scores")
+        scores = examples.scores if examples.labels is None else examples.labels
+        documents: dict[str, list[str]] = {}
+        scores_of_query: dict[str, list[float]] = {}
+        for index, (query, document) in enumerate(zip(*examples.text_columns(), strict=True)):
+            documents.setdefault(query, []).append(document)
+            if scores is not None:
+                score = check_score(f"{examples.location(index)}: scores", scores[index])
+                scores_of_query.setdefault(query, []).append(score)
+        return cls(
+            list(documents),
+            list(documents.values()),
+            None if scores is None else list(scores_of_query.values()),
+            source=examples.source,
+            columns=examples.columns,
+        )
+
+    @classmethod
+    def of_rows(cls, examples: EmbeddingExamples) -> "RankingExamples":
+        """Convert rows of a query, a positive and negatives, or scored pairs.
+
+        Such rows come from `keras_bert.read(..., "embedding")` and from `mine_negatives`. A
+        positive has the score 1, a negative 0, and empty negatives are left out. Rows with scores
+        of their documents keep these.
+
+        Example:
+
+        >>> RankingExamples.of_rows(EmbeddingExamples([("q", "yes", "no")])).scores
+        [[1.0, 0.0]]
+        """
+        if examples.vectors is not None or examples.classes is not None:
+            raise ValueError(f"{examples.source} must be rows of query, positive and negatives")
+        if examples.scores is not None:
+            queries, documents = map(list, zip(*examples.texts, strict=True))
+            pairs = Examples(
+                queries, text_pairs=documents, scores=examples.scores, source=examples.source
+            )
+            return dataclasses.replace(cls.of_pairs(pairs), columns=examples.columns)
+        documents = [list(row[1:]) for row in examples.texts]
+        scores = examples.document_scores
+        if scores is None:
+            # A cell without a negative is empty.
+            documents = [
+                [positive, *(text for text in negatives if text.strip() and text != positive)]
+                for positive, *negatives in documents
+            ]
+            scores = [[1.0] + [0.0] * (len(texts) - 1) for texts in documents]
+        return cls(
+            [row[0] for row in examples.texts],
+            documents,
+            scores,
+            source=examples.source,
+            columns=examples.columns,
+        )
+
+    @classmethod
+    def of_retrieval(
+        cls, data: RetrievalData, retriever: typing.Any, top_k: int = 50
+    ) -> "RankingExamples":
+        """Return the best documents of a first search, with their grades, to be reranked.
+
+        Args:
+            data: Queries and a corpus. Queries without a relevant document are left out.
+            retriever: The `keras_bert.pipeline` of an embedder, or `"bm25"`, which uses the library
+                bm25s.
+            top_k: Number of documents per query.
+
+        Returns:
+            `RankingExamples`. Relevant documents that the search did not find count in the metrics.
+        """
+        from keras_bert.tasks.reranking import first_search
+
+        if not isinstance(data, RetrievalData):
+            raise ValueError(f"of_retrieval takes RetrievalData; received {type(data).__name__}")
+        document_ids = list(data.corpus)
+        documents = list(data.corpus.values())
+        relevant: typing.Any = data.relevant  # dicts of grades, see `RetrievalData`
+        query_ids = [id for id in data.queries if relevant.get(id)]
+        queries = [data.queries[id] for id in query_ids]
+        indices_per_query = first_search.find(retriever, documents, queries, top_k, data.prompts)
+        texts_per_query = []
+        scores = []
+        missed = []
+        for query_id, indices in zip(query_ids, indices_per_query, strict=True):
+            ids = [document_ids[index] for index in indices]
+            grades = relevant[query_id]
+            texts_per_query.append([documents[index] for index in indices])
+            scores.append([grades.get(id, 0.0) for id in ids])
+            missed.append([grades[id] for id in grades if id not in ids])
+        return cls(queries, texts_per_query, scores, source=data.source, missed=missed)
+
+    def sample_of_texts(self, count):
+        texts: list[str] = []
+        for query, documents in zip(self.queries, self.documents, strict=True):
+            texts += [query, *documents]
+            if len(texts) >= count:
+                break
+        return texts[:count]
+
+    def __len__(self):
+        return len(self.queries)
+
+    def __repr__(self):
+        return summary(self, len(self), [] if self.scores is None else ["scores"])
+
+    def pairs(self) -> list[list[str]]:
+        """Return two lists of equal length: the query and the text of each document."""
+        queries: list[str] = []
+        for query, documents in zip(self.queries, self.documents, strict=True):
+            queries += [query] * len(documents)
+        return [queries, [text for documents in self.documents for text in documents]]
+
+    def flat_scores(self) -> list[float]:
+        """Return the score of each document."""
+        return [score for scores in self.scores or () for score in scores]

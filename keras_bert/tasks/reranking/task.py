@@ -1,0 +1,252 @@
+"""Reranking: scores of documents for a query, by a model that reads both texts at once.
+
+Source: Nogueira and Cho (2019), Passage re-ranking with BERT.
+"""
+
+import dataclasses
+import typing
+
+import numpy as np
+
+from keras_bert.data.examples import Examples
+from keras_bert.runtime.arguments import LONG_TEXTS, check_one_of
+from keras_bert.tasks.classification.task import Regression
+from keras_bert.tasks.embedding import metrics as embedding_metrics
+from keras_bert.tasks.embedding.data import EmbeddingExamples
+from keras_bert.tasks.embedding.retrieval import RetrievalData
+from keras_bert.tasks.embedding.task import read_rows
+from keras_bert.tasks.reranking.data import RankingExamples
+from keras_bert.tasks.reranking.pairs import EncodedPairs
+from keras_bert.tasks.reranking.pipeline import RerankingPipeline, ranked
+from keras_bert.tasks.task import HeadStart, Options
+from keras_bert.tasks.text import READ_OPTIONS
+from keras_bert.text.text_windows import max_per_text
+
+_NO_DOCUMENTS = "reranking needs text_pair (--text-pair), the column of the document"
+_METRICS = ("mrr@10", "ndcg@10", "map@100", "recall@1", "recall@10")
+
+
+@dataclasses.dataclass(frozen=True)
+class RerankingOptions(Options):
+    """Options of training.
+
+    loss: A key of `LOSSES` or one of its losses. Default: `"multiple_negatives"` if all documents
+        are relevant, and else `"binary_cross_entropy"` for scores from 0 to 1.
+    num_negatives: For `"multiple_negatives"`: documents of other queries per list, by default 4.
+    long_texts: `"window"` reads long documents in parts, in answers only.
+    """
+
+    loss: typing.Any = None
+    num_negatives: int | None = None
+    long_texts: str | None = None
+
+
+class Reranking(Regression):
+    """Reranking: the score of a document for a query."""
+
+    name = "reranking"
+    data = (RankingExamples,)
+    reads: typing.ClassVar = {"reranking": (*READ_OPTIONS, "negatives")}
+    default_label = None
+    lower_is_better = ()
+    training_options = RerankingOptions
+    pipeline = RerankingPipeline
+    takes = ("query", "document")
+    same_heads = ("regression",)
+    answers_texts = False
+    hub_tag = "text-ranking"
+    meanings: typing.ClassVar = {"score": "a higher one is better"}
+    head_start: HeadStart | None = None
+    has_teachers = True
+
+    def head_function(self):
+        from keras_bert.tasks.reranking.head import reranker
+
+        return reranker
+
+    def inputs_of(self, output):
+        return self.takes
+
+    def stored_options(self, checkpoint):
+        stored = super().stored_options(checkpoint)
+        del stored["pairs"]
+        # A cross-encoder whose config names no activation has a sigmoid.
+        return stored if checkpoint.pairs else stored | {"activation": "sigmoid"}
+
+    def describe(self, output):
+        return "A BERT model that scores how well a document answers a query."
+
+    def fits(self, examples):
+        return isinstance(examples, RankingExamples)
+
+    def convert(self, examples):
+        """Return rows of texts, or pairs of texts with scores, as `RankingExamples`."""
+        if isinstance(examples, EmbeddingExamples):
+            return RankingExamples.of_rows(examples)
+        if isinstance(examples, Examples):
+            return RankingExamples.of_pairs(examples)
+        if isinstance(examples, RetrievalData):
+            raise ValueError(
+                f"{examples.source}: to rerank the documents of a search, use "
+                "RankingExamples.of_retrieval"
+            )
+        return examples
+
+    def read(self, name, data, options):
+        """Read rows of a query, a document and a score, or of a query, a positive and negatives."""
+        if options["text_pair"] is None:
+            raise ValueError(_NO_DOCUMENTS)
+        if options["label"] is not None and options["negatives"]:
+            raise ValueError(
+                "give label (--label), the column of the scores, or negatives, not both"
+            )
+        examples = RankingExamples.of_rows(read_rows(data, options | {"score_range": None}))
+        names = {"query": options["text"], "document": options["text_pair"]}
+        return dataclasses.replace(examples, columns=(examples.columns or {}) | names)
+
+    def read_in_parts(self, name, path, options):
+        if options["text_pair"] is None:
+            raise ValueError(_NO_DOCUMENTS)
+        options = {name: value for name, value in options.items() if name != "negatives"}
+        for part in super().read_in_parts(name, path, options):
+            documents = [[text] for text in part.text_pairs]
+            yield RankingExamples(part.texts, documents, source=part.source, rows=part.rows)
+
+    def of_texts(self, model, texts, source):
+        if len(texts) < 2:
+            raise ValueError(f"give a query and its documents, or --input; received {len(texts)}")
+        query, *documents = texts
+        return RankingExamples([query], [documents], source=source)
+
+    def columns_of(self, examples, output):
+        return examples.pairs()
+
+    def is_labeled(self, examples):
+        return examples.scores is not None
+
+    def check_targets(self, output, examples):
+        """Any score is valid."""
+
+    def build(self, encoder, train):
+        return self.head_function()(encoder)
+
+    def training_model(self, model):
+        """Return the model that gives logits."""
+        from keras_bert.tasks.reranking.head import with_logits
+
+        return with_logits(model)
+
+    def model_of_rows(self, model):
+        from keras_bert.tasks.reranking.head import of_lists
+
+        return of_lists(model)
+
+    def compile_options(self, output, encoded):
+        return {"loss": encoded.loss}
+
+    def encode(self, model, examples, max_length, options):
+        """Return each pair of a query and a document as a sequence: `EncodedPairs`."""
+        long_texts = options.long_texts or model.output.long_texts
+        check_one_of("long_texts", long_texts, LONG_TEXTS)
+        return EncodedPairs(model.tokenizer, examples, max_length, long_texts == "window")
+
+    def encode_training(self, model, examples, max_length, options):
+        """Return the lists of documents that the loss compares: `EncodedLists`."""
+        from keras_bert.tasks.reranking import lists
+
+        if options.long_texts not in (None, "truncate"):
+            raise ValueError('long_texts must be "truncate" in training; pass it to the pipeline')
+        loss = lists.make_loss(options, examples)
+        rows = lists.lists_of(examples, loss, options.num_negatives)
+        return lists.EncodedLists(model.tokenizer, rows, max_length, loss)
+
+    def decode(self, model, examples, encoded, outputs, options):
+        """Return the scores of the documents of each query, a list of float32 (documents,)."""
+        scores = np.reshape(outputs, -1).astype(np.float32)
+        scores = max_per_text(encoded.text_of, scores)
+        ends = np.cumsum(list(map(len, examples.documents)))
+        return np.split(scores, ends[:-1])
+
+    def metric_names(self, output, examples):
+        if _has_lists(examples):
+            return _METRICS
+        if embedding_metrics.are_labels(examples.flat_scores()):
+            return embedding_metrics.OF_LABELS
+        return ("spearman",)
+
+    def score(self, output, examples, answers):
+        """Return the metrics of the ranked documents, or of single documents.
+
+        With `missed`, `first_search_mrr@10` is the MRR of the documents in the order of the data.
+        """
+        if _has_lists(examples):
+            return _ranking_metrics(examples, answers)
+        scores = np.array(examples.flat_scores())
+        predicted = np.concatenate(answers)
+        if embedding_metrics.are_labels(scores.tolist()):
+            return embedding_metrics.of_scored_labels(predicted, scores)
+        return {"spearman": super().score(output, _Pairs(scores), predicted)["spearman"]}
+
+    def check_labeled(self, examples):
+        super().check_labeled(examples)
+        grades = [grade for grades in _grades(examples) for grade in grades]
+        if _has_lists(examples) and not any(grade > 0 for grade in grades):
+            raise ValueError(
+                f"{examples.source}: no query has a relevant document, so there is nothing to score"
+            )
+
+    def results(self, output, examples, answers, top_k=None, **options):
+        rows = zip(examples.documents, answers, strict=True)
+        return [ranked(texts, scores, top_k) for texts, scores in rows]
+
+    def rows(self, output, examples, answers, probabilities=False):
+        """Yield the score of each document, in the order of the data."""
+        rows = zip(examples.queries, examples.documents, answers, strict=True)
+        for query, documents, scores in rows:
+            for document, score in zip(documents, scores.tolist(), strict=True):
+                yield {"score": score, "query": query, "document": document}
+
+    def signatures(self, predict, output, preprocessor, max_sequence_length):
+        from keras_bert.tasks.reranking import serving
+
+        return serving.reranker(predict, output, preprocessor, max_sequence_length)
+
+    def head_options_of(self, model):
+        return super().head_options_of(model) | {"activation": model.layers[-1].activation}
+
+
+@dataclasses.dataclass(frozen=True)
+class _Pairs:
+    """Scores of pairs, as `Regression.score` reads them."""
+
+    scores: np.ndarray
+
+
+def _has_lists(examples):
+    """Return True if the order of the documents can be scored, and not only each one alone."""
+    return examples.missed is not None or any(len(texts) > 1 for texts in examples.documents)
+
+
+def _grades(examples):
+    """Return the grades of all documents of each query, also of those that were not found."""
+    missed = examples.missed or [[]] * len(examples)
+    return [[*scores, *others] for scores, others in zip(examples.scores, missed, strict=True)]
+
+
+def _ranking_metrics(examples, answers):
+    """Return the metrics of queries with a relevant document, see `embedding_metrics`."""
+    rankings = []
+    in_order = []
+    relevant = []
+    for scores, grades in zip(answers, _grades(examples), strict=True):
+        grade_of = {index: grade for index, grade in enumerate(grades) if grade > 0}
+        if grade_of:
+            relevant.append(grade_of)
+            rankings.append(np.argsort(-scores, kind="stable"))
+            in_order.append(np.arange(len(scores)))
+    metrics = embedding_metrics.of_ranking(rankings, relevant)
+    metrics = {name: metrics[name] for name in _METRICS}
+    if examples.missed is not None:
+        first = embedding_metrics.of_ranking(in_order, relevant)
+        metrics["first_search_mrr@10"] = first["mrr@10"]
+    return metrics

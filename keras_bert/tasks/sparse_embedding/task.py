@@ -1,0 +1,237 @@
+"""Sparse embeddings: a weight for each token of the vocabulary, for search by terms.
+
+Source: Formal et al. (2021), SPLADE v2.
+"""
+
+import dataclasses
+import typing
+
+import numpy as np
+
+from keras_bert.tasks.embedding import metrics as embedding_metrics
+from keras_bert.tasks.embedding.data import EmbeddingExamples
+from keras_bert.tasks.embedding.retrieval import RetrievalData
+from keras_bert.tasks.embedding.task import (
+    Embedding,
+    check_sampling,
+    check_scorable,
+    read_rows,
+    relevant_texts,
+)
+from keras_bert.tasks.inputs import prompt_of
+from keras_bert.tasks.reranking.data import RankingExamples
+from keras_bert.tasks.sparse_embedding import inverted_index
+from keras_bert.tasks.sparse_embedding.pipeline import SparsePipeline
+from keras_bert.tasks.task import Options
+from keras_bert.tasks.text import READ_OPTIONS
+
+
+@dataclasses.dataclass(frozen=True)
+class SparseOptions(Options):
+    """Options of training.
+
+    loss: A key of `rows.LOSSES` or a `losses.Splade`. Default: `"margin_mse"` for rows with scores
+        of their documents, and else `"multiple_negatives_ranking"`.
+    document_regularizer_weight: Factor of the FLOPS regularization of the documents.
+    query_regularizer_weight: Factor of the FLOPS regularization of the queries.
+    sampling: How the batches of several sets take turns: a value of `SAMPLINGS`.
+    """
+
+    loss: typing.Any = None
+    document_regularizer_weight: float = 3e-5
+    query_regularizer_weight: float = 5e-5
+    sampling: str = "proportional"
+
+
+class SparseEmbedding(Embedding):
+    """Sparse embeddings: a weight for each token of the vocabulary."""
+
+    name = "sparse_embedding"
+    reads: typing.ClassVar = {"sparse_embedding": (*READ_OPTIONS, "negatives")}
+    training_options = SparseOptions
+    pipeline = SparsePipeline
+    reads_encoders = False
+    weights_group = "masked_lm"
+    has_teachers = False
+    packs = False
+    instead = "; use encode of keras_bert.pipeline"
+    variable_outputs = frozenset(("ids", "weights"))
+    meanings: typing.ClassVar = {
+        "ids": "the terms in the vocabulary, the largest weight first",
+        "weights": "0 after the last term of a text",
+    }
+
+    def head_function(self):
+        from keras_bert.tasks.sparse_embedding.head import sparse_embedder
+
+        return sparse_embedder
+
+    def stored_options(self, checkpoint):
+        options = {"tied": checkpoint.tied}
+        if checkpoint.task == self.name:
+            options |= {"prompts": checkpoint.prompts, "default_prompt": checkpoint.default_prompt}
+        return options
+
+    def describe(self, output):
+        return "A BERT model that computes a sparse vector for each text, for search by terms."
+
+    def convert(self, examples):
+        """Return `RankingExamples` with the scores of a teacher as rows of texts."""
+        if not isinstance(examples, RankingExamples):
+            return examples
+        if examples.scores is None:
+            raise ValueError(
+                f"{examples.source} has no scores. Make some with a reranker's as_teacher"
+            )
+        rows: list[tuple[str, ...]] = []
+        scores: list[list[float]] = []
+        for query, texts, values in zip(*_columns(examples), strict=True):
+            # All rows must have as many texts.
+            for other in range(1, len(texts)):
+                rows.append((query, texts[0], texts[other]))
+                scores.append([values[0], values[other]])
+        if not rows:
+            raise ValueError(f"{examples.source}: each query must have several documents")
+        return EmbeddingExamples(rows, source=examples.source, document_scores=scores)
+
+    def read(self, name, data, options):
+        if options["text_pair"] is None:
+            raise ValueError(f"{name} needs text_pair (--text-pair), the column of the document")
+        return read_rows(data, options | {"label": None, "score_range": None})
+
+    def build(self, encoder, train):
+        return self.head_function()(encoder)
+
+    def with_pretrained_head(self, model, encoder):
+        """Return a sparse embedder with the head of a masked-LM model."""
+        from keras_bert.tasks.sparse_embedding.head import of_masked_lm
+
+        return of_masked_lm(model, encoder)
+
+    def training_model(self, model):
+        """Return the model for rows of texts, with the same weights."""
+        from keras_bert.tasks.sparse_embedding.head import of_rows
+
+        return model if len(model.output_shape) == 3 else of_rows(model)
+
+    def encode(self, model, examples, max_length, options):
+        """Encode `EmbeddingExamples` or `RetrievalData`."""
+        from keras_bert.tasks.sparse_embedding.rows import SparseRows, make_loss
+
+        rows = examples.prompted_rows(prompt_of(model.output))
+        if isinstance(examples, RetrievalData):
+            return SparseRows(model.tokenizer, rows, max_length)
+        check_sampling(examples, options.sampling)
+        loss = make_loss(options, examples)
+        encoded = SparseRows(model.tokenizer, rows, max_length, examples, loss, options.sampling)
+        if encoded.without_tokens == len(rows) * len(rows[0]):
+            raise ValueError(f"{examples.source}: no text has tokens")
+        return encoded
+
+    def decode(self, model, examples, encoded, outputs, options):
+        """Return the vectors of each row, a list of sparse arrays (texts, vocab)."""
+        return outputs
+
+    def is_scorable(self, examples):
+        return super().is_scorable(examples) and _is_retrieval(examples)
+
+    def metric_names(self, output, examples):
+        _check_retrieval(examples)
+        return embedding_metrics.RETRIEVAL
+
+    def score(self, output, examples, answers):
+        """Return the metrics of the search, and the mean numbers of terms.
+
+        The first text of each row is a query, and the distinct other texts of all rows are the
+        corpus.
+        """
+        _check_retrieval(examples)
+        vectors = inverted_index.stack(answers, answers[0].shape[-1])
+        if isinstance(examples, RetrievalData):
+            count = len(examples.queries)
+            row_of_query = dict(zip(examples.queries, range(count), strict=True))
+            row_of_document = dict(zip(examples.corpus, range(count, len(answers)), strict=True))
+            relevant = examples.relevant
+        else:
+            row_of_query, row_of_document = _rows_of_texts(examples)
+            relevant = relevant_texts(examples)
+        queries = vectors[list(row_of_query.values())]
+        documents = vectors[list(row_of_document.values())]
+        index = documents.tocsc()
+
+        def find(scored):
+            scored_vectors = vectors[[row_of_query[key] for key in scored]]
+            return inverted_index.top_k(scored_vectors, index, embedding_metrics.DEPTH + 1)[0]
+
+        metrics = embedding_metrics.of_search(
+            row_of_query, row_of_document, relevant, find,
+            own_text=isinstance(examples, EmbeddingExamples),
+        )  # fmt: skip
+        return metrics | {
+            "query_terms": queries.nnz / queries.shape[0],
+            "document_terms": documents.nnz / documents.shape[0],
+        }
+
+    def signatures(self, predict, output, preprocessor, max_sequence_length):
+        from keras_bert.tasks.sparse_embedding import serving
+
+        return serving.sparse_embedder(predict, output, preprocessor, max_sequence_length)
+
+    def other_signatures(self, predict, output, preprocessor, max_sequence_length):
+        return {}
+
+    def length_of_rows(self, outputs):
+        return int((outputs["weights"] > 0).sum(axis=1).max(initial=0))
+
+    def head_options_of(self, model):
+        from keras_bert.tasks.sparse_embedding.head import options_of
+
+        return options_of(model)
+
+    def add_onnx_head(self, graph, model, encoded):
+        logits = graph.masked_lm(model, encoded)  # (batch, seq, vocab)
+        largest = graph.node("Relu", encoded.pool("max", logits))
+        weights = graph.node("Log", graph.node("Add", largest, graph.constant(1.0)))
+        graph.node("Identity", weights, output="sentence_embedding")
+        return {"sentence_embedding": ("batch_size", encoded.vocab_size)}
+
+    def target(self, explained, target):
+        """Explain the weight of a term."""
+        raise ValueError(
+            "attributions do not apply to sparse vectors. The method explain of the pipeline "
+            "lists the terms"
+        )
+
+
+def _columns(examples):
+    return examples.queries, examples.documents, examples.scores
+
+
+def _is_retrieval(examples):
+    """Return True for queries with relevant documents."""
+    names = ("scores", "vectors", "classes")
+    return isinstance(examples, RetrievalData) or all(
+        getattr(examples, name) is None for name in names
+    )
+
+
+def _check_retrieval(examples):
+    check_scorable(examples)
+    if not _is_retrieval(examples):
+        raise ValueError(
+            f"{examples.source}: sparse embedders are scored on a search. Give rows of a query and "
+            "a document without scores, or RetrievalData"
+        )
+
+
+def _rows_of_texts(examples):
+    """Return {text: row of its vector} of the first texts of all rows, and of the others."""
+    numbers = np.arange(len(examples.texts) * len(examples.texts[0]))
+    queries: dict[str, int] = {}
+    documents: dict[str, int] = {}
+    for texts, (first, *others) in zip(
+        examples.texts, numbers.reshape(len(examples.texts), -1).tolist(), strict=True
+    ):
+        queries[texts[0]] = first
+        documents |= zip(texts[1:], others, strict=True)
+    return queries, documents

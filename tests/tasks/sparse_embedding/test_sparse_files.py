@@ -1,0 +1,175 @@
+"""Sparse embedders in files, exports and on the command line."""
+
+import json
+
+import keras
+import numpy as np
+import pytest
+
+import keras_bert
+from keras_bert import heads
+from tests import tiny
+from tests.cli.shared import run
+
+TEXTS = ["so good", "a film so bad is this", "!", "", "a " * 40 + "bad"]
+pytestmark = pytest.mark.filterwarnings("ignore:.*texts were truncated")
+
+
+@pytest.fixture(scope="module")
+def model():
+    """A sparse embedder with prompts, some of whose weights are 0."""
+    encoder = tiny.encoder(initializer_range=0.5)
+    prompts = {"query": "so ", "document": ""}
+    built = heads.sparse_embedder(encoder, prompts=prompts, default_prompt="document")
+    head = built.get_layer("masked_lm")
+    keras.utils.set_random_seed(3)
+    head.output_bias.assign(keras.random.normal(head.output_bias.shape, stddev=0.5))
+    return built
+
+
+def vectors(model, **options):
+    return keras_bert.pipeline(model).encode(TEXTS, **options).toarray()
+
+
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize("format", ["keras", "huggingface", "sentence_transformers"])
+def test_every_format_keeps_the_vectors(tmp_path, format, tied):
+    model = heads.sparse_embedder(tiny.encoder(initializer_range=0.5), tied=tied)
+    keras_bert.save(model, tmp_path / "model", format=format)
+    loaded = keras_bert.load(tmp_path / "model", task="sparse_embedding")
+    assert heads.find_task(loaded) == "sparse_embedding"
+    np.testing.assert_allclose(vectors(loaded), vectors(model), atol=1e-6)
+
+
+def test_prompts_are_kept(tmp_path, model):
+    for format in ("keras", "sentence_transformers"):
+        keras_bert.save(model, tmp_path / format, format=format)
+        loaded = keras_bert.load(tmp_path / format, task="auto")
+        output = heads.find_output(loaded)
+        assert output.prompts == {"query": "so ", "document": ""}
+        assert output.default_prompt == "document"
+        expected = vectors(model, prompt="query")
+        np.testing.assert_allclose(vectors(loaded, prompt="query"), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("format", ["keras", "huggingface"])
+@pytest.mark.parametrize("head", [heads.masked_lm, heads.pretraining])
+def test_masked_lm_checkpoints_load_as_sparse_embedders(tmp_path, format, head):
+    built = head(tiny.encoder(initializer_range=0.5))
+    keras_bert.save(built, tmp_path / "model", format=format)
+    loaded = keras_bert.load(tmp_path / "model", task="sparse_embedding")
+    expected = heads.sparse_embedder(heads.find_encoder(built))
+    old = built.get_layer("masked_lm")
+    expected.get_layer("masked_lm").set_weights(old.get_weights())
+    np.testing.assert_allclose(vectors(loaded), vectors(expected), atol=1e-6)
+
+
+def test_checkpoints_without_the_head(tmp_path):
+    keras_bert.save(tiny.encoder(), tmp_path / "encoder", format="huggingface")
+    with pytest.raises(ValueError, match="must have the weights of the head sparse_embedding"):
+        keras_bert.load(tmp_path / "encoder", task="sparse_embedding")
+    keras_bert.save(tiny.encoder(), tmp_path / "encoder.keras")
+    with pytest.raises(ValueError, match="has no head, not sparse_embedding"):
+        keras_bert.load(tmp_path / "encoder.keras", task="sparse_embedding")
+
+
+@pytest.mark.parametrize(
+    ("file", "key", "value", "message"),
+    [
+        ("1_SpladePooling/config.json", "pooling_strategy", "sum", "pooling_strategy must be max"),
+        (
+            "1_SpladePooling/config.json",
+            "activation_function",
+            "log1p_relu",
+            "activation_function must be relu",
+        ),
+        (
+            "config_sentence_transformers.json",
+            "similarity_fn_name",
+            "cosine",
+            "similarity_fn_name of a sparse encoder must be dot",
+        ),
+    ],
+)
+def test_settings_that_change_the_vectors_are_errors(tmp_path, model, file, key, value, message):
+    keras_bert.save(model, tmp_path / "model", format="sentence_transformers")
+    path = tmp_path / "model" / file
+    path.write_text(json.dumps(json.loads(path.read_text()) | {key: value}))
+    with pytest.raises(ValueError, match=message):
+        keras_bert.load(tmp_path / "model", task="auto")
+
+
+def test_folders_of_older_versions(tmp_path, model):
+    keras_bert.save(model, tmp_path / "model", format="sentence_transformers")
+    file = tmp_path / "model/modules.json"
+    modules = json.loads(file.read_text())
+    names = "sentence_transformers.sparse_encoder.models."
+    modules[0]["type"] = f"{names}MLMTransformer"
+    modules[1]["type"] = f"{names}SpladePooling"
+    file.write_text(json.dumps(modules))
+    loaded = keras_bert.load(tmp_path / "model", task="auto")
+    np.testing.assert_allclose(vectors(loaded), vectors(model), atol=1e-6)
+
+
+@pytest.mark.peers
+def test_sentence_transformers_gives_equal_vectors(tmp_path, model):
+    from sentence_transformers import SparseEncoder
+
+    keras_bert.save(model, tmp_path / "ours", format="sentence_transformers")
+    theirs = SparseEncoder(str(tmp_path / "ours"), device="cpu")
+    encoded = theirs.encode(TEXTS, convert_to_tensor=True)
+    np.testing.assert_allclose(encoded.to_dense().numpy(), vectors(model), atol=1e-5)
+    queries = theirs.encode_query(TEXTS, convert_to_tensor=True)
+    expected = vectors(model, prompt="query")
+    np.testing.assert_allclose(queries.to_dense().numpy(), expected, atol=1e-5)
+    assert theirs.similarity_fn_name == "dot"
+    theirs.save_pretrained(str(tmp_path / "theirs"))
+    loaded = keras_bert.load(tmp_path / "theirs", task="auto")
+    assert heads.find_task(loaded) == "sparse_embedding"
+    np.testing.assert_allclose(vectors(loaded), vectors(model), atol=1e-5)
+
+
+def test_saved_model_of_strings(tmp_path, model):
+    tf = pytest.importorskip("tensorflow")
+    keras_bert.export(model, tmp_path / "model")
+    served = tf.saved_model.load(tmp_path / "model/1").signatures["serving_default"]
+    answers = served(text=tf.constant(TEXTS))
+    ids = answers["ids"].numpy()
+    weights = answers["weights"].numpy()
+    assert (ids.dtype, weights.dtype) == (np.int32, np.float32)
+    dense = np.zeros((len(TEXTS), len(tiny.PIECES)), np.float32)
+    for row in range(len(TEXTS)):
+        np.add.at(dense[row], ids[row], weights[row])
+    np.testing.assert_allclose(dense, vectors(model), atol=1e-5)
+    assert (np.diff(weights, axis=1) <= 0).all()
+    assert not ids[weights == 0].any()
+    assert served(text=tf.constant([], tf.string))["ids"].shape == (0, 0)
+
+
+def test_onnx_graph(tmp_path, model):
+    pytest.importorskip("onnxruntime")
+    keras_bert.export(model, tmp_path / "model", format="onnx")
+    np.testing.assert_allclose(vectors(tmp_path / "model"), vectors(model), atol=1e-5)
+    pipe = keras_bert.pipeline(tmp_path / "model")
+    assert pipe.explain("so good") == [
+        (token, pytest.approx(weight, abs=1e-5))
+        for token, weight in keras_bert.pipeline(model).explain("so good")
+    ]
+
+
+ROWS = ["query\tdocument", "good film\tso good", "bad film\tso bad", "film!\tfilms"]
+
+
+def test_command_line(tmp_path, capsys):
+    keras_bert.save(heads.masked_lm(tiny.learner()), tmp_path / "bert.keras")
+    tiny.write_file(tmp_path / "train.tsv", "\n".join([ROWS[0], *ROWS[1:] * 8]) + "\n")
+    columns = ["--text", "query", "--text-pair", "document"]
+    run("finetune", "--model", tmp_path / "bert.keras", "--task", "sparse_embedding",
+        "--train", tmp_path / "train.tsv", "--dev", tmp_path / "train.tsv", *columns,
+        "--learning-rate", 0.01, "--epochs", 12, "--batch-size", 4,
+        "--output", tmp_path / "sparse")  # fmt: skip
+    metrics = json.loads((tmp_path / "sparse/metrics.json").read_text())
+    assert (metrics["task"], metrics["mrr@10"]) == ("sparse_embedding", 1)
+    capsys.readouterr()
+    run("evaluate", tmp_path / "sparse", "--input", tmp_path / "train.tsv")
+    assert "document_terms" in capsys.readouterr().out
