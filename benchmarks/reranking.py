@@ -178,7 +178,7 @@ def korean(shared, limit, queries):
         queries = {str(index): text for index, (text, _) in enumerate(pairs[:count])}
         return RetrievalData(queries, corpus, {id: {id} for id in queries})
 
-    train = RankingExamples.of_retrieval(retrieval(rows, len(rows)), "bm25", 8)
+    train = RankingExamples.of_retrieval(retrieval(rows, len(rows)), "bm25", 8, add_relevant=True)
     dev = RankingExamples.of_retrieval(retrieval(dev, queries), "bm25", CANDIDATES)
     bert = embedding_quality.korean_encoder([text for row in rows for text in row])
     print(f"{len(train)} queries to train on", flush=True)

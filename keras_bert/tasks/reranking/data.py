@@ -153,7 +153,12 @@ class RankingExamples(TaskData):
 
     @classmethod
     def of_retrieval(
-        cls, data: RetrievalData, retriever: typing.Any, top_k: int = 50
+        cls,
+        data: RetrievalData,
+        retriever: typing.Any,
+        top_k: int = 50,
+        *,
+        add_relevant: bool = False,
     ) -> "RankingExamples":
         """Return the best documents of a first search, with their grades, to be reranked.
 
@@ -162,9 +167,11 @@ class RankingExamples(TaskData):
             retriever: The `keras_bert.pipeline` of an embedder, or `"bm25"`, which uses the library
                 bm25s.
             top_k: Number of documents per query.
+            add_relevant: If True, add the relevant documents that the search did not find, to train
+                on them. If False, these count as missed in the metrics.
 
         Returns:
-            `RankingExamples`. Relevant documents that the search did not find count in the metrics.
+            `RankingExamples`.
         """
         from keras_bert.tasks.reranking import first_search
 
@@ -182,10 +189,19 @@ class RankingExamples(TaskData):
         for query_id, indices in zip(query_ids, indices_per_query, strict=True):
             ids = [document_ids[index] for index in indices]
             grades = relevant[query_id]
-            texts_per_query.append([documents[index] for index in indices])
+            not_found = [id for id in grades if id not in ids]
+            if add_relevant:
+                ids += not_found
+            texts_per_query.append([data.corpus[id] for id in ids])
             scores.append([grades.get(id, 0.0) for id in ids])
-            missed.append([grades[id] for id in grades if id not in ids])
-        return cls(queries, texts_per_query, scores, source=data.source, missed=missed)
+            missed.append([grades[id] for id in not_found])
+        return cls(
+            queries,
+            texts_per_query,
+            scores,
+            source=data.source,
+            missed=None if add_relevant else missed,
+        )
 
     def sample_of_texts(self, count):
         texts: list[str] = []

@@ -94,6 +94,15 @@ def test_documents_of_bm25():
     assert data.missed == [[] if "is a" in found else [1], []]
 
 
+def test_relevant_documents_for_training():
+    embed = keras_bert.pipeline(tiny.embedder("mean"))
+    data = RankingExamples.of_retrieval(RETRIEVAL, embed, top_k=1, add_relevant=True)
+    assert data.missed is None
+    assert [sorted(scores)[-1] for scores in data.scores] == [2, 1]
+    for documents, scores in zip(data.documents, data.scores, strict=True):
+        assert len(documents) == len(scores) == len(set(documents))
+
+
 def test_documents_of_embeddings():
     embed = keras_bert.pipeline(tiny.embedder("mean"))
     data = RankingExamples.of_retrieval(RETRIEVAL, embed, top_k=10)
