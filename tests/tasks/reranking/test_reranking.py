@@ -1,5 +1,6 @@
 """Training, answers and scores of rerankers."""
 
+import keras
 import numpy as np
 import pytest
 
@@ -197,10 +198,10 @@ def test_lists_train_like_their_documents_alone(model):
     plan = BatchPlan(logits, encoded, 8, 0, 1)
     assert plan.shape is not None
     inputs, targets, _ = plan.batch(0)
-    packed = np.asarray(plan.trained(inputs))
+    packed = keras.ops.convert_to_numpy(plan.trained(inputs))
     rows = plan.epoch(0).rows[0]
     plain, plain_targets, _ = encoded.batch(rows, 16)
-    unpacked = np.asarray(head.of_lists(logits)(plain))
+    unpacked = keras.ops.convert_to_numpy(head.of_lists(logits)(plain))
     np.testing.assert_array_equal(targets, plain_targets)
     exists = ~np.isnan(targets)
     np.testing.assert_allclose(packed[exists], unpacked[exists], atol=1e-5)
