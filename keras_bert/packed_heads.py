@@ -36,7 +36,7 @@ def packed(model, *, name="packed"):
     else:
         inputs["cls_positions"] = cls_positions = _input("cls_positions")
         if _has_pooling(model):
-            x = _mean_of_each_text(_encode(encoder, inputs)["sequence_output"], inputs)
+            x = _pool_each_text(model, _encode(encoder, inputs)["sequence_output"], inputs)
         else:  # no output positions, since the head reads only the [CLS] vectors
             optional = {"cls_positions": cls_positions, "output_positions": cls_positions[:, :0]}
             x = _encode(encoder, inputs, **optional)["pooled_output"]
@@ -55,10 +55,8 @@ def packed_siamese(model, *, name="packed_siamese"):
     inputs = _packed_inputs()
     encoder = find_encoder(model)
     inputs |= {key: _input(key) for key in ("cls_positions", "text_numbers")}
-    x = _mean_of_each_text(_encode(encoder, inputs)["sequence_output"], inputs)
+    x = _pool_each_text(model, _encode(encoder, inputs)["sequence_output"], inputs)
     pooling = model.get_layer(_POOLING)
-    if pooling.normalize:
-        x = UnitLength(name="normalize_mean")(x)  # some texts of a row are empty, zeros
     *layers, _, output = model.layers[model.layers.index(pooling) + 1 :]
     for layer in layers:
         x = layer(x)
@@ -125,7 +123,7 @@ def can_be_packed(model):
     is_mean = isinstance(pooling, SentencePooling) and pooling.mode == "mean"
     if len(model.inputs[0].shape) == _SIAMESE_AXES:
         return is_mean and len(model.output_shape) == _SIAMESE_AXES
-    if pooling is not None and (not is_mean or pooling.normalize):
+    if pooling is not None and not is_mean:
         return False
     # `model.operations` also lists operations of `keras.ops`, which are not layers.
     operations = [x for x in model.operations if not isinstance(x, keras.layers.InputLayer)]
@@ -149,14 +147,20 @@ def _has_pooling(model):
     return any(layer.name == _POOLING for layer in model.layers)
 
 
-def _mean_of_each_text(sequence_output, inputs):
-    """Return the mean over the tokens of each text, float32 (batch, texts, hidden)."""
+def _pool_each_text(model, sequence_output, inputs):
+    """Return the mean over the tokens of each text, float32 (batch, texts, hidden).
+
+    The vectors have length 1 if the model's pooling normalizes them.
+    """
     numbers = keras.ops.cumsum(keras.ops.ones_like(inputs["cls_positions"]), axis=1)  # 1, 2, ...
     is_member = keras.ops.equal(inputs["text_ids"][:, None, :], numbers[:, :, None])
     is_member = keras.ops.cast(is_member, "float32")  # (batch, texts, seq)
     total = keras.ops.matmul(is_member, keras.ops.cast(sequence_output, "float32"))
     count = keras.ops.sum(is_member, axis=-1, keepdims=True)
-    return total / keras.ops.maximum(count, 1.0)
+    mean = total / keras.ops.maximum(count, 1.0)
+    if model.get_layer(_POOLING).normalize:
+        return UnitLength(name="normalize_mean")(mean)  # some texts of a row are empty, zeros
+    return mean
 
 
 def _input(name):

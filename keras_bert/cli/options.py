@@ -5,6 +5,7 @@ first line describes the command, or is the title above shared options. This mod
 Keras nor TensorFlow, so `--help` and errors in options are fast.
 """
 
+import argparse
 import dataclasses
 import math
 import sys
@@ -285,6 +286,8 @@ class FinetuneRecipe(Options):
     stride: tagging and question answering: tokens between the starts of two windows in training
         (question answering: 128)
     class_weight: classification: give rare labels more weight
+    contrastive: classification: train the encoder on pairs of texts, then the head on its vectors
+        (default: for up to 64 texts per label)
     gradient_accumulation_steps: batches per optimizer step
     metric: metric that selects the best epoch (default: the first one printed). Classification:
         accuracy, f1 (with two labels, of the label that sorts last), macro_f1 (three or more
@@ -315,6 +318,7 @@ class FinetuneRecipe(Options):
     query_regularizer_weight: NonNegativeFloat | None = None
     stride: PositiveInt | None = None
     class_weight: Literal["balanced"] | None = None
+    contrastive: bool | None = option(None, action=argparse.BooleanOptionalAction)
     gradient_accumulation_steps: PositiveInt = 1
     metric: str | None = None
     patience: PositiveInt | None = None

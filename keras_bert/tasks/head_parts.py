@@ -57,13 +57,15 @@ def dense(encoder, x, units, name):
     )(x)
 
 
-def text_vector(encoder, inputs, pooling):
-    """Return one vector per text, (batch, hidden)."""
+def text_vector(encoder, inputs, pooling, normalize=False):
+    """Return one vector per text, (batch, hidden); of length 1 if `normalize` is True."""
     pooling = pooling or encoder.pooling or "pooler"
+    if pooling == "pooler" and normalize:
+        raise ValueError('normalize=True needs a pooling such as "mean"; received "pooler"')
     outputs = encoder(inputs)
     if pooling == "pooler":
         return pooled_output(encoder, outputs)
-    layer = SentencePooling(pooling, normalize=False, name="pooling")
+    layer = SentencePooling(pooling, normalize=normalize, name="pooling")
     return layer(outputs["sequence_output"], inputs["input_mask"])
 
 

@@ -73,14 +73,14 @@ class HeadStart:
     """How a new head gets its first weights: from a regression on the encoder's vectors.
 
     Attributes:
-        max_sequences: Sequences that the regression is fitted to, at most.
+        max_sequences: Sequences that the regression is fitted to, at most; `None` for all.
         max_tokens: Tokens of these sequences, at most; `None` for any number.
         needs_pooling: True if only an encoder with a `pooling` makes useful vectors.
         fit: Function of the head's output layer, vectors (n, hidden), targets and weights (n,). It
             returns a list with the weights and the bias of each logit; `None` keeps random ones.
     """
 
-    max_sequences: int
+    max_sequences: int | None
     fit: Callable
     max_tokens: int | None = None
     needs_pooling: bool = True
@@ -123,6 +123,7 @@ class Task:
         meanings: What inputs and outputs of an export mean, if it differs from the common meaning.
         lower_is_better: Names of metrics of which a lower value is better.
         head_start: A `HeadStart`, or `None` for random weights.
+        contrastive_head: The `HeadStart` after contrastive training, see `contrastive_examples`.
         compares: Classes of the data on which exports can be compared; `None` for `data`.
         has_teachers: True if its pipeline has `as_teacher`.
         packs: True if several texts can share a row in training.
@@ -159,6 +160,7 @@ class Task:
     meanings: typing.ClassVar[dict[str, str]] = {}
     lower_is_better: tuple[str, ...] = ()
     head_start: HeadStart | None = None
+    contrastive_head: HeadStart | None = None
     compares: tuple[typing.Any, ...] | None = None
     has_teachers = False
     packs = False
@@ -215,8 +217,19 @@ class Task:
 
     # Training.
 
-    def build(self, encoder, train):
-        """Return a model with a new head for some training data."""
+    def contrastive_examples(self, encoder, train, options: Options, recipe):
+        """Return the `EmbeddingExamples` of contrastive training, or `None` to train on the labels.
+
+        The encoder is trained on the pairs, and the new head is fitted to its vectors. `encoder` is
+        `None` for a model with a trained head; `recipe` is the `FinetuningRecipe`.
+        """
+        return None
+
+    def build(self, encoder, train, **head_options):
+        """Return a model with a new head for some training data.
+
+        `head_options` are further arguments of `head_function()`.
+        """
         raise NotImplementedError
 
     def training_model(self, model):

@@ -37,6 +37,7 @@ class BatchPlan:
     padded to `encoded.max_length`.
 
     Attributes:
+        encoded: The encoded data.
         batches: Batches per epoch.
         rows: Sequences or rows of texts per epoch.
         steps: Total number of optimizer steps.
@@ -69,7 +70,8 @@ class BatchPlan:
         can_be_mixed=True,
         saved_rows=None,
     ):
-        self._encoded, self._seed = encoded, seed
+        self.encoded = encoded
+        self._seed = seed
         self._devices = _devices_to_fill()
         # Examples for embedders are rows of several texts.
         self._texts_per_row = encoded.texts_per_row
@@ -134,12 +136,12 @@ class BatchPlan:
             )
         shape = (self.batch_size, self._texts_per_row, width)
         self.trained = CachedModel(self.trained, gradient_accumulation_steps, shape)
-        self.cache = GradientCache(self.trained, self._encoded.loss, self._seed, self.batch)
+        self.cache = GradientCache(self.trained, self.encoded.loss, self._seed, self.batch)
 
     def _choose_few_lengths(self, fixed_length):
         """Set `compiled`, and few lengths that batches are padded to if each needs a program."""
         self.compiled = distribution.supports_jit_compile()
-        self._lengths: tuple[int, ...] | None = (self._encoded.max_length,)
+        self._lengths: tuple[int, ...] | None = (self.encoded.max_length,)
         if fixed_length or self.shape is not None:
             return
         self._lengths = None
@@ -150,7 +152,7 @@ class BatchPlan:
 
     def _choose_compilation(self, cost, fixed_length):
         """Set `compiled` and the lengths, for TensorFlow on a CPU: compile if that saves time."""
-        self._lengths = (self._encoded.max_length,)
+        self._lengths = (self.encoded.max_length,)
         if fixed_length or self.shape is not None:
             rows, length = self.shape[:2] if self.shape else (self.batch_size, *self._lengths)
             positions = rows * length * self.epochs * self.batches
@@ -169,14 +171,14 @@ class BatchPlan:
 
     def _longest_per_batch(self):
         """Return the length of the longest sequence of each batch of the run."""
-        first = Batches(self._encoded, self.batch_size, (self._seed, 0))
+        first = Batches(self.encoded, self.batch_size, (self._seed, 0))
         return [first.longest(index) for index in range(self.batches)] * self.epochs
 
     def batch(self, number):
         """Return a batch by its number over all epochs and the additional pass."""
         epoch = min(number // self.batches, self.epochs)
         batch = self.epoch(epoch)[(number - epoch * self.batches) % self.batches]
-        return self._encoded.at_step(batch, number, self.epochs * self.batches)
+        return self.encoded.at_step(batch, number, self.epochs * self.batches)
 
     def data_for_fit(self, epoch, batch):
         """Return all batches from one on, as the data of `engine.fit`."""
@@ -192,7 +194,7 @@ class BatchPlan:
         """Return the batches of an epoch, counted from 0: `Batches` or `PackedBatches`."""
         seed = self._seed, number
         if self.shape is None:
-            return Batches(self._encoded, self.batch_size, seed, self._lengths, self._devices)
+            return Batches(self.encoded, self.batch_size, seed, self._lengths, self._devices)
         shape, lengths = self.shape, self._sequences.lengths
         if number < len(self._plans):
             plan = self._plans[number]
@@ -201,14 +203,14 @@ class BatchPlan:
             shape = packing.widen_shape(shape, lengths, self._packed_sequences(plan))
         kind = packing.PackedBatches if self._texts_per_row is None else packing.PackedRows
         return kind(
-            self._encoded, plan, shape, of_positions=self._of_positions, devices=self._devices
+            self.encoded, plan, shape, of_positions=self._of_positions, devices=self._devices
         )
 
     def _plan(self, seed):
         """Return the indices of the examples of each batch, see `packing.plan_batches`."""
-        lengths = self._sequences.lengths.reshape(len(self._encoded.lengths), -1).sum(axis=1)
+        lengths = self._sequences.lengths.reshape(len(self.encoded.lengths), -1).sum(axis=1)
         return plan_of_sets(
-            self._encoded,
+            self.encoded,
             seed,
             lambda rows, seed: packing.plan_batches(lengths[rows], self.batch_size, seed),
         )

@@ -107,8 +107,10 @@ class ScoreDev(keras.callbacks.Callback):
         run = self._run
         state = self._state
         record = {"epoch": epoch, "loss": state.loss}
+        model = self.model  # on JAX, this updates its variables
+        if run.fit_head is not None:
+            run.fit_head()
         if run.score is not None:
-            model = self.model  # on JAX, this updates its variables
             for callback in run.callbacks:
                 callback.on_test_begin()
             record |= run.score()

@@ -24,7 +24,7 @@ from keras_bert.training.batch_plan import BatchPlan
 from keras_bert.training.callbacks import Diverged, SaveState, ScoreDev, Steps, best
 from keras_bert.training.finetuning_recipe import FinetuningRecipe
 from keras_bert.training.gradient_caching import seed_dropout
-from keras_bert.training.head_initialization import initialize_head
+from keras_bert.training.head_initialization import head_fitter, initialize_head
 from keras_bert.training.progress import Progress
 from keras_bert.training.run_state import RunState, digest, saved_settings
 
@@ -66,6 +66,12 @@ def finetune(
     Batches contain little padding. Texts, pairs and tagged sentences are packed, several per row
     (see `packed_heads`). The other tasks, custom models and TensorFlow's strategies use batches of
     sequences of similar lengths.
+
+    A new classifier of few texts, up to 64 per label on average, is trained by contrast if the
+    encoder has a `pooling`, as MiniLM has. An epoch trains the encoder on pairs of texts of the
+    same label, about 800, and then fits the head to its vectors. `contrastive=False` trains on the
+    labels, and `contrastive=True` by contrast on more texts. Source: Tunstall et al. (2022),
+    Efficient few-shot learning without prompts.
 
     With `dev`, the model is scored after each epoch, and the returned model has the weights of the
     best epoch. Ctrl-C ends the training and returns the best weights so far, or the current ones
@@ -124,13 +130,13 @@ def finetune(
         loss: The loss in place of the task's own one: a `keras.losses.Loss` of the logits, with its
             `from_logits=True` if it has one. For embeddings and reranking a name such as `"cosent"`
             or `"listnet"`, or a loss of `losses`.
-        **options: Options of the task: for texts `class_weight`, and `long_texts="window"` to train
-            on overlapping parts of long texts and average their answers; for tags and questions
-            `stride`. For embeddings `matryoshka_dims`, a list of widths; `gradient_caching=True`
-            for batches larger than the memory; and `sampling="round_robin"` for one batch of each
-            set in turn. For reranking `num_negatives`, random documents per query. For sparse
-            embedders `document_regularizer_weight` and `query_regularizer_weight`, see
-            `losses.Splade`.
+        **options: Options of the task: for texts `class_weight`, `contrastive`, see above, and
+            `long_texts="window"` to train on overlapping parts of long texts and average their
+            answers; for tags and questions `stride`. For embeddings `matryoshka_dims`, a list of
+            widths; `gradient_caching=True` for batches larger than the memory; and
+            `sampling="round_robin"` for one batch of each set in turn. For reranking
+            `num_negatives`, random documents per query. For sparse embedders
+            `document_regularizer_weight` and `query_regularizer_weight`, see `losses.Splade`.
 
     Returns:
         A tuple `(model, metrics)`: a `keras.Model` from token ids to logits, and a dict with
@@ -173,7 +179,9 @@ def finetune(
     user_callbacks.check(callbacks, folder)
     arguments = inspect.signature(finetune).parameters
     what = f"finetune for {type(train).__name__}"
-    trained_task.training_options.of(options, what, arguments, run_data.NAMES_ELSEWHERE)
+    task_options = trained_task.training_options.of(
+        options, what, arguments, run_data.NAMES_ELSEWHERE
+    )
     if patience is not None:
         as_integer("patience", patience, 1)
     if on_end is not None and not callable(on_end):
@@ -188,6 +196,9 @@ def finetune(
             f"max_length must be at most {limit}, the maximum of the encoder; received {max_length}"
         )
     is_new = model is None
+    pairs = trained_task.contrastive_examples(
+        new_encoder if is_new else None, train, task_options, recipe
+    )
     # Two processes on the same state would both return wrong weights.
     lock = contextlib.nullcontext()
     if folder is not None:
@@ -195,13 +206,19 @@ def finetune(
     with stop_requests() as stop, lock:
         stop.check()
         with seeded(recipe.seed):
-            model = trained_task.build(new_encoder, train) if is_new else model
-        run = _prepare(trained_task, model, train, dev, recipe, metric, patience, callbacks, folder)
+            if is_new:
+                head_options = {} if pairs is None else {"normalize": True}
+                model = trained_task.build(new_encoder, train, **head_options)
+        run = _prepare(
+            trained_task, model, train, pairs, dev, recipe, metric, patience, callbacks, folder
+        )
         state = _restore(run, folder, show_progress)
         if not (state.epoch or state.batch):
             _prepare_start(run, state, model, is_new)
         if show_progress:
             run_data.note_truncated(run)
+            if pairs is not None:
+                run_data.note_contrastive(train, pairs)
         stopped = _fit(run, state, show_progress, tensorboard)
         metrics = _metrics(run, state, _restore_best(run, state), stopped)
         if show_progress:
@@ -218,7 +235,8 @@ class FinetuningRun:
     """What one call of `finetune` trains: a compiled model, its data and the plan of its batches.
 
     `metric` is the name of the metric that selects the best epoch, or `None` for the first one.
-    `score` is a function that returns the metrics of the dev data, or `None`.
+    `score` is a function that returns the metrics of the dev data, or `None`. `fit_head` is the
+    function that fits the head after contrastive training, or `None`.
     """
 
     model: keras.Model
@@ -232,13 +250,28 @@ class FinetuningRun:
     patience: int | None
     callbacks: list[keras.callbacks.Callback]
     score: Callable[[], dict] | None
+    fit_head: Callable[[], None] | None
 
 
-def _prepare(task, model, train, dev, recipe, metric, patience, callbacks, folder):
-    """Encode the data, plan the batches and compile the model: the `FinetuningRun`."""
+def _prepare(task, model, train, pairs, dev, recipe, metric, patience, callbacks, folder):
+    """Encode the data, plan the batches and compile the model: the `FinetuningRun`.
+
+    `pairs` are the `EmbeddingExamples` of contrastive training, or `None`.
+    """
     model = task.training_model(model)
     recipe.max_length = inference.length_limit(model, recipe.max_length)
     encoded, encoded_dev, options = run_data.encode(task, model, train, dev, recipe)
+    model_of_batches = model
+    encoded_batches = encoded
+    options_of_batches = options
+    fit_head = None
+    if pairs is not None:
+        model_of_batches, encoded_batches, options_of_batches = run_data.contrastive(
+            model, pairs, recipe
+        )
+        fit_head = head_fitter(
+            model, task.contrastive_head, encoded, recipe.seed, recipe.batch_size
+        )
     score = None
     if dev is not None:
         scores = task.metric_names(heads.find_output(model), dev)
@@ -248,8 +281,8 @@ def _prepare(task, model, train, dev, recipe, metric, patience, callbacks, folde
             raise ValueError(f"metric must be one of {', '.join(known)}; received {metric!r}")
     user_callbacks.set_modes(callbacks)
     plan = BatchPlan(
-        model,
-        encoded,
+        model_of_batches,
+        encoded_batches,
         recipe.batch_size,
         recipe.seed,
         recipe.epochs,
@@ -267,15 +300,16 @@ def _prepare(task, model, train, dev, recipe, metric, patience, callbacks, folde
     )
     # The generators got their seeds when the encoder was created or loaded.
     seed_dropout(model, recipe.seed)
-    _compile(model, options, optimizer, plan)
+    _compile(model, options, options_of_batches, optimizer, plan)
     return FinetuningRun(
-        model, train, dev, encoded, encoded_dev, plan, recipe, metric, patience, callbacks, score
-    )
+        model, train, dev, encoded, encoded_dev, plan, recipe, metric, patience, callbacks, score,
+        fit_head,
+    )  # fmt: skip
 
 
 def _prepare_start(run, state, model, is_new):
     """Give a new head its first weights, or score the model once if it can answer already."""
-    if is_new:
+    if is_new and run.fit_head is None:
         initialize_head(model, run.encoded, run.recipe.seed, run.recipe.batch_size)
     can_answer = not is_new or registry.for_model(model).reads_encoders
     if run.score is not None and can_answer:
@@ -291,11 +325,11 @@ def _saved_rows(folder):
     return shape[0] if isinstance(shape, list) and shape else 0
 
 
-def _compile(model, options, optimizer, plan):
+def _compile(model, options, options_of_batches, optimizer, plan):
     """Compile the model that is trained, then the user's model."""
     training_model = plan.trained
     optimizer = optimizers.with_loss_scale(optimizer, heads.find_encoder(model).dtype_policy)
-    training_model.compile(optimizer, **options, jit_compile=plan.compiled)
+    training_model.compile(optimizer, **options_of_batches, jit_compile=plan.compiled)
     if plan.cache is not None:
         plan.cache.compile(plan.compiled)
     if isinstance(model.output, dict):
@@ -411,6 +445,8 @@ def _restore_best(run, state):
         The record of the best epoch, or `None` without dev data.
     """
     record = state.restore_best(run.model)
+    if record is None and run.fit_head is not None:
+        run.fit_head()
     if run.score is None:
         return None
     if record is None:  # stopped before the first score
@@ -424,6 +460,7 @@ def _restore_best(run, state):
 def _metrics(run, state, best_record, stopped):
     """Return the metrics that `finetune` returns."""
     encoded = run.encoded
+    encoded_batches = run.plan.encoded
     train = run.train
     train_loss = state.history[-1]["loss"] if state.history else state.loss
     if best_record is not None:
@@ -431,8 +468,8 @@ def _metrics(run, state, best_record, stopped):
     rows = len(train) * run.plan.rows / len(encoded)
     done = (state.epoch + state.batch / run.plan.batches) * rows
     recipe = run.recipe.to_dict()
-    if encoded.loss is not None:
-        recipe.setdefault("loss", encoded.loss_name)
+    if encoded_batches.loss is not None:
+        recipe.setdefault("loss", encoded_batches.loss_name)
     metrics = {
         "recipe": recipe,
         "train_loss": train_loss,

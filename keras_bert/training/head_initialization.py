@@ -18,9 +18,8 @@ _MAX_BATCH_SIZE = 32
 def initialize_head(model, encoded, seed, batch_size=_MAX_BATCH_SIZE):
     """Set the weights of a new head to those of a regression on the encoder's vectors.
 
-    The `HeadStart` of the task says how many sequences the regression is fitted to. With random
-    weights instead, the first gradients would change what the encoder has learned, and 500
-    sentences would be too few to learn a tag. Classifiers and regressors whose encoder has no
+    With random weights instead, the first gradients would change what the encoder has learned, and
+    500 sentences would be too few to learn a tag. Classifiers and regressors whose encoder has no
     `pooling`, such as BERT, keep their random weights: it was not trained to make vectors of
     texts.
 
@@ -31,14 +30,29 @@ def initialize_head(model, encoded, seed, batch_size=_MAX_BATCH_SIZE):
     start = None if task is None else task.head_start
     if start is None or (start.needs_pooling and not _pools_like_its_encoder(model)):
         return
-    from sklearn.exceptions import ConvergenceWarning
+    head_fitter(model, start, encoded, seed, batch_size)()
 
+
+def head_fitter(model, start, encoded, seed, batch_size=_MAX_BATCH_SIZE):
+    """Return a function that fits the head to the encoder's vectors, as a `HeadStart` says."""
     rows = np.random.default_rng(seed).permutation(len(encoded))[: start.max_sequences]
     if start.max_tokens is not None:
         rows = rows[np.cumsum(encoded.lengths[rows]) <= start.max_tokens]
     batch_size = min(batch_size, _MAX_BATCH_SIZE)
-    with explain_out_of_memory(lambda: advice_for_prediction(batch_size)):
-        vectors, targets, weights = _vectors(model, encoded, rows, batch_size)
+    predict = predict_function(keras.Model(model.input, model.get_layer("logits").input))
+
+    def fit_head():
+        with explain_out_of_memory(lambda: advice_for_prediction(batch_size)):
+            vectors, targets, weights = _vectors(predict, encoded, rows, batch_size)
+        _fit(model, start, vectors, targets, weights)
+
+    return fit_head
+
+
+def _fit(model, start, vectors, targets, weights):
+    """Fit the regression, and set the weights of the head."""
+    from sklearn.exceptions import ConvergenceWarning
+
     kernel, bias = model.get_layer("logits").get_weights()
     with warnings.catch_warnings():
         # The weights only have to be a good start.
@@ -58,10 +72,8 @@ def _pools_like_its_encoder(model):
     return has_pooling and model.get_layer("pooling").mode == pooling
 
 
-def _vectors(model, encoded, rows, batch_size):
+def _vectors(predict, encoded, rows, batch_size):
     """Return vectors (n, hidden), targets and weights of some sequences or their words."""
-    features = keras.Model(model.input, model.get_layer("logits").input)
-    predict = predict_function(features)
     longest = int(encoded.lengths[rows].max())
     lengths = (compiled_length(longest, encoded.max_length),) if predict.compiles else None
     devices = 1 if lengths is None else distribution.replicas()

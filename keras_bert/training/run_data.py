@@ -12,7 +12,7 @@ from keras_bert.exporting.predict_function import predict_function
 from keras_bert.runtime import distribution
 from keras_bert.runtime.stopping import stop_requests
 from keras_bert.runtime.terminal import print_line
-from keras_bert.tasks import inference
+from keras_bert.tasks import inference, registry
 from keras_bert.training.user_callbacks import DEV_LOSS
 
 # Names of arguments in Keras and transformers.
@@ -54,6 +54,22 @@ def encode(task, model, train, dev, recipe):
     return encoded, encoded_dev, _compile_options(task, model, encoded, loss)
 
 
+def contrastive(model, pairs, recipe):
+    """Return what contrastive training of a model's encoder trains.
+
+    `pairs` are `EmbeddingExamples`. Return the model of rows of texts, which shares the encoder,
+    the encoded pairs, and the arguments of `keras.Model.compile`.
+    """
+    task = registry.for_data(pairs)
+    embedder = task.build(heads.find_encoder(model), pairs)
+    model_of_rows = task.training_model(embedder)
+    encoded = task.encode_training(
+        inference.describe(model_of_rows), pairs, recipe.max_length, task.training_options()
+    )
+    task.check_training_data(pairs, encoded)
+    return model_of_rows, encoded, task.compile_options(heads.find_output(embedder), encoded)
+
+
 def scorer(model, dev, encoded, batch_size, most_lengths):
     """Return the function that scores the model on the dev data."""
     predict = predict_function(model) if distribution.replicas() == 1 else None
@@ -82,6 +98,15 @@ def note_truncated(run):
         if encoded is not None and encoded.truncated:
             text = f"texts were truncated to {run.recipe.max_length} tokens (max_length)"
             _note(f"{examples.source}: {encoded.truncated} {text}")
+
+
+def note_contrastive(train, pairs):
+    """Print how a classifier of few texts is trained."""
+    _note(
+        f"{train.source}: {len(train)} texts of {len(train.label_names())} labels. Each epoch "
+        f"trains the encoder on {len(pairs)} pairs of texts, then fits the head to its vectors "
+        "(contrastive=False: train on the labels)"
+    )
 
 
 def _compile_options(task, model, encoded, loss):

@@ -210,6 +210,7 @@ def test_training_matches_unpacked_training(kind, accumulate, monkeypatch):
     examples = DATA[kind]
     options = {"batch_size": len(examples), "epochs": 3}
     if pooling:
+        options["contrastive"] = False
         # The mean is a matmul here and a sum there. Adam's first step has the size of the rate even
         # where a gradient is nothing but the difference of their rounding errors.
         options["learning_rate"] = 1e-3
@@ -228,6 +229,19 @@ def test_training_matches_unpacked_training(kind, accumulate, monkeypatch):
     if kind == "tags":
         answers = [[score for row in found for _, score in row] for found in answers]
     np.testing.assert_allclose(*answers, atol=2e-3)
+
+
+def test_a_head_on_unit_vectors_is_packed(monkeypatch):
+    examples = DATA["one label"]
+    losses = []
+    for packed in (False, True):
+        model = heads.classifier(
+            tiny.learner(pooling="mean"), labels=examples.label_names(), normalize=True
+        )
+        options = {"epochs": 2, "batch_size": len(examples), "learning_rate": 1e-3}
+        _, metrics = finetune(examples, packed, monkeypatch, model, **options)
+        losses.append([record["loss"] for record in metrics["history"]])
+    assert losses[1] == pytest.approx(losses[0], abs=2e-5)
 
 
 @pytest.mark.slow

@@ -27,6 +27,7 @@ def classifier(
     pairs: bool = False,
     multi_label: bool = False,
     pooling: str | None = None,
+    normalize: bool = False,
     dropout: float | None = None,
     name: str = "classifier",
 ) -> keras.Model:
@@ -51,6 +52,7 @@ def classifier(
         pooling: How to make the text's vector: `"pooler"`, the [CLS] vector after a dense layer
             with tanh, as in the paper; `"mean"` or `"max"` over the tokens; or `"cls"`, the [CLS]
             vector itself. Defaults to the encoder's `pooling`, and without one to `"pooler"`.
+        normalize: If True, scale the vector to length 1. Not for `"pooler"`.
         dropout: Dropout rate of the vector. Defaults to the encoder's
             `hidden_dropout_prob`.
         name: Name of the model.
@@ -61,7 +63,7 @@ def classifier(
 
     Raises:
         ValueError: If there are too few classes, a label is repeated or invalid, the number of
-            labels is not `num_classes`, or the pooling is unknown.
+            labels is not `num_classes`, or the pooling is unknown or cannot be normalized.
 
     Example:
 
@@ -74,7 +76,7 @@ def classifier(
     names = check_labels("a classifier", num_classes, labels, least=1 if multi_label else 2)
     label_type = "str" if labels is None else name_of_type(labels)
     inputs = encoder_inputs(encoder, pairs)
-    x = text_vector(encoder, inputs, pooling)  # (batch, hidden)
+    x = text_vector(encoder, inputs, pooling, normalize)  # (batch, hidden)
     x = dropout_and_dense(encoder, x, len(names), dropout)  # (batch, num_classes)
     output = TaskOutput(
         "classification",

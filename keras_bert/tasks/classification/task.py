@@ -13,6 +13,7 @@ from keras_bert.runtime.label_types import typed
 from keras_bert.runtime.warn import level_of_caller
 from keras_bert.tasks import head_start, results
 from keras_bert.tasks.activations import SIGMOID_PROGRAM, SOFTMAX_PROGRAM, sigmoid, softmax
+from keras_bert.tasks.classification import contrastive
 from keras_bert.tasks.pipeline import Pipeline
 from keras_bert.tasks.stored_labels import check_activation, labels_of
 from keras_bert.tasks.task import HeadStart
@@ -21,6 +22,7 @@ from keras_bert.tasks.text import (
     TextOptions,
     TextPipeline,
     TextTask,
+    has_unit_vectors,
     pooling_of,
     targets_of,
     texts_of,
@@ -87,9 +89,12 @@ class ClassificationOptions(TextOptions):
 
     class_weight: A dict with the weight of each label in the loss (other labels: 1), or
         `"balanced"`, inversely proportional to the frequency of each label.
+    contrastive: True to train the encoder on pairs of texts of a class, and a new head on its
+        vectors; `None` to do so for few texts per class.
     """
 
     class_weight: dict | str | None = None
+    contrastive: bool | None = None
 
 
 class Classification(TextTask):
@@ -108,6 +113,7 @@ class Classification(TextTask):
     logits_layer = "logits"
     hub_tag = "text-classification"
     head_start: HeadStart | None = HeadStart(max_sequences=2000, fit=head_start.fit_labels)
+    contrastive_head: HeadStart | None = contrastive.HEAD
 
     def head_function(self):
         from keras_bert.tasks.classification.head import classifier
@@ -134,7 +140,10 @@ class Classification(TextTask):
     def fits(self, examples):
         return isinstance(examples, Examples) and examples.scores is None
 
-    def build(self, encoder, train):
+    def contrastive_examples(self, encoder, train, options, recipe):
+        return contrastive.contrastive_examples(encoder, train, options.contrastive, recipe)
+
+    def build(self, encoder, train, **head_options):
         """Build a classifier for `Examples` with labels or label sets."""
         pairs = train.text_pairs is not None
         labels = train.label_names()
@@ -147,7 +156,9 @@ class Classification(TextTask):
                 f"{labels[0]!r:.80}. Check the label column",
                 stacklevel=level_of_caller(),
             )
-        return self.head_function()(encoder, labels=labels, pairs=pairs, multi_label=multi_label)
+        return self.head_function()(
+            encoder, labels=labels, pairs=pairs, multi_label=multi_label, **head_options
+        )
 
     def compile_options(self, output, encoded):
         if not output.multi_label:
@@ -288,6 +299,7 @@ class Classification(TextTask):
             "labels": output.labels,
             "multi_label": output.multi_label,
             "pooling": pooling_of(model),
+            "normalize": has_unit_vectors(model),
         }
 
     def add_onnx_head(self, graph, model, encoded):

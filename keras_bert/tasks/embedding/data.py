@@ -124,11 +124,11 @@ class EmbeddingExamples(TaskData):
         return cls([(text, text) for text in texts], source=source)
 
     @classmethod
-    def of_classes(cls, examples, seed=0):
+    def of_classes(cls, examples, seed=0, pairs_per_text=1):
         """Return `Examples` with labels as pairs of texts of the same class.
 
-        The second text of a pair is drawn with the seed. A text that is alone in its class has no
-        pair; a warning says how many there are.
+        Each text is the first one of `pairs_per_text` pairs. The second texts are drawn with the
+        seed. A text that is alone in its class has no pair; a warning says how many there are.
         """
         if examples.labels is None or examples.text_pairs is not None:
             raise ValueError(f"{examples.source} must have single texts with labels")
@@ -138,14 +138,18 @@ class EmbeddingExamples(TaskData):
         rows: list[tuple[str, ...]] = []
         classes: list[str] = []
         generator = np.random.default_rng(seed)
+        unpaired = 0
         for label, texts in members.items():
-            if len(texts) > 1:
+            if len(texts) == 1:
+                unpaired += 1
+                continue
+            for _ in range(pairs_per_text):
                 # Pair each text with a random other text of its class.
                 shifts = generator.integers(1, len(texts), len(texts))
                 partners = (np.arange(len(texts)) + shifts) % len(texts)
                 rows += zip(texts, (texts[partner] for partner in partners), strict=True)
                 classes += [str(label)] * len(texts)
-        if unpaired := len(examples) - len(rows):
+        if unpaired:
             warnings.warn(
                 f"{examples.source}: {unpaired} of {len(examples)} texts were left out, because no "
                 "other text has their class",

@@ -1,0 +1,61 @@
+"""Contrastive training of classifiers, for few texts per class.
+
+The encoder is trained on pairs of texts of the same class, and the head is a logistic regression on
+its vectors.
+
+Source: Tunstall et al. (2022), Efficient few-shot learning without prompts. There, a pair has the
+label 1 or 0; here, the other texts of a batch are the negatives.
+"""
+
+import collections
+import functools
+import math
+
+from keras_bert.tasks import head_start
+from keras_bert.tasks.embedding.data import EmbeddingExamples
+from keras_bert.tasks.task import HeadStart
+
+MOST_TEXTS_PER_CLASS = 64  # up to this mean, contrastive training is the default
+_PAIRS = 800  # in an epoch, about
+_MOST_PAIRS_PER_TEXT = 8
+# The vectors have length 1. With C=1, the probabilities would be too even.
+HEAD = HeadStart(max_sequences=None, fit=functools.partial(head_start.fit_labels, c=10.0))
+
+
+def contrastive_examples(encoder, train, contrastive, recipe):
+    """Return the pairs of an epoch, or `None` to train on the labels.
+
+    `contrastive` is the option of `finetune`, and `recipe` has its other arguments.
+    """
+    if contrastive is False:
+        return None
+    problem = _problem(encoder, train, recipe)
+    if problem is not None:
+        if contrastive:
+            raise ValueError(f"contrastive=True needs {problem}")
+        return None
+    classes = len(set(train.labels))
+    if contrastive is None and len(train) > MOST_TEXTS_PER_CLASS * classes:
+        return None
+    pairs_per_text = min(math.ceil(_PAIRS / len(train)), _MOST_PAIRS_PER_TEXT)
+    return EmbeddingExamples.of_classes(train, recipe.seed, pairs_per_text)
+
+
+def _problem(encoder, train, recipe):
+    """Return what contrastive training lacks; `None` if it is possible."""
+    if encoder is None:
+        return "a new head. Give the encoder, keras_bert.heads.find_encoder(model)"
+    if recipe.loss is not None:
+        return "its own loss. Remove loss"
+    if recipe.batch_size == 1:
+        return "several pairs per batch; received batch_size=1"
+    if train.labels is None or train.text_pairs is not None:
+        return f"single texts with one label each; {train.source} has others"
+    if encoder.pooling is None:
+        return f"a pooling, which {encoder.name!r} lacks. Pass pooling='mean' to keras_bert.load"
+    if not encoder.trainable_variables:
+        return f"an encoder that is trained; {encoder.name!r} is frozen"
+    counts = collections.Counter(train.labels)
+    if sum(count > 1 for count in counts.values()) < 2:
+        return f"two classes with two texts each; {train.source} has fewer"
+    return None
