@@ -72,7 +72,8 @@ def classification():
     from sklearn.metrics import confusion_matrix
 
     train_set, dev_set = messages()
-    model, metrics = train(train_set, dev_set, epochs=2)
+    bert = keras_bert.load("minilm")
+    model, metrics = keras_bert.finetune(bert, train_set, dev_set, show_progress=False)
     answers = keras_bert.pipeline(model)(dev_set.texts)
     labels = train_set.label_names()
     matrix = confusion_matrix(
@@ -92,7 +93,7 @@ def classification():
 
 def curves():
     """Measure the losses and the dev accuracy of six epochs."""
-    _, metrics = train(*messages(), epochs=6)
+    _, metrics = train(*messages(), epochs=6, contrastive=False)
     names = ("epoch", "loss", "dev_loss", "accuracy")
     return [{name: round(row[name], 4) for name in names} for row in metrics["history"]]
 
@@ -221,10 +222,10 @@ def small_data():
             scores["nearest"].append(statistics.mean(hits))
             fit = LogisticRegression(max_iter=1000).fit(vectors, labels)
             scores["regression"].append(fit.score(dev_vectors, dev_set.labels))
-            epochs = 8 if count < 100 else 4
-            _, metrics = train(
-                keras_bert.Examples(texts, labels=labels), dev_set, epochs=epochs, seed=seed
-            )
+            _, metrics = keras_bert.finetune(
+                keras_bert.load("minilm"), keras_bert.Examples(texts, labels=labels), dev_set,
+                seed=seed, show_progress=False,
+            )  # fmt: skip
             scores["finetuned"].append(last_score(metrics))
         rows.append({"messages": count, **{name: mean(each) for name, each in scores.items()}})
         print(rows[-1], flush=True)
@@ -353,9 +354,8 @@ def grid():
         for size in (8, 16, 32):
             scores = []
             for seed in range(2):
-                _, metrics = train(
-                    train_set, dev_set, learning_rate=rate, batch_size=size, seed=seed
-                )
+                options = {"learning_rate": rate, "batch_size": size, "contrastive": False}
+                _, metrics = train(train_set, dev_set, seed=seed, **options)
                 scores.append(last_score(metrics))
             rows.append([rate, size, mean(scores)])
             print(rows[-1], flush=True)
@@ -390,7 +390,7 @@ def lora():
 
 def _int8(train_set, dev_set):
     """Return name, MB, accuracy and milliseconds for 32 texts of float32 and int8 models."""
-    model, _ = train(train_set, dev_set)
+    model, _ = train(train_set, dev_set, contrastive=False)
     texts = dev_set.texts[:32]
     rows = []
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():

@@ -151,6 +151,30 @@ def small_data():
     return axes.figure
 
 
+def few_examples():
+    """Draw the accuracy over the texts per label on four data sets, from RESULTS."""
+    titles = {
+        "support": "support messages, 7 labels", "SST-2": "opinions (SST-2), 2 labels",
+        "NSMC": "Korean opinions (NSMC), 2 labels", "WNUT-17": "tweets by entity, 6 labels",
+    }  # fmt: skip
+    panels = _panels(
+        7.4, 4.6, (0.07, 0.58, 0.4, 0.34), (0.57, 0.58, 0.4, 0.34),
+        (0.07, 0.11, 0.4, 0.34), (0.57, 0.11, 0.4, 0.34),
+    )  # fmt: skip
+    libraries = ("keras_bert", "SetFit", "logistic regression")
+    for axes, (name, title) in zip(panels, titles.items(), strict=True):
+        sizes = [size for size in (8, 16, 64) if _cells(f"{name}, {size} per label") is not None]
+        rows = [_cells(f"{name}, {size} per label") for size in sizes]
+        for column, (library, color) in enumerate(zip(libraries, COLORS, strict=False), 1):
+            values = [float(row[column].split()[0]) for row in rows]
+            axes.plot(range(len(sizes)), values, marker="o", color=color, label=library)
+        axes.set(title=title, ylabel="accuracy", xticks=range(len(sizes)), xticklabels=sizes)
+    for axes in panels[2:]:
+        axes.set(xlabel="texts per label")
+    _legend(panels[0], "lower right")
+    return panels[0].figure
+
+
 def imbalanced():
     """Draw precision and recall of a rare label."""
     found = measured("imbalanced")

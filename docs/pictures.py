@@ -17,8 +17,9 @@ from docs import charts, diagrams  # noqa: E402
 FOLDER = pathlib.Path(__file__).parent / "_static"
 CHARTS = (
     charts.answer, charts.attributions, charts.confusion, charts.continued, charts.curves,
-    charts.engine_speed, charts.export_speed, charts.grid, charts.imbalanced, charts.layers,
-    charts.library_speed, charts.long_documents, charts.lora, charts.memory, charts.multi_label,
+    charts.engine_speed, charts.export_speed, charts.few_examples, charts.grid, charts.imbalanced,
+    charts.layers, charts.library_speed, charts.long_documents, charts.lora, charts.memory,
+    charts.multi_label,
     charts.pretraining, charts.search, charts.similarity, charts.small_data, charts.tagging,
 )  # fmt: skip
 DIAGRAMS = (

@@ -50,7 +50,7 @@ def step(title):
 def main():
     """Run all steps."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--epochs", type=int, default=6)
+    parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--limit", type=int, help="train on the first messages only")
     args = parser.parse_args()
 
@@ -78,9 +78,7 @@ def main():
     messages = keras_bert.read(DATA / "support_train.tsv", limit=args.limit)
     dev = keras_bert.read(DATA / "support_dev.tsv")
     print(f"  {len(messages)} messages, {len(messages.label_names())} labels")
-    model, metrics = keras_bert.finetune(
-        bert, messages, dev, epochs=args.epochs, batch_size=16, learning_rate=1e-4
-    )
+    model, metrics = keras_bert.finetune(bert, messages, dev, epochs=args.epochs)
     print(
         f"  {metrics['accuracy']:.2f} accuracy on {len(dev)} dev messages; "
         f"{metrics['majority']:.2f} for always predicting the most frequent label"

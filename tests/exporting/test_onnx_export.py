@@ -34,6 +34,10 @@ def scores(activation):
 HEADS = {
     "classification": (lambda e: heads.classifier(e, 3), lambda y: {"logits": y}),
     "mean": (lambda e: heads.classifier(e, 3, pooling="mean"), lambda y: {"logits": y}),
+    "unit mean": (
+        lambda e: heads.classifier(e, 3, pooling="mean", normalize=True),
+        lambda y: {"logits": y},
+    ),
     "next_sentence": (heads.next_sentence, lambda y: {"logits": y}),
     "regression": (heads.regressor, scores(np.array)),
     "reranking": (

@@ -22,26 +22,26 @@ _MOST_PAIRS_PER_TEXT = 8
 HEAD = HeadStart(max_sequences=None, fit=functools.partial(head_start.fit_labels, c=10.0))
 
 
-def contrastive_examples(encoder, train, contrastive, recipe):
+def contrastive_examples(encoder, train, options, recipe):
     """Return the pairs of an epoch, or `None` to train on the labels.
 
-    `contrastive` is the option of `finetune`, and `recipe` has its other arguments.
+    `options` and `recipe` are the `ClassificationOptions` and the other arguments of `finetune`.
     """
-    if contrastive is False:
+    if options.contrastive is False:
         return None
-    problem = _problem(encoder, train, recipe)
+    problem = _problem(encoder, train, options, recipe)
     if problem is not None:
-        if contrastive:
+        if options.contrastive:
             raise ValueError(f"contrastive=True needs {problem}")
         return None
     classes = len(set(train.labels))
-    if contrastive is None and len(train) > MOST_TEXTS_PER_CLASS * classes:
+    if options.contrastive is None and len(train) > MOST_TEXTS_PER_CLASS * classes:
         return None
     pairs_per_text = min(math.ceil(_PAIRS / len(train)), _MOST_PAIRS_PER_TEXT)
     return EmbeddingExamples.of_classes(train, recipe.seed, pairs_per_text)
 
 
-def _problem(encoder, train, recipe):
+def _problem(encoder, train, options, recipe):
     """Return what contrastive training lacks; `None` if it is possible."""
     if encoder is None:
         return "a new head. Give the encoder, keras_bert.heads.find_encoder(model)"
@@ -49,6 +49,8 @@ def _problem(encoder, train, recipe):
         return "its own loss. Remove loss"
     if recipe.batch_size == 1:
         return "several pairs per batch; received batch_size=1"
+    if options.long_texts == "window":
+        return 'the beginning of each text; received long_texts="window"'
     if train.labels is None or train.text_pairs is not None:
         return f"single texts with one label each; {train.source} has others"
     if encoder.pooling is None:

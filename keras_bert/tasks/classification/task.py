@@ -32,6 +32,19 @@ from keras_bert.text.text_windows import mean_per_text
 _FEW_LABELS = 20  # up to this many, there is no warning
 
 
+def metrics_of_numbers(expected, answers):
+    """Return the correlations and the root of the mean square error of numbers, arrays (n,)."""
+    from scipy import stats
+
+    pearson = 0.0
+    spearman = 0.0
+    if np.ptp(expected) > 0 and np.ptp(answers) > 0:
+        pearson = float(stats.pearsonr(answers, expected).statistic)
+        spearman = float(stats.spearmanr(answers, expected).statistic)
+    rmse = float(np.sqrt(np.mean((answers - expected) ** 2)))
+    return {"pearson": pearson, "spearman": spearman, "rmse": rmse}
+
+
 def chosen_labels(output, answers):
     """Return the answered targets: label indices (n,), or label sets (n, labels)."""
     return answers >= 0.5 if output.multi_label else answers.argmax(axis=1)
@@ -141,7 +154,7 @@ class Classification(TextTask):
         return isinstance(examples, Examples) and examples.scores is None
 
     def contrastive_examples(self, encoder, train, options, recipe):
-        return contrastive.contrastive_examples(encoder, train, options.contrastive, recipe)
+        return contrastive.contrastive_examples(encoder, train, options, recipe)
 
     def build(self, encoder, train, **head_options):
         """Build a classifier for `Examples` with labels or label sets."""
@@ -397,16 +410,7 @@ class Regression(TextTask):
 
     def score(self, output, examples, answers):
         """Return the correlations of the GLUE benchmark, and the root of the mean square error."""
-        from scipy import stats
-
-        expected = np.array(examples.scores)
-        pearson = 0.0
-        spearman = 0.0
-        if np.ptp(expected) > 0 and np.ptp(answers) > 0:
-            pearson = float(stats.pearsonr(answers, expected).statistic)
-            spearman = float(stats.spearmanr(answers, expected).statistic)
-        rmse = float(np.sqrt(np.mean((answers - expected) ** 2)))
-        return {"pearson": pearson, "spearman": spearman, "rmse": rmse}
+        return metrics_of_numbers(np.array(examples.scores), answers)
 
     def results(self, output, examples, answers, **options):
         return [{"score": float(number)} for number in answers]

@@ -10,7 +10,7 @@ import numpy as np
 
 from keras_bert.data.examples import Examples
 from keras_bert.runtime.arguments import LONG_TEXTS, check_one_of
-from keras_bert.tasks.classification.task import Regression
+from keras_bert.tasks.classification.task import Regression, metrics_of_numbers
 from keras_bert.tasks.embedding import metrics as embedding_metrics
 from keras_bert.tasks.embedding.data import EmbeddingExamples
 from keras_bert.tasks.embedding.retrieval import RetrievalData
@@ -185,7 +185,7 @@ class Reranking(Regression):
         predicted = np.concatenate(answers)
         if embedding_metrics.are_labels(scores.tolist()):
             return embedding_metrics.of_scored_labels(predicted, scores)
-        return {"spearman": super().score(output, _Pairs(scores), predicted)["spearman"]}
+        return {"spearman": metrics_of_numbers(scores, predicted)["spearman"]}
 
     def check_labeled(self, examples):
         super().check_labeled(examples)
@@ -213,13 +213,6 @@ class Reranking(Regression):
 
     def head_options_of(self, model):
         return super().head_options_of(model) | {"activation": model.layers[-1].activation}
-
-
-@dataclasses.dataclass(frozen=True)
-class _Pairs:
-    """Scores of pairs, as `Regression.score` reads them."""
-
-    scores: np.ndarray
 
 
 def _has_lists(examples):
