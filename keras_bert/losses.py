@@ -1,8 +1,8 @@
 """Losses for embeddings, sparse embeddings and rerankers, as plain Keras losses.
 
 For embeddings, `y_pred` are the embeddings of rows of texts, floats (batch, texts, width), as from
-`heads.siamese`. The losses scale them to length 1 themselves, except for distances that are not the
-cosine.
+`heads.siamese`. Losses with the cosine scale the embeddings to length 1. The others use them as
+they are.
 
 Defaults are those of sentence-transformers, except for `Triplet`, which uses the cosine distance
 and a margin of 0.5 (there: the Euclidean distance and 5). `Distillation` has no counterpart there.
@@ -25,7 +25,7 @@ _MASKED = -1e9  # a score that does not count
 
 
 class _Loss(keras.losses.Loss):
-    """Base class: a mean over rows with a weight, by default."""
+    """Base class of the losses: by default, the mean over the rows with a weight above 0."""
 
     options: tuple[str, ...] = ()  # further arguments of the constructor, which are attributes
 
@@ -138,7 +138,7 @@ class CoSENT(_Loss):
     """Ranks pairs: a pair with a higher score should have a higher cosine similarity.
 
     The loss is the logarithm of 1 plus the sum of exp(scale * (cosine of the pair with the lower
-    score - cosine of the other)) over all two pairs of the batch with different scores. Rows
+    score - cosine of the other)) over every two pairs of the batch whose scores differ. Rows
     that only fill the last batch have the score NaN, and are left out.
 
     Source: Su (2022), CoSENT, kexue.fm/archives/8847.

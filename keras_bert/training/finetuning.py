@@ -141,13 +141,13 @@ def finetune(
     Returns:
         A tuple `(model, metrics)`: a `keras.Model` from token ids to logits, and a dict with
         `recipe` (the arguments that determine the result), `columns` (the names that `read` was
-        given for the training data, if it has texts), `train_loss` (of the returned
-        weights' epoch), `train_seconds`,
-        `examples_per_second`, `stopped` (`True` after Ctrl-C), `history` (a dict per epoch), and
-        the `counts` of the encoded training data. With `dev` also the counts of `dev`, such as
-        `dev_truncated`, the metrics of the best epoch, its number `best_epoch` and the name of the
-        `metric` that selected it. If the model could answer before the training, as an embedder or
-        a fine-tuned model can, the key `<metric>_before_training` has its score then. After Ctrl-C
+        given for the training data, if it has texts), `train_loss` (of the returned weights'
+        epoch), `train_seconds`, `examples_per_second`, `stopped` (`True` after Ctrl-C), `history`
+        (a dict per epoch), and the `counts` of the encoded training data. With `dev` also the
+        counts of `dev`, such as `dev_truncated`, the metrics of the best epoch, its number
+        `best_epoch` and the name of the `metric` that selected it. If the model could answer before
+        the training, as an embedder or a fine-tuned model can, the key `<metric>_before_training`
+        has the score before the training. After Ctrl-C
         within an epoch, `best_epoch` can be 0.5.
 
     Raises:
@@ -182,19 +182,10 @@ def finetune(
     task_options = trained_task.training_options.of(
         options, what, arguments, run_data.NAMES_ELSEWHERE
     )
-    if patience is not None:
-        as_integer("patience", patience, 1)
-    if on_end is not None and not callable(on_end):
-        raise ValueError(f"on_end must be a function; received {on_end!r:.80}")
-    if dev is None and (metric, patience, evaluate_every) != (None, None, None):
-        raise ValueError("metric, patience and evaluate_every need dev, the data that is scored")
+    _check_arguments(dev, metric, patience, evaluate_every, on_end)
     run_data.check(trained_task, train, dev)
     new_encoder, model = _encoder_and_model(trained_task, encoder, train)
-    limit = new_encoder.bert_config["max_position_embeddings"]
-    if max_length is not None and max_length > limit:
-        raise ValueError(
-            f"max_length must be at most {limit}, the maximum of the encoder; received {max_length}"
-        )
+    _check_max_length(new_encoder, max_length)
     is_new = model is None
     pairs = trained_task.contrastive_examples(
         new_encoder if is_new else None, train, task_options, recipe
@@ -205,9 +196,9 @@ def finetune(
         lock = exclusive_lock(folder, "training", keep=False)
     with stop_requests() as stop, lock:
         stop.check()
-        with seeded(recipe.seed):
-            if is_new:
-                head_options = {} if pairs is None else {"normalize": True}
+        if is_new:
+            head_options = {} if pairs is None else {"normalize": True}
+            with seeded(recipe.seed):
                 model = trained_task.build(new_encoder, train, **head_options)
         run = _prepare(
             trained_task, model, train, pairs, dev, recipe, metric, patience, callbacks, folder
@@ -216,9 +207,7 @@ def finetune(
         if not (state.epoch or state.batch):
             _prepare_start(run, state, model, is_new)
         if show_progress:
-            run_data.note_truncated(run)
-            if pairs is not None:
-                run_data.note_contrastive(train, pairs)
+            run_data.note(run)
         stopped = _fit(run, state, show_progress, tensorboard)
         metrics = _metrics(run, state, _restore_best(run, state), stopped)
         if show_progress:
@@ -235,12 +224,14 @@ class FinetuningRun:
     """What one call of `finetune` trains: a compiled model, its data and the plan of its batches.
 
     `metric` is the name of the metric that selects the best epoch, or `None` for the first one.
-    `score` is a function that returns the metrics of the dev data, or `None`. `fit_head` is the
-    function that fits the head after contrastive training, or `None`.
+    `score` is a function that returns the metrics of the dev data, or `None`. `pairs` are the
+    `EmbeddingExamples` of contrastive training, and `fit_head` is the function that fits the head
+    after it; they are `None` in other runs.
     """
 
     model: keras.Model
     train: Any
+    pairs: Any
     dev: Any
     encoded: Any
     encoded_dev: Any
@@ -251,6 +242,23 @@ class FinetuningRun:
     callbacks: list[keras.callbacks.Callback]
     score: Callable[[], dict] | None
     fit_head: Callable[[], None] | None
+
+
+def _check_arguments(dev, metric, patience, evaluate_every, on_end):
+    if patience is not None:
+        as_integer("patience", patience, 1)
+    if on_end is not None and not callable(on_end):
+        raise ValueError(f"on_end must be a function; received {on_end!r:.80}")
+    if dev is None and (metric, patience, evaluate_every) != (None, None, None):
+        raise ValueError("metric, patience and evaluate_every need dev, the data that is scored")
+
+
+def _check_max_length(encoder, max_length):
+    limit = encoder.bert_config["max_position_embeddings"]
+    if max_length is not None and max_length > limit:
+        raise ValueError(
+            f"max_length must be at most {limit}, the maximum of the encoder; received {max_length}"
+        )
 
 
 def _prepare(task, model, train, pairs, dev, recipe, metric, patience, callbacks, folder):
@@ -302,13 +310,13 @@ def _prepare(task, model, train, pairs, dev, recipe, metric, patience, callbacks
     seed_dropout(model, recipe.seed)
     _compile(model, options, options_of_batches, optimizer, plan)
     return FinetuningRun(
-        model, train, dev, encoded, encoded_dev, plan, recipe, metric, patience, callbacks, score,
-        fit_head,
+        model, train, pairs, dev, encoded, encoded_dev, plan, recipe, metric, patience, callbacks,
+        score, fit_head,
     )  # fmt: skip
 
 
 def _prepare_start(run, state, model, is_new):
-    """Give a new head its first weights, or score the model once if it can answer already."""
+    """Initialize a new head. Then score the model if it can answer before the training."""
     if is_new and run.fit_head is None:
         initialize_head(model, run.encoded, run.recipe.seed, run.recipe.batch_size)
     can_answer = not is_new or registry.for_model(model).reads_encoders
@@ -373,7 +381,7 @@ def _settings(run):
 
 
 def _set_options(run):
-    """Give the model what it keeps of the recipe, and of the type of the labels in the data."""
+    """Store `max_length`, `long_texts` and the type of the labels in the model."""
     output = heads.find_output(run.model)
     heads.find_encoder(run.model).preprocessor.max_sequence_length = run.recipe.max_length
     if "long_texts" in run.recipe.options:
@@ -465,7 +473,7 @@ def _metrics(run, state, best_record, stopped):
     train_loss = state.history[-1]["loss"] if state.history else state.loss
     if best_record is not None:
         train_loss = best_record["loss"]  # of the epoch whose weights the model has
-    rows = len(train) * run.plan.rows / len(encoded)
+    rows = len(train) * run.plan.rows / len(encoded_batches)
     done = (state.epoch + state.batch / run.plan.batches) * rows
     recipe = run.recipe.to_dict()
     if encoded_batches.loss is not None:
@@ -508,9 +516,10 @@ def _note_gain(metrics):
 
 
 def _task_and_data(model, train, dev, name):
-    """Return the task that is trained, that of the model if it takes the data; and the data.
+    """Return the task to train, and the data in the form of that task.
 
-    `name` is the task that the caller wants, or `None`.
+    If the model has a task that fits the data, that task is trained. `name` is the task that the
+    caller wants, or `None`.
     """
     if name is not None:
         convert = registry.by_name(name).convert
@@ -535,7 +544,7 @@ def _task_and_data(model, train, dev, name):
 
 
 def _encoder_and_model(task, model, train):
-    """Return the encoder and the model that is trained; `None` for one with a new head.
+    """Return the encoder, and the model to train. It is `None` if a new head must be built.
 
     The encoder of an encoder or of a pretraining model is copied.
     """
@@ -547,7 +556,8 @@ def _encoder_and_model(task, model, train):
         return encoder, task.with_pretrained_head(model, encoder)
     if not isinstance(train, registry.for_model(model).data):
         raise ValueError(
-            f"{train.source}: must be the data of {heads.find_task(model)}; received "
-            f"{type(train).__name__}"
+            f"{model.name!r} has the task {heads.find_task(model)}, and {train.source} is "
+            f"{type(train).__name__}. To train a new head, give its encoder, "
+            "keras_bert.heads.find_encoder(model)"
         )
     return encoder, model

@@ -90,23 +90,23 @@ def check(task, train, dev):
             problem = "contains no examples. Check its file or filter"
         if problem is not None:
             raise ValueError(f"the {part} data, {data.source}, {problem}")
+    if dev is not None:
+        task.check_labeled(dev)
 
 
-def note_truncated(run):
-    """Print how many texts were truncated."""
+def note(run):
+    """Print how many texts were truncated, and how a classifier of few texts is trained."""
     for examples, encoded in ((run.train, run.encoded), (run.dev, run.encoded_dev)):
         if encoded is not None and encoded.truncated:
             text = f"texts were truncated to {run.recipe.max_length} tokens (max_length)"
             _note(f"{examples.source}: {encoded.truncated} {text}")
-
-
-def note_contrastive(train, pairs):
-    """Print how a classifier of few texts is trained."""
-    _note(
-        f"{train.source}: {len(train)} texts of {len(train.label_names())} labels. Each epoch "
-        f"trains the encoder on {len(pairs)} pairs of texts, then fits the head to its vectors "
-        "(contrastive=False: train on the labels)"
-    )
+    if run.pairs is not None:
+        train = run.train
+        _note(
+            f"{train.source}: {len(train)} texts of {len(train.label_names())} labels. Each epoch "
+            f"trains the encoder on {len(run.pairs)} pairs of texts, then fits the head to its "
+            "vectors (contrastive=False: train on the labels)"
+        )
 
 
 def _compile_options(task, model, encoded, loss):

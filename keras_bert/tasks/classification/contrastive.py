@@ -15,8 +15,9 @@ from keras_bert.tasks import head_start
 from keras_bert.tasks.embedding.data import EmbeddingExamples
 from keras_bert.tasks.task import HeadStart
 
-MOST_TEXTS_PER_CLASS = 64  # up to this mean, contrastive training is the default
-_PAIRS = 800  # in an epoch, about
+# With at most this mean number of texts per class, contrastive training is the default.
+MOST_TEXTS_PER_CLASS = 64
+_PAIRS_PER_EPOCH = 800  # approximately
 _MOST_PAIRS_PER_TEXT = 8
 # The vectors have length 1. With C=1, the probabilities would be too even.
 HEAD = HeadStart(max_sequences=None, fit=functools.partial(head_start.fit_labels, c=10.0))
@@ -29,20 +30,20 @@ def contrastive_examples(encoder, train, options, recipe):
     """
     if options.contrastive is False:
         return None
-    problem = _problem(encoder, train, options, recipe)
-    if problem is not None:
+    requirement = _missing_requirement(encoder, train, options, recipe)
+    if requirement is not None:
         if options.contrastive:
-            raise ValueError(f"contrastive=True needs {problem}")
+            raise ValueError(f"contrastive=True needs {requirement}")
         return None
     classes = len(set(train.labels))
     if options.contrastive is None and len(train) > MOST_TEXTS_PER_CLASS * classes:
         return None
-    pairs_per_text = min(math.ceil(_PAIRS / len(train)), _MOST_PAIRS_PER_TEXT)
+    pairs_per_text = min(math.ceil(_PAIRS_PER_EPOCH / len(train)), _MOST_PAIRS_PER_TEXT)
     return EmbeddingExamples.of_classes(train, recipe.seed, pairs_per_text)
 
 
-def _problem(encoder, train, options, recipe):
-    """Return what contrastive training lacks; `None` if it is possible."""
+def _missing_requirement(encoder, train, options, recipe):
+    """Return the end of the error "contrastive=True needs ...", or `None` if nothing is missing."""
     if encoder is None:
         return "a new head. Give the encoder, keras_bert.heads.find_encoder(model)"
     if recipe.loss is not None:

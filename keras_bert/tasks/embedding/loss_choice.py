@@ -1,30 +1,18 @@
 """The loss of embeddings: by name, by default for the kind of data, and what data it needs."""
 
-import typing
 import warnings
-
-import numpy as np
 
 from keras_bert import losses
 from keras_bert.runtime.warn import level_of_caller
-
-
-class LossChoice(typing.NamedTuple):
-    """A loss, the data that its rows need, and the range of its scores."""
-
-    loss: type
-    needs: str
-    lowest: float = -np.inf
-    highest: float = np.inf
-
+from keras_bert.tasks.named_losses import NamedLoss, choose
 
 LOSSES = {
-    "multiple_negatives_ranking": LossChoice(losses.MultipleNegativesRanking, "texts"),
-    "triplet": LossChoice(losses.Triplet, "texts"),
-    "cosent": LossChoice(losses.CoSENT, "scores"),
-    "cosine_similarity": LossChoice(losses.CosineSimilarity, "scores", -1, 1),
-    "contrastive": LossChoice(losses.Contrastive, "scores", 0, 1),
-    "distillation": LossChoice(losses.Distillation, "vectors"),
+    "multiple_negatives_ranking": NamedLoss(losses.MultipleNegativesRanking, "texts"),
+    "triplet": NamedLoss(losses.Triplet, "texts"),
+    "cosent": NamedLoss(losses.CoSENT, "scores"),
+    "cosine_similarity": NamedLoss(losses.CosineSimilarity, "scores", -1, 1),
+    "contrastive": NamedLoss(losses.Contrastive, "scores", 0, 1),
+    "distillation": NamedLoss(losses.Distillation, "vectors"),
 }  # the first one for each kind of data is the default
 
 
@@ -48,14 +36,7 @@ def make_loss(options, examples):
     loss = options.loss
     if loss is None:
         loss = next(name for name, choice in LOSSES.items() if choice.needs == kind)
-    if isinstance(loss, str) and loss in LOSSES:
-        loss = LOSSES[loss].loss()
-    name = next((name for name, choice in LOSSES.items() if isinstance(loss, choice.loss)), None)
-    if name is None:
-        raise ValueError(
-            f"loss must be one of {', '.join(LOSSES)}, or such a loss of keras_bert.losses; "
-            f"received {loss!r:.80}. For losses.Matryoshka, give matryoshka_dims"
-        )
+    name, loss = choose(loss, LOSSES, advice=". For losses.Matryoshka, give matryoshka_dims")
     if LOSSES[name].needs != kind:
         raise ValueError(
             f"the loss {name} needs rows with {LOSSES[name].needs}; {examples.source} has {kind}. "

@@ -124,6 +124,7 @@ def top_k(queries, corpus, k=5, kind="cosine", *, rescore_multiplier=4, original
             raise ValueError("originals applies to QuantizedVectors, and the corpus has floats")
         if getattr(corpus, "ndim", None) != 2:
             corpus = _vectors("corpus", corpus)
+        _check_width(queries.shape[1], corpus.shape[1])
         return _best_of(corpus, len(queries), k, _scores_of_floats(queries, corpus, kind))
     _check_quantized(queries, corpus, kind, originals)
     scores = _scores_of_bits if is_binary(corpus.precision) else _scores_of_steps
@@ -175,15 +176,19 @@ def _check_quantized(queries, corpus, kind, originals):
     """Raise an error for a search whose scores would mean nothing."""
     check_one_of("kind of quantized vectors", kind, ("cosine", "dot"))
     width = queries.shape[1]
-    if width != corpus.width:
-        raise ValueError(
-            f"the queries have {width} numbers and the corpus {corpus.width}. Encode both with the "
-            "same model and truncate_dim"
-        )
+    _check_width(width, corpus.width)
     if originals is not None and np.shape(originals) != (len(corpus), width):
         raise ValueError(
             f"originals must be the array {(len(corpus), width)} that was quantized; received "
             f"{np.shape(originals)}"
+        )
+
+
+def _check_width(first, second):
+    if first != second:
+        raise ValueError(
+            f"the vectors must have the same width; received {first} and {second}. Encode both "
+            "with the same model and truncate_dim"
         )
 
 
@@ -325,6 +330,7 @@ def _comparable(first, second, kind):
     check_one_of("kind", kind, SIMILARITIES)
     first = _vectors("first", first)
     second = _vectors("second", second)
+    _check_width(first.shape[1], second.shape[1])
     if kind == "cosine":
         return unit_length(first), unit_length(second)
     return first, second

@@ -21,10 +21,10 @@ DTYPES = {
     "binary": np.int8,
     "ubinary": np.uint8,
 }
-_STEPS = 255  # between the lowest and the highest of 8 bits
+_LARGEST_LEVEL = 255  # levels are 0 to 255
 _OFFSET = 128  # of the signed precisions
-_FEW = 100  # vectors that do not show the ranges well
-_OUTSIDE = 0.1  # share of numbers outside the ranges above which these do not fit
+_FEWEST_FOR_RANGES = 100  # fewer vectors give a warning
+_MAX_SHARE_OUTSIDE = 0.1  # a larger share of numbers outside the ranges gives a warning
 _ROWS = 4096  # vectors that are quantized at once
 
 
@@ -53,10 +53,10 @@ def calibrate(vectors):
             f"the ranges of int8 and uint8 need several vectors, received the shape "
             f"{vectors.shape}. Give calibration= a sample of the corpus, or ranges="
         )
-    if len(vectors) < _FEW:
+    if len(vectors) < _FEWEST_FOR_RANGES:
         warnings.warn(
             f"the ranges of int8 and uint8 come from {len(vectors)} vectors. For better ones, give "
-            f"calibration= at least {_FEW} texts or embeddings of the corpus",
+            f"calibration= at least {_FEWEST_FOR_RANGES} texts or embeddings of the corpus",
             stacklevel=level_of_caller(),
         )
     ranges = np.stack([vectors.min(axis=0), vectors.max(axis=0)])
@@ -113,11 +113,11 @@ def quantize(vectors, precision, ranges=None):
     ranges = calibrate(vectors) if ranges is None else ranges
     ranges = check_ranges(ranges, vectors.shape[-1])
     starts = ranges[0]
-    steps = (ranges[1] - starts) / _STEPS
+    steps = (ranges[1] - starts) / _LARGEST_LEVEL
     steps = np.where(steps == 0, 1, steps)
     levels = np.floor((vectors - starts) / steps)
     _warn_of_numbers_outside(levels)
-    levels = np.clip(levels, 0, _STEPS).astype(np.uint8)
+    levels = np.clip(levels, 0, _LARGEST_LEVEL).astype(np.uint8)
     return _signed(levels) if precision == "int8" else levels
 
 
@@ -242,7 +242,7 @@ class QuantizedVectors:
     @property
     def scale_and_offset(self):
         """For int8 and uint8: the number that a value stands for is value * scale + offset."""
-        scale = (self.ranges[1] - self.ranges[0]) / np.float32(_STEPS)
+        scale = (self.ranges[1] - self.ranges[0]) / np.float32(_LARGEST_LEVEL)
         first = _OFFSET if self.precision == "int8" else 0
         return scale, self.ranges[0] + (np.float32(first) + np.float32(0.5)) * scale
 
@@ -317,8 +317,8 @@ def _signed(values):
 
 def _warn_of_numbers_outside(levels):
     """Warn if the ranges belong to other vectors."""
-    share = np.mean((levels < 0) | (levels > _STEPS))
-    if share > _OUTSIDE:
+    share = np.mean((levels < 0) | (levels > _LARGEST_LEVEL))
+    if share > _MAX_SHARE_OUTSIDE:
         warnings.warn(
             f"{share:.0%} of the numbers are outside the ranges of the calibration. Calibrate with "
             "vectors of the same model and options",

@@ -27,7 +27,7 @@ class RankingExamples(TaskData):
             others, grades such as 0 to 3, or the scores of a teacher. A higher score is better.
         source: Where the texts come from, for messages.
         missed: For each query the grades of its relevant documents that are not in `documents`, for
-            the metrics; or `None` if all are in it.
+            the metrics; or `None` if all are in it. A query can then have no documents.
         columns: The names of the columns that `read` was given, by argument; or `None`.
         rows: For each document a dict with all columns of its row in the file; or `None`.
 
@@ -57,7 +57,7 @@ class RankingExamples(TaskData):
         documents = []
         for row, texts in enumerate(self.documents, 1):
             documents.append(check_strings(source, f"documents of row {row}", texts))
-            if not documents[-1]:
+            if not documents[-1] and self.missed is None:
                 raise ValueError(f"{source}, row {row}: the query has no documents")
         object.__setattr__(self, "queries", queries)
         object.__setattr__(self, "documents", documents)

@@ -1,5 +1,8 @@
 """The first search, whose documents are reranked: embeddings, or BM25."""
 
+import itertools
+import re
+
 import numpy as np
 
 from keras_bert.runtime.arguments import as_integer
@@ -7,12 +10,15 @@ from keras_bert.runtime.packages import import_extra
 from keras_bert.tasks.embedding import nearest
 from keras_bert.tasks.embedding.pipeline import EmbeddingPipeline
 
-# Words of one character count, since Chinese and Korean have many.
-_WORDS = r"(?u)\w+"
+# Ideographs, kana and Hangul.
+_CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\uf900-\ufaff"
+_RUNS = re.compile(f"([{_CJK}]+)|([^\\W{_CJK}]+)")
 
 
 def find(retriever, corpus, queries, top_k, prompts=None):
-    """Return the indices of the best texts of a corpus for each query, int (queries, top_k).
+    """Return the indices of the best texts of a corpus for each query, a list of int arrays.
+
+    BM25 finds only texts that share a term with the query, so it can find fewer than `top_k`.
 
     `corpus` and `queries` are lists of texts. `retriever` is the pipeline of an embedder, or
     `"bm25"`. `prompts` are texts before the queries and before the corpus, for embeddings; `None`
@@ -24,16 +30,42 @@ def find(retriever, corpus, queries, top_k, prompts=None):
         vectors = retriever.encode(corpus, prompt=before_document)
         query_vectors = retriever.encode(queries, prompt=before_query)
         indices, _ = nearest.top_k(query_vectors, vectors, top_k, retriever.output.similarity)
-        return indices
+        return list(indices)
     if retriever != "bm25":
         raise ValueError(
             f'retriever must be "bm25" or the keras_bert.pipeline of an embedder; received '
             f"{retriever!r:.80}"
         )
     bm25s = import_extra("bm25s", "search", "BM25")
-    options = {"stopwords": None, "token_pattern": _WORDS, "show_progress": False}
     index = bm25s.BM25()
-    index.index(bm25s.tokenize(corpus, **options), show_progress=False)
-    tokens = bm25s.tokenize(queries, **options, return_ids=False)
-    indices, _ = index.retrieve(tokens, k=top_k, show_progress=False)
-    return np.asarray(indices)
+    index.index([terms(text) for text in corpus], show_progress=False)
+    indices_per_query, scores_per_query = index.retrieve(
+        [terms(query) for query in queries], k=top_k, show_progress=False,
+        backend_selection="numpy",
+    )  # fmt: skip
+    found = []
+    for indices, scores in zip(indices_per_query, scores_per_query, strict=True):
+        order = np.lexsort((indices, -scores))  # equal scores: in the order of the corpus
+        found.append(indices[order[scores[order] > 0]])
+    return found
+
+
+def terms(text):
+    """Return the terms of a text for BM25: its words, and pairs of characters in Asian scripts.
+
+    Source: the CJKAnalyzer of Apache Lucene.
+
+    Example:
+
+    >>> terms("BERT는 언어 모델")
+    ['bert', '는', '언어', '모델']
+    """
+    found = []
+    for characters, word in _RUNS.findall(text.lower()):
+        if word:
+            found.append(word)
+        elif len(characters) == 1:
+            found.append(characters)
+        else:
+            found += map("".join, itertools.pairwise(characters))
+    return found

@@ -1,7 +1,6 @@
 """Lists of documents as sequences of token ids, with the targets of ranking losses."""
 
 import collections
-import typing
 import warnings
 
 import numpy as np
@@ -10,24 +9,18 @@ from keras_bert import losses
 from keras_bert.data import packing
 from keras_bert.runtime.arguments import as_integer
 from keras_bert.runtime.warn import level_of_caller
+from keras_bert.tasks.named_losses import NamedLoss, choose
 from keras_bert.text.encoded_texts import Encoded, EncodedTexts
 
 _NUM_NEGATIVES = 4  # documents of other queries per list, as in sentence-transformers
-
-
-class LossChoice(typing.NamedTuple):
-    """A loss, and the range of its scores."""
-
-    loss: type
-    lowest: float = -np.inf
-    highest: float = np.inf
+_MOST_DOCUMENTS = 256  # all lists of a batch have the length of the longest list
 
 
 LOSSES = {
-    "binary_cross_entropy": LossChoice(losses.BinaryRelevance, 0, 1),
-    "multiple_negatives": LossChoice(losses.MultipleNegativesReranking, 0, 1),
-    "margin_mse": LossChoice(losses.MarginMSE),
-    "listnet": LossChoice(losses.ListNet),
+    "binary_cross_entropy": NamedLoss(losses.BinaryRelevance, lowest=0, highest=1),
+    "multiple_negatives": NamedLoss(losses.MultipleNegativesReranking, lowest=0, highest=1),
+    "margin_mse": NamedLoss(losses.MarginMSE),
+    "listnet": NamedLoss(losses.ListNet),
 }
 
 
@@ -84,14 +77,7 @@ def make_loss(options, examples):
     loss = options.loss
     if loss is None:
         loss = _default_loss(examples)
-    if isinstance(loss, str) and loss in LOSSES:
-        loss = LOSSES[loss].loss()
-    name = next((name for name, choice in LOSSES.items() if isinstance(loss, choice.loss)), None)
-    if name is None:
-        raise ValueError(
-            f"loss must be one of {', '.join(LOSSES)}, or such a loss of keras_bert.losses; "
-            f"received {loss!r:.80}"
-        )
+    name, loss = choose(loss, LOSSES)
     _check_scores(name, examples)
     if options.num_negatives is not None and name != "multiple_negatives":
         raise ValueError(f"num_negatives applies to the loss multiple_negatives, not to {name}")
@@ -128,6 +114,13 @@ def _check_scores(name, examples):
                 f"{where}: the loss {name} needs the scores 0 and 1; received {scores!r:.40}. Use "
                 "the loss binary_cross_entropy"
             )
+    longest = int(np.argmax(sizes))
+    if name != "binary_cross_entropy" and sizes[longest] > _MOST_DOCUMENTS:
+        raise ValueError(
+            f"{examples.source}, query {longest + 1} ({examples.queries[longest]!r:.40}): the loss "
+            f"{name} takes at most {_MOST_DOCUMENTS} documents per query; received "
+            f"{sizes[longest]}. Leave out some that are not relevant"
+        )
     if name in ("margin_mse", "listnet") and max(sizes) < 2:
         raise ValueError(
             f"{examples.source}: the loss {name} compares the documents of a query, and each query "
@@ -177,7 +170,7 @@ def _warn_of_left_out(examples, rows, reason):
 
 
 def _with_random_negatives(queries, source, count):
-    """Return a list for each positive: it, the negatives of its query, and random documents.
+    """Return a list for each positive document: it, the negatives of its query, and random ones.
 
     The random ones are documents of other queries. They are drawn once for all epochs.
     """

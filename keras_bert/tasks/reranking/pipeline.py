@@ -74,8 +74,12 @@ class RerankingPipeline(Pipeline):
             ValueError: If the model is an export.
         """
         self._check_data(examples)
-        teacher = RerankingPipeline(self.engine.with_logits(), batch_size=self.batch_size)
+        teacher = RerankingPipeline(
+            self.engine.with_logits(), batch_size=self.batch_size, long_texts=self.long_texts
+        )
         scores = [row.tolist() for row in teacher.answers(examples)]
+        teacher._warn_of_truncation()
+        self.counts.update(teacher.counts)
         return dataclasses.replace(examples, scores=scores, missed=None)
 
     def _rows(self, inputs=None, text_pair=None, query=None, document=None, **others):
@@ -107,8 +111,15 @@ class RerankingPipeline(Pipeline):
 
     def _mistakes(self, examples, answers):
         """Return the queries whose first document does not have the highest grade."""
+        if not any(len(documents) > 1 for documents in examples.documents):
+            raise ValueError(
+                f"{examples.source}: each query has one document, so its order has no errors. "
+                "Use evaluate"
+            )
         mistakes = []
         for index, scores in enumerate(answers):
+            if not len(scores):  # the first search found no document
+                continue
             grades = np.array(examples.scores[index])
             best = scores.argmax()
             if grades[best] < grades.max():

@@ -189,10 +189,17 @@ class Reranking(Regression):
 
     def check_labeled(self, examples):
         super().check_labeled(examples)
-        grades = [grade for grades in _grades(examples) for grade in grades]
-        if _has_lists(examples) and not any(grade > 0 for grade in grades):
+        if _has_lists(examples):
+            if not any(grade > 0 for grades in _grades_of_lists(examples) for grade in grades):
+                raise ValueError(
+                    f"{examples.source}: no list of documents has a relevant one, with a score "
+                    "above 0, so there is nothing to score"
+                )
+        elif len(set(examples.flat_scores())) == 1:
             raise ValueError(
-                f"{examples.source}: no query has a relevant document, so there is nothing to score"
+                f"{examples.source}: all documents have the score {examples.flat_scores()[0]:g}, "
+                "so there is nothing to score. Add other documents of the queries, such as those "
+                "of RankingExamples.of_retrieval"
             )
 
     def results(self, output, examples, answers, top_k=None, **options):
@@ -216,22 +223,28 @@ class Reranking(Regression):
 
 
 def _has_lists(examples):
-    """Return True if the order of the documents can be scored, and not only each one alone."""
-    return examples.missed is not None or any(len(texts) > 1 for texts in examples.documents)
+    """Return True to score the order of the documents, and False to score each one alone."""
+    lists = sum(len(texts) > 1 for texts in examples.documents)
+    return examples.missed is not None or lists > len(examples) / 2
 
 
-def _grades(examples):
-    """Return the grades of all documents of each query, also of those that were not found."""
-    missed = examples.missed or [[]] * len(examples)
-    return [[*scores, *others] for scores, others in zip(examples.scores, missed, strict=True)]
+def _grades_of_lists(examples):
+    """Return the grades of all documents of each query, also of those that were not found.
+
+    A query whose only document is given has no grades, since there is no order to score.
+    """
+    if examples.missed is not None:
+        rows = zip(examples.scores, examples.missed, strict=True)
+        return [[*scores, *missed] for scores, missed in rows]
+    return [scores if len(scores) > 1 else [] for scores in examples.scores]
 
 
 def _ranking_metrics(examples, answers):
-    """Return the metrics of queries with a relevant document, see `embedding_metrics`."""
+    """Return the metrics of lists with a relevant document, see `embedding_metrics`."""
     rankings = []
     in_order = []
     relevant = []
-    for scores, grades in zip(answers, _grades(examples), strict=True):
+    for scores, grades in zip(answers, _grades_of_lists(examples), strict=True):
         grade_of = {index: grade for index, grade in enumerate(grades) if grade > 0}
         if grade_of:
             relevant.append(grade_of)

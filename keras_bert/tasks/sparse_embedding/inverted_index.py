@@ -21,7 +21,7 @@ def as_rows(vectors):
         vectors = np.atleast_2d(vectors)
     elif vectors.ndim == 1:
         vectors = vectors.reshape(1, -1)
-    rows = sparse.csr_array(vectors, dtype=np.float32)
+    rows = sparse.csr_array(vectors, dtype=np.float32, copy=True)
     if not np.isfinite(rows.data).all():
         raise ValueError("the vectors must not hold NaN or infinity")
     rows.sum_duplicates()  # also sorts
@@ -39,7 +39,7 @@ def stack(rows, width):
 def strongest(vectors, count):
     """Return the vectors with only the `count` largest weights of each.
 
-    Of equal weights, those of the terms with the lower ids stay.
+    If weights are equal, the terms with the lower ids are kept.
     """
     count = as_integer("max_terms", count, 1)
     keeps = np.zeros(len(vectors.data), bool)
@@ -80,8 +80,10 @@ def top_k(queries, corpus, k=10):
     """
     k = as_integer("top_k", k, 1)
     queries = as_rows(queries)
-    if not sparse.issparse(corpus):
+    if not sparse.issparse(corpus) or corpus.ndim == 1:
         corpus = as_rows(corpus)
+    elif not np.isfinite(corpus.data).all():
+        raise ValueError("the corpus must not hold NaN or infinity")
     if queries.shape[1] != corpus.shape[1]:
         raise ValueError(
             f"the vectors must have the same width; received {queries.shape[1]} for the queries "

@@ -1,6 +1,7 @@
 """The pipeline of sparse embedders."""
 
 import numpy as np
+from scipy import sparse
 
 from keras_bert.data.examples import Examples
 from keras_bert.tasks import results
@@ -10,6 +11,11 @@ from keras_bert.tasks.inputs import prompt_of
 from keras_bert.tasks.sparse_embedding import inverted_index
 from keras_bert.tasks.text import TextPipeline
 from keras_bert.text.encoded_texts import EncodedTexts
+
+
+def _are_vectors(given):
+    """Return True for sparse vectors and for arrays of numbers, and False for texts."""
+    return sparse.issparse(given) or (isinstance(given, np.ndarray) and given.dtype.kind in "fiu")
 
 
 class SparseTexts(EncodedTexts):
@@ -79,9 +85,9 @@ class SparsePipeline(TextPipeline):
         Raises:
             ValueError: If the vectors have another width than those of the queries.
         """
-        vectors = queries
-        if not hasattr(queries, "shape"):
-            vectors = self.encode(queries, prompt=prompt)
+        if not _are_vectors(corpus):
+            raise ValueError("corpus must be vectors; call encode on its texts first")
+        vectors = queries if _are_vectors(queries) else self.encode(queries, prompt=prompt)
         rows = []
         for indices, scores in zip(*inverted_index.top_k(vectors, corpus, top_k), strict=True):
             rows.append(

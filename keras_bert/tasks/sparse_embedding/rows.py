@@ -58,10 +58,10 @@ def make_loss(options, examples):
     loss = options.loss
     if loss is None:
         loss = next(name for name in LOSSES if LOSSES[name] == kind)
-    weights = {
-        "document_regularizer_weight": options.document_regularizer_weight,
-        "query_regularizer_weight": options.query_regularizer_weight,
-    }
+    names = ("document_regularizer_weight", "query_regularizer_weight")
+    weights = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
+    if isinstance(loss, losses.Splade) and weights:
+        raise ValueError(f"give {next(iter(weights))} to losses.Splade, which is the loss")
     if loss == "multiple_negatives_ranking":
         loss = losses.Splade(**weights)
     elif loss == "margin_mse":

@@ -32,14 +32,15 @@ class SparseOptions(Options):
 
     loss: A key of `rows.LOSSES` or a `losses.Splade`. Default: `"margin_mse"` for rows with scores
         of their documents, and else `"multiple_negatives_ranking"`.
-    document_regularizer_weight: Factor of the FLOPS regularization of the documents.
-    query_regularizer_weight: Factor of the FLOPS regularization of the queries.
+    document_regularizer_weight: Factor of the FLOPS regularization of the documents, by default
+        3e-5.
+    query_regularizer_weight: The same for the queries, by default 5e-5.
     sampling: How the batches of several sets take turns: a value of `SAMPLINGS`.
     """
 
     loss: typing.Any = None
-    document_regularizer_weight: float = 3e-5
-    query_regularizer_weight: float = 5e-5
+    document_regularizer_weight: float | None = None
+    query_regularizer_weight: float | None = None
     sampling: str = "proportional"
 
 
@@ -83,10 +84,16 @@ class SparseEmbedding(Embedding):
             raise ValueError(
                 f"{examples.source} has no scores. Make some with a reranker's as_teacher"
             )
+        if {0, 1}.issuperset(examples.flat_scores()):
+            raise ValueError(
+                f"{examples.source} has the scores 0 and 1, which are labels and not the scores of "
+                "a teacher. Call a reranker's as_teacher, or give EmbeddingExamples"
+            )
         rows: list[tuple[str, ...]] = []
         scores: list[list[float]] = []
-        for query, texts, values in zip(*_columns(examples), strict=True):
-            # All rows must have as many texts.
+        columns = (examples.queries, examples.documents, examples.scores)
+        for query, texts, values in zip(*columns, strict=True):
+            # The rows must have equal lengths, so each further document makes a row.
             for other in range(1, len(texts)):
                 rows.append((query, texts[0], texts[other]))
                 scores.append([values[0], values[other]])
@@ -203,13 +210,9 @@ class SparseEmbedding(Embedding):
         )
 
 
-def _columns(examples):
-    return examples.queries, examples.documents, examples.scores
-
-
 def _is_retrieval(examples):
     """Return True for queries with relevant documents."""
-    names = ("scores", "vectors", "classes")
+    names = ("scores", "vectors", "classes", "document_scores")
     return isinstance(examples, RetrievalData) or all(
         getattr(examples, name) is None for name in names
     )
@@ -220,17 +223,17 @@ def _check_retrieval(examples):
     if not _is_retrieval(examples):
         raise ValueError(
             f"{examples.source}: sparse embedders are scored on a search. Give rows of a query and "
-            "a document without scores, or RetrievalData"
+            "a document without scores, EmbeddingExamples, or RetrievalData"
         )
 
 
 def _rows_of_texts(examples):
     """Return {text: row of its vector} of the first texts of all rows, and of the others."""
-    numbers = np.arange(len(examples.texts) * len(examples.texts[0]))
+    vector_indices = np.arange(len(examples.texts) * len(examples.texts[0]))
     queries: dict[str, int] = {}
     documents: dict[str, int] = {}
     for texts, (first, *others) in zip(
-        examples.texts, numbers.reshape(len(examples.texts), -1).tolist(), strict=True
+        examples.texts, vector_indices.reshape(len(examples.texts), -1).tolist(), strict=True
     ):
         queries[texts[0]] = first
         documents |= zip(texts[1:], others, strict=True)

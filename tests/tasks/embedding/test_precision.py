@@ -202,7 +202,7 @@ QUERY = np.ones(8, np.float32)
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: search.top_k(QUERY[:5], BITS), "queries have 5 numbers and the corpus 8"),
+        (lambda: search.top_k(QUERY[:5], BITS), "same width; received 5 and 8"),
         (lambda: search.top_k(QUERY.astype(np.int8), BITS), "queries must be float32"),
         (lambda: search.top_k(INT8, BITS), "queries must be float32"),
         (lambda: search.top_k(QUERY, INT8.values), "corpus must be float32"),

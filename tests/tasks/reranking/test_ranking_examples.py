@@ -7,6 +7,7 @@ import pytest
 
 import keras_bert
 from keras_bert import EmbeddingExamples, Examples, RankingExamples, RetrievalData
+from keras_bert.tasks.reranking.task import Reranking
 from tests import tiny
 
 
@@ -86,12 +87,23 @@ def test_documents_of_bm25():
     pytest.importorskip("bm25s")
     data = RankingExamples.of_retrieval(RETRIEVAL, "bm25", top_k=2)
     assert data.queries == ["good films", "bad"]  # the third one has no relevant document
-    assert data.documents[0][0] == "this film is good"
+    assert data.documents[0] == ["this film is good"]  # no other document has a word of the query
     assert set(data.documents[1]) == {"a bad film", "so bad!"}
-    assert data.scores[0][0] == 2
+    assert data.scores[0] == [2]
     assert sorted(data.scores[1]) == [0, 1]
-    found = set(data.documents[0])
-    assert data.missed == [[] if "is a" in found else [1], []]
+    assert data.missed == [[1], []]
+
+
+def test_bm25_finds_asian_texts_and_may_find_nothing():
+    pytest.importorskip("bm25s")
+    corpus = {"a": "한국어는 재미있다", "b": "深度学习很有用", "c": "영화를 봤다"}
+    queries = {"1": "한국어를 배운다", "2": "深度学习", "3": "weather"}
+    relevant = {"1": {"a"}, "2": {"b"}, "3": {"c"}}
+    data = RankingExamples.of_retrieval(RetrievalData(queries, corpus, relevant), "bm25")
+    assert data.documents == [["한국어는 재미있다"], ["深度学习很有用"], []]
+    assert data.missed == [[], [], [1]]
+    metrics = Reranking().metrics(None, data, [np.array([0.5]), np.array([0.2]), np.array([])])
+    assert metrics["mrr@10"] == pytest.approx(2 / 3)
 
 
 def test_relevant_documents_for_training():

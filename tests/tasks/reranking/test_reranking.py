@@ -139,8 +139,44 @@ def test_metrics_of_ranked_documents(model):
     assert metrics["ndcg@10"] == pytest.approx((gains / ideal + 1 / np.log2(3) + 0) / 3)
     assert metrics["map@100"] == pytest.approx(((1 + 2 / 3) / 3 + 1 / 2 + 0) / 3)
     assert metrics["first_search_mrr@10"] == pytest.approx((1 + 1 + 0) / 3)
-    with pytest.raises(ValueError, match="no query has a relevant document"):
+    with pytest.raises(ValueError, match="no list of documents has a relevant one"):
         task.metrics(None, RankingExamples(["a"], [["b", "c"]], [[0, 0]]), [np.ones(2)])
+
+
+def test_single_documents_are_scored_as_labels(model):
+    task = keras_bert.pipeline(model).engine.task
+    # One query that occurs twice makes a list, which has no order to score among single documents.
+    pairs = Examples(["a", "b", "c", "c"], text_pairs=["x", "y", "z", "x"], scores=[1, 0, 1, 0])
+    data = RankingExamples.of_pairs(pairs)
+    answers = [np.array([0.9]), np.array([0.2]), np.array([0.8, 0.1])]
+    assert task.metrics(None, data, answers)["average_precision"] == 1
+    positives = RankingExamples(["a", "b"], [["x"], ["y"]], [[1], [1]])
+    with pytest.raises(ValueError, match="all documents have the score 1"):
+        task.metrics(None, positives, [np.array([0.5]), np.array([0.6])])
+    with pytest.raises(ValueError, match="all documents have the score 1"):
+        keras_bert.finetune(tiny.learner(), tiny.rankings(), positives, **QUICK)
+
+
+def test_a_list_beside_single_documents_is_ranked(model):
+    task = keras_bert.pipeline(model).engine.task
+    data = RankingExamples(["a", "b", "c"], [["x", "y"], ["z", "x"], ["y"]], [[0, 1], [1, 0], [1]])
+    answers = [np.array([0.9, 0.1]), np.array([0.9, 0.1]), np.array([0.5])]
+    # The only document of a query would always be the first one.
+    assert task.metrics(None, data, answers)["mrr@10"] == pytest.approx((1 / 2 + 1) / 2)
+
+
+def test_errors_need_lists(model):
+    data = RankingExamples(["a film", "films"], [["good"], ["bad"]], [[1], [0]])
+    with pytest.raises(ValueError, match="its order has no errors"):
+        keras_bert.pipeline(model).errors(data)
+
+
+def test_a_teacher_reads_long_documents_as_its_pipeline(model):
+    long = RankingExamples(["a film"], [["so bad " * 40 + "good"]])
+    windows = keras_bert.pipeline(model, long_texts="window").as_teacher(long)
+    with pytest.warns(UserWarning, match="1 of 1 texts were truncated"):
+        cut = keras_bert.pipeline(model).as_teacher(long)
+    assert windows.scores != cut.scores
 
 
 @pytest.mark.peers

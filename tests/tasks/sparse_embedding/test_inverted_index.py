@@ -57,3 +57,22 @@ def test_wrong_vectors():
         inverted_index.top_k([[np.nan, 0.0]], [[1.0, 0.0]])
     with pytest.raises(ValueError, match="top_k must be an integer of at least 1"):
         inverted_index.top_k([[1.0, 0.0]], [[1.0, 0.0]], 0)
+
+
+def test_the_callers_vectors_stay_as_they_are():
+    vectors = sparse.csr_array(
+        (np.array([2.0, 0.0, 1.0], np.float32), np.array([0, 1, 2]), np.array([0, 3])), (1, 3)
+    )
+    inverted_index.as_rows(vectors)
+    assert vectors.data.tolist() == [2.0, 0.0, 1.0]
+
+
+def test_a_corpus_with_nan():
+    corpus = sparse.csr_array(np.array([[1.0], [np.nan], [3.0]]))
+    with pytest.raises(ValueError, match="NaN"):
+        inverted_index.top_k([[1.0]], corpus)
+
+
+def test_a_single_vector_is_a_corpus():
+    indices, _ = inverted_index.top_k([[1.0, 0.0]], sparse.coo_array(np.array([2.0, 0.0])))
+    assert indices.tolist() == [[0]]

@@ -122,6 +122,25 @@ def test_search_ranks_by_dot_products(model):
     assert pipe.search(pipe.encode(["good film"]), corpus) == [answers]
     with pytest.raises(ValueError, match="the same width; received 18 .* and 5 for the corpus"):
         pipe.search("good", sparse.csr_array((3, 5)))
+    assert pipe.search(np.array(["good film"]), corpus) == [answers]
+    with pytest.raises(ValueError, match="call encode on its texts"):
+        pipe.search("good", ["so good", "so bad"])
+
+
+@pytest.mark.parametrize(
+    ("data", "options", "message"),
+    [
+        (tiny.rankings(), {}, "which are labels"),
+        (
+            EmbeddingExamples(ROWS),
+            {"loss": losses.Splade(), "document_regularizer_weight": 0.1},
+            "give document_regularizer_weight to losses.Splade",
+        ),
+    ],
+)
+def test_data_and_options_that_would_be_misread(data, options, message):
+    with pytest.raises(ValueError, match=message):
+        keras_bert.finetune(tiny.learner(), data, task="sparse_embedding", **options)
 
 
 def test_finetuning_starts_from_the_masked_lm_head(trained):
