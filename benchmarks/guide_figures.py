@@ -6,7 +6,7 @@ of examples/data, unless a function says otherwise. The peers are plain baseline
 logistic regression on vectors.
 
     python benchmarks/guide_figures.py                 # those that need only examples/data
-    python benchmarks/guide_figures.py small_data lora
+    python benchmarks/guide_figures.py grid lora
     KERAS_BACKEND=jax python benchmarks/guide_figures.py loops    # or torch
     python benchmarks/guide_figures.py --shared ../shared continued pretraining
 
@@ -197,39 +197,6 @@ def embeddings():
         "query": _rounded(star, 2),
         "nearest": nearest[0].tolist(),
     }
-
-
-def small_data():
-    """Measure the accuracy for several numbers of training messages, three seeds each."""
-    from sklearn.linear_model import LogisticRegression
-
-    train_set, dev_set = messages()
-    embed = keras_bert.pipeline("minilm")
-    dev_vectors = embed.encode(dev_set.texts)
-    rows = []
-    for count in (35, 70, 140, 280, 420):
-        scores = {"nearest": [], "regression": [], "finetuned": []}
-        for seed in range(3):
-            order = np.random.default_rng(seed).permutation(len(train_set))[:count]
-            texts = [train_set.texts[index] for index in order]
-            labels = [train_set.labels[index] for index in order]
-            vectors = embed.encode(texts)
-            nearest, _ = keras_bert.search.top_k(dev_vectors, vectors, k=1)
-            hits = [
-                labels[index] == label
-                for index, label in zip(nearest[:, 0], dev_set.labels, strict=True)
-            ]
-            scores["nearest"].append(statistics.mean(hits))
-            fit = LogisticRegression(max_iter=1000).fit(vectors, labels)
-            scores["regression"].append(fit.score(dev_vectors, dev_set.labels))
-            _, metrics = keras_bert.finetune(
-                keras_bert.load("minilm"), keras_bert.Examples(texts, labels=labels), dev_set,
-                seed=seed, show_progress=False,
-            )  # fmt: skip
-            scores["finetuned"].append(last_score(metrics))
-        rows.append({"messages": count, **{name: mean(each) for name, each in scores.items()}})
-        print(rows[-1], flush=True)
-    return rows
 
 
 def imbalanced():
@@ -611,7 +578,7 @@ def pretraining(shared):
 FIGURES = {
     each.__name__: each
     for each in (
-        classification, curves, multi_label, tagging, question_answering, embeddings, small_data,
+        classification, curves, multi_label, tagging, question_answering, embeddings,
         imbalanced, layers, long_documents, grid, lora, multiple_choice, loops,
     )
 }  # fmt: skip

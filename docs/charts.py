@@ -136,43 +136,27 @@ def search():
     return axes.figure
 
 
-def small_data():
-    """Draw the accuracy over the number of training messages."""
-    rows = measured("small_data")
-    axes = _axes(6.2, 3.6, 0.1, 0.15, 0.87, 0.8)
-    counts = [row["messages"] for row in rows]
-    for (name, label), color in zip(
-        (("finetuned", "fine-tuned"), ("regression", "logistic regression on vectors"),
-         ("nearest", "label of the nearest text")), COLORS, strict=False,
-    ):  # fmt: skip
-        axes.plot(counts, [row[name] for row in rows], marker="o", color=color, label=label)
-    axes.set(xlabel="training messages", ylabel="accuracy", xticks=counts, ylim=(0.2, 0.9))
-    _legend(axes, "lower right")
-    return axes.figure
-
-
 def few_examples():
-    """Draw the accuracy over the texts per label on four data sets, from RESULTS."""
-    titles = {
-        "support": "support messages, 7 labels", "SST-2": "opinions (SST-2), 2 labels",
-        "NSMC": "Korean opinions (NSMC), 2 labels", "WNUT-17": "tweets by entity, 6 labels",
-    }  # fmt: skip
-    panels = _panels(
-        7.4, 4.6, (0.07, 0.58, 0.4, 0.34), (0.57, 0.58, 0.4, 0.34),
-        (0.07, 0.11, 0.4, 0.34), (0.57, 0.11, 0.4, 0.34),
-    )  # fmt: skip
-    libraries = ("keras_bert", "SetFit", "logistic regression")
-    for axes, (name, title) in zip(panels, titles.items(), strict=True):
-        sizes = [size for size in (8, 16, 64) if _cells(f"{name}, {size} per label") is not None]
-        rows = [_cells(f"{name}, {size} per label") for size in sizes]
-        for column, (library, color) in enumerate(zip(libraries, COLORS, strict=False), 1):
-            values = [float(row[column].split()[0]) for row in rows]
-            axes.plot(range(len(sizes)), values, marker="o", color=color, label=library)
-        axes.set(title=title, ylabel="accuracy", xticks=range(len(sizes)), xticklabels=sizes)
-    for axes in panels[2:]:
-        axes.set(xlabel="texts per label")
-    _legend(panels[0], "lower right")
-    return panels[0].figure
+    """Draw the accuracy of classifiers of few texts on several data sets, from RESULTS."""
+    rows = []
+    for name in ("support", "SST-2", "NSMC", "WNUT-17"):
+        for size in (8, 16, 64):
+            cells = _cells(f"{name}, {size} per label")
+            if cells is not None:
+                rows.append((cells[0], [float(cell.split()[0]) for cell in cells[1:4]]))
+    axes = _axes(7, 0.8 + 0.6 * len(rows), 0.22, 0.14, 0.76, 0.74)
+    places = range(len(rows))
+    for column, library in enumerate(("keras_bert", "SetFit", "logistic regression")):
+        values = [accuracies[column] for _, accuracies in rows]
+        heights = [place + 0.26 * (column - 1) for place in places]
+        bars = axes.barh(heights, values, 0.24, color=COLORS[column], label=library)
+        axes.bar_label(bars, fmt="%.3f", fontsize=8, padding=2)
+    axes.set(
+        xlabel="accuracy", xlim=(0, 1), yticks=list(places), yticklabels=[name for name, _ in rows]
+    )
+    axes.invert_yaxis()
+    axes.legend(frameon=False, fontsize=9, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3)
+    return axes.figure
 
 
 def imbalanced():

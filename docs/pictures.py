@@ -20,7 +20,7 @@ CHARTS = (
     charts.engine_speed, charts.export_speed, charts.few_examples, charts.grid, charts.imbalanced,
     charts.layers, charts.library_speed, charts.long_documents, charts.lora, charts.memory,
     charts.multi_label,
-    charts.pretraining, charts.search, charts.similarity, charts.small_data, charts.tagging,
+    charts.pretraining, charts.search, charts.similarity, charts.tagging,
 )  # fmt: skip
 DIAGRAMS = (
     diagrams.architecture, diagrams.attention, diagrams.devices, diagrams.keras_model,

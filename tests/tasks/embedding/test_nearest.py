@@ -97,7 +97,7 @@ def test_similarity(kind):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: search.top_k([[1.0]], [[1.0, 2.0]]), "size 2 is different from 1"),
+        (lambda: search.top_k([[1.0]], [[1.0, 2.0]]), "same width; received 1 and 2"),
         (lambda: search.top_k([[1.0]], [[np.inf]]), "corpus must not hold NaN"),
         (lambda: search.top_k([[1.0]], [[1.0]], k=0), "k must be an integer"),
         (lambda: search.similarity([[1.0]], [[1.0]], "x"), "kind must be one of"),
