@@ -69,7 +69,7 @@ def finetune(
 
     A new classifier of few texts, up to 64 per label on average, is trained by contrast if the
     encoder has a `pooling`, as MiniLM has. An epoch trains the encoder on pairs of texts of the
-    same label, about 800, and then fits the head to its vectors. `contrastive=False` trains on the
+    same label, about 450, and then fits the head to its vectors. `contrastive=False` trains on the
     labels, and `contrastive=True` by contrast on more texts. Source: Tunstall et al. (2022),
     Efficient few-shot learning without prompts.
 
@@ -476,8 +476,10 @@ def _metrics(run, state, best_record, stopped):
     rows = len(train) * run.plan.rows / len(encoded_batches)
     done = (state.epoch + state.batch / run.plan.batches) * rows
     recipe = run.recipe.to_dict()
-    if encoded_batches.loss is not None:
-        recipe.setdefault("loss", encoded_batches.loss_name)
+    if run.pairs is not None:
+        recipe["contrastive"] = True
+    elif encoded.loss is not None:
+        recipe.setdefault("loss", encoded.loss_name)
     metrics = {
         "recipe": recipe,
         "train_loss": train_loss,

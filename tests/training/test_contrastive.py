@@ -36,7 +36,7 @@ def vectors_of(model, texts):
 def test_the_encoder_learns_pairs_and_the_head_is_a_regression(capsys):
     encoder = tiny.encoder(pooling="mean")
     model, metrics = finetune(encoder=encoder, dev=FEW, learning_rate=1e-3, show_progress=True)
-    assert metrics["recipe"]["loss"] == "multiple_negatives_ranking"
+    assert metrics["recipe"]["contrastive"] is True
     assert f"6 texts of 2 labels. Each epoch trains the encoder on 48 {NOTE}" in (
         capsys.readouterr().err
     )
@@ -68,16 +68,16 @@ def test_other_data_train_on_their_labels(train, options, monkeypatch):
 
     monkeypatch.setattr(contrastive, "MOST_TEXTS_PER_CLASS", 32)
     _, metrics = finetune(train, **options)
-    assert metrics["recipe"].get("loss") != "multiple_negatives_ranking"
+    assert not metrics["recipe"].get("contrastive")
 
 
 def test_encoders_without_pooling_and_frozen_ones_train_on_the_labels():
     _, metrics = finetune(encoder=tiny.encoder())
-    assert "loss" not in metrics["recipe"]
+    assert "contrastive" not in metrics["recipe"]
     frozen = tiny.encoder(pooling="mean")
     frozen.trainable = False
     _, metrics = finetune(encoder=frozen)
-    assert "loss" not in metrics["recipe"]
+    assert "contrastive" not in metrics["recipe"]
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,6 @@ def test_many_texts_on_request(monkeypatch):
 
     monkeypatch.setattr(contrastive, "MOST_TEXTS_PER_CLASS", 1)
     _, metrics = finetune(contrastive=True)
-    assert metrics["recipe"]["loss"] == "multiple_negatives_ranking"
     assert metrics["recipe"]["contrastive"] is True
 
 
@@ -160,4 +159,17 @@ def test_a_model_on_unit_vectors_is_saved_and_trained_further(tmp_path):
     assert [one["score"] for one in answers] == pytest.approx([one["score"] for one in expected])
     trained, metrics = finetune(encoder=loaded)
     assert trained is loaded
-    assert "loss" not in metrics["recipe"]
+    assert "contrastive" not in metrics["recipe"]
+
+
+def test_a_label_with_one_text_trains_only_the_head(recwarn):
+    data = Examples([*TEXTS, "a film"], labels=[*LABELS, "maybe"])
+    model, metrics = finetune(data)
+    assert metrics["recipe"]["contrastive"] is True
+    assert model.layers[-1].labels == ["maybe", "no", "yes"]
+    assert not [warning for warning in recwarn if "left out" in str(warning.message)]
+
+
+def test_other_values_of_the_option():
+    with pytest.raises(ValueError, match="contrastive must be True, False or None; received 'no'"):
+        finetune(contrastive="no")

@@ -9,15 +9,15 @@ label 1 or 0; here, the other texts of a batch are the negatives.
 
 import collections
 import functools
-import math
 
+from keras_bert.data.examples import Examples
 from keras_bert.tasks import head_start
 from keras_bert.tasks.embedding.data import EmbeddingExamples
 from keras_bert.tasks.task import HeadStart
 
 # With at most this mean number of texts per class, contrastive training is the default.
 MOST_TEXTS_PER_CLASS = 64
-_PAIRS_PER_EPOCH = 800  # approximately
+_PAIRS_PER_EPOCH = 450  # approximately
 _MOST_PAIRS_PER_TEXT = 8
 # The vectors have length 1. With C=1, the probabilities would be too even.
 HEAD = HeadStart(max_sequences=None, fit=functools.partial(head_start.fit_labels, c=10.0))
@@ -28,6 +28,10 @@ def contrastive_examples(encoder, train, options, recipe):
 
     `options` and `recipe` are the `ClassificationOptions` and the other arguments of `finetune`.
     """
+    if options.contrastive not in (None, True, False):
+        raise ValueError(
+            f"contrastive must be True, False or None; received {options.contrastive!r:.80}"
+        )
     if options.contrastive is False:
         return None
     requirement = _missing_requirement(encoder, train, options, recipe)
@@ -38,8 +42,19 @@ def contrastive_examples(encoder, train, options, recipe):
     classes = len(set(train.labels))
     if options.contrastive is None and len(train) > MOST_TEXTS_PER_CLASS * classes:
         return None
-    pairs_per_text = min(math.ceil(_PAIRS_PER_EPOCH / len(train)), _MOST_PAIRS_PER_TEXT)
-    return EmbeddingExamples.of_classes(train, recipe.seed, pairs_per_text)
+    pairs_per_text = min(max(round(_PAIRS_PER_EPOCH / len(train)), 1), _MOST_PAIRS_PER_TEXT)
+    return EmbeddingExamples.of_classes(_with_partners(train), recipe.seed, pairs_per_text)
+
+
+def _with_partners(train):
+    """Return the texts whose class has another text. Only the head is fitted to the other ones."""
+    counts = collections.Counter(train.labels)
+    rows = [row for row, label in enumerate(train.labels) if counts[label] > 1]
+    return Examples(
+        [train.texts[row] for row in rows],
+        labels=[train.labels[row] for row in rows],
+        source=train.source,
+    )
 
 
 def _missing_requirement(encoder, train, options, recipe):

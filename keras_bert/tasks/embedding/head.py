@@ -130,6 +130,12 @@ def warn_of_pooling(encoder):
 def as_embedder(model, pooling=None):
     """Return the embedder for a model: itself, or a new head on its encoder."""
     output = find_output(model)
+    if output is not None and output.task == "reranking":
+        raise ValueError(
+            f"{model.name!r} is a reranker, and its encoder makes no vectors of texts. Call rank "
+            "of its pipeline (search --rerank); or give its encoder, "
+            "keras_bert.heads.find_encoder(model)"
+        )
     if output is not None and output.task == "embedding":
         if len(model.output_shape) != 2:
             raise ValueError(

@@ -312,6 +312,10 @@ def check_finite(vectors, model):
 
 def _vectors(name, values):
     """Return values as a float32 array (n, width) without NaN."""
+    from scipy import sparse
+
+    if sparse.issparse(values):
+        raise ValueError(f"{name} are sparse vectors; use search of keras_bert.pipeline(model)")
     if isinstance(values, QuantizedVectors) or np.asarray(values).dtype in (np.int8, np.uint8):
         raise ValueError(
             f"{name} must be float32 embeddings, and these are quantized. Only the corpus of top_k "

@@ -60,6 +60,8 @@ class SparsePipeline(TextPipeline):
         Raises:
             ValueError: If there are several vectors.
         """
+        if not isinstance(text, str) and not _are_vectors(text):
+            raise ValueError(f"explain takes one text or vector; received {text!r:.80}")
         vector = self.encode(text) if isinstance(text, str) else inverted_index.as_rows(text)
         if vector.shape[0] != 1:
             raise ValueError(f"explain takes one text or vector; received {vector.shape[0]}")
