@@ -225,11 +225,12 @@ class Task:
         """
         return None
 
-    def build(self, encoder, train, **head_options):
-        """Return a model with a new head for some training data.
+    def build(self, encoder, train):
+        """Return a model with a new head for some training data."""
+        raise NotImplementedError
 
-        `head_options` are further arguments of `head_function()`.
-        """
+    def build_on_unit_vectors(self, encoder, train):
+        """Return a model for contrastive training, whose new head reads vectors of length 1."""
         raise NotImplementedError
 
     def training_model(self, model):

@@ -197,9 +197,9 @@ def finetune(
     with stop_requests() as stop, lock:
         stop.check()
         if is_new:
-            head_options = {} if pairs is None else {"normalize": True}
+            build = trained_task.build if pairs is None else trained_task.build_on_unit_vectors
             with seeded(recipe.seed):
-                model = trained_task.build(new_encoder, train, **head_options)
+                model = build(new_encoder, train)
         run = _prepare(
             trained_task, model, train, pairs, dev, recipe, metric, patience, callbacks, folder
         )

@@ -156,8 +156,14 @@ class Classification(TextTask):
     def contrastive_examples(self, encoder, train, options, recipe):
         return contrastive.contrastive_examples(encoder, train, options, recipe)
 
-    def build(self, encoder, train, **head_options):
+    def build(self, encoder, train):
         """Build a classifier for `Examples` with labels or label sets."""
+        return self._build(encoder, train, normalize=False)
+
+    def build_on_unit_vectors(self, encoder, train):
+        return self._build(encoder, train, normalize=True)
+
+    def _build(self, encoder, train, normalize):
         pairs = train.text_pairs is not None
         labels = train.label_names()
         multi_label = train.label_sets is not None
@@ -170,7 +176,7 @@ class Classification(TextTask):
                 stacklevel=level_of_caller(),
             )
         return self.head_function()(
-            encoder, labels=labels, pairs=pairs, multi_label=multi_label, **head_options
+            encoder, labels=labels, pairs=pairs, multi_label=multi_label, normalize=normalize
         )
 
     def compile_options(self, output, encoded):
