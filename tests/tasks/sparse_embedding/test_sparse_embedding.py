@@ -80,16 +80,16 @@ def test_encode_returns_sparse_rows(model):
     assert (vectors.shape, vectors.dtype) == ((4, len(tiny.PIECES)), np.float32)
     assert vectors.nnz == np.count_nonzero(vectors.toarray())
     assert pipe(TEXTS[0]).shape == (1, len(tiny.PIECES))
-    np.testing.assert_allclose(pipe(TEXTS[0]).toarray(), vectors[[0]].toarray(), atol=1e-6)
+    np.testing.assert_allclose(pipe(TEXTS[0]).toarray(), vectors[[0]].toarray(), atol=1e-5)
     assert pipe.encode([]).shape == (0, len(tiny.PIECES))
     for row, vector in enumerate(pipe(iter(TEXTS))):
-        np.testing.assert_allclose(vector.toarray(), vectors[[row]].toarray(), atol=1e-6)
+        np.testing.assert_allclose(vector.toarray(), vectors[[row]].toarray(), atol=1e-5)
     kept = pipe.encode(TEXTS, max_terms=2)
     assert np.diff(kept.indptr).max() == 2
     smallest = np.sort(vectors.toarray(), axis=1)[:, -2]
     assert (kept.toarray().max(axis=1) >= smallest).all()
     prompted = pipe.encode("good", prompt="so ")
-    np.testing.assert_allclose(prompted.toarray(), pipe("so good").toarray(), atol=1e-6)
+    np.testing.assert_allclose(prompted.toarray(), pipe("so good").toarray(), atol=1e-5)
 
 
 def test_explain_names_the_terms(model):
