@@ -138,8 +138,10 @@ def test_quickstart():
         check=False,
     )
     assert result.returncode == 0, result.stderr
-    # Where there is no terminal a line an epoch; no log noise, no warnings.
-    assert re.fullmatch(r"epoch 1 of 1: loss \d\.\d{3}, accuracy .*\n", result.stderr)
+    # Where there is no terminal: the way of the training, a line an epoch, no warnings.
+    note, epoch = result.stderr.splitlines()
+    assert "64 texts of 7 labels" in note
+    assert re.fullmatch(r"epoch 1 of 1: loss \d\.\d{3}, accuracy .*", epoch)
     for number in range(1, 6):
         assert f"\n{number}. " in result.stdout
     assert "[CLS] unbelievable : the cafe ref ##und ##ed me ! [SEP]" in result.stdout
