@@ -51,7 +51,8 @@ class BatchPlan:
 
     `can_be_mixed` is False if the optimizer is not one that `mixed_training` works with.
     `saved_rows` is the number of rows of packed batches in a run that resumes, perhaps on other
-    devices; 0 if its batches are not packed, and `None` for a new run.
+    devices; 0 if its batches are not packed, and `None` for a new run. `fits_head` is True if the
+    head may be fitted to the encoder's vectors, which needs a program of its own.
 
     Raises:
         ValueError: If gradient caching is asked for on several devices.
@@ -69,6 +70,7 @@ class BatchPlan:
         fixed_length=False,
         can_be_mixed=True,
         saved_rows=None,
+        fits_head=False,
     ):
         self.encoded = encoded
         self._seed = seed
@@ -86,7 +88,7 @@ class BatchPlan:
         self.cache: GradientCache | None = None
         task = registry.find(model)
         self._of_positions = task is not None and task.positions_have_targets
-        self._has_head_start = task is not None and task.head_start is not None
+        self._fits_head = fits_head
         self.epoch = functools.lru_cache(2)(self._make_epoch)
         encoder = heads.find_encoder(model)
         is_packable = not fixed_length and packed_heads.can_be_packed(model) and _can_pack_here()
@@ -147,7 +149,7 @@ class BatchPlan:
         self._lengths = None
         if self.compiled or distribution.compiles_each_shape():
             cost = distribution.positions_per_compilation() / self.batch_size
-            most = _TRAINING_PROGRAMS - self._has_head_start
+            most = _TRAINING_PROGRAMS - self._fits_head
             self._lengths = choose_lengths(self._longest_per_batch(), cost, most)
 
     def _choose_compilation(self, cost, fixed_length):
@@ -167,7 +169,7 @@ class BatchPlan:
     def programs_for_scoring(self):
         """Number of programs for scoring, so that a run compiles three, with that of the head."""
         for_training = 1 if self.shape is not None or self._lengths is None else len(self._lengths)
-        return 3 - for_training - self._has_head_start
+        return 3 - for_training - self._fits_head
 
     def _longest_per_batch(self):
         """Return the length of the longest sequence of each batch of the run."""

@@ -298,6 +298,7 @@ def _prepare(task, model, train, pairs, dev, recipe, metric, patience, callbacks
         fixed_length=recipe.fixed_length,
         can_be_mixed=recipe.optimizer is None,
         saved_rows=_saved_rows(folder),
+        fits_head=task.head_start is not None or fit_head is not None,
     )
     if dev is not None:
         score = run_data.scorer(

@@ -200,7 +200,7 @@ LAYOUTS = [
          "sentence_transformers": {"activation_fn": "torch.nn.modules.linear.Identity",
                                    "version": "4.1.0.dev0"}},
         classes(1),
-        task="regression",
+        task="reranking",
     ),
 ]  # fmt: skip
 
@@ -224,7 +224,7 @@ def test_a_published_layout_gives_the_numbers_of_its_tensors(layout, tmp_path):
     with warns if layout.ignored else contextlib.nullcontext():
         model = keras_bert.load(tmp_path, task="auto", ignore=layout.ignore)
     assert keras_bert.heads.find_task(model) == layout.task
-    if layout.task in ("classification", "regressor"):
+    if layout.task in ("classification", "reranking"):
         logits = numpy_bert.classify(tensors, sequence)
         np.testing.assert_allclose(model(INPUTS), logits, atol=1e-4)
     if layout.task in ("masked_tokens", "pretraining"):
