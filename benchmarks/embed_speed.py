@@ -8,7 +8,7 @@ second call. Figures are medians of the rounds, which alternate. The cosine is t
     .venv-peers/bin/python benchmarks/embed_speed.py ../shared
 
 `--only` chooses engines by a part of their names. The engines of files run in the environment that
-`make test-consumers` makes, see `--consumers`.
+`make test-older` makes, see `--consumers`.
 
 Needs torch and sentence-transformers.
 """
@@ -183,7 +183,7 @@ def main():
     parser.add_argument("--sentences", type=int, default=3000)
     parser.add_argument("--paragraphs", type=int, default=500)
     parser.add_argument("--only", nargs="*", default=[""])
-    parser.add_argument("--consumers", default=".venv-consumers/bin/python")
+    parser.add_argument("--consumers", default=".venv-older/bin/python")
     parser.add_argument("--folder", type=pathlib.Path, help=argparse.SUPPRESS)
     parser.add_argument("--task", nargs=2, help=argparse.SUPPRESS)
     args = parser.parse_args()

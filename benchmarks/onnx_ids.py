@@ -4,7 +4,7 @@ keras_bert computes the ids of Google's tokenization.py. `tokenizer.json` is for
 tokenizers, from which openvino-tokenizers makes a graph; onnxruntime-extensions makes one of
 `vocab.txt`. The script counts the texts whose ids differ, and prints the first of them.
 
-    .venv-consumers/bin/python benchmarks/onnx_ids.py ../shared
+    .venv-older/bin/python benchmarks/onnx_ids.py ../shared
 
 Needs onnx, transformers and tokenizers, openvino-tokenizers and onnxruntime-extensions, and a
 folder with data/, corpus/ and vocab/ (see benchmarks/README.md).

@@ -6,12 +6,12 @@ does not include some 600 MB of libraries such as TensorFlow, which are mapped f
 by all processes. The text is used once, twice and four times; this must not change the memory.
 
     python benchmarks/records_speed.py ../shared
-    python benchmarks/records_speed.py ../shared --garden .venv-garden/bin/python
+    python benchmarks/records_speed.py ../shared --garden .venv-older/bin/python
 
 The second command also runs the Model Garden's `create_pretraining_data` on the first megabytes of
 the same text, with one copy (`dupe_factor=1`). It writes masked rows, of which a run needs ten
 copies, while keras_bert masks its records anew in each epoch. It keeps all rows in memory.
-`make test-garden` creates `.venv-garden`; install sentencepiece into it for this benchmark.
+`make test-older` creates `.venv-older`; install sentencepiece into it for this benchmark.
 """
 
 import argparse

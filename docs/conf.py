@@ -11,6 +11,7 @@ sys.path[:0] = [str(pathlib.Path(__file__).parent), str(pathlib.Path(__file__).p
 
 import generate_reference  # noqa: E402
 import notebooks  # noqa: E402
+import repository_address  # noqa: E402
 from docutils import nodes  # noqa: E402
 from pygments.lexers import TextLexer  # noqa: E402
 from sphinx.search.en import SearchEnglish  # noqa: E402
@@ -86,11 +87,17 @@ def _add_dark_pictures(app, doctree):
 def _link_to_notebook(app, docname, source):
     """Add a link to the notebook of a page below the title."""
     path = notebooks.path_of(pathlib.Path(app.env.doc2path(docname)))
-    if path and path.exists():
+    if path is None:
+        return
+    repository = repository_address.address()
+    if repository is None:
         link = (
             f"{{download}}`Download this page as a notebook </{os.path.relpath(path, app.srcdir)}>`"
         )
-        source[0] = re.sub(r"^(# .*)$", rf"\1\n\n{link}", source[0], count=1, flags=re.MULTILINE)
+    else:
+        name = path.relative_to(generate_reference.ROOT).as_posix()
+        link = f"[Open in Colab]({repository_address.colab_address(name, repository)})"
+    source[0] = re.sub(r"^(# .*)$", rf"\1\n\n{link}", source[0], count=1, flags=re.MULTILINE)
 
 
 def setup(app):

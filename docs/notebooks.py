@@ -1,13 +1,12 @@
 """Make the notebooks for Colab from pages of the documentation.
 
-Run `python docs/notebooks.py`. It writes a notebook for the quickstart, and for each guide and
-Korean page with programs. `python` and `ipython` blocks are code cells. A `text` block directly
-after a `python` block is its output. All other text is Markdown, without pictures and links to
-files.
+Run `python docs/notebooks.py`. It writes a notebook for each page in `PAGES`. `python` and
+`ipython` blocks are code cells. A `text` block directly after a `python` block is its output. All
+other text is Markdown, without pictures and links to files.
 
 The title block of a page can have
 
-- `notebook`: name of the file, for a page whose own `ipython` block installs the package;
+- `notebook`: name of the file;
 - `accelerator`: the accelerator to select in Colab;
 - `backend`: a Keras backend other than TensorFlow;
 - `extra`: the extra of the package that the page needs.
@@ -17,40 +16,63 @@ import itertools
 import json
 import pathlib
 import re
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+
+import repository_address  # noqa: E402
 
 DOCS = pathlib.Path(__file__).parent
 FOLDER = DOCS.parent / "examples" / "notebooks"
-_PAGES = ("start/quickstart.md", "guides/*.md", "korean/*.md")
+# Pages that readers want to run in Colab: the start, accelerators, and one for each task.
+PAGES = (
+    "start/quickstart.md",
+    "guides/colab-gpu.md",
+    "guides/colab-tpu.md",
+    "guides/text-classification.md",
+    "guides/pairs.md",
+    "guides/multi-label.md",
+    "guides/tagging.md",
+    "guides/question-answering.md",
+    "guides/multiple-choice.md",
+    "guides/masked-tokens.md",
+    "guides/embeddings.md",
+    "guides/reranking.md",
+    "guides/sparse-search.md",
+    "guides/pretraining.md",
+    "korean/tasks.md",
+)
 _HEAD = re.compile(r"---\n(.*?)^---\n", re.DOTALL | re.MULTILINE)
 _CODE = re.compile(
     r"^```(i?python)\n(.*?)\n```\n(?:\n```text\n(.*?)\n```\n)?", re.DOTALL | re.MULTILINE
 )
 # Images with their captions, and links to other files.
 _LINK = re.compile(r"!\[.*?\]\([^)]*\)\n*(?:\*[^*]+\*\n*)?|\[([^]]*)\]\((?!http)[^)]*\)")
-_INSTALL = """\
+_UPLOAD = """\
 # keras3-bert is not on PyPI yet: run "git archive --format zip --output keras_bert.zip HEAD" in a
 # clone, and upload the file. "keras-bert" on PyPI is another project.
-!unzip -q -n keras_bert.zip -d keras_bert_clone
+!unzip -q -n keras_bert.zip -d keras_bert_clone"""
+_CLONE = "!git clone -q --depth 1 {address} keras_bert_clone"
+_INSTALL = """\
+{files}
 %cd keras_bert_clone
 %pip install -q {package}
 %env KERAS_BACKEND={backend}"""
 
 
 def notebooks():
-    """Return {path of a notebook: its text} for all pages that have one."""
+    """Return {path of a notebook: its text}."""
     found = {}
-    for page in sorted(page for pattern in _PAGES for page in DOCS.glob(pattern)):
+    for name in PAGES:
+        page = DOCS / name
         text = page.read_text(encoding="utf-8")
-        if "\n```python\n" in text:
-            options = _options(text)
-            body = _HEAD.sub("", text, count=1) if options else text
-            found[path_of(page)] = _notebook(body, options)
+        found[path_of(page)] = _notebook(_HEAD.sub("", text, count=1), _options(text))
     return found
 
 
 def path_of(page):
-    """Return the path of the notebook of a page, or `None` for a page that never has one."""
-    if not any(page.relative_to(DOCS).match(pattern) for pattern in _PAGES):
+    """Return the path of the notebook of a page, or `None` for a page without one."""
+    if page.relative_to(DOCS).as_posix() not in PAGES:
         return None
     options = _options(page.read_text(encoding="utf-8"))
     prefix = "korean_" if page.parent.name == "korean" else ""
@@ -71,11 +93,7 @@ def _notebook(text, options):
         cells += [_markdown(text[end : block.start()]), _code(*block.groups())]
         end = block.end()
     cells = [cell for cell in [*cells, _markdown(text[end:])] if cell["source"]]
-    if "notebook" not in options:
-        extra = options.get("extra")
-        package = f"'.[{extra}]'" if extra else "."
-        backend = options.get("backend", "tensorflow")
-        cells.insert(1, _code("ipython", _INSTALL.format(package=package, backend=backend), None))
+    cells.insert(1, _code("ipython", _installation(options), None))
     numbers = itertools.count(1)
     for number, cell in enumerate(cells):
         cell["id"] = f"cell-{number}"
@@ -90,6 +108,17 @@ def _notebook(text, options):
         metadata["accelerator"] = options["accelerator"]
     notebook = {"cells": cells, "metadata": metadata, "nbformat": 4, "nbformat_minor": 5}
     return json.dumps(notebook, ensure_ascii=False, indent=1) + "\n"
+
+
+def _installation(options):
+    """Return the cell that gets and installs the repository, whose programs read its data."""
+    address = repository_address.address()
+    extra = options.get("extra")
+    return _INSTALL.format(
+        files=_UPLOAD if address is None else _CLONE.format(address=address),
+        package="." if extra is None else f"'.[{extra}]'",
+        backend=options.get("backend", "tensorflow"),
+    )
 
 
 def _markdown(text):
@@ -112,7 +141,8 @@ def _code(language, source, output):
     }
 
 
-if __name__ == "__main__":
+def write():
+    """Write all notebooks, and delete those of other pages."""
     made = notebooks()
     for path in set(FOLDER.glob("*.ipynb")) - set(made):
         path.unlink()
@@ -120,3 +150,7 @@ if __name__ == "__main__":
     for path, text in made.items():
         path.write_text(text, encoding="utf-8")
         print(path.relative_to(DOCS.parent))
+
+
+if __name__ == "__main__":
+    write()

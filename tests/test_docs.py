@@ -119,7 +119,7 @@ def _runs(page):
 def _marks(page):
     if page.name == "README.md":
         return pytest.mark.slow
-    # `make test-consumers` installs optimum, `make test-peers` torch and FAISS.
+    # `make test-older` installs optimum, `make test-peers` torch and FAISS.
     if page.options.get("requires", "").startswith("optimum."):
         return [pytest.mark.documents]
     if {"torch", "faiss"} & set(page.options.values()):

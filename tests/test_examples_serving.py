@@ -23,9 +23,11 @@ import grpc
 import pytest
 import tensorflow as tf
 import yaml
+from starlette.testclient import TestClient
 
+import keras_bert
 from keras_bert.server import models
-from tests import served
+from tests import served, tiny
 from tests.conftest import ROOT
 from tests.exporting.test_tf_serving import check_compose, models_config
 from tests.server.test_app import serving
@@ -186,6 +188,41 @@ def test_pairs(ask):
     assert [line.split()[-1] for line in lines] == ["a", "0.0", "abc", "2.0"]
     lines = ask("--model", "pairs", "a", "b", "--second", "")  # one for all texts
     assert [line.split()[-1] for line in lines[1::2]] == ["1.0", "1.0"]
+
+
+def test_health_check_of_the_image(rest, monkeypatch, capsys):
+    _, url = rest
+    program = str(ROOT / "docker" / "health.py")
+    monkeypatch.setattr(sys, "argv", ["health.py", url.rstrip("/")])
+    runpy.run_path(program)
+    monkeypatch.setattr(sys, "argv", ["health.py", "http://127.0.0.1:1"])
+    with pytest.raises(OSError, match="refused"):
+        runpy.run_path(program)
+
+
+def test_graph_server(tmp_path):
+    model = keras_bert.heads.classifier(tiny.encoder(), labels=["bad", "good"])
+    keras_bert.export(model, tmp_path / "reviews", format="onnx")
+    server = runpy.run_path(str(FOLDER / "graph_server.py"))
+    client = TestClient(server["make_app"](tmp_path / "reviews", "a"))
+    assert client.get("/health").text == "ok"
+    path = "/v1/models/reviews:predict"
+    answer = client.post(path, json={"instances": ["so good", "한국어"]}).json()
+    expected = keras_bert.pipeline(model)(["so good", "한국어"])
+    assert [row["label"] for row in answer["predictions"]] == [row["label"] for row in expected]
+    assert client.post(path, json={"instances": [{"text": "so good"}]}).status_code == 200
+    for body in ({}, {"instances": "a"}, {"instances": [1]}, {"instances": [{"x": "a"}]}):
+        assert client.post(path, json=body).status_code == 400
+    assert client.post(path, content=b"{").status_code == 400
+
+
+def test_graph_server_of_vectors(tmp_path):
+    model = keras_bert.heads.embedder(tiny.encoder())
+    keras_bert.export(model, tmp_path / "vectors", format="onnx")
+    server = runpy.run_path(str(FOLDER / "graph_server.py"))
+    client = TestClient(server["make_app"](tmp_path / "vectors", "a"))
+    answer = client.post("/v1/models/vectors:predict", json={"instances": ["so good"]}).json()
+    assert len(answer["predictions"][0]) == model.output_shape[-1]
 
 
 def test_choices():

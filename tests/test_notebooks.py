@@ -36,12 +36,6 @@ def test_they_are_made_from_pages_of_the_documentation():
     assert {file: file.read_text(encoding="utf-8") for file in NOTEBOOKS} == made
 
 
-def test_each_guide_with_programs_has_one():
-    guides = [page for page in docs_pages.pages() if "/guides/" in page.name]
-    assert len(guides) > 30
-    assert {page.notebook for page in guides} <= set(NOTEBOOKS)
-
-
 @pytest.mark.parametrize("page", docs_pages.pages(), ids=lambda page: page.name)
 def test_the_cells_are_the_programs_of_the_page(page):
     if page.notebook in NOTEBOOKS:

@@ -96,7 +96,7 @@ def test_twine_accepts_both(archives, tmp_path):
     run(python, "-m", "twine", "check", "--strict", *archives, cwd=tmp_path)
 
 
-# A program for each extra. `make test-beam` tests `beam`, and `make test-garden` tests `garden`.
+# A program for each extra. `make test-older` tests `beam` and `garden`.
 START = """
 import re, subprocess, sys, threading, urllib.request
 import keras_bert

@@ -1,4 +1,4 @@
-"""`keras_bert.bulk`: exported models under Apache Beam. `make test-beam` runs these tests."""
+"""`keras_bert.bulk`: exported models under Apache Beam. `make test-older` runs these tests."""
 
 import importlib.util
 import json

@@ -1,7 +1,7 @@
 """Tests of ONNX and OpenVINO folders in the libraries that read them.
 
 The references are the pipelines of the Keras models. The environment is that of
-`make test-consumers`.
+`make test-older`.
 """
 
 import json
@@ -17,7 +17,7 @@ import keras_bert
 from keras_bert import heads
 from tests import tiny
 
-pytest.importorskip("optimum.onnxruntime", reason="only in the environment of the consumers")
+pytest.importorskip("optimum.onnxruntime", reason="optimum is not installed")
 
 import fastembed  # noqa: E402
 import optimum.intel  # noqa: E402

@@ -1,4 +1,4 @@
-"""What the formats read, against the library that writes them; `make test-garden` runs it.
+"""What the formats read, against the library that writes them; `make test-older` runs it.
 
 Each check has an encoder of the Model Garden with random weights compute something, and ours, from
 the files that theirs were saved in, compute the same.
