@@ -1,4 +1,4 @@
-"""Write the table of folders and modules in CONTRIBUTING.md, from the first lines of docstrings.
+"""Write the table of folders and modules of the page on the architecture.
 
     python -m tests.module_map
 
@@ -9,7 +9,7 @@ import ast
 import pathlib
 
 ROOT = pathlib.Path(__file__).parents[1]
-CONTRIBUTING = ROOT / "CONTRIBUTING.md"
+PAGE = ROOT / "docs/understand/architecture.md"
 START, END = "<!-- modules -->\n", "<!-- end of modules -->"
 
 
@@ -31,12 +31,12 @@ def _first_line(path):
 
 
 def updated():
-    """Return the text of CONTRIBUTING.md with an up-to-date table."""
-    before, _, rest = CONTRIBUTING.read_text(encoding="utf-8").partition(START)
+    """Return the text of the page with an up-to-date table."""
+    before, _, rest = PAGE.read_text(encoding="utf-8").partition(START)
     _, _, after = rest.partition(END)
     table = "\n".join(["| Module | Purpose |", "|---|---|", *rows()])
     return f"{before}{START}{table}\n{END}{after}"
 
 
 if __name__ == "__main__":
-    CONTRIBUTING.write_text(updated(), encoding="utf-8")
+    PAGE.write_text(updated(), encoding="utf-8")

@@ -1,7 +1,7 @@
 """Serve an ONNX or OpenVINO folder by HTTP, without Keras and TensorFlow.
 
-A request is that of TensorFlow Serving's REST API: for each instance, a text, or an object with the
-texts by name, such as {"question": "...", "context": "..."}. An answer is what the pipeline returns.
+A request is that of TensorFlow Serving's REST API. Each instance is a text, or an object with the
+texts by name: {"question": "...", "context": "..."}. An answer is what the pipeline returns.
 
 Command:   keras-bert export MODEL saved_models/support --format onnx
            python examples/serving/graph_server.py saved_models/support
