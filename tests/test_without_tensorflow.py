@@ -23,7 +23,7 @@ from tests.cli.shared import run
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("tensorflow") is not None, reason="TensorFlow is installed"
 )
-INSTALL = r"needs TensorFlow; run: pip install 'keras3-bert\[tensorflow\]'"
+INSTALL = r"needs TensorFlow; run: pip install .*\[tensorflow\]'"
 DATA = {
     "classification": tiny.examples,
     "tagging": tiny.tagged,

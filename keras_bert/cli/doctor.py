@@ -18,6 +18,7 @@ import sys
 from keras_bert.hub import named_source
 from keras_bert.runtime.escaping import printable
 from keras_bert.runtime.files import cache_folder
+from keras_bert.runtime.packages import install_command
 from keras_bert.runtime.processes import safe_path
 from keras_bert.runtime.processor import instruction_sets
 from keras_bert.runtime.terminal import print_line
@@ -75,9 +76,8 @@ def doctor(args):
     free = shutil.disk_usage(existing).free
     _print("cache", f"{folder}, {_size(folder) / 1e9:.1f} GB, {free / 1e9:.1f} GB free")
     for extra, missing in _missing_packages().items():
-        package = f"'.[{extra}]'" if extra else "."
-        install = f"pip install {package} in the folder of the clone"
-        _print(f"extra {extra}" if extra else "required", f"needs {', '.join(missing)}: {install}")
+        name = f"extra {extra}" if extra else "required"
+        _print(name, f"needs {', '.join(missing)}: {install_command(extra)}")
 
 
 def _print(name, value):

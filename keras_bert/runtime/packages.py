@@ -2,8 +2,12 @@
 
 import contextlib
 import importlib
+import importlib.metadata
 import importlib.util
+import json
 import os
+import pathlib
+import shlex
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -39,9 +43,31 @@ def import_extra(module: str, extra: str, feature: str) -> Any:
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
-        raise ImportError(
-            f"{feature} needs {error.name}; run: pip install 'keras3-bert[{extra}]'"
-        ) from error
+        raise ImportError(f"{feature} needs {error.name}; run: {install_command(extra)}") from error
+
+
+def install_command(extra: str = "") -> str:
+    """Return the command that installs an extra from where keras_bert came from."""
+    extras = f"[{extra}]" if extra else ""
+    root = pathlib.Path(__file__).parents[2]
+    if (root / "pyproject.toml").is_file():  # a clone
+        return f"pip install -e {shlex.quote(f'{root}{extras}')}"
+    return f"pip install {shlex.quote(f'keras3-bert{extras}{_source()}')}"
+
+
+def _source() -> str:
+    """Return " @ " and the address that pip installed keras_bert from; "" for a package index."""
+    try:
+        text = importlib.metadata.distribution("keras3-bert").read_text("direct_url.json")
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+    if text is None:
+        return ""
+    origin = json.loads(text)
+    repository = origin.get("vcs_info")
+    if repository is None:
+        return f" @ {origin['url']}"
+    return f" @ {repository['vcs']}+{origin['url']}@{repository['commit_id']}"
 
 
 @contextlib.contextmanager
@@ -68,7 +94,7 @@ def _advice(feature: str, missing: str) -> str:
         backend = keras.backend.backend()  # it may come from Keras' own file of settings
     installed = [name for name in _BACKENDS if importlib.util.find_spec(name)]
     name = "TensorFlow" if missing == "tensorflow" else missing
-    advice = f"{feature} needs {name}; run: pip install 'keras3-bert[{missing}]'"
+    advice = f"{feature} needs {name}; run: {install_command(missing)}"
     if installed and backend not in installed:
         advice += f", or set KERAS_BACKEND={installed[0]}"
     return advice

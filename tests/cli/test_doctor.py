@@ -78,7 +78,7 @@ def test_installed_packages():
     assert lines["numpy"] == importlib.metadata.version("numpy")
 
 
-CLONE = "in the folder of the clone"
+CLONE = ROOT.as_posix()
 
 
 @pytest.fixture
@@ -100,9 +100,9 @@ def test_missing_packages(no_imports, monkeypatch, capsys):
     assert run("doctor") == 0
     lines = re.findall(r"(?:extra|required) .*", capsys.readouterr().out)
     assert lines == [
-        f"required           needs no-such-requirement: pip install . {CLONE}",
-        f"extra fast         needs no-such-text: pip install '.[fast]' {CLONE}",
-        f"extra serve        needs no-such.a, no-such-b: pip install '.[serve]' {CLONE}",
+        f"required           needs no-such-requirement: pip install -e {CLONE}",
+        f"extra fast         needs no-such-text: pip install -e '{CLONE}[fast]'",
+        f"extra serve        needs no-such.a, no-such-b: pip install -e '{CLONE}[serve]'",
     ]
 
 
