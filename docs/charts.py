@@ -15,6 +15,7 @@ DOCS = pathlib.Path(__file__).parent
 RESULTS = DOCS.parent / "benchmarks" / "RESULTS.md"
 GRAY, BLUE, ORANGE, GREEN, PURPLE = "#8b8b8b", "#4c8bd0", "#d08a3c", "#4fa06a", "#a06fb8"
 COLORS = (BLUE, ORANGE, GREEN, PURPLE, "#c25b5b", "#5aa9a9", GRAY)
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 
 
 def measured(name):
@@ -69,8 +70,8 @@ def multi_label():
         "{:.2f}",
         is_highlighted=lambda x: x >= 0.5,
     )
-    axes.axvline(0.5, color=GRAY, linestyle="--", linewidth=1)
     axes.set(xlim=(0, 1.1), xlabel="probability", title=f"“{found['text']}”")
+    _dashed_line(axes, 0.5)
     return axes.figure
 
 
@@ -120,13 +121,15 @@ def search():
     """Draw the vectors of the messages on a plane, a query, and its nearest messages."""
     found = measured("embeddings")
     axes = _axes(6.4, 4.2, 0.02, 0.02, 0.74, 0.96)
-    for label, color in zip(dict.fromkeys(sorted(found["labels"])), COLORS, strict=True):
+    labels = dict.fromkeys(sorted(found["labels"]))
+    for label, color, marker in zip(labels, COLORS, MARKERS, strict=True):
         points = [
             point
             for point, each in zip(found["points"], found["labels"], strict=True)
             if each == label
         ]
-        axes.scatter(*zip(*points, strict=True), s=14, color=color, alpha=0.6, lw=0, label=label)
+        axes.scatter(*zip(*points, strict=True), s=22, color=color, marker=marker, alpha=0.8, lw=0,
+                     label=label)  # fmt: skip
     nearest = [found["points"][index] for index in found["nearest"]]
     axes.scatter(*zip(*nearest, strict=True), s=60, facecolor="none", edgecolor=GRAY, lw=1.4,
                  label="nearest")  # fmt: skip
@@ -293,8 +296,8 @@ def memory():
     ]
     axes = _axes(6.6, 2.8, 0.37, 0.16, 0.58, 0.8)
     _bars(axes, rows[::-1], "{:.2f}")
-    axes.axvline(1, color=GRAY, linestyle="--", linewidth=1)
     axes.set(xlabel="ratio to the default (dashed)", xlim=(0, 1.1))
+    _dashed_line(axes, 1)
     return axes.figure
 
 
@@ -320,8 +323,8 @@ def export_speed():
     rows = [(name, _decimals(start)[index]) for name, start, index in rows]
     axes = _axes(7, 4, 0.46, 0.13, 0.5, 0.85)
     _bars(axes, rows[::-1], "{:.2f}", is_highlighted=lambda ratio: ratio < 1, other_color=ORANGE)
-    axes.axvline(1, color=GRAY, linestyle="--", linewidth=1)
     axes.set(xlabel="time of keras_bert / time of the other engine", xlim=(0, 3.1))
+    _dashed_line(axes, 1)
     return axes.figure
 
 
@@ -377,8 +380,8 @@ def library_speed():
     rows = [(name, _decimals(start)[index]) for name, start, index in rows]
     axes = _axes(7, 4.8, 0.45, 0.12, 0.51, 0.86)
     _bars(axes, rows[::-1], "{:.2f}x", is_highlighted=lambda ratio: ratio >= 1, other_color=ORANGE)
-    axes.axvline(1, color=GRAY, linestyle="--", linewidth=1)
     axes.set(xlabel="speed of keras_bert / speed of the peer", xlim=(0, 6.6))
+    _dashed_line(axes, 1)
     return axes.figure
 
 
@@ -431,6 +434,22 @@ def _bars(axes, rows, value_format, is_highlighted=lambda value: True, other_col
         axes.text(value + offset, index, value_format.format(value), va="center", size=9)
     axes.set_yticks(range(len(rows)), [name for name, _ in rows])
     axes.tick_params(axis="y", length=0)
+
+
+def _dashed_line(axes, x):
+    """Draw a vertical line behind the bars, with gaps where it would cross a number."""
+    axes.set_ylim(axes.get_ylim())
+    inches = axes.figure.get_size_inches()[0] * axes.get_position().width
+    low, high = axes.get_xlim()
+    character = 0.085 * (high - low) / inches  # width of a digit
+    start = axes.get_ylim()[0]
+    for text in sorted(axes.texts, key=lambda text: text.get_position()[1]):
+        left, y = text.get_position()
+        if left - character < x < left + character * (len(text.get_text()) + 1):
+            axes.plot((x, x), (start, y - 0.35), color=GRAY, linestyle="--", linewidth=1, zorder=0)
+            start = y + 0.35
+    end = axes.get_ylim()[1]
+    axes.plot((x, x), (start, end), color=GRAY, linestyle="--", linewidth=1, zorder=0)
 
 
 def _matrix(axes, values, rows, columns, value_format="{}", rotation=45, low=0):
