@@ -174,3 +174,8 @@ def test_no_thread_is_left_after_an_error_in_a_callback():
         thread.join(timeout=10)
     assert not any(thread.is_alive() for thread in threads)
     assert error.traceback
+
+
+def test_quiet(capfd):
+    keras_bert.quiet()
+    assert capfd.readouterr().err == ""

@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import importlib
+import importlib.util
 import io
 import logging
 import os
@@ -91,7 +92,8 @@ def quiet() -> None:
     """Import Keras and TensorFlow without TensorFlow's messages about GPUs and CPU features.
 
     Also hides TensorFlow's later log messages, such as those about retracing. Call it before
-    anything else imports Keras or TensorFlow. Errors are still shown.
+    anything else imports Keras or TensorFlow. Errors are still shown. Without TensorFlow, it only
+    imports Keras.
 
     Example:
 
@@ -100,7 +102,8 @@ def quiet() -> None:
     """
     with quiet_imports():
         importlib.import_module("keras")
-        importlib.import_module("tensorflow")
+        if importlib.util.find_spec("tensorflow"):
+            importlib.import_module("tensorflow")
     logging.getLogger("tensorflow").setLevel(logging.ERROR)
 
 
