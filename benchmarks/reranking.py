@@ -222,7 +222,9 @@ def main():
         results = {"ours": [], "peer": []}
         for seed in range(args.seeds):
             for library in sorted(results, reverse=bool(seed % 2)):
-                results[library].append(in_process(library, folder, seed))
+                result = in_process(library, folder, seed)
+                results[library].append(result)
+                print(f"{library}, seed {seed}: {json.dumps(result)}", flush=True)
         for library, rows in results.items():
             print_results(library, rows)
         seconds = {library: [row["train"] for row in rows] for library, rows in results.items()}

@@ -277,7 +277,9 @@ def main():
         results = {"ours": [], "peer": []}
         for seed in range(args.seeds):
             for library in sorted(results, reverse=bool(seed % 2)):
-                results[library].append(in_process(library, folder, seed, args))
+                result = in_process(library, folder, seed, args)
+                results[library].append(result)
+                print(f"{library}, seed {seed}: {json.dumps(result)}", flush=True)
         print_figures(folder, data, dense, bm25, results)
 
 
