@@ -200,11 +200,24 @@ def test_health_check_of_the_image(rest, monkeypatch, capsys):
         runpy.run_path(program)
 
 
-def test_graph_server(tmp_path):
+@pytest.fixture
+def graph_server(monkeypatch):
+    """Function that returns a client of graph_server.py for a folder."""
+
+    def client(folder, *arguments):
+        apps = []
+        monkeypatch.setattr("uvicorn.run", lambda app, **settings: apps.append(app))
+        monkeypatch.setattr(sys, "argv", ["graph_server.py", str(folder), *arguments])
+        runpy.run_path(str(FOLDER / "graph_server.py"), run_name="__main__")
+        return TestClient(apps[0])
+
+    return client
+
+
+def test_graph_server(tmp_path, graph_server):
     model = keras_bert.heads.classifier(tiny.encoder(), labels=["bad", "good"])
     keras_bert.export(model, tmp_path / "reviews", format="onnx")
-    server = runpy.run_path(str(FOLDER / "graph_server.py"))
-    client = TestClient(server["make_app"](tmp_path / "reviews", "a"))
+    client = graph_server(tmp_path / "reviews")
     assert client.get("/health").text == "ok"
     path = "/v1/models/reviews:predict"
     answer = client.post(path, json={"instances": ["so good", "한국어"]}).json()
@@ -216,11 +229,17 @@ def test_graph_server(tmp_path):
     assert client.post(path, content=b"{").status_code == 400
 
 
-def test_graph_server_of_vectors(tmp_path):
+def test_graph_server_of_pairs_and_vectors(tmp_path, graph_server):
+    model = keras_bert.heads.classifier(tiny.encoder(), labels=["a", "b"], pairs=True)
+    keras_bert.export(model, tmp_path / "pairs", format="onnx")
+    row = {"text": "good", "text_pair": "so bad"}
+    client = graph_server(tmp_path / "pairs", "--example", json.dumps(row))
+    assert client.get("/health").text == "ok"
+    answer = client.post("/v1/models/pairs:predict", json={"instances": [row]}).json()
+    assert answer["predictions"][0]["label"] in ("a", "b")
     model = keras_bert.heads.embedder(tiny.encoder())
     keras_bert.export(model, tmp_path / "vectors", format="onnx")
-    server = runpy.run_path(str(FOLDER / "graph_server.py"))
-    client = TestClient(server["make_app"](tmp_path / "vectors", "a"))
+    client = graph_server(tmp_path / "vectors")
     answer = client.post("/v1/models/vectors:predict", json={"instances": ["so good"]}).json()
     assert len(answer["predictions"][0]) == model.output_shape[-1]
 

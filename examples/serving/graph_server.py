@@ -71,7 +71,7 @@ def main():
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=8501)
     parser.add_argument(
-        "--example", type=json.loads, default="a", help="instance for /health, JSON"
+        "--example", type=json.loads, default='"a"', help="instance for /health, JSON"
     )
     args = parser.parse_args()
     app = make_app(args.folder, args.example)
