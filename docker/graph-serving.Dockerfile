@@ -18,7 +18,8 @@ ENV PATH=/opt/keras_bert/bin:$PATH
 RUN useradd --create-home --uid 1000 bert
 USER 1000
 EXPOSE 8501
-# Each request to /health asks the model.
+# Each request to /health asks the model. If texts come in pairs, add to the command
+#   /models/support --example '{"text": "a", "text_pair": "b"}'
 HEALTHCHECK --interval=10s --timeout=5s --start-period=1m \
     CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8501/health')"]
 ENTRYPOINT ["python", "/opt/graph_server.py", "--host", "0.0.0.0"]
