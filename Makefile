@@ -91,8 +91,12 @@ FUZZ ?= --files 500 --seconds 60
 fuzz: $(installed)
 	$(bin)/python -m tests.security.fuzz $(FUZZ)
 
+# The programs of these pages fit the column of the site, which has 90 characters.
+pages := --line-length 90 README.md README.ko.md docs/*/*.md
+
 check: $(installed)
 	$(bin)/ruff format --check
+	$(bin)/ruff format --check $(pages)
 	$(bin)/ruff check
 	$(bin)/mypy
 	$(bin)/lint-imports
@@ -109,6 +113,7 @@ docs-live: docs
 
 format: $(installed)
 	$(bin)/ruff format
+	$(bin)/ruff format $(pages)
 	$(bin)/ruff check --fix
 
 # The wheel and the source archive, in dist/.
