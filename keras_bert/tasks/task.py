@@ -122,6 +122,7 @@ class Task:
             server knows that requests can share a batch.
         meanings: What inputs and outputs of an export mean, if it differs from the common meaning.
         lower_is_better: Names of metrics of which a lower value is better.
+        baselines: Name of a metric -> name of the metric that a model without use reaches.
         head_start: A `HeadStart`, or `None` for random weights.
         contrastive_head: The `HeadStart` after contrastive training, see `contrastive_examples`.
         compares: Classes of the data on which exports can be compared; `None` for `data`.
@@ -159,6 +160,7 @@ class Task:
     variable_outputs: frozenset[str] = frozenset()
     meanings: typing.ClassVar[dict[str, str]] = {}
     lower_is_better: tuple[str, ...] = ()
+    baselines: typing.ClassVar[dict[str, str]] = {"accuracy": "majority"}
     head_start: HeadStart | None = None
     contrastive_head: HeadStart | None = None
     compares: tuple[typing.Any, ...] | None = None

@@ -212,6 +212,7 @@ def finetune(
         metrics = _metrics(run, state, _restore_best(run, state), stopped)
         if show_progress:
             _note_gain(metrics)
+            _note_baseline(trained_task, metrics)
         provenance.remember_run(model, encoder, train, dev, metrics)
         if on_end is not None:
             on_end(model, metrics)
@@ -516,6 +517,19 @@ def _note_gain(metrics):
     if gain <= 0:
         note += ". The training did not improve it: use other or more data, or the model as it was"
     print_line(note, file=sys.stderr)
+
+
+def _note_baseline(task, metrics):
+    """Print a note if the model is no better than the baseline of its task."""
+    metric = metrics.get("metric")
+    baseline = task.baselines.get(metric)
+    if baseline in metrics and metrics[metric] <= metrics[baseline]:
+        print_line(
+            f"{metric} of the dev data, {metrics[metric]:.3f}, is not above {baseline}, "
+            f"{metrics[baseline]:.3f}: the model is of no use yet. Train it on more data or for "
+            "more epochs, or with another learning_rate or loss",
+            file=sys.stderr,
+        )
 
 
 def _task_and_data(model, train, dev, name):

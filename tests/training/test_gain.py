@@ -3,11 +3,16 @@
 import pytest
 
 import keras_bert
-from keras_bert import EmbeddingExamples
+from keras_bert import EmbeddingExamples, RankingExamples
 from tests import tiny
 
 PAIRS = EmbeddingExamples([("good film", "so good"), ("bad film", "so bad"), ("is", "this")] * 4)
 QUICK = {"epochs": 1, "batch_size": 4}
+# The first search ranks each relevant document first.
+FOUND = RankingExamples(
+    ["good film", "bad film"], [["so good", "is"], ["so bad", "this"]], [[1, 0], [1, 0]],
+    missed=[[], []],
+)  # fmt: skip
 
 
 def test_embedders_are_scored_before_the_training(capsys):
@@ -42,3 +47,20 @@ def test_a_resumed_run_keeps_the_score(tmp_path):
         keras_bert.finetune(encoder, PAIRS, PAIRS, on_end=fail, **options)
     _, metrics = keras_bert.finetune(encoder, PAIRS, PAIRS, **options)
     assert metrics["mrr@10_before_training"] > 0
+
+
+@pytest.mark.parametrize("task", ["classification", "reranking"])
+def test_a_model_that_is_of_no_use(task, capsys):
+    data = tiny.examples() if task == "classification" else FOUND
+    _, metrics = keras_bert.finetune(tiny.encoder(), data, data, learning_rate=1e-9, **QUICK)
+    metric = metrics["metric"]
+    baseline = {"accuracy": "majority", "mrr@10": "first_search_mrr@10"}[metric]
+    assert metrics[metric] <= metrics[baseline]
+    assert f"is not above {baseline}" in capsys.readouterr().err
+
+
+def test_a_useful_model_gets_no_such_note(capsys):
+    data = tiny.examples()
+    _, metrics = keras_bert.finetune(tiny.learner(), data, data, epochs=20, learning_rate=0.01)
+    assert metrics["accuracy"] > metrics["majority"]
+    assert "is not above" not in capsys.readouterr().err

@@ -49,6 +49,7 @@ class Reranking(Regression):
     reads: typing.ClassVar = {"reranking": (*READ_OPTIONS, "negatives")}
     default_label = None
     lower_is_better = ()
+    baselines: typing.ClassVar = {"mrr@10": "first_search_mrr@10"}
     training_options = RerankingOptions
     pipeline = RerankingPipeline
     takes = ("query", "document")
