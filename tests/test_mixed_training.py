@@ -70,7 +70,9 @@ def outputs_and_gradients(model, inputs):
     return outputs, [tf.convert_to_tensor(gradient).numpy() for gradient in gradients]
 
 
-@pytest.mark.parametrize("kind", ["padded", "packed", "pretraining"])
+@pytest.mark.parametrize(
+    "kind", ["padded", "packed", pytest.param("pretraining", marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("dropout", [pytest.param(0.0, marks=pytest.mark.slow), 0.4])
 def test_outputs_and_gradients_are_those_of_the_layers(kind, dropout):
     rates = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}

@@ -259,6 +259,7 @@ for turn in range(2):
 
 
 @pytest.mark.skipif(not IsMklEnabled(), reason="TensorFlow has no oneDNN here")
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", inference_graph.PRECISIONS)
 def test_weights_are_packed_once_for_few_and_for_many_tokens(precision, tmp_path):
     if precision == "bfloat16" and "avx512_bf16" not in processor.instruction_sets():

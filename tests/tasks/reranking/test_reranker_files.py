@@ -135,6 +135,7 @@ def test_a_teacher_on_the_command_line(tmp_path, capsys, model):
     assert status == 0, capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_search_and_rerank(tmp_path, capsys):
     model, _ = keras_bert.finetune(
         tiny.learner(), tiny.rankings(), learning_rate=0.01, epochs=6, batch_size=4,

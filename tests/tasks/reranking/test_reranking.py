@@ -290,6 +290,7 @@ def test_queries_that_teach_nothing_are_left_out():
             keras_bert.finetune(tiny.learner(), data, loss=loss, **{**QUICK, "epochs": 1})
 
 
+@pytest.mark.slow
 def test_a_teacher_gives_the_scores_of_its_logits(model):
     teacher = keras_bert.pipeline(model)
     data = teacher.as_teacher(RankingExamples(["a film"], [["good", "bad"]]))
