@@ -43,8 +43,7 @@ def notebooks():
         text = page.read_text(encoding="utf-8")
         if "\n```python\n" in text:
             options = _options(text)
-            body = _HEAD.sub("", text, count=1) if options else text
-            found[path_of(page)] = _notebook(body, options)
+            found[path_of(page)] = _notebook(without_title_block(text), options)
     return found
 
 
@@ -56,6 +55,12 @@ def path_of(page):
     prefix = "korean_" if page.parent.name == "korean" else ""
     name = options.get("notebook", prefix + page.stem.replace("-", "_"))
     return FOLDER / f"{name}.ipynb"
+
+
+def without_title_block(text):
+    """Return the text of a page without its title block, if it has one."""
+    head = _HEAD.match(text)
+    return text[head.end() :] if head else text
 
 
 def _options(text):
