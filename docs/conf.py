@@ -10,10 +10,12 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 sys.path[:0] = [str(pathlib.Path(__file__).parent), str(pathlib.Path(__file__).parents[1])]
 
 import generate_reference  # noqa: E402
+import markdown_pages  # noqa: E402
 import notebooks  # noqa: E402
 import repository_address  # noqa: E402
 from docutils import nodes  # noqa: E402
 from pygments.lexers import TextLexer  # noqa: E402
+from sphinx.ext.autodoc.mock import mock  # noqa: E402
 from sphinx.search.en import SearchEnglish  # noqa: E402
 
 from keras_bert.version import __version__  # noqa: E402
@@ -67,8 +69,7 @@ def _separate_plurals(app, what, name, obj, options, lines):
 
 def _link_to_copies(app, docname, source):
     """Replace links to files of the repository by links to their pages of the site."""
-    for file, page in generate_reference.COPIED.items():
-        source[0] = re.sub(rf"\]\((\.\./)+{re.escape(file)}", f"](/reference/{page}", source[0])
+    source[0] = generate_reference.link_to_copies(source[0])
 
 
 def _add_dark_pictures(app, doctree):
@@ -101,6 +102,13 @@ def _link_to_notebook(app, docname, source):
     source[0] = re.sub(r"^(# .*)$", rf"\1\n\n{link}", source[0], count=1, flags=re.MULTILINE)
 
 
+def _write_markdown(app, exception):
+    """Write the pages as Markdown beside the HTML."""
+    if exception is None and app.builder.format == "html":
+        with mock(autodoc_mock_imports):
+            markdown_pages.write(pathlib.Path(app.srcdir), pathlib.Path(app.outdir))
+
+
 def setup(app):
     """Write generated pages before Sphinx looks for pages."""
     app.connect("source-read", _link_to_copies)
@@ -110,4 +118,5 @@ def setup(app):
     app.add_search_language(_Search)
     app.add_lexer("ipython", TextLexer)  # Pygments knows no `%pip`
     app.connect("autodoc-process-docstring", _separate_plurals)
+    app.connect("build-finished", _write_markdown)
     generate_reference.write(pathlib.Path(app.srcdir) / "reference")

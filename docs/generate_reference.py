@@ -74,6 +74,13 @@ def _copy(name):
     return re.sub(r"\[([^]]*)\]\(([^)]*)\)", replaced, (ROOT / name).read_text(encoding="utf-8"))
 
 
+def link_to_copies(text):
+    """Replace links to copied files by links to their pages, from the root of the site."""
+    for file, page in COPIED.items():
+        text = re.sub(rf"\]\((\.\./)+{re.escape(file)}", f"](/reference/{page}", text)
+    return text
+
+
 def _api_page(name):
     """Return the page of a public name of `keras_bert`."""
     item = getattr(keras_bert, name)

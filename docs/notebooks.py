@@ -66,7 +66,7 @@ def notebooks():
     for name in PAGES:
         page = DOCS / name
         text = page.read_text(encoding="utf-8")
-        found[path_of(page)] = _notebook(_HEAD.sub("", text, count=1), _options(text))
+        found[path_of(page)] = _notebook(without_title_block(text), _options(text))
     return found
 
 
@@ -78,6 +78,12 @@ def path_of(page):
     prefix = "korean_" if page.parent.name == "korean" else ""
     name = options.get("notebook", prefix + page.stem.replace("-", "_"))
     return FOLDER / f"{name}.ipynb"
+
+
+def without_title_block(text):
+    """Return the text of a page without its title block, if it has one."""
+    head = _HEAD.match(text)
+    return text[head.end() :] if head else text
 
 
 def _options(text):

@@ -130,6 +130,7 @@ def one_tokenizer():
 
     make = functools.cache(tokenizer.WordPieceTokenizer)
 
+    @functools.wraps(tokenizer.WordPieceTokenizer, updated=())
     def shared(vocabulary, **options):
         return make(tuple(vocabulary), **options)
 

@@ -106,6 +106,16 @@ def test_formats_are_complete():
     assert {name for name in variables if f"| `{name}` |" not in page} == set()
 
 
+def test_the_page_for_assistants_has_all_losses():
+    page = (docs_pages.DOCS / "assistants.md").read_text(encoding="utf-8")
+    losses = {
+        name
+        for name, item in vars(keras_bert.losses).items()
+        if isinstance(item, type) and not name.startswith("_")
+    }
+    assert {name for name in losses if f"`{name}`" not in page} == set()
+
+
 def test_pages_that_do_not_run_say_why():
     reasons = [page.options["not-executable"] for page in PAGES.values() if not _runs(page)]
     assert all(len(reason.split()) >= 3 for reason in reasons)
