@@ -14,6 +14,14 @@ _TOCTREE = re.compile(r"^```\{toctree\}\n(.*?)^```\n", re.DOTALL | re.MULTILINE)
 _AUTODOC = re.compile(
     r"^```\{eval-rst\}\n\.\. auto\w+:: (\S+)\n(.*?)^```\n", re.DOTALL | re.MULTILINE
 )
+_INCLUDE = re.compile(
+    r"^```\{include\} (\S+)\n:start-after: (.+)\n:end-before: (.+)\n```\n", re.MULTILINE
+)
+_CARD = re.compile(r":::\{grid-item-card\} (.+)\n(.+)\n:::\n\n?")
+# Pictures of directives, and the frame of cards.
+_LAYOUT = re.compile(
+    r"^```\{image\}.*?^```\n\n|^::::[^\n]*\n(?::[^\n]*\n\n)?", re.DOTALL | re.MULTILINE
+)
 # A link to a file of the repository that is no page, such as ../../examples/pretrain.py.
 _FILE = re.compile(r"\[([^]]*)\]\(\.\./\.\./([^)]*)\)")
 _NOTE = "Every page is Markdown. Its HTML has the same address with `.html` in place of `.md`."
@@ -34,6 +42,8 @@ def markdown(source, name):
     text = notebooks.without_title_block(_read(source, name)).lstrip()
     text = _TOCTREE.sub(lambda match: _list_of_links(source, name, match[1]), text)
     text = _AUTODOC.sub(lambda match: _api(match[1], match[2]), text)
+    text = _INCLUDE.sub(lambda match: _included(source, name, *match.groups()), text)
+    text = _LAYOUT.sub("", _CARD.sub(r"- \1: \2\n", text))
     text = generate_reference.link_to_copies(text)
     root = "../" * name.count("/")
     text = text.replace("](/", f"]({root}")
@@ -72,6 +82,12 @@ def _list_of_links(source, name, toctree):
         title = _paragraphs(_read(source, entry))[0]
         lines.append(f"- [{title}]({os.path.relpath(entry, os.path.dirname(name))})\n")
     return "".join(lines)
+
+
+def _included(source, name, file, start, end):
+    """Return the part of a file between two texts."""
+    text = _read((source / name).parent, file)
+    return text.partition(start)[2].partition(end)[0].strip() + "\n"
 
 
 def _entries(source, name, toctree):

@@ -46,8 +46,17 @@ def source(tmp_path_factory):
     """A folder with all pages of the documentation, also the generated ones."""
     folder = tmp_path_factory.mktemp("site") / "docs"
     shutil.copytree(DOCS, folder, ignore=shutil.ignore_patterns("_static", "__pycache__"))
+    shutil.copy(DOCS.parent / "README.md", folder.parent)  # a page includes its program
     generate_reference.write(folder / "reference")
     return folder
+
+
+def test_the_first_page_has_its_program_and_cards():
+    text = markdown_pages.markdown(DOCS, "index.md")
+    assert "```python\nimport keras_bert" in text
+    assert "- Tag: [Find names in a text](guides/tagging.md)\n- Answer:" in text
+    assert "{" not in re.sub(r"```(python|text)\n.*?```", "", text, flags=re.DOTALL)
+    assert ":::" not in text
 
 
 def test_a_page_is_plain_markdown(tmp_path):
