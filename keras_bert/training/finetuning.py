@@ -211,8 +211,7 @@ def finetune(
         stopped = _fit(run, state, show_progress, tensorboard)
         metrics = _metrics(run, state, _restore_best(run, state), stopped)
         if show_progress:
-            _note_gain(metrics)
-            _note_baseline(trained_task, metrics)
+            _note_scores(trained_task, metrics)
         provenance.remember_run(model, encoder, train, dev, metrics)
         if on_end is not None:
             on_end(model, metrics)
@@ -503,6 +502,12 @@ def _metrics(run, state, best_record, stopped):
         if state.before:
             metrics[f"{metrics['metric']}{_BEFORE_SUFFIX}"] = state.before[metrics["metric"]]
     return metrics
+
+
+def _note_scores(task, metrics):
+    """Print notes on a gain over the score before the training, and on a useless model."""
+    _note_gain(metrics)
+    _note_baseline(task, metrics)
 
 
 def _note_gain(metrics):
