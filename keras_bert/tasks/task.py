@@ -258,6 +258,10 @@ class Task:
         """Return the examples as an `Encoded` for training, by default that of `encode`."""
         return self.encode(model, examples, max_length, options)
 
+    def default_batch_size(self, encoded) -> int:
+        """Return the default of `finetune(batch_size=)` for encoded training data."""
+        return 32
+
     def model_of_rows(self, model):
         """Return the model that is trained on rows of several texts; it shares the weights."""
         return model

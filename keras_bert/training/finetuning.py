@@ -38,7 +38,7 @@ def finetune(
     *,
     task: str | None = None,
     epochs: int = 3,
-    batch_size: int = 32,
+    batch_size: int | None = None,
     learning_rate: float = 5e-5,
     warmup: float = 0.1,
     schedule: str = "linear",
@@ -91,7 +91,8 @@ def finetune(
             masked-LM model on `EmbeddingExamples`, or on `RankingExamples` with the scores of a
             teacher. By default, the type of `train` selects the task.
         epochs: Number of passes over the training data. The paper uses 2 to 4.
-        batch_size: Sequences per batch. The paper uses 16 or 32.
+        batch_size: Rows of the data per batch. The paper uses 16 or 32. Default: 32, and for a
+            reranker that learns from lists, as many lists as have 32 documents.
         learning_rate: The peak learning rate. The paper uses 5e-5, 3e-5 or 2e-5.
         warmup: Fraction of the steps during which the learning rate rises.
         schedule: What the learning rate does after the warm-up: `"linear"` or `"cosine"` decay to

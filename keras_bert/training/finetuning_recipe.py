@@ -20,7 +20,7 @@ class FinetuningRecipe:
     """
 
     epochs: int
-    batch_size: int
+    batch_size: int | None  # until the data are encoded, `None` stands for the task's default
     learning_rate: float
     warmup: float
     schedule: str
@@ -41,6 +41,8 @@ class FinetuningRecipe:
             "gradient_accumulation_steps": 1,
             "seed": 0,
         }
+        if self.batch_size is None:
+            del minimums["batch_size"]
         for name, minimum in minimums.items():
             setattr(self, name, as_integer(name, getattr(self, name), minimum))
         distribution.check_accumulation(self.gradient_accumulation_steps)

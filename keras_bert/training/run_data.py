@@ -42,6 +42,8 @@ def encode(task, model, train, dev, recipe):
             f"{train.source}: no text has tokens. Check the column of the texts and the vocabulary"
         )
     task.check_training_data(train, encoded)
+    if recipe.batch_size is None:
+        recipe.batch_size = task.default_batch_size(encoded)
     if encoded.compares_rows and recipe.batch_size == 1:
         raise ValueError(
             "batch_size must be at least 2, because the loss compares the rows of a batch; "

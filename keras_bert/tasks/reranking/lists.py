@@ -89,12 +89,10 @@ def _default_loss(examples):
     scores = examples.flat_scores()
     if all(score == 1 for score in scores):
         return "multiple_negatives"
-    if min(scores) >= 0 and max(scores) <= 1:
-        return "binary_cross_entropy"
-    raise ValueError(
-        f"{examples.source}: the scores are from {min(scores):g} to {max(scores):g}. Choose "
-        "loss='margin_mse' for the scores of a teacher, or loss='listnet' for grades"
-    )
+    # The cross-entropy of single documents learns slowly how many of them are relevant. To learn
+    # their order, it needs far more queries than a loss that compares them.
+    queries_with_order = sum(len(set(scores)) > 1 for scores in examples.scores)
+    return "listnet" if queries_with_order > len(examples) / 2 else "binary_cross_entropy"
 
 
 def _check_scores(name, examples):

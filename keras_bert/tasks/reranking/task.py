@@ -31,7 +31,8 @@ class RerankingOptions(Options):
     """Options of training.
 
     loss: A key of `LOSSES` or one of its losses. Default: `"multiple_negatives"` if all documents
-        are relevant, and else `"binary_cross_entropy"` for scores from 0 to 1.
+        are relevant, `"listnet"` if most queries have documents with different scores, and else
+        `"binary_cross_entropy"`.
     num_negatives: For `"multiple_negatives"`: documents of other queries per list, by default 4.
     long_texts: `"window"` reads long documents in parts, in answers only.
     """
@@ -144,6 +145,10 @@ class Reranking(Regression):
 
     def compile_options(self, output, encoded):
         return {"loss": encoded.loss}
+
+    def default_batch_size(self, encoded):
+        """Return the number of lists that have 32 documents."""
+        return max(1, super().default_batch_size(encoded) // encoded.texts_per_row)
 
     def encode(self, model, examples, max_length, options):
         """Return each pair of a query and a document as a sequence: `EncodedPairs`."""

@@ -42,14 +42,31 @@ def test_default_losses():
     def loss(train):
         return keras_bert.finetune(encoder, train, **options)[1]["recipe"]["loss"]
 
-    assert loss(data) == "binary_cross_entropy"
+    assert loss(data) == "listnet"
+    grades = [[3 * score for score in scores] for scores in data.scores]
+    assert loss(RankingExamples(data.queries, data.documents, grades)) == "listnet"
     positives = [[text for text in texts if "good" in text] for texts in data.documents]
     assert loss(RankingExamples(data.queries, positives, [[1]] * 24)) == "multiple_negatives"
-    grades = [[3 * score for score in scores] for scores in data.scores]
-    with pytest.raises(
-        ValueError, match=r"scores are from 0 to 3. Choose loss='margin_mse' .*listnet"
-    ):
-        loss(RankingExamples(data.queries, data.documents, grades))
+    queries = [str(index) for index in range(16)]
+    single = RankingExamples(queries, [["good"], ["bad"]] * 8, [[1], [0]] * 8)
+    assert loss(single) == "binary_cross_entropy"
+    grades = RankingExamples(queries, [["good"], ["bad"]] * 8, [[3], [0]] * 8)
+    with pytest.raises(ValueError, match="needs scores from 0 to 1; received 3"):
+        loss(grades)
+
+
+def test_default_batches_have_32_documents():
+    data = tiny.rankings()
+    encoder = tiny.learner()
+
+    def batch_size(**options):
+        _, metrics = keras_bert.finetune(encoder, data, show_progress=False, epochs=1, **options)
+        return metrics["recipe"]["batch_size"]
+
+    documents = max(map(len, data.documents))
+    assert batch_size() == 32 // documents
+    assert batch_size(loss="binary_cross_entropy") == 32
+    assert batch_size(batch_size=7) == 7
 
 
 def test_rank_sorts_the_documents(model):
