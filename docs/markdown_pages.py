@@ -53,7 +53,7 @@ def markdown(source, name):
 
 def llms_txt(source):
     """Return the text of `llms.txt`: a section for each toctree."""
-    title, summary = _paragraphs(_read(source, "index.md"))[:2]
+    title, summary = _title_and_first_sentence(source, "index.md")
     lines = [f"# {title}", "", f"> {summary}", "", _NOTE]
     return "\n".join([*lines, *_sections(source, "index.md"), ""])
 
