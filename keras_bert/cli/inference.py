@@ -93,6 +93,7 @@ def evaluate(args: options.Evaluate) -> None:
     if args.characters and "characters" not in task.reads[name]:
         raise ValueError(f"--characters does not apply to {args.model}, which has the task {name}")
     examples = _labeled_data(args, pipe, name)
+    reading.print_misfit(pipe, examples)
     with progress() as bar:
         work = bar.add_task("Scoring", total=1)
         answers = pipe.answers(examples, on_batch=lambda share: bar.advance(work, share))
@@ -202,7 +203,10 @@ def _answered(args, pipe, state, file, bar):
     work = bar.add_task("Predicting", total=None if args.input else 1, completed=state["rows"])
     rows_to_skip = state["rows"]  # they end with a part
     pipe.counts.update(state["counts"])
-    for part in _parts(args, pipe):
+    parts = iter(_parts(args, pipe))
+    first = next(parts)
+    reading.print_misfit(pipe, first)
+    for part in itertools.chain([first], parts):
         if rows_to_skip > 0:
             rows_to_skip -= len(part)
             continue
@@ -241,6 +245,7 @@ def embed(args: options.Embed) -> None:
     )
     first = next(parts)
     pipe = _embedder(args)
+    reading.print_misfit(pipe, first)
     shape = [0, pipe.width_of(args.truncate_dim)]
     path = pathlib.Path(args.output).resolve()
     parts = itertools.chain([first], parts)
@@ -339,6 +344,7 @@ def find(args: options.Search) -> None:
     elif args.candidates is not None:
         raise ValueError("--candidates needs --rerank, which orders the candidates")
     pipe = _embedder(args)
+    reading.print_misfit(pipe, examples)
     if args.vectors is None:
         vectors = _vectors(pipe, texts, args)
         width = None

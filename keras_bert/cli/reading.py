@@ -12,6 +12,7 @@ from keras_bert import provenance
 from keras_bert.runtime.escaping import shown
 from keras_bert.runtime.terminal import print_line
 from keras_bert.tasks import reader, registry
+from keras_bert.text import vocabulary_fit
 
 # Names of `Encoded.counts` -> text of the note.
 _COUNTED = {
@@ -144,6 +145,14 @@ def notes(examples, dev=None, metrics=()):
         for name, note in (_OF_DATA | _COUNTED).items():
             if count := (of_data | of_encoded).get(name):
                 yield f"{note}: {count} ({data.source})"
+
+
+def print_misfit(pipe, examples):
+    """Print a note on stderr if the vocabulary of the model does not fit the texts."""
+    sample = examples.sample_of_texts(vocabulary_fit.SAMPLE)
+    note = vocabulary_fit.note(sample, examples.source, pipe.engine.described.tokenizer)
+    if note is not None:
+        print_line(note, file=sys.stderr)
 
 
 def print_counts(counts):

@@ -12,7 +12,6 @@ from keras_bert import heads, provenance
 from keras_bert.cli import options, reading
 from keras_bert.data import tabular
 from keras_bert.hub import loading
-from keras_bert.pretraining import vocabulary
 from keras_bert.runtime.files import exclusive_lock
 from keras_bert.runtime.terminal import metrics_table, print_line
 from keras_bert.tasks import inference, registry
@@ -22,12 +21,6 @@ from keras_bert.tasks.embedding.retrieval import RetrievalData
 from keras_bert.training import finetuning, report, run_state, search
 
 _SHOWN_LABELS = 5
-_SAMPLE = 1000  # texts
-# Limits for a warning that the vocabulary does not fit the texts. A vocabulary of the same language
-# needs 1.0 to 1.8 tokens per word, one of Hangul syllables 2.7, and at most 1.3% of the words are
-# unknown. MiniLM's needs 5.4 for Korean reviews, and 25% of the words are unknown.
-_MANY_TOKENS = 3
-_MANY_UNKNOWN = 0.05
 
 
 def finetune(args: options.Finetune) -> None:
@@ -42,10 +35,6 @@ def finetune(args: options.Finetune) -> None:
     if args.teacher:
         examples = _teacher_targets(args, examples)
         start = _with_width_of_targets(start, encoder, examples)
-    if encoder.preprocessor is not None:  # otherwise `finetune` raises an error
-        note = note_of_vocabulary(examples, encoder.preprocessor, args.model)
-        if note is not None:
-            print_line(note)
     if args.freeze or not encoder.trainable:  # other layers stay frozen as they are
         encoder.trainable = not args.freeze
     save = functools.partial(_save, args, encoder, examples, dev, columns)
@@ -60,20 +49,6 @@ def finetune(args: options.Finetune) -> None:
         )
     _print_run(model, metrics, examples, dev)
     print_line(f"saved in {args.output}")
-
-
-def note_of_vocabulary(examples, preprocessor, name):
-    """Return a note if the vocabulary does not fit the language of the texts; else `None`."""
-    try:
-        fits = vocabulary.coverage(examples.sample_of_texts(_SAMPLE), preprocessor)
-    except ValueError:  # the texts have no words
-        return None
-    if fits["tokens_per_word"] < _MANY_TOKENS and fits["unknown"] < _MANY_UNKNOWN:
-        return None
-    return (
-        f"the vocabulary of {name} does not fit these texts: {fits['tokens_per_word']:.1f} tokens "
-        f"per word, {fits['unknown']:.1%} unknown. Use a model for their language or subject"
-    )
 
 
 def _search(args, encoder, examples, dev, save):

@@ -32,6 +32,8 @@ class TaskData:
         """Return the first texts of the data, at most `count`."""
         raise NotImplementedError
 
+    # Names of the fields that are lists with an item per row.
+    row_fields: typing.ClassVar[tuple[str, ...]] = ()
     # Names of the columns that `read` was given, by argument, for data that keep them.
     columns: dict | None = None
     label_type = "str"
@@ -41,6 +43,21 @@ class TaskData:
     ragged_rows = 0
     # Rows of the file, see `Examples`.
     rows: list | None = None
+
+    def __getitem__(self, rows: slice):
+        """Return some of the rows, such as the first 100, `data[:100]`, as data of the same class.
+
+        Raises:
+            TypeError: If `rows` is no slice, or the data have no rows.
+        """
+        if not isinstance(rows, slice) or not self.row_fields:
+            name = type(self).__name__
+            slices = "takes slices, such as data[:100]" if self.row_fields else "has no rows"
+            raise TypeError(f"{name} {slices}; received {rows!r:.80}")
+        data: Any = self  # a dataclass
+        values = {name: getattr(data, name) for name in self.row_fields}
+        parts = {name: value[rows] for name, value in values.items() if value is not None}
+        return dataclasses.replace(data, **parts)
 
     def to_dataset(self, model, batch_size=32, *, shuffle=False, seed=0, pad="batch"):
         """Return a `tf.data.Dataset` for Keras' `fit`, `evaluate` and `predict` on every backend.
@@ -115,6 +132,7 @@ class Examples(TaskData):
     columns: dict | None = None
     known_labels: list | None = None
     label_type: str = dataclasses.field(init=False, default="str")
+    row_fields = ("texts", "text_pairs", "labels", "label_sets", "scores", "locations", "rows")
 
     def __post_init__(self):
         kinds = [self.labels, self.label_sets, self.scores]

@@ -24,7 +24,8 @@ def read(table, *, text, text_pair, label, kind, separator, limit, **of_files):
     """Read `Examples` from a table with columns `table[name]`; arguments as in `tabular.read`."""
     roles = columns_by_role(text, text_pair, label)
     warn_of_text_pair(column_names(table), text_pair)
-    values = read_columns(table, list(roles.values()), (), limit)
+    advice = "Name the columns with text, text_pair and label"
+    values = read_columns(table, list(roles.values()), (), limit, "Examples", advice)
     columns = {role: values[name] for role, name in roles.items()}
     if "label" in columns:
         columns["label"] = _named(table, label, kind, columns["label"])
@@ -106,10 +107,10 @@ def _named(table, column, kind, values):
     return values
 
 
-def read_columns(table, required, optional, limit, kind="Examples"):
+def read_columns(table, required, optional, limit, kind, advice="Rename the columns"):
     """Return {name: list} of the required columns, and of the optional ones that the table has.
 
-    `kind` is the name of the class of the data, for messages.
+    `kind` is the name of the class of the data, and `advice` helps with other names of columns.
     """
     names = column_names(table)
     check_limit(limit)
@@ -117,8 +118,8 @@ def read_columns(table, required, optional, limit, kind="Examples"):
     if missing:
         shown = printable(", ".join(map(str, names)))
         raise ValueError(
-            f"the table has no column {missing[0]!r:.80}; it has {shown}. Name the columns "
-            f"with text, text_pair and label, or use keras_bert.{kind} for lists"
+            f"the table has no column {missing[0]!r:.80}; it has {shown}. {advice}, or "
+            f"use keras_bert.{kind} for lists"
         )
     kept = [*required, *(name for name in optional if name in names)]
     return {name: list(itertools.islice(table[name], limit)) for name in kept}

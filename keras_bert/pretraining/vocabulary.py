@@ -18,6 +18,7 @@ from keras_bert.pretraining.corpus import Document, batched
 from keras_bert.runtime.arguments import as_integer
 from keras_bert.runtime.files import atomic_write
 from keras_bert.runtime.packages import import_extra
+from keras_bert.text import vocabulary_fit
 from keras_bert.text.base_tokenizer import UNKNOWN
 from keras_bert.text.preprocessor import Preprocessor
 from keras_bert.text.python_tokenizer import PythonTokenizer
@@ -139,16 +140,7 @@ def coverage(documents: Documents, preprocessor: Preprocessor) -> dict[str, floa
     counts = count_words(documents, tokenizer)
     if not counts:
         raise ValueError("The corpus has no words; check the documents.")
-    total = counts.total()
-    words = zip(counts.values(), tokenizer.tokenize(counts), strict=True)
-    known = [(count, len(ids)) for count, ids in words if ids[0] != tokenizer.unknown_id]
-    known_total = sum(count for count, _ in known)
-    return {
-        "words": total,
-        "unknown": (total - known_total) / total,
-        "tokens_per_word": sum(count * size for count, size in known) / max(1, known_total),
-        "whole": sum(count for count, size in known if size == 1) / total,
-    }
+    return vocabulary_fit.coverage(counts, tokenizer)
 
 
 def write(

@@ -89,6 +89,10 @@ def check_labels(head, count, labels, least):
     """Return the labels of a classifier or tagger as strings."""
     if isinstance(labels, str):
         raise ValueError(f"labels must be a list of strings; received the string {labels!r:.80}")
+    if count is not None and not isinstance(count, int):
+        raise ValueError(
+            f"for names, give labels={count!r:.80}; the number of classes is an integer"
+        )
     if labels is None:
         labels = range(count or 0)
     labels = [str(label) for label in labels]

@@ -131,4 +131,9 @@ def find(model) -> Task | None:
     from keras_bert.model_structure import find_task
 
     name = find_task(model) if isinstance(model, keras.Model) else None
+    if name is not None and name not in names():
+        raise ValueError(
+            f"the model {model.name!r} has the task {name!r:.80}, which keras_bert does not know. "
+            "First import the module that adds it to keras_bert.tasks.registry.TASKS"
+        )
     return None if name is None else by_name(name)

@@ -156,6 +156,13 @@ class TextTask(Task):
             )
         return encoded
 
+    def encode_training(self, model, examples, max_length, options):
+        if self.targets(model.output, examples) is None:
+            raise ValueError(
+                f"{examples.source}: the texts have no targets of the task {self.name}"
+            )
+        return super().encode_training(model, examples, max_length, options)
+
 
 def check_pairs(pairs: bool, examples: Examples):
     """Raise an error if a model reads pairs and the examples are single texts, or the reverse."""

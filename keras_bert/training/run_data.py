@@ -13,6 +13,7 @@ from keras_bert.runtime import distribution
 from keras_bert.runtime.stopping import stop_requests
 from keras_bert.runtime.terminal import print_line
 from keras_bert.tasks import inference, registry
+from keras_bert.text import vocabulary_fit
 from keras_bert.training.user_callbacks import DEV_LOSS
 
 # Names of arguments in Keras and transformers.
@@ -97,7 +98,12 @@ def check(task, train, dev):
 
 
 def note(run):
-    """Print how many texts were truncated, and how a classifier of few texts is trained."""
+    """Print what the model cannot read, and how a classifier of few texts is trained."""
+    encoder = heads.find_encoder(run.model)
+    sample = run.train.sample_of_texts(vocabulary_fit.SAMPLE)
+    misfit = vocabulary_fit.note(sample, run.train.source, encoder.preprocessor.python_tokenizer)
+    if misfit is not None:
+        _note(misfit)
     for examples, encoded in ((run.train, run.encoded), (run.dev, run.encoded_dev)):
         if encoded is not None and encoded.truncated:
             text = f"texts were truncated to {run.recipe.max_length} tokens (max_length)"
@@ -107,7 +113,7 @@ def note(run):
         _note(
             f"{train.source}: {len(train)} texts of {len(train.label_names())} labels. Each epoch "
             f"trains the encoder on {len(run.pairs)} pairs of texts, then fits the head to its "
-            "vectors (contrastive=False: train on the labels)"
+            "vectors (contrastive=False, --no-contrastive: train on the labels)"
         )
 
 

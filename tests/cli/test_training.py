@@ -12,11 +12,10 @@ import numpy as np
 import pytest
 
 import keras_bert
-from keras_bert.cli import reading, training
+from keras_bert.cli import reading
 from keras_bert.data import tabular
 from keras_bert.runtime import distribution, files
 from keras_bert.tasks.question_answering import data as squad
-from keras_bert.tasks.tagging import data as conll
 from keras_bert.training import finetuning
 from tests import tiny
 from tests.cli.shared import SCORES, TEXTS, run
@@ -137,17 +136,6 @@ def test_what_was_not_read_or_learned_is_told():
     questions = squad.Questions(["a", "a"], ["c b", "c"], [[("b", 0)], [("x", 0)]], source="a.json")
     moved, lost = reading.notes(questions)
     assert "not at the position" in moved and "do not occur in their context" in lost
-
-
-def test_a_vocabulary_of_another_language_is_told():
-    english = keras_bert.Preprocessor(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "good", "film"])
-    korean = tabular.Examples(["좋은 영화", "good film"] * 3, labels=["a", "b"] * 3)
-    note = training.note_of_vocabulary(korean, english, "minilm")
-    assert note.startswith("the vocabulary of minilm does not fit these texts: 1.0 tokens")
-    sentences = conll.TaggedSentences([["좋은", "영화"]], [["A", "B"]])
-    assert "100.0% unknown" in training.note_of_vocabulary(sentences, english, "minilm")
-    for texts in (["good film"], [" "]):
-        assert training.note_of_vocabulary(tabular.Examples(texts), english, "minilm") is None
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ import pathlib
 
 import pytest
 
+import keras_bert
 from keras_bert.tasks import registry
 from tests.docs_pages import DOCS, Page
 
@@ -23,3 +24,6 @@ def test_the_page_adds_a_task(registered, capsys, monkeypatch, tmp_path):
     expected = [text for _, _, text in page.blocks if text is not None]
     assert capsys.readouterr().out == "".join(expected)
     assert registry.for_data(names["train"]).name == "rating"
+    wrong = names["Ratings"](["good film"], labels=["good"])
+    with pytest.raises(ValueError, match="the texts have no targets of the task rating"):
+        keras_bert.finetune(names["encoder"], wrong, show_progress=False)

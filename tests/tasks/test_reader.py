@@ -81,7 +81,16 @@ def test_dataframe():
         ({"text": ["a"]}, {}, "has no column 'label'; it has text. Name the columns with text,"),
         ({"text": ["a"], "label": [float("nan")]}, {}, "no row has a label; all are nan"),
         ({"text": ["a", 3], "label": [1, 2]}, {}, "must be strings; received 3 in row 2"),
-        ({}, {"task": "tagging"}, "the table has no column 'words'"),
+        (
+            {"w": [["a"]]},
+            {"task": "tagging"},
+            "no column 'words'; .* Name the columns with word and",
+        ),
+        (
+            {"text": ["a"]},
+            {"task": "multiple_choice"},
+            "no column 'choices'; .* Rename the columns",
+        ),
         (3, {}, "must be a file, a DataFrame, a Dataset or a dict of columns; received int"),
         ([("a", "b")], {}, r"received list. For lists, use Examples\(texts, labels"),
         ("a.conll", {}, "for tagged words, give task='tagging'"),

@@ -5,6 +5,7 @@ import pytest
 
 from keras_bert import heads
 from keras_bert.data.examples import Examples
+from keras_bert.layers import TaskOutput
 from keras_bert.tasks import registry
 from keras_bert.tasks.multiple_choice.data import Choices
 from keras_bert.tasks.question_answering.data import Questions
@@ -56,3 +57,17 @@ def test_models_and_data_without_a_task_are_rejected():
         registry.for_model(keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)]))
     with pytest.raises(ValueError, match="Examples, TaggedSentences, .*; received list"):
         registry.for_data(["a"])
+
+
+def test_a_model_of_a_task_that_is_not_imported():
+    encoder = tiny.encoder(num_hidden_layers=1)
+    inputs = encoder.input
+    output = TaskOutput("readability", name="output")
+    model = keras.Model(inputs, output(encoder(inputs)["pooled_output"]), name="reader")
+    with pytest.raises(ValueError, match="'reader' has the task 'readability', .* First import"):
+        registry.for_model(model)
+
+
+def test_names_of_labels_as_the_number_of_classes():
+    with pytest.raises(ValueError, match=r"for names, give labels=\['bad', 'good'\]"):
+        heads.classifier(tiny.encoder(num_hidden_layers=1), ["bad", "good"])

@@ -162,6 +162,13 @@ def test_a_model_on_unit_vectors_is_saved_and_trained_further(tmp_path):
     assert "contrastive" not in metrics["recipe"]
 
 
+def test_an_optimizer_trains_on_the_labels():
+    _, metrics = finetune(optimizer=keras.optimizers.Adam(1e-3))
+    assert "contrastive" not in metrics["recipe"]
+    _, metrics = finetune(optimizer=keras.optimizers.Adam(1e-3), contrastive=True)
+    assert metrics["recipe"]["contrastive"] is True
+
+
 def test_a_label_with_one_text_trains_only_the_head(recwarn):
     data = Examples([*TEXTS, "a film"], labels=[*LABELS, "maybe"])
     model, metrics = finetune(data)

@@ -40,8 +40,11 @@ def contrastive_examples(encoder, train, options, recipe):
             raise ValueError(f"contrastive=True needs {requirement}")
         return None
     classes = len(set(train.labels))
-    if options.contrastive is None and len(train) > MOST_TEXTS_PER_CLASS * classes:
-        return None
+    if options.contrastive is None:
+        # An optimizer is made for the head and the steps of training on the labels.
+        has_many_texts = len(train) > MOST_TEXTS_PER_CLASS * classes
+        if has_many_texts or recipe.optimizer is not None:
+            return None
     pairs_per_text = min(max(round(_PAIRS_PER_EPOCH / len(train)), 1), _MOST_PAIRS_PER_TEXT)
     return EmbeddingExamples.of_classes(_with_partners(train), recipe.seed, pairs_per_text)
 

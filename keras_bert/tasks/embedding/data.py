@@ -58,6 +58,7 @@ class EmbeddingExamples(TaskData):
     prompts: tuple[str, str] | None = None
     columns: dict | None = None
     document_scores: list[list[float]] | None = None
+    row_fields = ("texts", "scores", "vectors", "classes", "document_scores")
 
     def __post_init__(self):
         check_list(f"{self.source}: texts", self.texts)

@@ -108,6 +108,9 @@ class RetrievalData(TaskData):
         queries = [(before_query + text,) for text in self.queries.values()]
         return queries + [(before_document + text,) for text in self.corpus.values()]
 
+    def sample_of_texts(self, count):
+        return [*self.queries.values(), *self.corpus.values()][:count]
+
     def __len__(self):
         return sum(bool(documents) for documents in self.relevant.values())
 

@@ -46,6 +46,7 @@ class Choices(TaskData):
     labels: list[int] | None = None
     source: str = "the choices"
     locations: list[str] | None = dataclasses.field(default=None, compare=False)
+    row_fields = ("texts", "choices", "labels", "locations")
 
     def __post_init__(self):
         count = len(self.texts)

@@ -59,6 +59,7 @@ class Questions(TaskData):
     characters: bool = False
     moved_answers: int = dataclasses.field(init=False, default=0)
     lost_answers: int = dataclasses.field(init=False, default=0)
+    row_fields = ("questions", "contexts", "answers", "ids")
 
     def __post_init__(self):
         columns: dict[str, list] = {

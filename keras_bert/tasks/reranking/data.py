@@ -48,6 +48,7 @@ class RankingExamples(TaskData):
     missed: list[list[float]] | None = None
     columns: dict | None = None
     rows: list[dict] | None = None
+    row_fields = ("queries", "documents", "scores", "missed")
 
     def __post_init__(self):
         source = self.source
@@ -210,6 +211,9 @@ class RankingExamples(TaskData):
             if len(texts) >= count:
                 break
         return texts[:count]
+
+    def __getitem__(self, rows):
+        return dataclasses.replace(super().__getitem__(rows), rows=None)
 
     def __len__(self):
         return len(self.queries)

@@ -22,7 +22,10 @@ from keras_bert.tasks.task import HeadStart, Options
 from keras_bert.tasks.text import READ_OPTIONS
 from keras_bert.text.text_windows import max_per_text
 
-_NO_DOCUMENTS = "reranking needs text_pair (--text-pair), the column of the document"
+_NO_DOCUMENTS = (
+    "reranking needs text_pair (--text-pair), the column of the document. For questions and their "
+    "contexts or a search, read the task retrieval and use RankingExamples.of_retrieval"
+)
 _METRICS = ("mrr@10", "ndcg@10", "map@100", "recall@1", "recall@10")
 
 

@@ -64,6 +64,7 @@ class TaggedSentences(TaskData):
     source: str = "the sentences"
     first: int = 1
     label_type: str = dataclasses.field(init=False, default="str")
+    row_fields = ("words", "tags")
 
     def __post_init__(self):
         check_list(f"{self.source}: words", self.words)
@@ -175,7 +176,8 @@ def read_table(table, *, word=1, tag=-1, limit=None):
     word = _KEYS.get(word, word)
     tag = _KEYS.get(tag, tag)
     names = [name for name in (word, tag) if name is not None]
-    values = read_columns(table, names, (), limit, "TaggedSentences")
+    advice = "Name the columns with word and tag"
+    values = read_columns(table, names, (), limit, "TaggedSentences", advice)
     words = [list(row) for row in values[word]]
     if tag is None:
         return TaggedSentences(words, source="the table")
