@@ -227,10 +227,15 @@ def _functional_model(model, precision):
 
     def serve(*values):
         outputs = predict(keras.tree.pack_sequence_as(model.input, list(values)))
+        names = model.output_names
         if isinstance(outputs, dict):  # the tensors in `encoder_outputs` get numbered names
-            leaves = keras.tree.flatten_with_path(outputs)
-            return {"_".join(map(str, path)): value for path, value in leaves}
-        return dict(zip(model.output_names, keras.tree.flatten(outputs), strict=True))
+            names = ["_".join(map(str, path)) for path, _ in keras.tree.flatten_with_path(outputs)]
+        if len(set(names)) < len(names):
+            raise ValueError(
+                f"the outputs of {model.name!r} have the same name: {', '.join(names)}. Give the "
+                "outputs of the model as a dict with different names"
+            )
+        return dict(zip(names, keras.tree.flatten(outputs), strict=True))
 
     serving_default = tf.function(serve, input_signature=inputs, autograph=False)
     module = _module(model, serving_default)

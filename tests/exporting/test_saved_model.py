@@ -137,6 +137,16 @@ def test_functional_model_on_strings(tmp_path):
     np.testing.assert_array_equal(loaded(*values), answer["answer"])
 
 
+def test_outputs_need_different_names(tmp_path):
+    bert = tiny.encoder(num_hidden_layers=1)
+    text = keras.Input(shape=(), dtype="string", name="text")
+    inner = keras.Model(bert.input, bert.output["pooled_output"], name="inner")
+    tokens = bert.preprocessor(text)
+    model = keras.Model(text, [inner(tokens), inner(tokens)], name="twins")
+    with pytest.raises(ValueError, match="outputs of 'twins' have the same name: inner, inner"):
+        keras_bert.export(model, tmp_path)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("failure", [OSError("No space left on device"), KeyboardInterrupt()])
 def test_failed_export_leaves_no_files(classifier, tmp_path, monkeypatch, failure):
