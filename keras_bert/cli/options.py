@@ -337,7 +337,9 @@ class Finetune(
 
     model: encoder to start from, or a trained model, whose head is kept if it has all labels of
         --train
-    task: what the model learns (default: classification)
+    task: what the model learns: classification, pair, multi_label, regression, tagging,
+        question_answering, multiple_choice, embedding, sparse_embedding or reranking (default:
+        classification)
     keep_layers: keep only these layers of the encoder, from 0
     teacher: a model to imitate. embedding: an embedder: its vectors of the texts in --train, or
         with --loss cosent or cosine_similarity its scores of the pairs. Scores and negatives in

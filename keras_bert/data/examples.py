@@ -103,7 +103,8 @@ class Examples(TaskData):
             number of columns.
         locations: For each text its location in the file, such as "row 2", for messages; or
             `None`.
-        rows: For each text, a dict with all columns of its row in the file; or `None`.
+        rows: For each text, a dict with all columns of its row in the file; or `None`, as after
+            `read`.
         columns: The names of the columns that `read` was given, by argument; or `None`.
         known_labels: Labels that a model has even if no label set contains them, or `None`.
         label_type: The type of all labels: `"str"`, `"int"`, `"float"` or `"bool"`.
