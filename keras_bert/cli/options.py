@@ -265,7 +265,8 @@ class FinetuneRecipe(Options):
     """Recipe; the defaults are those of the paper.
 
     epochs: passes over the data (default: 3)
-    batch_size: rows of the data (default: 32; for lists to rerank, as many as have 32 documents)
+    batch_size: sequences, rows of texts or lists of documents (default: 32, for lists divided by
+        the documents of the longest one)
     learning_rate: peak rate (default: 5e-5)
     warmup: fraction of the steps in which the rate rises
     schedule: the rate after the warm-up (default: linear decay to 0)
@@ -273,7 +274,7 @@ class FinetuneRecipe(Options):
         are truncated, or split into windows in tagging and question answering
     loss: embedding (default: cosent for scored pairs, else multiple_negatives_ranking); reranking
         (default: multiple_negatives without scores and negatives, listnet for queries with several
-        documents, else binary_cross_entropy)
+        documents, else binary_cross_entropy; with a --teacher, give margin_mse)
     num_negatives: reranking with multiple_negatives: documents of other queries (default: 4)
     matryoshka_dims: embedding: also train the first numbers of each vector, for these widths
     gradient_caching: embedding: compare the rows of all batches of an optimizer step with one

@@ -29,10 +29,10 @@ class TaskData:
         return {}
 
     def sample_of_texts(self, count: int) -> list[str]:
-        """Return the first texts of the data, at most `count`."""
-        raise NotImplementedError
+        """Return the first texts of the data, at most `count`; by default none."""
+        return []
 
-    # Names of the fields that are lists with an item per row.
+    # Names of the fields with an item per row, which slices cut.
     row_fields: typing.ClassVar[tuple[str, ...]] = ()
     # Names of the columns that `read` was given, by argument, for data that keep them.
     columns: dict | None = None
@@ -44,16 +44,19 @@ class TaskData:
     # Rows of the file, see `Examples`.
     rows: list | None = None
 
-    def __getitem__(self, rows: slice):
+    __iter__ = None  # `__getitem__` alone would make the data iterable
+
+    def __getitem__(self, rows: slice) -> typing.Self:
         """Return some of the rows, such as the first 100, `data[:100]`, as data of the same class.
 
         Raises:
-            TypeError: If `rows` is no slice, or the data have no rows.
+            TypeError: If `rows` is no slice, or the class cannot be sliced.
         """
-        if not isinstance(rows, slice) or not self.row_fields:
-            name = type(self).__name__
-            slices = "takes slices, such as data[:100]" if self.row_fields else "has no rows"
-            raise TypeError(f"{name} {slices}; received {rows!r:.80}")
+        name = type(self).__name__
+        if not self.row_fields:
+            raise TypeError(f"{name} cannot be sliced, because it lists no row_fields")
+        if not isinstance(rows, slice):
+            raise TypeError(f"{name} takes slices, such as data[:100]; received {rows!r:.80}")
         data: Any = self  # a dataclass
         values = {name: getattr(data, name) for name in self.row_fields}
         parts = {name: value[rows] for name, value in values.items() if value is not None}

@@ -24,7 +24,7 @@ def read(table, *, text, text_pair, label, kind, separator, limit, **of_files):
     """Read `Examples` from a table with columns `table[name]`; arguments as in `tabular.read`."""
     roles = columns_by_role(text, text_pair, label)
     warn_of_text_pair(column_names(table), text_pair)
-    advice = "Name the columns with text, text_pair and label"
+    advice = "Give their names as text=, text_pair= and label="
     values = read_columns(table, list(roles.values()), (), limit, "Examples", advice)
     columns = {role: values[name] for role, name in roles.items()}
     if "label" in columns:
@@ -110,7 +110,7 @@ def _named(table, column, kind, values):
 def read_columns(table, required, optional, limit, kind, advice="Rename the columns"):
     """Return {name: list} of the required columns, and of the optional ones that the table has.
 
-    `kind` is the name of the class of the data, and `advice` helps with other names of columns.
+    `kind` is the name of the class of the data, and `advice` ends the error for a missing column.
     """
     names = column_names(table)
     check_limit(limit)

@@ -227,13 +227,14 @@ def _functional_model(model, precision):
 
     def serve(*values):
         outputs = predict(keras.tree.pack_sequence_as(model.input, list(values)))
-        names = model.output_names
         if isinstance(outputs, dict):  # the tensors in `encoder_outputs` get numbered names
             names = ["_".join(map(str, path)) for path, _ in keras.tree.flatten_with_path(outputs)]
+        else:
+            names = model.output_names
         if len(set(names)) < len(names):
             raise ValueError(
                 f"the outputs of {model.name!r} have the same name: {', '.join(names)}. Give the "
-                "outputs of the model as a dict with different names"
+                "outputs as a dict whose keys, joined by _, differ"
             )
         return dict(zip(names, keras.tree.flatten(outputs), strict=True))
 

@@ -20,9 +20,11 @@ def variables_of(model, task):
     # The layers of an embedder after the pooling are in `Checkpoint.embedding`.
     if task is not None and registry.by_name(task).reads_encoders:
         model = heads.find_encoder(model)
-    if group is None and any(weight.path.startswith("logits/") for weight in model.weights):
+    has_head = any(weight.path.startswith("logits/") for weight in model.weights)
+    if task is not None and group is None and has_head:
         raise ValueError(
-            f"the task {task} has no weights_group, the group of the head's weights in checkpoints"
+            f"the head of the task {task} has no weights in checkpoints, because its class sets no "
+            "weights_group. Set it, or use .keras files"
         )
     return {weight.path.replace("logits/", f"{group}/", 1): weight for weight in model.weights}
 

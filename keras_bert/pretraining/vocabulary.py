@@ -22,7 +22,6 @@ from keras_bert.text import vocabulary_fit
 from keras_bert.text.base_tokenizer import UNKNOWN
 from keras_bert.text.preprocessor import Preprocessor
 from keras_bert.text.python_tokenizer import PythonTokenizer
-from keras_bert.text.tables import MAX_WORD_LENGTH
 
 Documents: TypeAlias = Iterable[Document | str]
 
@@ -117,11 +116,7 @@ def count_words(documents: Documents, tokenizer: PythonTokenizer) -> collections
     """
     counts: collections.Counter[str] = collections.Counter()
     for texts in batched(_texts(documents), _CHUNK):
-        # Most chunks repeat, so split each distinct chunk once.
-        for chunk, count in collections.Counter(tokenizer.chunks("\n".join(texts))).items():
-            for word in tokenizer.words(chunk):
-                if len(word) <= MAX_WORD_LENGTH:
-                    counts[word] += count
+        counts += vocabulary_fit.count_words(texts, tokenizer)
         max_dropped = 1
         while len(counts) > _MAX_WORDS:
             counts = collections.Counter({w: c for w, c in counts.items() if c > max_dropped})

@@ -3,6 +3,7 @@
 import warnings
 
 import keras
+import numpy as np
 
 from keras_bert.encoder import BertEncoder
 from keras_bert.layers import Dropout, SentencePooling
@@ -89,9 +90,10 @@ def check_labels(head, count, labels, least):
     """Return the labels of a classifier or tagger as strings."""
     if isinstance(labels, str):
         raise ValueError(f"labels must be a list of strings; received the string {labels!r:.80}")
-    if count is not None and not isinstance(count, int):
+    if not isinstance(count, (int, np.integer, type(None))):
         raise ValueError(
-            f"for names, give labels={count!r:.80}; the number of classes is an integer"
+            f"the number of classes of {head} must be an integer; received {count!r:.80}. For "
+            "names, give labels="
         )
     if labels is None:
         labels = range(count or 0)

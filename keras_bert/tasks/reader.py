@@ -59,7 +59,7 @@ def read(
             then scaled to 0 to 1.
         split: Retrieval: the file in `qrels/` of the folder, without its extension. A folder with
             a single `qrels.txt` has no splits.
-        limit: Read only the first rows, at most this number.
+        limit: Maximum number of examples (texts, sentences or questions). The first ones are read.
 
     Returns:
         `Examples`, `EmbeddingExamples`, `RankingExamples`, `RetrievalData`, `TaggedSentences`,

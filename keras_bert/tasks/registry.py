@@ -105,7 +105,7 @@ def for_model(model) -> Task:
         The `Task`.
 
     Raises:
-        ValueError: If the model has no head.
+        ValueError: If the model has no head, or one of a task that is not in `TASKS`.
     """
     from keras_bert.model_structure import find_encoder
 
@@ -125,7 +125,10 @@ def lower_is_better(metric: str) -> bool:
 
 
 def find(model) -> Task | None:
-    """Return the task of a model, or `None` if it has no head."""
+    """Return the task of a model, or `None` if it has no head.
+
+    Raises an error for a task that is not in `TASKS`.
+    """
     import keras
 
     from keras_bert.model_structure import find_task

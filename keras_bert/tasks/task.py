@@ -259,7 +259,7 @@ class Task:
         return self.encode(model, examples, max_length, options)
 
     def default_batch_size(self, encoded) -> int:
-        """Return the default of `finetune(batch_size=)` for encoded training data."""
+        """Return the number of rows of `encoded` per batch if the user gives no `batch_size`."""
         return 32
 
     def model_of_rows(self, model):

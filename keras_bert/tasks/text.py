@@ -157,9 +157,11 @@ class TextTask(Task):
         return encoded
 
     def encode_training(self, model, examples, max_length, options):
+        """Return what `encode` returns; raise an error for data without targets."""
         if self.targets(model.output, examples) is None:
             raise ValueError(
-                f"{examples.source}: the texts have no targets of the task {self.name}"
+                f"{examples.source}: the task {self.name} has no targets for these data; its "
+                "method targets returned None"
             )
         return super().encode_training(model, examples, max_length, options)
 

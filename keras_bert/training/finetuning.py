@@ -70,7 +70,8 @@ def finetune(
     A new classifier of few texts, up to 64 per label on average, is trained by contrast if the
     encoder has a `pooling`, as MiniLM has. An epoch trains the encoder on pairs of texts of the
     same label, about 450, and then fits the head to its vectors. `contrastive=False` trains on the
-    labels, and `contrastive=True` by contrast on more texts. Source: Tunstall et al. (2022),
+    labels, as do `optimizer=` and `loss=`; `contrastive=True` trains by contrast on more texts.
+    Source: Tunstall et al. (2022),
     Efficient few-shot learning without prompts.
 
     With `dev`, the model is scored after each epoch, and the returned model has the weights of the
@@ -91,8 +92,9 @@ def finetune(
             masked-LM model on `EmbeddingExamples`, or on `RankingExamples` with the scores of a
             teacher. By default, the type of `train` selects the task.
         epochs: Number of passes over the training data. The paper uses 2 to 4.
-        batch_size: Rows of the data per batch. The paper uses 16 or 32. Default: 32, and for a
-            reranker that learns from lists, as many lists as have 32 documents.
+        batch_size: Sequences per batch; for embedders and multiple choice rows of texts, and for
+            rerankers lists of documents. The paper uses 16 or 32. Default: 32, for lists divided by
+            the number of documents of the longest one.
         learning_rate: The peak learning rate. The paper uses 5e-5, 3e-5 or 2e-5.
         warmup: Fraction of the steps during which the learning rate rises.
         schedule: What the learning rate does after the warm-up: `"linear"` or `"cosine"` decay to
@@ -303,7 +305,7 @@ def _prepare(task, model, train, pairs, dev, recipe, metric, patience, callbacks
     )
     if dev is not None:
         score = run_data.scorer(
-            model, dev, encoded_dev, recipe.batch_size, plan.programs_for_scoring
+            model, dev, encoded, encoded_dev, recipe.batch_size, plan.programs_for_scoring
         )
     optimizer = user_callbacks.with_settable_rate(
         recipe.new_optimizer(plan.steps), callbacks, recipe

@@ -36,13 +36,12 @@ class FinetuningRecipe:
     def __post_init__(self):
         minimums = {
             "epochs": 1,
-            "batch_size": 1,
             "max_length": 3,
             "gradient_accumulation_steps": 1,
             "seed": 0,
         }
-        if self.batch_size is None:
-            del minimums["batch_size"]
+        if self.batch_size is not None:
+            minimums["batch_size"] = 1
         for name, minimum in minimums.items():
             setattr(self, name, as_integer(name, getattr(self, name), minimum))
         distribution.check_accumulation(self.gradient_accumulation_steps)

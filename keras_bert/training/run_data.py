@@ -25,7 +25,7 @@ NAMES_ELSEWHERE = {
 
 
 def encode(task, model, train, dev, recipe):
-    """Encode the data of a run.
+    """Encode the data of a run, and set the default batch size of the recipe.
 
     Return the encoded training data, the encoded dev data or `None`, and the loss and the metrics
     as arguments of `keras.Model.compile`.
@@ -73,10 +73,16 @@ def contrastive(model, pairs, recipe):
     return model_of_rows, encoded, task.compile_options(heads.find_output(embedder), encoded)
 
 
-def scorer(model, dev, encoded, batch_size, most_lengths):
-    """Return the function that scores the model on the dev data."""
+def scorer(model, dev, encoded, encoded_dev, batch_size, most_lengths):
+    """Return the function that scores the model on the dev data.
+
+    `encoded` is the training data. If its rows have several texts, and those of the dev data one, a
+    batch has as many texts as in the training.
+    """
+    if encoded.texts_per_row is not None and encoded_dev.texts_per_row is None:
+        batch_size *= encoded.texts_per_row
     predict = predict_function(model) if distribution.replicas() == 1 else None
-    return functools.partial(_score, model, dev, encoded, batch_size, predict, most_lengths)
+    return functools.partial(_score, model, dev, encoded_dev, batch_size, predict, most_lengths)
 
 
 def check(task, train, dev):
@@ -98,7 +104,7 @@ def check(task, train, dev):
 
 
 def note(run):
-    """Print what the model cannot read, and how a classifier of few texts is trained."""
+    """Print notes on a vocabulary that does not fit, truncated texts and contrastive training."""
     encoder = heads.find_encoder(run.model)
     sample = run.train.sample_of_texts(vocabulary_fit.SAMPLE)
     misfit = vocabulary_fit.note(sample, run.train.source, encoder.preprocessor.python_tokenizer)

@@ -22,19 +22,23 @@ DATA = [
     Choices(["a", "b", "c"], [["d", "e"]] * 3, [0, 1, 0]),
     EmbeddingExamples([("a", "b"), ("c", "d"), ("e", "f")], scores=[1, 0, 1]),
     EmbeddingExamples([("a",), ("b",), ("c",)], vectors=np.eye(3)),
+    EmbeddingExamples([("a", "b"), ("c", "d"), ("e", "f")], classes=["x", "y", "x"]),
+    EmbeddingExamples([("a", "b", "c")] * 3, document_scores=[[1, 0], [2, 1], [3, 2]]),
     RankingExamples(["q", "r", "s"], [["a"], ["b", "c"], ["d"]], [[1], [0, 1], [1]]),
+    RankingExamples(["q", "r"], [["a"], []], [[1], []], missed=[[], [2]]),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("data", DATA, ids=lambda data: type(data).__name__)
-def test_slices(data):
-    part = data[1:]
+@pytest.mark.parametrize("rows", [slice(1, None), slice(1), slice(None, None, -1)], ids=str)
+def test_slices(data, rows):
+    part = data[rows]
     assert type(part) is type(data)
-    assert len(part) == 2
+    assert len(part) == len(range(len(data))[rows])
     assert part.source == data.source
     for name in data.row_fields:
         value = getattr(data, name)
-        expected = None if value is None else value[1:]
+        expected = None if value is None else value[rows]
         assert np.asarray(getattr(part, name) == expected).all()
 
 
@@ -53,5 +57,17 @@ def test_other_indices():
     with pytest.raises(TypeError, match=r"Examples takes slices, such as data\[:100\]; received 0"):
         DATA[0][0]
     data = RetrievalData({"q": "a"}, {"d": "b"}, {"q": {"d"}})
-    with pytest.raises(TypeError, match="RetrievalData has no rows"):
+    with pytest.raises(TypeError, match="RetrievalData cannot be sliced"):
         data[:1]
+    pairs = EmbeddingExamples([("a", "b"), ("c", "d")])
+    with pytest.raises(ValueError, match="several data sets cannot be sliced. Slice each"):
+        EmbeddingExamples.of_sets([pairs, pairs])[::-1]
+    with pytest.raises(TypeError, match="not iterable"):
+        iter(DATA[0])
+
+
+def test_locations_of_a_slice():
+    assert DATA[3][1:].first == 2
+    rows = [{"n": 1}]
+    data = RankingExamples(["q"], [["a"]], rows=rows)
+    assert data[:1].rows is None

@@ -25,5 +25,5 @@ def test_the_page_adds_a_task(registered, capsys, monkeypatch, tmp_path):
     assert capsys.readouterr().out == "".join(expected)
     assert registry.for_data(names["train"]).name == "rating"
     wrong = names["Ratings"](["good film"], labels=["good"])
-    with pytest.raises(ValueError, match="the texts have no targets of the task rating"):
+    with pytest.raises(ValueError, match="the task rating has no targets for these data"):
         keras_bert.finetune(names["encoder"], wrong, show_progress=False)

@@ -78,13 +78,13 @@ def test_dataframe():
 @pytest.mark.parametrize(
     ("data", "options", "message"),
     [
-        ({"text": ["a"]}, {}, "has no column 'label'; it has text. Name the columns with text,"),
+        ({"text": ["a"]}, {}, "has no column 'label'; it has text. Give their names as text=,"),
         ({"text": ["a"], "label": [float("nan")]}, {}, "no row has a label; all are nan"),
         ({"text": ["a", 3], "label": [1, 2]}, {}, "must be strings; received 3 in row 2"),
         (
             {"w": [["a"]]},
             {"task": "tagging"},
-            "no column 'words'; .* Name the columns with word and",
+            "no column 'words'; .* Give their names as word= and",
         ),
         (
             {"text": ["a"]},

@@ -1,6 +1,7 @@
 """Tests of the registry: the task of each head and of each kind of data."""
 
 import keras
+import numpy as np
 import pytest
 
 from keras_bert import heads
@@ -69,5 +70,7 @@ def test_a_model_of_a_task_that_is_not_imported():
 
 
 def test_names_of_labels_as_the_number_of_classes():
-    with pytest.raises(ValueError, match=r"for names, give labels=\['bad', 'good'\]"):
-        heads.classifier(tiny.encoder(num_hidden_layers=1), ["bad", "good"])
+    encoder = tiny.encoder(num_hidden_layers=1)
+    with pytest.raises(ValueError, match="must be an integer; received .*For names, give labels="):
+        heads.classifier(encoder, ["bad", "good"])
+    assert heads.classifier(encoder, np.int64(3)).output_shape == (None, 3)

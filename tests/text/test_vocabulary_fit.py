@@ -6,23 +6,24 @@ from keras_bert.text import vocabulary_fit
 from tests import tiny
 from tests.cli.shared import run
 
-KOREAN = ["좋은 영화", "재미없는 영화"] * 4
+KOREAN = ["좋은 영화", "재미없는 영화"] * 14
 
 
 def test_notes():
     tokenizer = keras_bert.Preprocessor(
         ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "good", "film"]
     ).python_tokenizer
-    note = vocabulary_fit.note(["좋은 영화", "good film"], "a.tsv", tokenizer)
+    note = vocabulary_fit.note(["좋은 영화", "good film"] * 20, "a.tsv", tokenizer)
     assert note.startswith(
-        "a.tsv: the vocabulary does not fit the texts: 1.0 tokens per word, 50.0%"
+        "a.tsv: the vocabulary does not fit the texts: 50.0% of the words are unknown, and the "
+        "others have 1.0 tokens."
     )
-    for texts in (["good film"], [" "], []):
+    for texts in (["good film"] * 40, ["좋은 영화"], [" "], []):
         assert vocabulary_fit.note(texts, "a.tsv", tokenizer) is None
 
 
 def test_finetune_tells_it(capsys):
-    data = Examples(KOREAN, labels=["good", "bad"] * 4)
+    data = Examples(KOREAN, labels=["good", "bad"] * 14)
     keras_bert.finetune(tiny.encoder(), data, epochs=1, contrastive=False)
     assert "the examples: the vocabulary does not fit the texts" in capsys.readouterr().err
 

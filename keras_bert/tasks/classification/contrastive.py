@@ -41,7 +41,7 @@ def contrastive_examples(encoder, train, options, recipe):
         return None
     classes = len(set(train.labels))
     if options.contrastive is None:
-        # An optimizer is made for the head and the steps of training on the labels.
+        # A user chooses an optimizer's rate and steps for the training on the labels.
         has_many_texts = len(train) > MOST_TEXTS_PER_CLASS * classes
         if has_many_texts or recipe.optimizer is not None:
             return None

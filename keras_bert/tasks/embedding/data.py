@@ -194,6 +194,14 @@ class EmbeddingExamples(TaskData):
         check_prompts(self, query, positive)
         return dataclasses.replace(self, prompts=(query, positive))
 
+    def __getitem__(self, rows):
+        if self.set_sizes is not None:
+            raise ValueError(
+                f"{self.source}: several data sets cannot be sliced. Slice each of them before "
+                "EmbeddingExamples.of_sets"
+            )
+        return super().__getitem__(rows)
+
     def sample_of_texts(self, count):
         return [text for row in self.texts[:count] for text in row][:count]
 

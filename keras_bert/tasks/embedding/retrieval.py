@@ -108,6 +108,9 @@ class RetrievalData(TaskData):
         queries = [(before_query + text,) for text in self.queries.values()]
         return queries + [(before_document + text,) for text in self.corpus.values()]
 
+    def __getitem__(self, rows):
+        raise TypeError("RetrievalData cannot be sliced. Give fewer queries and documents")
+
     def sample_of_texts(self, count):
         return [*self.queries.values(), *self.corpus.values()][:count]
 

@@ -213,6 +213,7 @@ class RankingExamples(TaskData):
         return texts[:count]
 
     def __getitem__(self, rows):
+        """Return some of the queries, without the attribute `rows`, which is about documents."""
         return dataclasses.replace(super().__getitem__(rows), rows=None)
 
     def __len__(self):

@@ -99,13 +99,16 @@ def _check_scores(name, examples):
     """Raise an error for scores and lists that a loss is not made for."""
     choice = LOSSES[name]
     sizes = list(map(len, examples.documents))
+    advice = "Use the loss margin_mse or listnet"
+    if max(sizes) < 2:
+        advice = "Divide the scores by the highest one, or add documents to each query"
     for row, scores in enumerate(examples.scores, 1):
         where = f"{examples.source}, query {row} ({examples.queries[row - 1]!r:.40})"
         wrong = [score for score in scores if not choice.lowest <= score <= choice.highest]
         if wrong:
             raise ValueError(
                 f"{where}: the loss {name} needs scores from {choice.lowest} to {choice.highest}; "
-                f"received {wrong[0]:g}. Use the loss margin_mse or listnet"
+                f"received {wrong[0]:g}. {advice}"
             )
         if name == "multiple_negatives" and not {0, 1}.issuperset(scores):
             raise ValueError(

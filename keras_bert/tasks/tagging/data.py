@@ -96,6 +96,11 @@ class TaggedSentences(TaskData):
     def _location(self, number):
         return f"{self.source}, sentence {number}"
 
+    def __getitem__(self, rows):
+        part = super().__getitem__(rows)
+        start, _, step = rows.indices(len(self))
+        return dataclasses.replace(part, first=self.first + start) if step == 1 else part
+
     def sample_of_texts(self, count):
         return [" ".join(words) for words in self.words[:count]]
 
@@ -176,7 +181,7 @@ def read_table(table, *, word=1, tag=-1, limit=None):
     word = _KEYS.get(word, word)
     tag = _KEYS.get(tag, tag)
     names = [name for name in (word, tag) if name is not None]
-    advice = "Name the columns with word and tag"
+    advice = "Give their names as word= and tag="
     values = read_columns(table, names, (), limit, "TaggedSentences", advice)
     words = [list(row) for row in values[word]]
     if tag is None:

@@ -51,7 +51,7 @@ def test_default_losses():
     single = RankingExamples(queries, [["good"], ["bad"]] * 8, [[1], [0]] * 8)
     assert loss(single) == "binary_cross_entropy"
     grades = RankingExamples(queries, [["good"], ["bad"]] * 8, [[3], [0]] * 8)
-    with pytest.raises(ValueError, match="needs scores from 0 to 1; received 3"):
+    with pytest.raises(ValueError, match="needs scores from 0 to 1; received 3. Divide the scores"):
         loss(grades)
 
 
@@ -67,6 +67,11 @@ def test_default_batches_have_32_documents():
     assert batch_size() == 32 // documents
     assert batch_size(loss="binary_cross_entropy") == 32
     assert batch_size(batch_size=7) == 7
+    queries = [*data.queries, "this"]
+    documents = [*data.documents, ["good"] + ["bad"] * 39]
+    scores = [*data.scores, [1] + [0] * 39]
+    data = RankingExamples(queries, documents, scores)
+    assert batch_size() == 1
 
 
 def test_rank_sorts_the_documents(model):
