@@ -416,7 +416,8 @@ def test_frozen_layers_are_kept(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "steps", ["lora", pytest.param("lora int8", marks=pytest.mark.slow), "int8 lora"]
+    "steps",
+    ["lora", *(pytest.param(s, marks=pytest.mark.slow) for s in ("lora int8", "int8 lora"))],
 )
 def test_lora_is_kept(steps, tmp_path):
     encoder = tiny.encoder(num_hidden_layers=1)

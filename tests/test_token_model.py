@@ -57,7 +57,8 @@ model.predict(data, verbose=0)
 """
 
 
-@pytest.mark.parametrize("backend", ["jax", pytest.param("tensorflow", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", ["jax", "tensorflow"])
 def test_a_failed_fit_leaves_the_model_usable(python, backend):
     python("-c", PROGRAM, backend=backend)
 

@@ -165,7 +165,7 @@ def test_settings_do_not_follow_a_link(tmp_path):
     assert (tmp_path / "folder" / "compose.yaml").read_text()
 
 
-@pytest.mark.parametrize("constants", [10**9, 0])
+@pytest.mark.parametrize("constants", [pytest.param(10**9, marks=pytest.mark.slow), 0])
 @pytest.mark.parametrize(("precision", "size"), [("float32", 4), ("bfloat16", 2)])
 def test_size_of_an_export(tmp_path, precision, size, constants, monkeypatch):
     monkeypatch.setattr(inference_graph, "_MAX_CONSTANTS", constants)

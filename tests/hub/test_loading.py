@@ -375,7 +375,8 @@ def test_options_that_do_not_apply_to_a_saved_model_are_errors(options, message,
 
 @pytest.mark.filterwarnings("ignore:Layer \\w+ does not have a `quantize`")
 @pytest.mark.filterwarnings("ignore:`model.quantize")
-@pytest.mark.parametrize("mode", [pytest.param("int8", marks=pytest.mark.slow), "int4"])
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["int8", "int4"])
 def test_a_quantized_model_loads(mode, tmp_path):
     model = keras_bert.heads.classifier(tiny.encoder(), labels=["bad", "good"])
     model.quantize(mode)

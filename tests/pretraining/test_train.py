@@ -510,7 +510,8 @@ def test_nan_loss_raises(at, accumulate, eager, after, records, tmp_path):
     assert (tmp_path / "model.keras").is_file() == (at > 2)  # of the last checkpoint
 
 
-@pytest.mark.parametrize("eval_every", [2, 8])  # an evaluation also checks them
+# An evaluation also checks them.
+@pytest.mark.parametrize("eval_every", [pytest.param(2, marks=pytest.mark.slow), 8])
 def test_nan_weights_are_not_saved(eager, after, records, tmp_path, eval_every):
     """The step before a checkpoint may produce NaN although its own loss is finite."""
     encoder = runs.encoder()
