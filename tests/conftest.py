@@ -5,6 +5,7 @@ the fixture `python`; see also `contract.py`.
 """
 
 import functools
+import gc
 import importlib.util
 import os
 import pathlib
@@ -32,6 +33,17 @@ _MINILM = cache_folder() / "minilm"
 if _MINILM.is_dir():
     pathlib.Path(_CACHE.name, "minilm").symlink_to(_MINILM)
 os.environ["KERAS_BERT_CACHE"] = _CACHE.name
+
+
+# Keras and TensorFlow keep millions of objects. A collection of garbage that visits them all takes
+# seconds, so it is rare, and visits only the objects of one module of tests.
+gc.set_threshold(100_000, 50, 100)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def fewer_objects_to_visit():
+    """Leave the objects of earlier modules out of the garbage collection."""
+    gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -84,6 +84,7 @@ CLONE = ROOT.as_posix()
 @pytest.fixture
 def no_imports(monkeypatch):
     monkeypatch.setattr(doctor, "_PACKAGES", {})
+    monkeypatch.setattr(doctor, "_FACTS", {})
 
 
 def test_missing_packages(no_imports, monkeypatch, capsys):
