@@ -1,9 +1,9 @@
 """Parts that several heads share: inputs, vectors of texts, dense layers, checks."""
 
+import operator
 import warnings
 
 import keras
-import numpy as np
 
 from keras_bert.encoder import BertEncoder
 from keras_bert.layers import Dropout, SentencePooling
@@ -90,13 +90,15 @@ def check_labels(head, count, labels, least):
     """Return the labels of a classifier or tagger as strings."""
     if isinstance(labels, str):
         raise ValueError(f"labels must be a list of strings; received the string {labels!r:.80}")
-    if not isinstance(count, (int, np.integer, type(None))):
+    try:
+        count = operator.index(count or 0)
+    except TypeError:
         raise ValueError(
             f"the number of classes of {head} must be an integer; received {count!r:.80}. For "
             "names, give labels="
-        )
+        ) from None
     if labels is None:
-        labels = range(count or 0)
+        labels = range(count)
     labels = [str(label) for label in labels]
     if len(labels) < least or len(labels) != (count or len(labels)):
         wanted = f"at least {least}" if len(labels) < least else count
