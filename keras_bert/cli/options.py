@@ -347,8 +347,9 @@ class Finetune(
         --train are not used. reranking: a reranker, with --loss margin_mse
     freeze: train only the head
     search: try the 18 recipes of the paper (batch size 16 or 32; learning rate 5e-5, 3e-5 or 2e-5;
-        2 to 4 epochs) and keep the best. Options that you give are not searched. A search that was
-        stopped starts over
+        2 to 4 epochs) and keep the best. Options that you give are not searched; for lists
+        to rerank, give --batch-size, because 16 lists are many. A search that was stopped starts
+        over
     output: folder for the model, metrics.json and plots
     """
 

@@ -103,7 +103,7 @@ class ClassificationOptions(TextOptions):
     class_weight: A dict with the weight of each label in the loss (other labels: 1), or
         `"balanced"`, inversely proportional to the frequency of each label.
     contrastive: True to train the encoder on pairs of texts of a class, and a new head on its
-        vectors; `None` to do so for few texts per class.
+        vectors; `None` to do so for few texts per class, without `optimizer`.
     """
 
     class_weight: dict | str | None = None
