@@ -56,7 +56,10 @@ def install_command(extra: str = "") -> str:
 
 
 def _source() -> str:
-    """Return " @ " and the address that pip installed keras_bert from; "" for a package index."""
+    """Return " @ " and the address that pip installed keras_bert from.
+
+    For a package index, or a file or folder that is gone, it is "".
+    """
     try:
         text = importlib.metadata.distribution("keras3-bert").read_text("direct_url.json")
     except importlib.metadata.PackageNotFoundError:
@@ -65,9 +68,19 @@ def _source() -> str:
         return ""
     origin = json.loads(text)
     repository = origin.get("vcs_info")
-    if repository is None:
-        return f" @ {origin['url']}"
-    return f" @ {repository['vcs']}+{origin['url']}@{repository['commit_id']}"
+    if repository is not None:
+        return f" @ {repository['vcs']}+{origin['url']}@{repository['commit_id']}"
+    if _is_gone(origin["url"]):
+        return ""
+    return f" @ {origin['url']}"
+
+
+def _is_gone(url: str) -> bool:
+    """Return whether a URL is that of a file or folder that no longer exists."""
+    import urllib.request  # slow to import
+
+    scheme, _, path = url.partition("://")
+    return scheme == "file" and not os.path.exists(urllib.request.url2pathname(path))
 
 
 @contextlib.contextmanager

@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import json
+import pathlib
 import types
 
 import pytest
@@ -9,7 +10,8 @@ import pytest
 from keras_bert.runtime import packages
 from tests.conftest import ROOT
 
-FILE = "file:///tmp/keras_bert-0.1.0-py3-none-any.whl"
+FILE = pathlib.Path(__file__).as_uri()  # in place of a wheel
+GONE = "file:///no%20folder/keras_bert-0.1.0-py3-none-any.whl"
 GIT = {"url": "https://example.com/x", "vcs_info": {"vcs": "git", "commit_id": "abc"}}
 
 
@@ -18,6 +20,7 @@ GIT = {"url": "https://example.com/x", "vcs_info": {"vcs": "git", "commit_id": "
     [
         (None, "pip install 'keras3-bert[onnx]'"),
         ({"url": FILE}, f"pip install 'keras3-bert[onnx] @ {FILE}'"),
+        ({"url": GONE}, "pip install 'keras3-bert[onnx]'"),
         (GIT, "pip install 'keras3-bert[onnx] @ git+https://example.com/x@abc'"),
     ],
 )
