@@ -19,6 +19,7 @@ from apache_beam.ml.inference.base import ModelHandler, RunInference
 
 from keras_bert.exporting import graph_folder
 from keras_bert.pipelines.factory import pipeline
+from keras_bert.runtime.escaping import shown
 from keras_bert.runtime.reading import json_value
 from keras_bert.tasks import registry
 
@@ -154,7 +155,7 @@ class ExportHandler(ModelHandler):
     def _inputs(self, row, names):
         """Return the inputs of the model for a row; raise a `ValueError` if one is missing."""
         if not isinstance(row, dict):
-            raise ValueError(f"a row must be a dict; received {row!r:.80}")
+            raise ValueError(f"a row must be a dict; received {shown(row)}")
         inputs = {}
         for name in names:
             column = self._columns.get(name, name)
@@ -163,7 +164,7 @@ class ExportHandler(ModelHandler):
             value = row[column]
             kind = list if name == "choices" else str
             if not isinstance(value, kind):
-                raise ValueError(f"{column!r} must be a {kind.__name__}; received {value!r:.80}")
+                raise ValueError(f"{column!r} must be a {kind.__name__}; received {shown(value)}")
             inputs[name] = value
         return inputs
 
@@ -328,7 +329,7 @@ def parquet_schema(
         else:
             row = next(iter(_rows_of_line(file.readline().rstrip(b"\r\n"), format)), None)
             if not isinstance(row, dict):
-                raise ValueError(f"the first line of {pattern} is not a row: {row!r:.200}")
+                raise ValueError(f"the first line of {pattern} is not a row: {shown(row)}")
             types = dict.fromkeys(row, pyarrow.string())
     names, answers = predict.handler.columns_of(types)
     known = pyarrow.Table.from_pylist([answers]).schema

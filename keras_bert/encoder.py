@@ -11,6 +11,7 @@ import keras
 from keras_bert import keras_private
 from keras_bert.layers import Embeddings, Pooler, SentencePooling, TransformerBlock
 from keras_bert.runtime.arguments import as_integer, check_one_of
+from keras_bert.runtime.escaping import shown
 from keras_bert.token_model import TokenModel
 
 INPUTS = ("input_word_ids", "input_mask", "input_type_ids")
@@ -325,7 +326,7 @@ class BertEncoder(TokenModel):
         count = self.bert_config["num_hidden_layers"]
         if not layers or layers != sorted({*layers} & {*range(count)}):
             raise ValueError(
-                f"layers must be increasing numbers from 0 to {count - 1}; received {layers!r:.80}"
+                f"layers must be increasing numbers from 0 to {count - 1}; received {shown(layers)}"
             )
         config = {**self.get_config(), "preprocessor": self.preprocessor}
         config.pop("frozen", None)  # the layers have other names in the copy
@@ -479,9 +480,9 @@ def _validate(bert_config, pooling):
         if key.endswith(("_size", "_layers", "_heads", "_embeddings")):
             bert_config[key] = as_integer(key, value, 1)
         elif key.endswith("_prob") and not 0 <= value < 1:
-            raise ValueError(f"{key} must be at least 0 and below 1; received {value!r:.80}")
+            raise ValueError(f"{key} must be at least 0 and below 1; received {shown(value)}")
         elif key in ("initializer_range", "layer_norm_eps") and not value > 0:
-            raise ValueError(f"{key} must be a number above 0; received {value!r:.80}")
+            raise ValueError(f"{key} must be a number above 0; received {shown(value)}")
     if bert_config["hidden_size"] % bert_config["num_attention_heads"]:
         raise ValueError(
             "num_attention_heads must divide hidden_size; received "

@@ -11,6 +11,7 @@ import keras
 from keras_bert.encoder import BertEncoder
 from keras_bert.layers import TaskOutput, WeightedSum, WithoutDropout
 from keras_bert.model_structure import find_encoder, find_output, find_task, preprocessor_of
+from keras_bert.runtime.escaping import shown
 from keras_bert.tasks.classification.head import classifier, next_sentence, regressor
 from keras_bert.tasks.embedding.head import embedder, siamese
 from keras_bert.tasks.head_parts import check_encoder, encoder_inputs, float_policy
@@ -88,7 +89,7 @@ def features(
         "weighted_sum": WeightedSum,
     }
     if combine not in ways:
-        raise ValueError(f"combine must be one of {', '.join(ways)}; received {combine!r:.80}")
+        raise ValueError(f"combine must be one of {', '.join(ways)}; received {shown(combine)}")
     check_encoder(encoder)
     count = encoder.get_config()["num_hidden_layers"]
     if layers is None:

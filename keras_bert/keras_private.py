@@ -17,6 +17,8 @@ from keras.src.backend.common.variables import AutocastScope
 from keras.src.initializers.random_initializers import RandomInitializer
 from keras.src.saving import saving_lib, serialization_lib
 
+from keras_bert.runtime.escaping import shown
+
 # Keras warns of variables without a gradient. A tagger, for example, does not use the pooler, so a
 # warning about only the pooler is not shown.
 UNUSED_POOLER = r"Gradients do not exist for variables \[('([^']*/)?pooler/dense/\w+'(, )?)+\]"
@@ -204,7 +206,7 @@ def _find(model, path):
         parts = [*direct_sublayers(part), *part._trainable_variables]
         part = next((each for each in parts if each.name == name), None)
         if part is None:
-            raise ValueError(f"{model.name!r} has no layer or variable {path!r:.80}")
+            raise ValueError(f"{model.name!r} has no layer or variable {shown(path)}")
     return part
 
 

@@ -19,6 +19,7 @@ from keras import ops
 from keras_bert.layers.pooling import unit_length
 from keras_bert.runtime import distribution
 from keras_bert.runtime.arguments import as_integer, check_one_of
+from keras_bert.runtime.escaping import shown
 
 _PACKAGE = "keras_bert"
 _MASKED = -1e9  # a score that does not count
@@ -453,7 +454,7 @@ class Splade(_Loss):
         if not isinstance(loss, (MultipleNegativesRanking, MarginMSE)):
             raise ValueError(
                 "loss must be losses.MultipleNegativesRanking or losses.MarginMSE; received "
-                f"{loss!r:.80}"
+                f"{shown(loss)}"
             )
         self.loss = loss
         self.document_regularizer_weight = document_regularizer_weight

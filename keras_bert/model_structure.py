@@ -7,6 +7,7 @@ import keras
 from keras_bert import keras_private
 from keras_bert.encoder import BertEncoder
 from keras_bert.layers import TaskOutput
+from keras_bert.runtime.escaping import shown
 
 
 def find_encoder(model: keras.Model) -> BertEncoder:
@@ -93,7 +94,7 @@ def preprocessor_of(model):
     preprocessor = find_encoder(model).preprocessor
     if preprocessor is None:
         raise ValueError(
-            f"the encoder of {model.name!r:.80} has no preprocessor; set its `preprocessor`"
+            f"the encoder of {shown(model.name)} has no preprocessor; set its `preprocessor`"
         )
     return preprocessor
 
@@ -101,7 +102,7 @@ def preprocessor_of(model):
 def _check_model(model):
     if not isinstance(model, keras.Model):
         raise ValueError(
-            f"model must be a keras.Model; received {model!r:.80}. Load a name or a path with "
+            f"model must be a keras.Model; received {shown(model)}. Load a name or a path with "
             "keras_bert.load; a pipeline has its model as `pipeline.model`"
         )
 

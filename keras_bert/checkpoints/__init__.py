@@ -22,7 +22,7 @@ from keras_bert.checkpoints import (
 )
 from keras_bert.checkpoints.canonical import Checkpoint
 from keras_bert.checkpoints.name_tables import assign
-from keras_bert.runtime.escaping import printable
+from keras_bert.runtime.escaping import printable, shown
 from keras_bert.runtime.files import temporary_folder
 from keras_bert.runtime.reading import one_line
 from keras_bert.untrusted import links
@@ -129,12 +129,12 @@ def write(checkpoint: Checkpoint, path: str | os.PathLike[str], format: str) -> 
     """
     path = Path(path).expanduser().resolve()
     if format not in WRITABLE:
-        raise ValueError(f"format must be one of {', '.join(WRITABLE)}; received {format!r:.80}")
+        raise ValueError(f"format must be one of {', '.join(WRITABLE)}; received {shown(format)}")
     holds_activations = checkpoint.pairs and format in _WITH_ACTIVATIONS
     if checkpoint.activation not in (None, "linear") and not holds_activations:
         raise ValueError(
-            f"{format}: cannot hold the activation {checkpoint.activation!r:.80} of this head. Use "
-            f"format='keras', or for a model of pairs {' or '.join(_WITH_ACTIVATIONS)}"
+            f"{format}: cannot hold the activation {shown(checkpoint.activation)} of this head. "
+            f"Use format='keras', or for a model of pairs {' or '.join(_WITH_ACTIVATIONS)}"
         )
     if checkpoint.multi_label and format in (google.FORMAT, keras_hub.FORMAT):
         raise ValueError(f"{format}: classes must exclude each other, received a multi-label model")

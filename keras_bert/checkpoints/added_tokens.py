@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from keras_bert.checkpoints import folder
+from keras_bert.runtime.escaping import shown
 from keras_bert.untrusted.errors import invalid
 
 # Where a text contains these strings, they are ordinary text.
@@ -42,7 +43,7 @@ class AddedToken:
         if not is_text or not all(isinstance(getattr(self, flag), bool) for flag in _FLAGS):
             raise ValueError(
                 f"an added token must have 1 to {_MAX_LENGTH} characters, and flags that are true "
-                f"or false, received {self!r:.80}"
+                f"or false, received {shown(self)}"
             )
 
 
@@ -119,7 +120,7 @@ def _special_tokens(content: Mapping[str, Any]) -> Iterator[Any]:
     for key, value in content.items():
         if key in ("additional_special_tokens", "extra_special_tokens"):
             if isinstance(value, str):
-                raise ValueError(f"{key} must be a list; received {value!r:.80}")
+                raise ValueError(f"{key} must be a list; received {shown(value)}")
             yield from value.values() if isinstance(value, dict) else value or ()
         elif key.endswith("_token") and isinstance(value, (str, dict)):
             yield value

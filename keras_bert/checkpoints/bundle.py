@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from keras_bert.runtime import reading
-from keras_bert.runtime.escaping import printable
+from keras_bert.runtime.escaping import printable, shown
 from keras_bert.untrusted import bundle_index, protobuf
 from keras_bert.untrusted.checksums import masked_crc32c
 from keras_bert.untrusted.errors import invalid
@@ -109,7 +109,7 @@ def read(prefix: Path) -> Bundle:
         try:
             return _load(entries[name])
         except ValueError as error:
-            raise invalid(prefix, f"{rule}, in {name!r:.200}", error) from error
+            raise invalid(prefix, f"{rule}, in {shown(name)}", error) from error
 
     return Bundle(prefix, {name: entry.shape for name, entry in entries.items()}, load)
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_bert.runtime.escaping import printable
+from keras_bert.runtime.escaping import printable, shown
 from keras_bert.runtime.warn import level_of_caller
 from keras_bert.runtime.words import words
 from keras_bert.untrusted.errors import invalid
@@ -315,7 +315,7 @@ def _check_keys(file: object, content: Mapping[str, Any]) -> None:
     equal = {key: content.get(size) for key, size in _EQUAL_SIZES.items()}
     for key, neutral in (NEUTRAL_VALUES | equal).items():
         if content.get(key) not in (None, neutral):
-            raise invalid(file, f"{key} must be {neutral!r:.80} for a BERT encoder", content[key])
+            raise invalid(file, f"{key} must be {shown(neutral)} for a BERT encoder", content[key])
     for key, value in content.items():
         if _OTHER_PARTS.search(key) and value not in _NO_VALUES:
             rule = f"{printable(key, 200)} must be null or false for a BERT encoder"

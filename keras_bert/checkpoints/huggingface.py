@@ -24,6 +24,7 @@ from keras_bert.checkpoints import (
 from keras_bert.checkpoints.canonical import Checkpoint
 from keras_bert.checkpoints.name_tables import Layout
 from keras_bert.checkpoints.tensor_files import Tensor
+from keras_bert.runtime.escaping import shown
 from keras_bert.runtime.words import words
 
 FORMAT = "huggingface"
@@ -124,7 +125,8 @@ def _classifier_dropout(path: Path, config: dict[str, Any]) -> float | None:
     rate = config.get("classifier_dropout")
     if rate is not None and not (type(rate) in (int, float) and 0 <= rate < 1):
         raise ValueError(
-            f"{path / 'config.json'}: classifier_dropout must be from 0 to 1, received {rate!r:.80}"
+            f"{path / 'config.json'}: classifier_dropout must be from 0 to 1, "
+            f"received {shown(rate)}"
         )
     return rate
 

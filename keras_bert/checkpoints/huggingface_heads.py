@@ -14,6 +14,7 @@ import numpy as np
 
 from keras_bert.checkpoints import canonical, folder
 from keras_bert.checkpoints.canonical import Checkpoint
+from keras_bert.runtime.escaping import shown
 from keras_bert.runtime.warn import level_of_caller
 from keras_bert.untrusted.errors import invalid
 
@@ -198,7 +199,7 @@ def read_labels(
     if set(label_of) != set(classes):
         warnings.warn(
             f"{path}: id2label must name the classifier's {len(classes)} classes; received "
-            f"{config['id2label']!r:.200}. Classes without a name are called 0, 1, ...; pass "
+            f"{shown(config['id2label'])}. Classes without a name are called 0, 1, ...; pass "
             "labels=[...] to name them",
             stacklevel=level_of_caller(),
         )

@@ -20,6 +20,7 @@ from keras_bert.checkpoints import (
 )
 from keras_bert.checkpoints.canonical import Checkpoint
 from keras_bert.runtime import reading
+from keras_bert.runtime.escaping import shown
 from keras_bert.runtime.words import words
 from keras_bert.untrusted.errors import invalid
 
@@ -151,7 +152,7 @@ def to_encoder(checkpoint: Checkpoint, encoder: Any = None) -> Any:
     name = type(encoder).__name__
     theirs = _config_of(encoder)
     different = [
-        f"{key} (expected {ours[key]!r:.80}, found {theirs[key]!r:.80})"
+        f"{key} (expected {shown(ours[key])}, found {shown(theirs[key])})"
         for key in (*canonical.SIZES, "hidden_act", "layer_norm_eps")
         if ours[key] != theirs[key]
     ]

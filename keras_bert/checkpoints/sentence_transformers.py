@@ -13,6 +13,7 @@ import numpy as np
 
 from keras_bert.checkpoints import canonical, folder, huggingface, huggingface_heads, tensor_files
 from keras_bert.checkpoints.canonical import Checkpoint, DenseLayer, EmbeddingModules
+from keras_bert.runtime.escaping import shown
 from keras_bert.untrusted import containers
 from keras_bert.untrusted.errors import invalid
 
@@ -115,7 +116,7 @@ def write(checkpoint: Checkpoint, path: Path) -> None:
     if embedding is None:
         if checkpoint.pooling is None:
             raise ValueError(
-                f"{checkpoint.path!r:.80} has no pooling. Save a model of heads.embedder, or an "
+                f"{shown(checkpoint.path)} has no pooling. Save a model of heads.embedder, or an "
                 "encoder with a pooling"
             )
         # `keras_bert.pipeline` also normalizes the vectors of an encoder.

@@ -13,7 +13,7 @@ from typing import Any
 
 from keras_bert.checkpoints import added_tokens, folder, tokenizer_json
 from keras_bert.checkpoints.added_tokens import AddedToken
-from keras_bert.runtime.escaping import printable
+from keras_bert.runtime.escaping import printable, shown
 from keras_bert.runtime.warn import level_of_caller
 from keras_bert.runtime.words import words
 from keras_bert.untrusted.errors import invalid
@@ -107,8 +107,8 @@ def _check_same_tokens(
         # tokenizer.json has each token once, and may leave out tokens that are added.
         if token != other and not (other is None and token in known):
             raise ValueError(
-                f"{file}: must have the tokens of {tokenizer_json.FILE}, received {token!r:.80} "
-                f"for id {id_}, where {tokenizer_json.FILE} has {other!r:.80}. Delete the file "
+                f"{file}: must have the tokens of {tokenizer_json.FILE}, received {shown(token)} "
+                f"for id {id_}, where {tokenizer_json.FILE} has {shown(other)}. Delete the file "
                 "that does not belong to the weights"
             )
 
@@ -212,7 +212,7 @@ def _check_values(path: Path, tokenizer: Mapping[str, Any]) -> None:
             if isinstance(received, dict):  # a token with its flags
                 received = received.get("content")
             if received not in (None, value):
-                raise invalid(file, f"{key} must be {value!r:.80}", received)
+                raise invalid(file, f"{key} must be {shown(value)}", received)
 
 
 def read_added(path: Path, vocabulary: list[str], tokenizer: Mapping[str, Any]) -> list[AddedToken]:

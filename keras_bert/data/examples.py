@@ -13,7 +13,7 @@ from typing import Any
 
 from keras_bert.data.label_columns import is_missing
 from keras_bert.runtime.arguments import is_dataframe
-from keras_bert.runtime.escaping import printable
+from keras_bert.runtime.escaping import printable, shown
 from keras_bert.runtime.label_types import name_of_type, of_one_type
 
 # The square of a larger score overflows in float32.
@@ -56,7 +56,7 @@ class TaskData:
         if not self.row_fields:
             raise TypeError(f"{name} cannot be sliced, because it lists no row_fields")
         if not isinstance(rows, slice):
-            raise TypeError(f"{name} takes slices, such as data[:100]; received {rows!r:.80}")
+            raise TypeError(f"{name} takes slices, such as data[:100]; received {shown(rows)}")
         data: Any = self  # a dataclass
         values = {name: getattr(data, name) for name in self.row_fields}
         parts = {name: value[rows] for name, value in values.items() if value is not None}
@@ -286,7 +286,7 @@ def unknown_label(location, name, labels, *, what="label", whose="model's "):
         advice = f". {ascii(name):.80} differs from a label in its Unicode normalization; use NFC"
     known = printable(", ".join(labels[:20]), 500)
     return UnknownLabel(
-        f"{location}: the {what} {name!r:.80} is not one of the {whose}labels: {known}{advice}"
+        f"{location}: the {what} {shown(name)} is not one of the {whose}labels: {known}{advice}"
     )
 
 
@@ -304,7 +304,7 @@ def check_list(name, column):
     is_table = isinstance(column, dict) or is_dataframe(column)
     if is_table or not isinstance(column, Iterable):
         raise ValueError(
-            f"{name} must be a list; received {column!r:.80}. Read tables with keras_bert.read"
+            f"{name} must be a list; received {shown(column)}. Read tables with keras_bert.read"
         )
 
 
@@ -316,12 +316,12 @@ def _labels(name, labels, item="row"):
     for number, label in enumerate(labels, 1):
         if isinstance(label, Iterable) and not isinstance(label, str):
             raise ValueError(
-                f"{name} must be strings or numbers; received {label!r:.80} in {item} {number}. "
+                f"{name} must be strings or numbers; received {shown(label)} in {item} {number}. "
                 "For any number of labels per text, give label_sets (the task multi_label)"
             )
         if is_missing(label):
             raise ValueError(
-                f"{name} must not be missing; received {label!r:.80} in {item} {number}"
+                f"{name} must not be missing; received {shown(label)} in {item} {number}"
             )
     return labels
 
@@ -329,7 +329,7 @@ def _labels(name, labels, item="row"):
 def _label_set(name, labels):
     """Return the labels of one text as a list, checked and each once."""
     if isinstance(labels, (str, bytes)) or not isinstance(labels, Iterable):
-        raise ValueError(f"{name} must be a list of labels; received {labels!r:.80}")
+        raise ValueError(f"{name} must be a list of labels; received {shown(labels)}")
     return list(dict.fromkeys(_labels(f"{name}: labels", labels, "item")))
 
 
@@ -340,7 +340,7 @@ def check_strings(source, name, column):
     for number, item in enumerate(column, 1):
         if not isinstance(item, str):
             raise ValueError(
-                f"{source}: {name} must be strings; received {item!r:.80} in row {number}"
+                f"{source}: {name} must be strings; received {shown(item)} in row {number}"
             )
     return column
 
@@ -363,7 +363,7 @@ def check_prompts(data, *prompts):
     for prompt in prompts:
         if not isinstance(prompt, str) or prompt.isidentifier():
             raise ValueError(
-                f"with_prompts takes texts such as 'query: '; received {prompt!r:.80}. Pass the "
+                f"with_prompts takes texts such as 'query: '; received {shown(prompt)}. Pass the "
                 "text of the prompt, such as pipeline.output.prompts['query']"
             )
 
@@ -380,7 +380,7 @@ def check_score(name, value, row=None):
     if not abs(number) <= _MAX_SCORE:
         where = "" if row is None else f" in row {row}"
         raise ValueError(
-            f"{name} must be numbers; received {value!r:.80}{where}. At most {_MAX_SCORE:,.0f} is "
+            f"{name} must be numbers; received {shown(value)}{where}. At most {_MAX_SCORE:,.0f} is "
             "allowed"
         )
     return number

@@ -6,6 +6,7 @@ import json
 import re
 import warnings
 
+from keras_bert.runtime.escaping import shown
 from keras_bert.runtime.warn import level_of_caller
 
 UNLABELED = "-"  # SNLI's label of pairs on which the annotators did not agree
@@ -37,14 +38,14 @@ def labeled_rows(source, labels):
     ]
     if labels and not rows:
         raise ValueError(
-            f"{source}: no row has a label; all are {labels[0]!r:.80}. For data without labels, "
+            f"{source}: no row has a label; all are {shown(labels[0])}. For data without labels, "
             "give label=None (keras-bert predict)"
         )
     if len(rows) < len(labels):
-        shown = [*map(repr, sorted(missing)), *(["missing"] if missing_rows else [])]
+        marks = [*map(repr, sorted(missing)), *(["missing"] if missing_rows else [])]
         warnings.warn(
             f"{source}: {len(labels) - len(rows)} of {len(labels)} rows were left out, because "
-            f"they have no label; it is {' or '.join(shown)}",
+            f"they have no label; it is {' or '.join(marks)}",
             stacklevel=level_of_caller(),
         )
     return rows
@@ -70,8 +71,8 @@ def flagged_set(where, names, values):
         flag = _FLAGS.get(str(value).strip().lower())
         if flag is None:
             raise ValueError(
-                f"{where}: the column {name!r:.80} of a label must hold 0 or 1; received "
-                f"{value!r:.80}"
+                f"{where}: the column {shown(name)} of a label must hold 0 or 1; received "
+                f"{shown(value)}"
             )
         if flag:
             labels.append(name)
@@ -128,13 +129,13 @@ def warn_of_label_sets(source, column, separator, sets):
         marks.append(" ")
     if labels and labels <= {"0", "1"}:
         reason = "are only 0 and 1. For a column of 0 and 1 per label"
-        advice = f"give the names of the columns: label=[{column!r:.80}, ...]"
+        advice = f"give the names of the columns: label=[{shown(column)}, ...]"
     elif marks:
-        reason = f"hold one label each with the separator {separator!r:.80}. If it is another"
-        advice = f"give separator={marks[0]!r:.80} (--separator)"
+        reason = f"hold one label each with the separator {shown(separator)}. If it is another"
+        advice = f"give separator={shown(marks[0])} (--separator)"
     else:
         return
     warnings.warn(
-        f"{source}: the label sets in {column!r:.80} {reason}, {advice}",
+        f"{source}: the label sets in {shown(column)} {reason}, {advice}",
         stacklevel=level_of_caller(),
     )

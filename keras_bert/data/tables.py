@@ -6,7 +6,7 @@ import numbers
 from keras_bert.data import label_columns
 from keras_bert.data.examples import Examples
 from keras_bert.data.text_files import check_limit, warn_of_text_pair
-from keras_bert.runtime.escaping import printable
+from keras_bert.runtime.escaping import printable, shown
 from keras_bert.runtime.label_types import typed_texts
 
 
@@ -95,7 +95,7 @@ def _named(table, column, kind, values):
     names, names_of_lists = class_names(table, column)
     if names and kind == "score":
         raise ValueError(
-            f"the column {column!r:.80} of the table holds classes, and scores are needed"
+            f"the column {shown(column)} of the table holds classes, and scores are needed"
         )
     if names and kind == "label":
         return named(values, names, itertools.count(1), label_columns.UNLABELED)
@@ -116,9 +116,9 @@ def read_columns(table, required, optional, limit, kind, advice="Rename the colu
     check_limit(limit)
     missing = [name for name in required if name not in names]
     if missing:
-        shown = printable(", ".join(map(str, names)))
+        known = printable(", ".join(map(str, names)))
         raise ValueError(
-            f"the table has no column {missing[0]!r:.80}; it has {shown}. {advice}, or "
+            f"the table has no column {shown(missing[0])}; it has {known}. {advice}, or "
             f"use keras_bert.{kind} for lists"
         )
     kept = [*required, *(name for name in optional if name in names)]
@@ -144,7 +144,7 @@ def named(indices, names, rows, missing=None):
             labels.append(names[int(index)])
         else:
             raise ValueError(
-                f"the table, row {row}: has no label; received {index!r:.80}. For data without "
+                f"the table, row {row}: has no label; received {shown(index)}. For data without "
                 "labels, give label=None"
             )
     return labels
@@ -166,4 +166,4 @@ def column_names(table):
 def check_no_format(format):
     """Raise an error for the format of a file if the data is a table in memory."""
     if format is not None:
-        raise ValueError(f"format is for files; received {format!r:.80} with a table. Remove it")
+        raise ValueError(f"format is for files; received {shown(format)} with a table. Remove it")

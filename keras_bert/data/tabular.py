@@ -10,7 +10,7 @@ import sys
 from keras_bert.data import tables, text_files
 from keras_bert.data.examples import Examples, check_score
 from keras_bert.data.label_columns import warn_of_label_sets
-from keras_bert.runtime.escaping import check_name, printable
+from keras_bert.runtime.escaping import check_name, printable, shown
 
 
 def read(path, **options) -> Examples:
@@ -132,7 +132,7 @@ def _check_format(path, format):
     if format not in text_files.FORMATS.values():
         received = format or path.suffix or "a file without an extension"
         raise ValueError(
-            f"{path}: the format must be one of tsv, csv, jsonl; received {received!r:.80}; give "
+            f"{path}: the format must be one of tsv, csv, jsonl; received {shown(received)}; give "
             "`format` (--format); for tagged words, give task='tagging' (--task tagging)"
         )
     return format
@@ -146,13 +146,13 @@ def _value(where, row, role, name, kind):
         value = row
         for key in name.split("."):
             if not isinstance(value, dict) or key not in value:
-                shown = printable(", ".join(row), 200)
-                raise ValueError(f"{where} has no key {name!r:.80}; its keys are {shown}")
+                known = printable(", ".join(row), 200)
+                raise ValueError(f"{where} has no key {shown(name)}; its keys are {known}")
             value = value[key]
     is_text = role in ("text", "text_pair")
     if not isinstance(value, str if is_text else (str, int, float, list)):
         received = json.dumps(value)[:80]
-        raise ValueError(f"{where}: {name!r:.80} must be a string; received {received}")
+        raise ValueError(f"{where}: {shown(name)} must be a string; received {received}")
     return _label(where, value, kind) if role == "label" else value
 
 
@@ -231,9 +231,9 @@ def _check_columns(path, columns, names, header):
         if not header:
             raise ValueError(
                 f"{path}: without a header a column is a number from 1 to {len(names)}; "
-                f"received {column!r:.80}"
+                f"received {shown(column)}"
             )
-        shown = ", ".join(printable(name, 40) for name in names[:20]) or "without names"
+        known = ", ".join(printable(name, 40) for name in names[:20]) or "without names"
         how_many = "two columns" if column in names else "no column"
         argument = role.partition(" ")[0]  # "label 2" is a column of the argument `label`
         advice = f"give its name as `{argument}` (--{argument.replace('_', '-')})"
@@ -241,7 +241,9 @@ def _check_columns(path, columns, names, header):
             advice += ", or label=None for data without labels (keras-bert predict)"
         if len(names) == 1:
             advice += ". For columns that ; or | separate, give a DataFrame"
-        raise ValueError(f"{path} has {how_many} {column!r:.80}; its columns are {shown}; {advice}")
+        raise ValueError(
+            f"{path} has {how_many} {shown(column)}; its columns are {known}; {advice}"
+        )
 
 
 _PAIR = {"text": "sentence1", "text_pair": "sentence2", "label": "label"}

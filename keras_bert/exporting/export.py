@@ -13,6 +13,7 @@ from keras_bert.encoder import BertEncoder
 from keras_bert.exporting.graph_folder import GRAPH_FILES
 from keras_bert.model_structure import path_of_diverged_weight
 from keras_bert.runtime.arguments import check_one_of
+from keras_bert.runtime.escaping import shown
 from keras_bert.runtime.warn import level_of_caller
 
 
@@ -106,7 +107,7 @@ def export(
     """
     if not isinstance(model, keras.Model):
         raise ValueError(
-            f"export takes a keras.Model, such as pipeline.model; received {model!r:.80}"
+            f"export takes a keras.Model, such as pipeline.model; received {shown(model)}"
         )
     path_of_weight = path_of_diverged_weight(model.variables)
     if path_of_weight is not None:

@@ -13,7 +13,7 @@ from keras_bert.exporting import graph_folder, graph_outputs
 from keras_bert.exporting.graph_folder import EXPORT_AGAIN
 from keras_bert.exporting.graph_session import errors_as_value_error, open_session
 from keras_bert.runtime import reading
-from keras_bert.runtime.escaping import check_name
+from keras_bert.runtime.escaping import check_name, shown
 from keras_bert.tasks import registry
 from keras_bert.tasks.task import TaskModel
 from keras_bert.text.python_tokenizer import PythonTokenizer
@@ -52,9 +52,10 @@ class GraphEngine:
             output, digests = graph_folder.read_output(folder)
         if output.task not in registry.names():
             raise ValueError(
-                f"a pipeline needs a model with a head; {folder} has the task {output.task!r:.80}. "
-                "Export the model of a head, such as keras_bert.heads.embedder, or run this one "
-                "with ONNX Runtime or OpenVINO, as its README shows"
+                f"a pipeline needs a model with a head; {folder} has the task "
+                f"{shown(output.task)}. Export the model of a head, such as "
+                "keras_bert.heads.embedder, or run this one with ONNX Runtime or "
+                "OpenVINO, as its README shows"
             )
         self.task = registry.by_name(output.task)
         self._outputs = list(self._session.widths if graph.is_old else self.task.graph_outputs)
@@ -153,14 +154,14 @@ def _read_tokenizer(folder):
     if type(length) is not int or not 3 <= length <= _MAX_LENGTH:
         raise ValueError(
             f"{file}: the max_length of its truncation must be 3 to {_MAX_LENGTH}; received "
-            f"{length!r:.80}. {EXPORT_AGAIN}"
+            f"{shown(length)}. {EXPORT_AGAIN}"
         )
     config = read_json(folder / "config.json") if (folder / "config.json").is_file() else {}
     positions = config.get("max_position_embeddings", length)
     if type(positions) is not int or length > positions:
         raise ValueError(
             f"{file}: the max_length of its truncation is {length}, but the model in config.json "
-            f"has {positions!r:.80} positions. {EXPORT_AGAIN}"
+            f"has {shown(positions)} positions. {EXPORT_AGAIN}"
         )
     tokenizer = PythonTokenizer(
         vocabulary,

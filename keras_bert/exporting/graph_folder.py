@@ -16,7 +16,7 @@ from keras_bert.checkpoints import folder as checkpoint_folder
 from keras_bert.checkpoints import huggingface
 from keras_bert.runtime import label_types, reading
 from keras_bert.runtime.arguments import LONG_TEXTS, SIMILARITIES
-from keras_bert.runtime.escaping import check_name
+from keras_bert.runtime.escaping import check_name, shown
 
 DESCRIPTION_FILE = "keras_bert.json"
 # Our names of the inputs -> names in the graph.
@@ -113,7 +113,7 @@ def find_graph(path: object, format: str | None = None) -> GraphFile | None:
     if not isinstance(path, (str, os.PathLike)):
         if format is None:
             return None
-        raise ValueError(f"engine={format!r} needs the path of a folder; received {path!r:.80}")
+        raise ValueError(f"engine={format!r} needs the path of a folder; received {shown(path)}")
     folder = pathlib.Path(path).expanduser()
     graph = _graph_of(folder, [format] if format else [*GRAPH_FILES])
     if format is not None and graph is None:
@@ -211,7 +211,7 @@ def _labels_of(names, config_file):
     labels = [names[str(index)] for index in range(count)]
     for label in labels:
         if not isinstance(label, str):
-            raise ValueError(f"{config_file}: id2label has {label!r:.80}, which is not a string")
+            raise ValueError(f"{config_file}: id2label has {shown(label)}, which is not a string")
         check_name(label, f"{config_file}: a label")
     if len(set(labels)) < count:
         raise ValueError(f"{config_file}: two labels of id2label are equal. {EXPORT_AGAIN}")
@@ -231,13 +231,13 @@ def output_of(options: dict[str, Any], file: object) -> GraphOutput:
     for name, value in options.items():
         if name not in _VALIDATORS or not _VALIDATORS[name](value):
             raise ValueError(
-                f"{file}: {name!r:.80} has the unknown value {value!r:.80}. {EXPORT_AGAIN}"
+                f"{file}: {shown(name)} has the unknown value {shown(value)}. {EXPORT_AGAIN}"
             )
     output = GraphOutput(task, **options)
     if output.default_prompt is not None and output.default_prompt not in output.prompts:
         raise ValueError(
             f"{file}: default_prompt must be one of the prompts; received "
-            f"{output.default_prompt!r:.80}. {EXPORT_AGAIN}"
+            f"{shown(output.default_prompt)}. {EXPORT_AGAIN}"
         )
     return output
 

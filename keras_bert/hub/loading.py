@@ -14,6 +14,7 @@ from keras_bert.checkpoints.huggingface_heads import task_of_groups
 from keras_bert.hub import conversion, keras_models, named_source, resolve
 from keras_bert.provenance import MODEL_FILE
 from keras_bert.runtime import distribution
+from keras_bert.runtime.escaping import shown
 from keras_bert.runtime.warn import level_of_caller
 from keras_bert.tasks import registry
 
@@ -145,7 +146,7 @@ def _check_dtype(dtype):
     except Exception as error:  # Keras raises several types
         raise ValueError(
             "dtype must be a dtype policy, such as float32 or mixed_bfloat16, or auto; received "
-            f"{dtype!r:.80}"
+            f"{shown(dtype)}"
         ) from error
 
 
@@ -196,9 +197,9 @@ def save(model: keras.Model, path: str | os.PathLike[str], *, format: str = "ker
     3
     """
     if not isinstance(model, keras.Model):
-        raise ValueError(f"save takes a keras.Model; received {model!r:.80}")
+        raise ValueError(f"save takes a keras.Model; received {shown(model)}")
     if not os.fspath(path) or pathlib.Path(path).suffix.lower() in _OTHER_FILES:
-        raise ValueError(f"path must be a folder or a .keras file; received {path!r:.80}")
+        raise ValueError(f"path must be a folder or a .keras file; received {shown(path)}")
     path = pathlib.Path(path).expanduser()
     if format == "keras":
         keras_models.save(model, path)

@@ -11,6 +11,7 @@ import re
 
 from keras_bert.hub import hub_source, model_archives, named_source
 from keras_bert.hub.registry import ALIASES, MODELS
+from keras_bert.runtime.escaping import shown
 from keras_bert.untrusted import links
 
 _HUB_NAME = re.compile(rf"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*{hub_source.REVISION}")
@@ -37,7 +38,7 @@ def check(name: str | os.PathLike[str]) -> None:
 def _source_of(name):
     """Return the function that finds a model of this name."""
     if not isinstance(name, (str, os.PathLike)) or not os.fspath(name):
-        raise ValueError(f"a model's name must be a string or a path; received {name!r:.80}")
+        raise ValueError(f"a model's name must be a string or a path; received {shown(name)}")
     name = os.fspath(name)
     if model_archives.is_local(name):
         return model_archives.find_local

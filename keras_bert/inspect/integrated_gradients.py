@@ -11,7 +11,7 @@ from keras_bert.inspect import drawing
 from keras_bert.inspect.encoding import encode_text
 from keras_bert.layers.pooling import unit_length
 from keras_bert.runtime.arguments import as_integer
-from keras_bert.runtime.escaping import printable
+from keras_bert.runtime.escaping import printable, shown
 from keras_bert.runtime.gradients import value_and_gradient
 from keras_bert.tasks import registry
 from keras_bert.tasks.masked_tokens.masks import MASK
@@ -244,7 +244,9 @@ class Explained:
     def number(self, target):
         """Return name, function and position for a model with one number per text."""
         if target is not None:
-            raise ValueError(f"{self._model.name!r} returns a number; remove target={target!r:.80}")
+            raise ValueError(
+                f"{self._model.name!r} returns a number; remove target={shown(target)}"
+            )
         return "score", lambda scores: scores[:, 0], None
 
     def word(self, index):
@@ -252,10 +254,10 @@ class Explained:
         if isinstance(index, int) and index < len(self.words):
             return self.words[index]
         text = self._encoded.texts[0]
-        shown = [f"{i} {text[word.start : word.end]}" for i, word in enumerate(self.words[:20])]
+        words = [f"{i} {text[word.start : word.end]}" for i, word in enumerate(self.words[:20])]
         raise ValueError(
             f"target must be the index of a word, or a tuple of it and a tag; received "
-            f"{index!r:.80}. The words are {printable(', '.join(shown)) or 'none'}"
+            f"{shown(index)}. The words are {printable(', '.join(words)) or 'none'}"
         )
 
     def index_of_label(self, target):
@@ -266,7 +268,7 @@ class Explained:
         if isinstance(target, (int, np.integer)) and 0 <= target < len(labels):
             return int(target)
         raise ValueError(
-            f"target must be a label or its index; received {target!r:.80}. The labels are "
+            f"target must be a label or its index; received {shown(target)}. The labels are "
             f"{', '.join(labels[:20])}"
         )
 
@@ -276,7 +278,7 @@ class Explained:
         if not isinstance(index, int) or not 0 <= index < len(positions):
             raise ValueError(
                 f"target must be a token, or a tuple of the index of a {MASK} and a token; "
-                f"received {target!r:.80}. The text has {len(positions)} {MASK} in its first "
+                f"received {shown(target)}. The text has {len(positions)} {MASK} in its first "
                 f"{len(self._encoded.tokens)} tokens"
             )
         return positions

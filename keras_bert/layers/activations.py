@@ -2,6 +2,8 @@
 
 import keras
 
+from keras_bert.runtime.escaping import shown
+
 
 def activation(name):
     """Return the activation function for a value of `hidden_act`.
@@ -30,7 +32,7 @@ def activation(name):
         return keras.activations.get(name)
     except (ValueError, TypeError) as error:
         raise ValueError(
-            f"hidden_act must be 'gelu', 'gelu_new' or a Keras activation; received {name!r:.80}"
+            f"hidden_act must be 'gelu', 'gelu_new' or a Keras activation; received {shown(name)}"
         ) from error
 
 

@@ -9,7 +9,7 @@ from keras import ops
 from keras_bert.layers.activations import activation as activation_function
 from keras_bert.runtime import label_types
 from keras_bert.runtime.arguments import LONG_TEXTS, SIMILARITIES, check_one_of
-from keras_bert.runtime.escaping import check_name
+from keras_bert.runtime.escaping import check_name, shown
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
@@ -145,9 +145,11 @@ def _check_prompts(prompts, default_prompt):
     """Raise a `ValueError` unless prompts are a dict from names to texts with the default one."""
     is_dict = isinstance(prompts, dict)
     if not is_dict or not all(isinstance(text, str) for text in prompts.values()):
-        raise ValueError(f"prompts must be a dict from names to texts; received {prompts!r:.80}")
+        raise ValueError(f"prompts must be a dict from names to texts; received {shown(prompts)}")
     for name in prompts:
         check_name(name, "the name of a prompt")
     if default_prompt is not None and default_prompt not in prompts:
         known = ", ".join(prompts) or "none"
-        raise ValueError(f"the prompts are {known}; received default_prompt={default_prompt!r:.80}")
+        raise ValueError(
+            f"the prompts are {known}; received default_prompt={shown(default_prompt)}"
+        )

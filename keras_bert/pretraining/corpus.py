@@ -16,7 +16,7 @@ from xml.parsers import expat
 
 from keras_bert.pretraining import wikitext
 from keras_bert.pretraining.decompression import BLOCK, open_decompressed
-from keras_bert.runtime.escaping import printable
+from keras_bert.runtime.escaping import printable, shown
 from keras_bert.runtime.reading import json_value
 from keras_bert.untrusted import links
 
@@ -80,7 +80,7 @@ def files(paths: Paths) -> list[pathlib.Path]:
                 raise ValueError(f"{file} is {problem}; use files, which can be read repeatedly")
             if printable(str(file)) != str(file):
                 raise ValueError(
-                    f"{os.fsencode(file)!r:.1000}: the file name must be UTF-8 without control "
+                    f"{shown(os.fsencode(file))}: the file name must be UTF-8 without control "
                     "characters; rename it"
                 )
     return sorted(file_per_target.values())

@@ -30,7 +30,7 @@ from keras_bert.data.packed_layout import within
 from keras_bert.pretraining import corpus, sentences, vocabulary
 from keras_bert.pretraining.workers import apply
 from keras_bert.runtime.arguments import as_integer
-from keras_bert.runtime.escaping import printable
+from keras_bert.runtime.escaping import printable, shown
 from keras_bert.runtime.files import (
     atomic_write,
     exclusive_lock,
@@ -510,7 +510,7 @@ def read_manifest(file):
         for entry in entries:
             name = entry["file"]
             if not containers.is_below(name) or "/" in name or entry["split"] not in SPLITS:
-                raise ValueError(f"{name!r:.80} is not a file of the folder and a known split")
+                raise ValueError(f"{shown(name)} is not a file of the folder and a known split")
         numbers = [settings["vocab_size"]]
         numbers += [shard["documents"] for shard in manifest["shards"]]
         keys = ("documents", "sentences", "pieces", "unknown_pieces")
@@ -552,7 +552,7 @@ def check_settings(where, before, settings, remedy):
         old, new = before.get(key), settings.get(key)
         if old == new:
             continue
-        change = f"with {key}={old!r:.80}; received {new!r:.80}"
+        change = f"with {key}={shown(old)}; received {shown(new)}"
         if key in ("corpus", "vocabulary"):  # the values are hashes
             change = f"with another {key}"
         raise ValueError(f"{where}: the records were made {change}; {remedy}")

@@ -18,6 +18,7 @@ from keras_bert.pretraining import packed_pairs, pairs
 from keras_bert.pretraining.hash_random import key_of
 from keras_bert.pretraining.masking import Masker
 from keras_bert.pretraining.records import Documents, Records
+from keras_bert.runtime.escaping import shown
 from keras_bert.text import token_ids
 
 
@@ -108,7 +109,7 @@ class Stream:
         self._shards = self.records.shards(self.split)
         if not self._shards:
             raise ValueError(
-                f"{self.records.folder} contains no documents of the split {self.split!r:.80}"
+                f"{self.records.folder} contains no documents of the split {shown(self.split)}"
             )
         self._window_count = math.ceil(len(self._shards) / self.shards_in_memory)
         # Calls of `batches` often begin in the last window.

@@ -23,6 +23,7 @@ from keras_bert.pretraining.recipe import OPTIMIZERS, Phase, Recipe, two_phases
 from keras_bert.pretraining.records import Records
 from keras_bert.runtime import distribution
 from keras_bert.runtime.arguments import as_integer
+from keras_bert.runtime.escaping import shown
 from keras_bert.runtime.files import exclusive_lock, remove_stale_temporaries
 from keras_bert.runtime.packages import import_tensorflow
 from keras_bert.runtime.seeds import seeded
@@ -154,7 +155,7 @@ def _check_model(model, records, phases):
     if model is not encoder and "masked_lm_positions" not in model.input:
         raise ValueError(
             "model must be an encoder or have the head pretraining or masked_lm; received "
-            f"{model.name!r:.80}"
+            f"{shown(model.name)}"
         )
     has_pairs = model is encoder or isinstance(model.output, dict)
     longest = max(phase.sequence_length for phase in phases)

@@ -2,6 +2,8 @@
 
 import operator
 
+from keras_bert.runtime.escaping import shown
+
 SIMILARITIES = ("cosine", "dot", "euclidean", "manhattan")  # ways to compare embeddings
 # Inputs of models of texts, and the keys of the columns that they were trained on.
 TEXT_ROLES = ("text", "text_pair", "query", "document")
@@ -15,7 +17,9 @@ def as_integer(name, value, minimum):
     except TypeError:
         number = minimum - 1
     if isinstance(value, bool) or number < minimum:
-        raise ValueError(f"{name} must be an integer of at least {minimum}; received {value!r:.80}")
+        raise ValueError(
+            f"{name} must be an integer of at least {minimum}; received {shown(value)}"
+        )
     return number
 
 
@@ -33,4 +37,4 @@ def check_one_of(name, value, allowed):
     """
     if value not in allowed:
         known = ", ".join(map(str, allowed))
-        raise ValueError(f"{name} must be one of {known}; received {value!r:.80}")
+        raise ValueError(f"{name} must be one of {known}; received {shown(value)}")

@@ -28,14 +28,15 @@ def printable(text: str, limit: int | None = None) -> str:
 
 
 def shown(value: object) -> str:
-    r"""Return the `repr` of a value of an untrusted file for an error: short and printable.
+    r"""Return the `repr` of a value for an error: short, printable, and on one line.
 
     Example:
 
     >>> print(shown("\x1b[2J"))
     '\x1b[2J'
     """
-    return printable(repr(value), _MAX_SHOWN)
+    lines = repr(value).split("\n")
+    return printable(" ".join(line.strip() for line in lines), _MAX_SHOWN)
 
 
 def printable_lines(text: str) -> str:
@@ -83,7 +84,7 @@ def check_name(name: object, what: str) -> None:
     if not isinstance(name, str) or not name or printable(name) != name:
         raise ValueError(
             f"{what} must be a string without tabs, line breaks and other control characters, and "
-            f"not empty; received {name!r:.80}. Rename it"
+            f"not empty; received {shown(name)}. Rename it"
         )
 
 

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from keras_bert.runtime.escaping import printable
+from keras_bert.runtime.escaping import printable, shown
 
 _MAX_MESSAGE = 500  # characters
 _LFS_POINTER = b"version https://git-lfs.github.com/spec/"
@@ -122,7 +122,7 @@ def _reject_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for name, value in pairs:
         if name in values:
-            raise ValueError(f"the key {name!r:.80} twice in an object")
+            raise ValueError(f"the key {shown(name)} twice in an object")
         values[name] = value
     return values
 

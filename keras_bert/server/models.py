@@ -16,7 +16,7 @@ from google.protobuf import json_format
 from tensorflow.core.protobuf import saved_model_pb2
 
 from keras_bert.exporting import program, tf_serving
-from keras_bert.runtime.escaping import check_name
+from keras_bert.runtime.escaping import check_name, shown
 from keras_bert.server import rest
 
 _FILE = "saved_model.pb"
@@ -73,7 +73,7 @@ class Model:
         """Return the `Signature` with this name, or raise a `ValueError`."""
         if not isinstance(name, str) or name not in self.signatures:
             raise ValueError(
-                f"The model has no signature {name!r:.200}. Use one of: "
+                f"The model has no signature {shown(name)}. Use one of: "
                 f"{', '.join(map(repr, sorted(self.signatures)))}"
             )
         return self.signatures[name]

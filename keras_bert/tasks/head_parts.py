@@ -7,6 +7,7 @@ import keras
 
 from keras_bert.encoder import BertEncoder
 from keras_bert.layers import Dropout, SentencePooling
+from keras_bert.runtime.escaping import shown
 from keras_bert.runtime.warn import level_of_caller
 
 
@@ -25,7 +26,7 @@ def check_encoder(encoder, pairs=False):
     """Raise a `ValueError` unless `encoder` is a `BertEncoder` that can read pairs of texts."""
     if not isinstance(encoder, BertEncoder):
         raise ValueError(
-            f"encoder must be a BertEncoder; received {encoder!r:.80}. Load one with "
+            f"encoder must be a BertEncoder; received {shown(encoder)}. Load one with "
             "keras_bert.load, or take that of a model, heads.find_encoder(model)"
         )
     segments = encoder.bert_config["type_vocab_size"]
@@ -89,12 +90,12 @@ def float_policy(encoder):
 def check_labels(head, count, labels, least):
     """Return the labels of a classifier or tagger as strings."""
     if isinstance(labels, str):
-        raise ValueError(f"labels must be a list of strings; received the string {labels!r:.80}")
+        raise ValueError(f"labels must be a list of strings; received the string {shown(labels)}")
     try:
         count = operator.index(count or 0)
     except TypeError:
         raise ValueError(
-            f"the number of classes of {head} must be an integer; received {count!r:.80}. For "
+            f"the number of classes of {head} must be an integer; received {shown(count)}. For "
             "names, give labels="
         ) from None
     if labels is None:
@@ -104,5 +105,5 @@ def check_labels(head, count, labels, least):
         wanted = f"at least {least}" if len(labels) < least else count
         raise ValueError(f"{head} needs {wanted} classes; received {len(labels)}. Give labels")
     if len(set(labels)) < len(labels):
-        raise ValueError(f"labels must be unique; received {labels!r:.80}")
+        raise ValueError(f"labels must be unique; received {shown(labels)}")
     return labels

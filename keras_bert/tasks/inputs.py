@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from keras_bert.runtime.arguments import is_dataframe
+from keras_bert.runtime.escaping import shown
 
 SOURCE = "the inputs"
 
@@ -15,7 +16,7 @@ def listed(inputs, name="inputs"):
         return [inputs], True
     is_table = isinstance(inputs, (dict, set)) or is_dataframe(inputs)
     if is_table or not isinstance(inputs, Iterable):
-        raise ValueError(f"{name} must be a string or a list of strings; received {inputs!r:.80}")
+        raise ValueError(f"{name} must be a string or a list of strings; received {shown(inputs)}")
     return list(inputs), False
 
 
@@ -29,7 +30,7 @@ def check_texts(texts, what="text"):
     """Return the texts; raise a `ValueError` that gives the number of one that is no string."""
     for number, text in enumerate(texts, 1):
         if not isinstance(text, str):
-            raise ValueError(f"{what} {number} must be a string; received {text!r:.80}")
+            raise ValueError(f"{what} {number} must be a string; received {shown(text)}")
     return texts
 
 
@@ -46,5 +47,5 @@ def prompt_of(output, prompt=None):
         prompt = output.default_prompt or ""
     if prompt not in output.prompts and prompt.isidentifier():
         has = f"has the prompts {', '.join(output.prompts)}" if output.prompts else "has no prompts"
-        raise ValueError(f"the model {has}; received {prompt!r:.80}. Your own ends with a colon")
+        raise ValueError(f"the model {has}; received {shown(prompt)}. Your own ends with a colon")
     return output.prompts.get(prompt, prompt)

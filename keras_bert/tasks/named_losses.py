@@ -4,6 +4,8 @@ import typing
 
 import numpy as np
 
+from keras_bert.runtime.escaping import shown
+
 
 class NamedLoss(typing.NamedTuple):
     """A loss, the data that its rows need, and the range of its scores."""
@@ -32,5 +34,5 @@ def choose(loss, choices: dict[str, NamedLoss], advice=""):
             return name, loss
     raise ValueError(
         f"loss must be one of {', '.join(choices)}, or such a loss of keras_bert.losses; received "
-        f"{loss!r:.80}{advice}"
+        f"{shown(loss)}{advice}"
     )

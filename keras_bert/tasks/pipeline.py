@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from keras_bert.data.examples import Examples, TaskData
 from keras_bert.runtime.arguments import as_integer, is_dataframe
+from keras_bert.runtime.escaping import shown
 from keras_bert.runtime.terminal import progress
 from keras_bert.runtime.warn import level_of_caller
 from keras_bert.tasks import results
@@ -278,7 +279,7 @@ class Pipeline:
         for number, row in enumerate(rows, 1):
             if not is_pair(row):
                 wanted = ", ".join(self.columns)
-                raise ValueError(f"input {number} must be ({wanted}); received {row!r:.80}")
+                raise ValueError(f"input {number} must be ({wanted}); received {shown(row)}")
             self._check_row(f"input {number}", row)
         return rows, is_single
 

@@ -7,6 +7,7 @@ import pathlib
 from keras_bert.data import text_files
 from keras_bert.data.table_rows import csv_row, tsv_row
 from keras_bert.runtime.arguments import TEXT_ROLES
+from keras_bert.runtime.escaping import shown
 
 FORMATS = {**text_files.FORMATS, ".json": "json"}
 
@@ -74,7 +75,7 @@ def _values(examples, columns, input_row):
     other = next((name for name in input_row if name not in columns), None)
     if other is not None:
         raise ValueError(
-            f"{examples.source}: a row has the key {other!r:.80}, which the first row does not "
+            f"{examples.source}: a row has the key {shown(other)}, which the first row does not "
             "have. Write a .jsonl file"
         )
     values = (input_row.get(name, "") for name in columns)

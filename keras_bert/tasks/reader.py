@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from keras_bert.data import tables
+from keras_bert.runtime.escaping import shown
 from keras_bert.tasks import registry
 
 
@@ -85,7 +86,7 @@ def read(
     name = task.replace("-", "_") if isinstance(task, str) else task
     readers = {name: task for task in registry.TASKS for name in task.reads}
     if name not in readers:
-        raise ValueError(f"task must be one of {', '.join(readers)}; received {task!r:.80}")
+        raise ValueError(f"task must be one of {', '.join(readers)}; received {shown(task)}")
     reader = readers[name]
     if label is ...:
         arguments["label"] = reader.default_label
@@ -94,7 +95,7 @@ def read(
     takes = reader.reads[name]
     for option, value in arguments.items():
         if option not in ("data", "task", *takes) and value != defaults[option]:
-            raise ValueError(f"{option} does not apply to the task {task!r:.80}; remove it")
+            raise ValueError(f"{option} does not apply to the task {shown(task)}; remove it")
     if isinstance(data, list) and data and all(isinstance(row, dict) for row in data):
         data = tables.of_rows(data)
     return reader.read(name, data, {option: arguments[option] for option in takes})

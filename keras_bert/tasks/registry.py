@@ -2,6 +2,7 @@
 
 import difflib
 
+from keras_bert.runtime.escaping import shown
 from keras_bert.tasks.classification.task import Classification, NextSentence, Regression
 from keras_bert.tasks.embedding.task import Embedding
 from keras_bert.tasks.masked_tokens.task import MaskedTokens, Pretraining
@@ -58,7 +59,7 @@ def by_name(name: str) -> Task:
             return task
     close = difflib.get_close_matches(wanted, names(), 1)
     hint = f"; did you mean {close[0]}?" if close else ""
-    raise ValueError(f"task must be one of {', '.join(names())}; received {name!r:.80}{hint}")
+    raise ValueError(f"task must be one of {', '.join(names())}; received {shown(name)}{hint}")
 
 
 def head_options(name: str) -> dict:
@@ -136,7 +137,7 @@ def find(model) -> Task | None:
     name = find_task(model) if isinstance(model, keras.Model) else None
     if name is not None and name not in names():
         raise ValueError(
-            f"the model {model.name!r} has the task {name!r:.80}, which keras_bert does not know. "
+            f"the model {model.name!r} has the task {shown(name)}, which keras_bert does not know. "
             "First import the module that adds it to keras_bert.tasks.registry.TASKS"
         )
     return None if name is None else by_name(name)

@@ -1,6 +1,7 @@
 """Options of heads that checkpoints store."""
 
 from keras_bert.checkpoints.canonical import Checkpoint
+from keras_bert.runtime.escaping import shown
 
 
 def labels_of(checkpoint: Checkpoint) -> list[str]:
@@ -16,5 +17,5 @@ def check_activation(checkpoint: Checkpoint, known, names: str):
     if checkpoint.activation not in (None, *known):
         raise ValueError(
             f"the activation_fn of a {checkpoint.task} must be {names} of torch.nn; received "
-            f"{checkpoint.activation!r:.80}. Load the encoder without task"
+            f"{shown(checkpoint.activation)}. Load the encoder without task"
         )

@@ -10,6 +10,7 @@ from keras_bert.data.batching import choose_lengths, compiled_length
 from keras_bert.model_structure import find_encoder, find_output
 from keras_bert.runtime import distribution
 from keras_bert.runtime.arguments import as_integer
+from keras_bert.runtime.escaping import shown
 from keras_bert.runtime.packages import import_tensorflow
 from keras_bert.runtime.warn import level_of_caller
 from keras_bert.tasks import inference, registry
@@ -26,7 +27,7 @@ def of_examples(examples, model, batch_size, shuffle, seed, pad, labels):
         preprocessor = find_encoder(model).preprocessor
         output = find_output(model)
     if not isinstance(preprocessor, Preprocessor):
-        raise ValueError(f"to_dataset needs a model with a Preprocessor; received {model!r:.80}")
+        raise ValueError(f"to_dataset needs a model with a Preprocessor; received {shown(model)}")
     if output is not None:
         if not registry.by_name(output.task).answers_texts:
             raise ValueError(f"to_dataset of Examples does not apply to the task {output.task}")
@@ -38,7 +39,7 @@ def of_examples(examples, model, batch_size, shuffle, seed, pad, labels):
             raise ValueError("labels must be a list, for data with labels")
         labels = [str(label) for label in labels]
         if len(set(labels)) < len(labels):
-            raise ValueError(f"labels must be unique; received {labels!r:.80}")
+            raise ValueError(f"labels must be unique; received {shown(labels)}")
     length = _length(pad, model)
     encoded = EncodedTexts(
         preprocessor.python_tokenizer,

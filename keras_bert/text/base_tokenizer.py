@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable
 from typing import Any, NamedTuple
 
 from keras_bert.checkpoints.added_tokens import AddedToken, as_added_token, word_pieces
+from keras_bert.runtime.escaping import shown
 from keras_bert.runtime.warn import level_of_caller
 from keras_bert.text import added_token_search
 
@@ -107,7 +108,7 @@ def _warn_of_mismatch(tokens: Iterable[str], lowercase: bool, strip_accents: boo
     has_upper = any(re.search("[A-Z]", token) for token in tokens)
     if len(never_match) >= max(_MIN_MISMATCHES, len(tokens) / 20):
         reason = (
-            f"{len(never_match)} of its {len(tokens)} tokens, such as {never_match[0]!r:.80}, "
+            f"{len(never_match)} of its {len(tokens)} tokens, such as {shown(never_match[0])}, "
             "never match a text"
         )
     elif not lowercase and len(lower) >= _MIN_MISMATCHES and not has_upper:

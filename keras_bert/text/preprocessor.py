@@ -18,6 +18,7 @@ from keras_bert.checkpoints import folder
 from keras_bert.checkpoints.added_tokens import as_added_token
 from keras_bert.checkpoints.tokenizer_config import VOCABULARY_FILE
 from keras_bert.runtime.arguments import as_integer
+from keras_bert.runtime.escaping import shown
 from keras_bert.runtime.packages import import_tensorflow
 from keras_bert.text import token_ids
 from keras_bert.text.base_tokenizer import check_tokens
@@ -128,7 +129,7 @@ class Preprocessor(keras.layers.Layer):
         folder.refuse_sentencepiece("The vocabulary", vocabulary)
         broken = [token for token in vocabulary if "\n" in token or "\r" in token]
         if broken:
-            raise ValueError(f"A token must not contain a line end; received {broken[0]!r:.80}")
+            raise ValueError(f"A token must not contain a line end; received {shown(broken[0])}")
         self._store_vocabulary(vocabulary)
 
     def _store_vocabulary(self, vocabulary):
@@ -341,7 +342,7 @@ class Preprocessor(keras.layers.Layer):
         if config.get("vocabulary") is not None:
             raise ValueError(
                 "The config of a Preprocessor must not hold a vocabulary, an asset of the model; "
-                f"remove it. Received {config['vocabulary']!r:.80}"
+                f"remove it. Received {shown(config['vocabulary'])}"
             )
         return cls(**config)
 
@@ -359,7 +360,7 @@ def _as_strings(texts):
         if isinstance(text, bytes):
             array.flat[index] = text.decode("utf-8", "ignore")
         elif not isinstance(text, str):
-            raise ValueError(f"texts must be strings; received {text!r:.80}")
+            raise ValueError(f"texts must be strings; received {shown(text)}")
     return array
 
 

@@ -14,6 +14,7 @@ from keras_bert import heads, optimizers, provenance
 from keras_bert.encoder import BertEncoder
 from keras_bert.runtime import label_types
 from keras_bert.runtime.arguments import as_integer
+from keras_bert.runtime.escaping import shown
 from keras_bert.runtime.files import exclusive_lock
 from keras_bert.runtime.seeds import seeded
 from keras_bert.runtime.stopping import stop_requests
@@ -251,7 +252,7 @@ def _check_arguments(dev, metric, patience, evaluate_every, on_end):
     if patience is not None:
         as_integer("patience", patience, 1)
     if on_end is not None and not callable(on_end):
-        raise ValueError(f"on_end must be a function; received {on_end!r:.80}")
+        raise ValueError(f"on_end must be a function; received {shown(on_end)}")
     if dev is None and (metric, patience, evaluate_every) != (None, None, None):
         raise ValueError("metric, patience and evaluate_every need dev, the data that is scored")
 
@@ -554,7 +555,7 @@ def _task_and_data(model, train, dev, name):
     wanted = task if name is None else registry.by_name(name)
     if wanted is not task and (wanted.is_pretraining or not wanted.fits(train)):
         raise ValueError(
-            f"{train.source} is data of the task {task.name}; received task={name!r:.80}. Remove "
+            f"{train.source} is data of the task {task.name}; received task={shown(name)}. Remove "
             "task, or read the data with keras_bert.read for it"
         )
     of_model = registry.find(model)
@@ -562,7 +563,7 @@ def _task_and_data(model, train, dev, name):
         return wanted, train, dev
     if name is not None and of_model is not wanted:
         raise ValueError(
-            f"{model.name!r} has the task {of_model.name}; received task={name!r:.80}. Remove "
+            f"{model.name!r} has the task {of_model.name}; received task={shown(name)}. Remove "
             "task, or give its encoder, keras_bert.heads.find_encoder(model)"
         )
     return of_model, train, dev

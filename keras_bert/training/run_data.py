@@ -10,6 +10,7 @@ from keras_bert import heads
 from keras_bert.data.examples import UnknownLabel
 from keras_bert.exporting.predict_function import predict_function
 from keras_bert.runtime import distribution
+from keras_bert.runtime.escaping import shown
 from keras_bert.runtime.stopping import stop_requests
 from keras_bert.runtime.terminal import print_line
 from keras_bert.tasks import inference, registry
@@ -131,7 +132,7 @@ def _compile_options(task, model, encoded, loss):
     if not isinstance(loss, keras.losses.Loss):
         raise ValueError(
             "loss must be a keras.losses.Loss, such as "
-            f"keras.losses.SparseCategoricalCrossentropy(from_logits=True); received {loss!r:.80}"
+            f"keras.losses.SparseCategoricalCrossentropy(from_logits=True); received {shown(loss)}"
         )
     if loss.get_config().get("from_logits") is False:
         raise ValueError(f"{loss.name} must have from_logits=True, because models return logits")

@@ -13,7 +13,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_bert.runtime.escaping import printable
+from keras_bert.runtime.escaping import printable, shown
 from keras_bert.runtime.files import atomic_write, remove_stale_temporaries
 from keras_bert.runtime.reading import json_value, one_line
 from keras_bert.untrusted import containers, links
@@ -291,8 +291,8 @@ def check_settings(file, saved, current, remedy):
         if saved.get(path) != current.get(path):
             name = printable(".".join(map(str, path)), 200)
             raise ValueError(
-                f"{file} belongs to a run with {name}={saved.get(path)!r:.200}; this run has "
-                f"{current.get(path)!r:.200}; {remedy}"
+                f"{file} belongs to a run with {name}={shown(saved.get(path))}; this run has "
+                f"{shown(current.get(path))}; {remedy}"
             )
 
 

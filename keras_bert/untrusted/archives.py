@@ -8,6 +8,7 @@ import unicodedata
 import zipfile
 import zlib
 
+from keras_bert.runtime.escaping import shown
 from keras_bert.runtime.reading import check_not_lfs_pointer
 from keras_bert.untrusted import containers
 from keras_bert.untrusted.errors import invalid
@@ -64,7 +65,7 @@ def _unpack_entry(zipped: zipfile.ZipFile, entry: zipfile.ZipInfo, target: pathl
         shutil.copyfileobj(packed, file)  # at most the declared bytes
         written = file.tell()
     if written != entry.file_size:
-        raise ValueError(f"{written} of the {entry.file_size} bytes of {entry.filename!r:.80}")
+        raise ValueError(f"{written} of the {entry.file_size} bytes of {shown(entry.filename)}")
 
 
 def _check_entries(entries: list[zipfile.ZipInfo], archive_bytes: int) -> None:
@@ -83,7 +84,7 @@ def _check_entries(entries: list[zipfile.ZipInfo], archive_bytes: int) -> None:
     names.update(folders)
     for name, count in names.most_common(1):
         if count > 1:
-            raise ValueError(f"names of entries must be unique; received {name!r:.80} twice")
+            raise ValueError(f"names of entries must be unique; received {shown(name)} twice")
     if len(names) > _MAX_ENTRIES:
         raise ValueError(f"an archive must have at most {_MAX_ENTRIES} files and folders")
     unpacked = sum(entry.file_size for entry in entries)
@@ -111,7 +112,7 @@ def _check_entry(entry: zipfile.ZipInfo) -> None:
         (not entry.flag_bits & _IS_ENCRYPTED, "entries must not be encrypted"),
     ):
         if not is_met:
-            raise ValueError(f"{rule}; received {name!r:.80}")
+            raise ValueError(f"{rule}; received {shown(name)}")
 
 
 def _damaged(archive: pathlib.Path, error: BaseException) -> ValueError:

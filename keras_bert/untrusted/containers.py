@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
+from keras_bert.runtime.escaping import shown
 from keras_bert.runtime.reading import check_not_lfs_pointer, one_line
 from keras_bert.untrusted.errors import invalid
 
@@ -50,7 +51,7 @@ def check_zip(file: Path | IO[bytes]) -> list[zipfile.ZipInfo]:
         is_encrypted = member.flag_bits & 1
         if member.compress_type != zipfile.ZIP_STORED or is_encrypted or member.filename in names:
             rule = "must be stored once, uncompressed and unencrypted"
-            raise ValueError(f"the member {member.filename!r:.80} {rule}")
+            raise ValueError(f"the member {shown(member.filename)} {rule}")
         names.add(member.filename)
     declared = sum(member.file_size for member in members)
     if declared > size:
@@ -103,7 +104,7 @@ def read_npz(file: Path, names: Collection[str] | None = None) -> dict[str, Any]
     for name, array in arrays.items():
         # NumPy returns other members as bytes.
         if not isinstance(array, np.ndarray) or array.dtype.kind not in "biufU":
-            raise ValueError(f"{name!r:.80} is not an array of numbers or of text")
+            raise ValueError(f"{shown(name)} is not an array of numbers or of text")
     return arrays
 
 
@@ -165,7 +166,7 @@ def _hdf5_objects(opened: Any) -> Iterator[tuple[str, Any]]:
             raise ValueError(f"over {_MAX_OBJECTS} objects, or groups in over {_MAX_DEPTH} groups")
         for key in item:
             if not isinstance(item.get(key, getlink=True), h5py.HardLink):
-                raise ValueError(f"{name!r:.80} has the link {key!r:.80} in place of an object")
+                raise ValueError(f"{shown(name)} has the link {shown(key)} in place of an object")
             unvisited.append((f"{name}/{key}".lstrip("/"), item[key]))
 
 
@@ -175,13 +176,13 @@ def _check_attributes(name: str, item: Any) -> None:
 
     count = h5a.get_num_attrs(item.id)
     if count > _MAX_ATTRIBUTES:
-        raise ValueError(f"{name!r:.80} has {count} attributes, over {_MAX_ATTRIBUTES}")
+        raise ValueError(f"{shown(name)} has {count} attributes, over {_MAX_ATTRIBUTES}")
     for index in range(count):
         attribute = h5a.open(item.id, index=index)
         # A list of strings of any length can refer to the same bytes many times.
         is_list_of_strings = attribute.shape != () and attribute.dtype.hasobject
         if is_list_of_strings or attribute.get_storage_size() > _MAX_ATTRIBUTE:
-            raise ValueError(f"{name!r:.80} has a list of strings or a long value as an attribute")
+            raise ValueError(f"{shown(name)} has a list of strings or a long value as an attribute")
 
 
 def _is_bfloat16(dataset: Any) -> bool:
@@ -207,4 +208,4 @@ def _check_storage(name: str, dataset: Any) -> None:
         (dataset.chunks is None, "must be contiguous, received chunks"),
     ):
         if not is_met:
-            raise ValueError(f"{name!r:.80} {rule}")
+            raise ValueError(f"{shown(name)} {rule}")

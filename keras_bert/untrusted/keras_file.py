@@ -11,6 +11,7 @@ import keras
 
 from keras_bert import keras_private
 from keras_bert.runtime import reading
+from keras_bert.runtime.escaping import shown
 from keras_bert.untrusted import containers, keras_config, keras_work
 from keras_bert.untrusted.errors import invalid
 
@@ -125,7 +126,7 @@ def _check_dtypes(datasets: dict[str, containers.Dataset], variables: list[keras
         dtypes = dtypes_of_shape.get(dataset.shape, set())
         if dtypes and _class_of_dtype(dataset.dtype) not in dtypes:
             needed = " or ".join(sorted(dtypes))
-            raise ValueError(f"{name!r:.80} must be {needed}; it has the dtype {dataset.dtype}")
+            raise ValueError(f"{shown(name)} must be {needed}; it has the dtype {dataset.dtype}")
 
 
 def _class_of_dtype(dtype: str) -> str:

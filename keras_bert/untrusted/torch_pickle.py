@@ -22,6 +22,7 @@ from typing import IO, Any, NamedTuple
 import ml_dtypes
 import numpy as np
 
+from keras_bert.runtime.escaping import shown
 from keras_bert.runtime.warn import level_of_caller
 from keras_bert.runtime.words import words
 from keras_bert.untrusted import containers
@@ -129,12 +130,12 @@ def _tensors(file: str, value: object) -> dict[str, _Tensor]:
     tensors = _check(value, dict)
     name = next((name for name in _STATES if isinstance(tensors.get(name), dict)), None)
     if name is not None:
-        message = f"{file}: only the entry {name!r:.80} is read, which has the weights"
+        message = f"{file}: only the entry {shown(name)} is read, which has the weights"
         warnings.warn(message, stacklevel=level_of_caller())
         tensors = tensors[name]
     for key, item in tensors.items():
         if not isinstance(item, _Tensor):
-            raise ValueError(f"a {type(item).__name__} named {key!r:.80}")
+            raise ValueError(f"a {type(item).__name__} named {shown(key)}")
     return tensors  # type: ignore[no-any-return]
 
 
@@ -151,7 +152,7 @@ def _arrays(tensors: Mapping[str, _Tensor], data: Mapping[str, bytes]) -> dict[s
         # NumPy checks this too, but with integers that overflow.
         last = offset + sum((n - 1) * stride for n, stride in zip(shape, strides, strict=True))
         if math.prod(shape) and last >= len(data[storage.key]) // itemsize:
-            raise ValueError(f"a tensor {name!r:.80} that exceeds its storage")
+            raise ValueError(f"a tensor {shown(name)} that exceeds its storage")
         arrays[name] = np.ndarray(
             shape, storage.dtype, data[storage.key], offset * itemsize, byte_strides
         )

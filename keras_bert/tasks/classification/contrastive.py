@@ -11,6 +11,7 @@ import collections
 import functools
 
 from keras_bert.data.examples import Examples
+from keras_bert.runtime.escaping import shown
 from keras_bert.tasks import head_start
 from keras_bert.tasks.embedding.data import EmbeddingExamples
 from keras_bert.tasks.task import HeadStart
@@ -30,7 +31,7 @@ def contrastive_examples(encoder, train, options, recipe):
     """
     if options.contrastive not in (None, True, False):
         raise ValueError(
-            f"contrastive must be True, False or None; received {options.contrastive!r:.80}"
+            f"contrastive must be True, False or None; received {shown(options.contrastive)}"
         )
     if options.contrastive is False:
         return None

@@ -9,6 +9,7 @@ import numpy as np
 from keras_bert.checkpoints.huggingface_heads import TORCH_ACTIVATIONS
 from keras_bert.data.examples import Examples
 from keras_bert.runtime.arguments import LONG_TEXTS
+from keras_bert.runtime.escaping import shown
 from keras_bert.runtime.label_types import typed
 from keras_bert.runtime.warn import level_of_caller
 from keras_bert.tasks import head_start, results
@@ -172,7 +173,7 @@ class Classification(TextTask):
         if not multi_label and len(labels) > max(_FEW_LABELS, len(train) / 2):
             warnings.warn(
                 f"{train.source}: {len(train)} texts have {len(labels)} different labels, such as "
-                f"{labels[0]!r:.80}. Check the label column",
+                f"{shown(labels[0])}. Check the label column",
                 stacklevel=level_of_caller(),
             )
         return self.head_function()(
@@ -199,12 +200,14 @@ class Classification(TextTask):
             weight_of_label = len(targets) / (len(counts) * np.maximum(counts, 1))
             return weight_of_label[targets].astype(np.float32)
         if not isinstance(class_weight, dict):
-            raise ValueError(f'class_weight must be "balanced" or a dict, not {class_weight!r:.80}')
+            raise ValueError(
+                f'class_weight must be "balanced" or a dict, not {shown(class_weight)}'
+            )
         class_weight = {str(label): weight for label, weight in class_weight.items()}
         for label, weight in class_weight.items():
             if label not in output.labels or not 0 <= weight < np.inf:
                 raise ValueError(
-                    f"class_weight must be at least 0 for each label; received {label!r:.80}: "
+                    f"class_weight must be at least 0 for each label; received {shown(label)}: "
                     f"{weight}. The labels are {', '.join(output.labels[:20])}"
                 )
         weights = np.array([class_weight.get(label, 1.0) for label in output.labels], np.float32)

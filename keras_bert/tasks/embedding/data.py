@@ -15,6 +15,7 @@ from keras_bert.data.examples import (
     check_score,
     summary,
 )
+from keras_bert.runtime.escaping import shown
 from keras_bert.runtime.warn import level_of_caller
 
 # With the number of texts of a row; `None` for several documents.
@@ -70,7 +71,7 @@ class EmbeddingExamples(TaskData):
             if not is_texts or len(row) < fewest or len(row) != len(rows[0]):
                 raise ValueError(
                     f"{self.source}, row {number}: must be at least {fewest} texts, as many as in "
-                    f"the first row; received {row!r:.80}"
+                    f"the first row; received {shown(row)}"
                 )
         object.__setattr__(self, "texts", rows)
         names = [name for name in _TARGETS if getattr(self, name) is not None]

@@ -8,6 +8,7 @@ import keras
 from keras_bert.encoder import BertEncoder
 from keras_bert.layers import MergeChoices, SentencePooling, SplitChoices, TaskOutput, UnitLength
 from keras_bert.model_structure import find_encoder, find_output, find_task
+from keras_bert.runtime.escaping import shown
 from keras_bert.runtime.warn import level_of_caller
 from keras_bert.tasks.head_parts import encoder_inputs
 from keras_bert.token_model import TokenModel
@@ -102,7 +103,7 @@ def siamese(model: keras.Model, *, name: str = "siamese") -> keras.Model:
     is_model = isinstance(model, keras.Model)
     if not is_model or find_task(model) != "embedding" or len(model.output_shape) != 2:
         received = model.name if is_model else model
-        raise ValueError(f"siamese needs a model of heads.embedder; received {received!r:.80}")
+        raise ValueError(f"siamese needs a model of heads.embedder; received {shown(received)}")
     encoder = find_encoder(model)
     inputs = {
         key: keras.Input(shape=(None, None), dtype="int32", name=key) for key in encoder.input

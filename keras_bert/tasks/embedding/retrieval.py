@@ -9,7 +9,7 @@ from typing import Any
 
 from keras_bert.data.examples import TaskData, check_prompts, check_score, check_strings, summary
 from keras_bert.data.text_files import json_rows, numbered_lines, open_utf8
-from keras_bert.runtime.escaping import printable
+from keras_bert.runtime.escaping import printable, shown
 from keras_bert.runtime.warn import level_of_caller
 from keras_bert.tasks.question_answering import data as squad
 from keras_bert.untrusted import links
@@ -52,8 +52,8 @@ class RetrievalData(TaskData):
         for query, documents in self.relevant.items():
             if isinstance(documents, str):
                 raise ValueError(
-                    f"{self.source}: the documents of the query {query!r:.80} must be a list or a "
-                    f"dict; received {documents!r:.80}"
+                    f"{self.source}: the documents of the query {shown(query)} must be a list or a "
+                    f"dict; received {shown(documents)}"
                 )
             if not isinstance(documents, dict):
                 documents = dict.fromkeys(documents, 1)
@@ -63,11 +63,11 @@ class RetrievalData(TaskData):
             }
             relevant[query] = {document: grade for document, grade in grades.items() if grade > 0}
             if relevant[query] and query not in self.queries:
-                raise ValueError(f"{self.source}: the query {query!r:.80} is not in queries")
+                raise ValueError(f"{self.source}: the query {shown(query)} is not in queries")
             unknown = [document for document in relevant[query] if document not in self.corpus]
             if unknown:
                 raise ValueError(
-                    f"{self.source}: the document {unknown[0]!r:.80} of the query {query!r:.80} "
+                    f"{self.source}: the document {shown(unknown[0])} of the query {shown(query)} "
                     "is not in the corpus"
                 )
         if not any(relevant.values()):
@@ -148,7 +148,7 @@ def read(path, split="test"):
         relevant = _qrels(trec, (0, 2, 3))
         if split != "test":
             warnings.warn(
-                f"{trec} has no splits, so split={split!r:.80} was not used. For splits, write "
+                f"{trec} has no splits, so split={shown(split)} was not used. For splits, write "
                 f"{beir}",
                 stacklevel=level_of_caller(),
             )
@@ -169,7 +169,7 @@ def _texts(folder, name):
     with open_utf8(file) as stream:
         for where, id, text in rows(file, stream):
             if id in text_of:
-                raise ValueError(f"{where}: the id {id!r:.80} occurs twice")
+                raise ValueError(f"{where}: the id {shown(id)} occurs twice")
             text_of[id] = text
     return text_of
 
@@ -209,6 +209,6 @@ def _qrels(file, columns):
                 if not is_header:
                     raise ValueError(
                         f"{file}, line {number}: must have a query, a document and a grade; "
-                        f"received {line!r:.80}"
+                        f"received {shown(line)}"
                     ) from None
     return dict(relevant)

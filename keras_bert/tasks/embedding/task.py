@@ -11,6 +11,7 @@ import numpy as np
 
 from keras_bert.data.examples import Examples, with_columns
 from keras_bert.runtime.arguments import check_one_of
+from keras_bert.runtime.escaping import shown
 from keras_bert.tasks.embedding import metrics as embedding_metrics
 from keras_bert.tasks.embedding import retrieval
 from keras_bert.tasks.embedding.data import EmbeddingExamples
@@ -222,7 +223,7 @@ class Embedding(Task):
     def target(self, explained, target):
         """Explain the cosine similarity to another text."""
         if not isinstance(target, str):
-            raise ValueError(f"target must be a text to compare with; received {target!r:.80}")
+            raise ValueError(f"target must be a text to compare with; received {shown(target)}")
         return target, explained.cosine_to(target), None
 
 

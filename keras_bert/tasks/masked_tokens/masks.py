@@ -3,6 +3,7 @@
 import numpy as np
 
 from keras_bert.data.padding import pad
+from keras_bert.runtime.escaping import shown
 from keras_bert.text.encoded_texts import Encoded
 
 MASK = "[MASK]"
@@ -39,7 +40,7 @@ class EncodedMasks(Encoded):
         """Return the ids of a text with [CLS] and [SEP], int (tokens,)."""
         parts = text.split(MASK)
         if len(parts) < 2:
-            raise ValueError(f"a text must contain at least one {MASK}; received {text!r:.80}")
+            raise ValueError(f"a text must contain at least one {MASK}; received {shown(text)}")
         # [MASK] is a separate word, so the parts around it can be tokenized separately.
         before, *others = self._tokenizer.tokenize(parts)
         ids = [self._tokenizer.special_ids.cls, *before]

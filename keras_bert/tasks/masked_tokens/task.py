@@ -8,6 +8,7 @@ import typing
 
 import numpy as np
 
+from keras_bert.runtime.escaping import shown
 from keras_bert.tasks import results
 from keras_bert.tasks.activations import softmax
 from keras_bert.tasks.masked_tokens.masks import MASK, EncodedMasks
@@ -134,7 +135,7 @@ class MaskedTokens(Task):
             logits = logits_of(explained.outputs())[index, : len(vocabulary)]
             token = vocabulary[int(logits.argmax())]
         if token not in vocabulary:
-            raise ValueError(f"target must be a token of the vocabulary; received {token!r:.80}")
+            raise ValueError(f"target must be a token of the vocabulary; received {shown(token)}")
         id_of_token = vocabulary.index(token)
 
         def select(outputs):

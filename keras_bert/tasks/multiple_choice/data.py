@@ -17,7 +17,7 @@ from keras_bert.data.text_files import (
     json_rows,
     open_utf8,
 )
-from keras_bert.runtime.escaping import printable
+from keras_bert.runtime.escaping import printable, shown
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -81,14 +81,14 @@ def check_item(location, text, choices, label, first):
     if not is_list or len(choices) < 2 or len(choices) != len(first):
         raise ValueError(
             f"{location}: the choices must be a list of at least two texts, with the length of the "
-            f"first list; received {choices!r:.80}"
+            f"first list; received {shown(choices)}"
         )
     for item in (text, *choices):
         if not isinstance(item, str):
-            raise ValueError(f"{location}: texts must be strings; received {item!r:.80}")
+            raise ValueError(f"{location}: texts must be strings; received {shown(item)}")
     if not isinstance(label, (int, np.integer)) or not 0 <= label < len(choices):
         raise ValueError(
-            f"{location}: the label must be 0 to {len(choices) - 1}; received {label!r:.80}"
+            f"{location}: the label must be 0 to {len(choices) - 1}; received {shown(label)}"
         )
 
 
@@ -136,7 +136,9 @@ def read_in_parts(path, *, format=None, limit=None, labeled=True, size=10_000):
     path = pathlib.Path(path)
     format = format or FORMATS.get(path.suffix.lower(), "jsonl")
     if format not in ("csv", "jsonl"):
-        raise ValueError(f"{path}: format (--format) must be csv or jsonl; received {format!r:.80}")
+        raise ValueError(
+            f"{path}: format (--format) must be csv or jsonl; received {shown(format)}"
+        )
     check_limit(limit)
     read_rows = _swag_rows if format == "csv" else json_rows
     is_empty = True

@@ -12,6 +12,7 @@ from keras_bert.data.examples import TaskData, check_count, check_strings, summa
 from keras_bert.data.label_columns import is_missing
 from keras_bert.data.tables import read_columns
 from keras_bert.data.text_files import check_limit, json_rows, open_utf8
+from keras_bert.runtime.escaping import shown
 from keras_bert.runtime.reading import json_value
 from keras_bert.runtime.warn import level_of_caller
 
@@ -132,7 +133,7 @@ def _checked_answers(location, answers):
     if not all(isinstance(text, str) and text for text, _ in pairs):
         raise ValueError(
             f"{location}: the answers must be a list of pairs of a non-empty text and its start; "
-            f"received {answers!r:.80}"
+            f"received {shown(answers)}"
         )
     return pairs
 
@@ -264,7 +265,7 @@ def _questions_of(path, articles):
             yield f"{path}, item {article_number}", article, article
             continue
         title = article.get("title", article_number) if isinstance(article, dict) else ""
-        article_location = f"{path}, article {title!r:.80}"
+        article_location = f"{path}, article {shown(title)}"
         paragraphs = _get(article_location, article, "paragraphs", list)
         for paragraph_number, paragraph in enumerate(paragraphs, 1):
             location = f"{article_location}, paragraph {paragraph_number}"
@@ -297,7 +298,7 @@ def _answers(location, row):
     except (KeyError, TypeError, ValueError):
         raise ValueError(
             f"{location} needs 'answers', a list of objects with text and answer_start, or an "
-            f"object of such lists; received {row.get('answers')!r:.80}"
+            f"object of such lists; received {shown(row.get('answers'))}"
         ) from None
 
 
@@ -306,6 +307,6 @@ def _get(location, item, key, kind):
     value = item.get(key) if isinstance(item, dict) else None
     if not isinstance(value, kind):
         raise ValueError(
-            f"{location}: must have the key {key!r} with a {kind.__name__}; received {value!r:.80}"
+            f"{location}: must have the key {key!r} with a {kind.__name__}; received {shown(value)}"
         )
     return value

@@ -7,6 +7,7 @@ import numpy as np
 import scipy.special
 
 from keras_bert.runtime.arguments import as_integer
+from keras_bert.runtime.escaping import shown
 from keras_bert.tasks.task import Options
 from keras_bert.text import token_ids
 from keras_bert.text.encoded_texts import Encoded
@@ -42,7 +43,7 @@ class AnswerOptions(Options):
         as_integer("max_answer_length", self.max_answer_length, 1)
         threshold = self.null_threshold
         if not isinstance(threshold, (int, float, np.number)) or np.isnan(threshold):
-            raise ValueError(f"null_threshold must be a number; received {threshold!r:.80}")
+            raise ValueError(f"null_threshold must be a number; received {shown(threshold)}")
 
 
 class EncodedQuestions(Encoded):

@@ -6,6 +6,7 @@ import re
 import numpy as np
 
 from keras_bert.runtime.arguments import as_integer
+from keras_bert.runtime.escaping import shown
 from keras_bert.runtime.packages import import_extra
 from keras_bert.tasks.embedding import nearest
 from keras_bert.tasks.embedding.pipeline import EmbeddingPipeline
@@ -34,7 +35,7 @@ def find(retriever, corpus, queries, top_k, prompts=None):
     if retriever != "bm25":
         raise ValueError(
             f'retriever must be "bm25" or the keras_bert.pipeline of an embedder; received '
-            f"{retriever!r:.80}"
+            f"{shown(retriever)}"
         )
     bm25s = import_extra("bm25s", "search", "BM25")
     index = bm25s.BM25()

@@ -8,6 +8,7 @@ import numpy as np
 from keras_bert import losses
 from keras_bert.data import packing
 from keras_bert.runtime.arguments import as_integer
+from keras_bert.runtime.escaping import shown
 from keras_bert.runtime.warn import level_of_caller
 from keras_bert.tasks.named_losses import NamedLoss, choose
 from keras_bert.text.encoded_texts import Encoded, EncodedTexts
@@ -103,7 +104,7 @@ def _check_scores(name, examples):
     if max(sizes) < 2:
         advice = "Divide the scores by the highest one, or add documents to each query"
     for row, scores in enumerate(examples.scores, 1):
-        where = f"{examples.source}, query {row} ({examples.queries[row - 1]!r:.40})"
+        where = f"{examples.source}, query {row} ({shown(examples.queries[row - 1])})"
         wrong = [score for score in scores if not choice.lowest <= score <= choice.highest]
         if wrong:
             raise ValueError(
@@ -112,14 +113,14 @@ def _check_scores(name, examples):
             )
         if name == "multiple_negatives" and not {0, 1}.issuperset(scores):
             raise ValueError(
-                f"{where}: the loss {name} needs the scores 0 and 1; received {scores!r:.40}. Use "
+                f"{where}: the loss {name} needs the scores 0 and 1; received {shown(scores)}. Use "
                 "the loss binary_cross_entropy"
             )
     longest = int(np.argmax(sizes))
     if name != "binary_cross_entropy" and sizes[longest] > _MOST_DOCUMENTS:
         raise ValueError(
-            f"{examples.source}, query {longest + 1} ({examples.queries[longest]!r:.40}): the loss "
-            f"{name} takes at most {_MOST_DOCUMENTS} documents per query; received "
+            f"{examples.source}, query {longest + 1} ({shown(examples.queries[longest])}): the "
+            f"loss {name} takes at most {_MOST_DOCUMENTS} documents per query; received "
             f"{sizes[longest]}. Leave out some that are not relevant"
         )
     if name in ("margin_mse", "listnet") and max(sizes) < 2:

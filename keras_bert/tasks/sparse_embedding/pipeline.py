@@ -4,6 +4,7 @@ import numpy as np
 from scipy import sparse
 
 from keras_bert.data.examples import Examples
+from keras_bert.runtime.escaping import shown
 from keras_bert.tasks import results
 from keras_bert.tasks.embedding.data import EmbeddingExamples
 from keras_bert.tasks.embedding.retrieval import RetrievalData
@@ -61,7 +62,7 @@ class SparsePipeline(TextPipeline):
             ValueError: If there are several vectors.
         """
         if not isinstance(text, str) and not _are_vectors(text):
-            raise ValueError(f"explain takes one text or vector; received {text!r:.80}")
+            raise ValueError(f"explain takes one text or vector; received {shown(text)}")
         vector = self.encode(text) if isinstance(text, str) else inverted_index.as_rows(text)
         if vector.shape[0] != 1:
             raise ValueError(f"explain takes one text or vector; received {vector.shape[0]}")

@@ -3,6 +3,7 @@
 import numpy as np
 
 from keras_bert import losses
+from keras_bert.runtime.escaping import shown
 from keras_bert.tasks.embedding.loss_choice import inner_loss
 from keras_bert.tasks.embedding.rows import EncodedRows
 from keras_bert.tasks.embedding.task import EmbeddingOptions
@@ -69,7 +70,7 @@ def make_loss(options, examples):
     if not isinstance(loss, losses.Splade):
         raise ValueError(
             f"loss must be one of {', '.join(LOSSES)}, or a keras_bert.losses.Splade; received "
-            f"{loss!r:.80}"
+            f"{shown(loss)}"
         )
     needs = LOSSES[_name_of(loss)]
     if needs != kind:

@@ -4,6 +4,8 @@ import dataclasses
 import re
 from collections.abc import Iterator
 
+from keras_bert.runtime.escaping import shown
+
 _INDEX = re.compile(r"[0-9]{1,9}")
 _OTHER_INDEX = re.compile(r"[0-9]+[-.][0-9]+")  # a range of words or an empty node in CoNLL-U
 _NUMBER = re.compile(r"[-+]?[0-9.]+")
@@ -64,7 +66,7 @@ def find_layout(path, lines, columns_read) -> Layout | None:
     first_column = [fields[0] for fields in columns if fields]
     if len(first_column) > 4 and len(set(first_column)) == 1:
         raise ValueError(
-            f"{path}: the first column is {first_column[0]!r:.80} in each row; give the column of "
+            f"{path}: the first column is {shown(first_column[0])} in each row; give the column of "
             "the word (--word)"
         )
     return layout
@@ -108,7 +110,7 @@ def rows(path, lines, layout) -> Iterator[tuple[int, list[str] | None]]:
             if not _INDEX.fullmatch(fields[0]):
                 raise ValueError(
                     f"{path}, line {number}: the first column must be an index such as 3, 3-4 or "
-                    f"5.1; received {fields[0]!r:.80}. Or give the column of the word (--word)"
+                    f"5.1; received {shown(fields[0])}. Or give the column of the word (--word)"
                 )
             index = int(fields[0])
             if index < 2 and index <= last_index:

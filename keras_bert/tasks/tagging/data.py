@@ -21,7 +21,7 @@ from keras_bert.data.label_columns import is_missing
 from keras_bert.data.tables import class_names, column_names, named, read_columns
 from keras_bert.data.text_files import check_limit, json_rows, numbered_lines, open_utf8
 from keras_bert.runtime.arguments import check_one_of
-from keras_bert.runtime.escaping import printable
+from keras_bert.runtime.escaping import printable, shown
 from keras_bert.runtime.label_types import name_of_type, of_one_type, typed_texts
 from keras_bert.tasks.tagging import conll_rows
 from keras_bert.tasks.tagging.tag_schemes import OUTSIDE_TAGS
@@ -83,7 +83,9 @@ class TaggedSentences(TaskData):
             tags.append(list(sentence_tags))
             check_count(location, "tags", tags[-1], "words", len(sentence))
             if any(tag is None or tag != tag for tag in tags[-1]):  # NaN
-                raise ValueError(f"{location}: tags must not be missing; received {tags[-1]!r:.80}")
+                raise ValueError(
+                    f"{location}: tags must not be missing; received {shown(tags[-1])}"
+                )
         label_type = name_of_type(itertools.chain.from_iterable(tags))
         tags = [of_one_type(row, label_type) for row in tags]
         object.__setattr__(self, "tags", tags)
@@ -231,7 +233,7 @@ def _json_sentences(path, file, word, tag):
         for key in keys:
             if not isinstance(row.get(key), list):
                 raise ValueError(
-                    f"{path}, {line}: must have a list as {key!r:.80}; its keys are "
+                    f"{path}, {line}: must have a list as {shown(key)}; its keys are "
                     f"{printable(', '.join(row), 200)}. Give word and tag (--word, --tag)"
                 )
         yield row[keys[0]], [] if tag is None else row[keys[1]]
@@ -299,7 +301,7 @@ def _column_indices(path, width, word, tag):
     if None in chosen or len(set(chosen)) < len(chosen):
         raise ValueError(
             f"{path}: word and tag (--word, --tag) must be different numbers of columns, from "
-            f"1 to {width}, or from -1 for the last one; received {word!r:.80} and {tag!r:.80}"
+            f"1 to {width}, or from -1 for the last one; received {shown(word)} and {shown(tag)}"
         )
     return chosen
 
@@ -350,7 +352,7 @@ def _columns_of_words(path, columns, word, tag):
     missing = [name for name in (sentence, *names) if name not in columns]
     if missing:
         raise ValueError(
-            f"{path} has no column {missing[0]!r:.80}; its columns are "
+            f"{path} has no column {shown(missing[0])}; its columns are "
             f"{printable(', '.join(map(str, columns)), 200)}. Add it, or give the names of the "
             "word and the tag (--word, --tag)"
         )

@@ -17,6 +17,7 @@ import numpy as np
 from keras_bert.data.examples import Examples, unknown_label
 from keras_bert.data.table_rows import tsv_row
 from keras_bert.data.tables import check_no_format
+from keras_bert.runtime.escaping import shown
 from keras_bert.tasks import head_start
 from keras_bert.tasks.activations import softmax
 from keras_bert.tasks.stored_labels import labels_of
@@ -129,7 +130,7 @@ class Tagging(Task):
         """
         labels = train.label_names()
         if len(labels) < 2:
-            received = f"only {labels[0]!r:.80}" if labels else "none"
+            received = f"only {shown(labels[0])}" if labels else "none"
             raise ValueError(f"{train.source}: needs at least two tags; received {received}")
         return self.head_function()(encoder, labels=labels, characters=are_characters(train.words))
 
