@@ -141,6 +141,12 @@ def variables_of_zeros(check: Callable[[keras.Variable], None]) -> Iterator[None
         variable._deferred_initialize()
 
 
+def model_of_config(config: dict[str, Any]) -> keras.Model:
+    """Return the model of a config, in which objects with one `shared_object_id` are one object."""
+    with serialization_lib.ObjectSharingScope():
+        return keras.saving.deserialize_keras_object(config)
+
+
 def load_state(model: keras.Model, weights: Path, assets: Path) -> None:
     """Load the weights and the assets of the unpacked `.keras` file of a model."""
     weights_store = saving_lib.H5IOStore(weights, mode="r")

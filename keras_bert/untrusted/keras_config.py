@@ -52,6 +52,8 @@ def _object(item: Any, kinds: tuple[Kind, ...]) -> dict[str, Any]:
     }
     if item.get("build_config") is not None:
         rewritten["build_config"] = values.shapes(item["build_config"])
+    if item.get("shared_object_id") is not None:
+        rewritten["shared_object_id"] = expect(item["shared_object_id"], int, "a shared_object_id")
     return rewritten
 
 

@@ -42,7 +42,7 @@ def load(file: Path) -> keras.Model:
         datasets = _check_weights(folder / _WEIGHTS, config)
         budget = _Budget((folder / _WEIGHTS).stat().st_size)
         with keras_private.variables_of_zeros(budget.check):
-            model = keras.saving.deserialize_keras_object(config)
+            model = keras_private.model_of_config(config)
         _check_dtypes(datasets, model.variables)
         keras_private.load_state(model, folder / _WEIGHTS, folder / _ASSETS)
         return model

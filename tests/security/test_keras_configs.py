@@ -403,6 +403,7 @@ DTYPE = ("Dense", "config", "dtype")
         (NAME, [1] * 100, "the argument name of Dense has"),
         (NAME, [[1] * 100], "the argument name of Dense has"),
         (NAME, "a" * 2000, "the argument name of Dense has"),
+        (("Dense", "shared_object_id"), "a", "a shared_object_id"),
         (("Dense", "name"), "a\nb", "the name"),
         (("Dense", "config", "weights"), [[1.0]], "Dense has the argument 'weights'"),
         (("Dense", "config", "gptq_unpacked_column_size"), 10**9, "Dense has the argument 'gptq"),
@@ -721,6 +722,26 @@ def test_models_with_shared_layers_and_lora_need_no_trust(tmp_path):
     loaded = keras_bert.load(tmp_path / "model.keras")
     np.testing.assert_allclose(loaded(np.ones((1, 2))), model(np.ones((1, 2))), rtol=1e-6)
     assert len(loaded.weights) == len(model.weights)
+
+
+def test_models_with_strings_as_inputs_need_no_trust(tmp_path):
+    """The preprocessor is a layer of the model, and the encoder refers to it as well."""
+    if keras.backend.backend() != "tensorflow":
+        pytest.skip("only TensorFlow has string tensors")
+    encoder = tiny.encoder(num_hidden_layers=1)
+    text = keras.Input((), dtype="string", name="text")
+    number = keras.Input((2,), name="number")
+    pooled = encoder(encoder.preprocessor(text))["pooled_output"]
+    y = keras.layers.Dense(2)(keras.layers.Concatenate()([pooled, number]))
+    model = keras.Model({"text": text, "number": number}, y)
+    keras_bert.save(model, tmp_path / "model.keras")
+    loaded = keras_bert.load(tmp_path / "model.keras")
+    inputs = {
+        "text": keras.ops.convert_to_tensor(["good film", "예"]),
+        "number": keras.ops.ones((2, 2)),
+    }
+    np.testing.assert_array_equal(loaded(inputs), model(inputs))
+    assert heads.find_encoder(loaded).preprocessor in loaded.layers
 
 
 MODELS = {
