@@ -163,7 +163,7 @@ def of_retrieval(queries, corpus, relevant, kind="cosine", *, own_text=False):
 
     def find(scored):
         vectors = np.array([queries[query] for query in scored])
-        return search.top_k(vectors, np.array(list(corpus.values())), DEPTH + 1, kind)[0]
+        return search.top_k(vectors, np.array(list(corpus.values())), DEPTH + 1, kind)
 
     return of_search(queries, corpus, relevant, find, own_text=own_text)
 
@@ -175,27 +175,33 @@ def of_search(queries, corpus, relevant, find, *, own_text=False):
         queries, corpus: Keys of the queries and of the documents.
         relevant, own_text: See `of_retrieval`.
         find: Function of keys of queries that returns the indices of the best `DEPTH` + 1 documents
-            for each, int (queries, documents).
+            for each, int (queries, documents), and their scores, float (queries, documents).
     """
     index_of = {key: index for index, key in enumerate(corpus)}
     scored = [query for query in queries if relevant.get(query)]
     if not scored:
         raise ValueError("no text has a relevant text other than itself; there is nothing to score")
-    ranking = find(scored)
-    rows = []
-    for query, row in zip(scored, ranking, strict=True):
-        is_left_out = own_text and query not in relevant[query]
-        rows.append(row[row != index_of.get(query)] if is_left_out else row)
+    ranking = []
+    scores = []
+    for query, documents, similarities in zip(scored, *find(scored), strict=True):
+        is_kept = np.ones(len(documents), bool)
+        if own_text and query not in relevant[query]:
+            is_kept = documents != index_of.get(query)
+        ranking.append(documents[is_kept])
+        scores.append(similarities[is_kept])
     grades = [{index_of[key]: grade for key, grade in relevant[query].items()} for query in scored]
-    return of_ranking(rows, grades)
+    return of_ranking(ranking, grades, scores)
 
 
-def of_ranking(ranking, relevant):
+def of_ranking(ranking, relevant, scores=None):
     """Return the metrics of ranked documents, means over the queries.
 
     Args:
         ranking: For each query, the indices of the documents found, best first, an int array.
         relevant: For each query, a dict {index of a relevant document: grade}.
+        scores: For each query, the scores of the documents found, a float array. Among documents
+            with the same score, the relevant ones count as last, so that equal scores for all
+            documents are not a success.
 
     Returns:
         A dict: `mrr@10`, the mean of 1 / rank of the first relevant document; `ndcg@10`;
@@ -211,8 +217,11 @@ def of_ranking(ranking, relevant):
     """
     discount = 1 / np.log2(np.arange(_TOP) + 2)
     rows = []
-    for documents, grades in zip(ranking, relevant, strict=True):
-        gains = np.array([grades.get(int(document), 0.0) for document in documents[:DEPTH]])
+    for query, (documents, grades) in enumerate(zip(ranking, relevant, strict=True)):
+        gains = np.array([grades.get(int(document), 0.0) for document in documents])
+        if scores is not None:
+            gains = gains[np.lexsort((gains, -scores[query]))]
+        gains = gains[:DEPTH]
         hits = gains > 0
         ideal = np.sort(list(grades.values()))[::-1][:_TOP]  # the gains of a perfect ranking
         precision = np.cumsum(hits) / (np.arange(len(hits)) + 1)

@@ -250,16 +250,16 @@ def _grades_of_lists(examples):
 
 def _ranking_metrics(examples, answers):
     """Return the metrics of lists with a relevant document, see `embedding_metrics`."""
-    rankings = []
     in_order = []
     relevant = []
+    all_scores = []
     for scores, grades in zip(answers, _grades_of_lists(examples), strict=True):
         grade_of = {index: grade for index, grade in enumerate(grades) if grade > 0}
         if grade_of:
             relevant.append(grade_of)
-            rankings.append(np.argsort(-scores, kind="stable"))
+            all_scores.append(scores)
             in_order.append(np.arange(len(scores)))
-    metrics = embedding_metrics.of_ranking(rankings, relevant)
+    metrics = embedding_metrics.of_ranking(in_order, relevant, all_scores)
     metrics = {name: metrics[name] for name in _METRICS}
     if examples.missed is not None:
         first = embedding_metrics.of_ranking(in_order, relevant)

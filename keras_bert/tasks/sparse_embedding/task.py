@@ -168,7 +168,7 @@ class SparseEmbedding(Embedding):
 
         def find(scored):
             scored_vectors = vectors[[row_of_query[key] for key in scored]]
-            return inverted_index.top_k(scored_vectors, index, embedding_metrics.DEPTH + 1)[0]
+            return inverted_index.top_k(scored_vectors, index, embedding_metrics.DEPTH + 1)
 
         metrics = embedding_metrics.of_search(
             row_of_query, row_of_document, relevant, find,

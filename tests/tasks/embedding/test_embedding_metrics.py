@@ -67,6 +67,15 @@ def test_metrics_equal_ranx(ranking):
         assert ours[name] == pytest.approx(expected[name], abs=1e-9), name
 
 
+def test_relevant_documents_are_the_last_ones_of_equal_scores():
+    scores = [np.array([0.5, 0.5, 0.5, 0.1])]
+    found = embedding_metrics.of_ranking([np.arange(4)], [{0: 1.0}], scores)
+    assert found["mrr@10"] == pytest.approx(1 / 3)
+    same = dict.fromkeys(range(200), np.array([1.0, 0.0]))
+    found = embedding_metrics.of_retrieval({0: np.array([1.0, 0.0])}, same, {0: {0: 1.0}})
+    assert found["mrr@10"] == 0
+
+
 def test_a_perfect_and_a_missing_result():
     found = embedding_metrics.of_ranking(np.array([[4, 1], [2, 3]]), [{4: 1.0}, {9: 1.0}])
     assert set(found) == set(embedding_metrics.RETRIEVAL)
