@@ -481,8 +481,10 @@ def _validate(bert_config, pooling):
             bert_config[key] = as_integer(key, value, 1)
         elif key.endswith("_prob") and not 0 <= value < 1:
             raise ValueError(f"{key} must be at least 0 and below 1; received {shown(value)}")
-        elif key in ("initializer_range", "layer_norm_eps") and not value > 0:
+        elif key == "initializer_range" and not value > 0:
             raise ValueError(f"{key} must be a number above 0; received {shown(value)}")
+        elif key == "layer_norm_eps" and not 0 < value < 1:
+            raise ValueError(f"{key} must be a number between 0 and 1; received {shown(value)}")
     if bert_config["hidden_size"] % bert_config["num_attention_heads"]:
         raise ValueError(
             "num_attention_heads must divide hidden_size; received "

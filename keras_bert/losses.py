@@ -13,6 +13,9 @@ For rerankers, `y_pred` are the logits of lists of documents, floats (batch, doc
 `y_true` is the relevance of each document, of the same shape. It is NaN where a list is shorter.
 """
 
+import math
+import numbers
+
 import keras
 from keras import ops
 
@@ -456,6 +459,13 @@ class Splade(_Loss):
                 "loss must be losses.MultipleNegativesRanking or losses.MarginMSE; received "
                 f"{shown(loss)}"
             )
+        weights = {
+            "document_regularizer_weight": document_regularizer_weight,
+            "query_regularizer_weight": query_regularizer_weight,
+        }
+        for name, weight in weights.items():
+            if not isinstance(weight, numbers.Real) or not 0 <= float(weight) < math.inf:
+                raise ValueError(f"{name} must be a number of at least 0; received {shown(weight)}")
         self.loss = loss
         self.document_regularizer_weight = document_regularizer_weight
         self.query_regularizer_weight = query_regularizer_weight

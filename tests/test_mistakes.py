@@ -68,6 +68,9 @@ def test_column_of_pairs_that_is_not_read(tmp_path):
     (file := tmp_path / "a.tsv").write_text("text\ttext_pair\tlabel\na\tb\tc\n")
     with pytest.warns(UserWarning, match="text_pair is not read"):
         keras_bert.read(file)
+    (lines := tmp_path / "a.jsonl").write_text('{"text": "a", "text_pair": "b"}\n' * 2)
+    with pytest.warns(UserWarning, match="text_pair is not read"):
+        keras_bert.read(lines, "embedding")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         keras_bert.read(file, "pair", text_pair="text_pair")

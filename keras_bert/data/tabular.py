@@ -111,6 +111,8 @@ def read_in_parts(
                     raise row
                 ragged_rows += 1
                 continue
+            if format == "jsonl" and not count:
+                text_files.warn_of_text_pair(row, text_pair)
             for role, name in columns.items():
                 part[role].append(_value(f"{path}, {location}", row, role, name, kind))
             part["location"].append(location)

@@ -31,8 +31,8 @@ def warn_of_text_pair(names, text_pair):
     """Warn if data has a column `text_pair` that is not read."""
     if text_pair is None and "text_pair" in names:
         warnings.warn(
-            "the column text_pair is not read. For pairs of texts, give the task 'pair' and "
-            "text_pair='text_pair' (--task pair --text-pair text_pair)",
+            "the column text_pair is not read. For pairs of texts, give text_pair='text_pair' "
+            "(--text-pair text_pair), and for classes of pairs the task 'pair' (--task pair)",
             stacklevel=level_of_caller(),
         )
 

@@ -177,6 +177,7 @@ def test_a_label_with_one_text_trains_only_the_head(recwarn):
     assert not [warning for warning in recwarn if "left out" in str(warning.message)]
 
 
-def test_other_values_of_the_option():
-    with pytest.raises(ValueError, match="contrastive must be True, False or None; received 'no'"):
-        finetune(contrastive="no")
+@pytest.mark.parametrize("value", ["no", 0, 1])
+def test_other_values_of_the_option(value):
+    with pytest.raises(ValueError, match=f"True, False or None; received {value!r}"):
+        finetune(contrastive=value)

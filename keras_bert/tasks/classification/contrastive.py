@@ -29,7 +29,7 @@ def contrastive_examples(encoder, train, options, recipe):
 
     `options` and `recipe` are the `ClassificationOptions` and the other arguments of `finetune`.
     """
-    if options.contrastive not in (None, True, False):
+    if options.contrastive is not None and not isinstance(options.contrastive, bool):
         raise ValueError(
             f"contrastive must be True, False or None; received {shown(options.contrastive)}"
         )

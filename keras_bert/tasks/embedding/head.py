@@ -131,10 +131,14 @@ def warn_of_pooling(encoder):
 def as_embedder(model, pooling=None):
     """Return the embedder for a model: itself, or a new head on its encoder."""
     output = find_output(model)
-    if output is not None and output.task == "reranking":
+    advice = {
+        "reranking": "Call rank of its pipeline (search --rerank)",
+        "sparse_embedding": "Call encode or search of its pipeline",
+    }
+    if output is not None and output.task in advice:
         raise ValueError(
-            f"{model.name!r} is a reranker, and its encoder makes no vectors of texts. Call rank "
-            "of its pipeline (search --rerank); or give its encoder, "
+            f"{model.name!r} is a {output.task} model, and its encoder makes no dense vectors of "
+            f"texts. {advice[output.task]}; or give its encoder, "
             "keras_bert.heads.find_encoder(model)"
         )
     if output is not None and output.task == "embedding":

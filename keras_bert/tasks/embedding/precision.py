@@ -139,7 +139,11 @@ def check_ranges(ranges, width):
             f"ranges must have the shape (2, {width}) for vectors of {width} numbers; received "
             f"{ranges.shape}"
         )
-    if not (ranges[0] <= ranges[1]).all():  # also NaN
+    with np.errstate(over="ignore", invalid="ignore"):
+        differences = ranges[1] - ranges[0]
+    if not np.isfinite(differences).all():
+        raise ValueError("ranges must not hold NaN, infinity or numbers near the end of float32")
+    if (differences < 0).any():
         raise ValueError("ranges[0], the lowest numbers, must not be above ranges[1]")
     return ranges
 

@@ -4,6 +4,7 @@ import numpy as np
 from scipy import sparse
 
 from keras_bert.data.examples import Examples
+from keras_bert.runtime.arguments import as_integer
 from keras_bert.runtime.escaping import shown
 from keras_bert.tasks import results
 from keras_bert.tasks.embedding.data import EmbeddingExamples
@@ -59,8 +60,10 @@ class SparsePipeline(TextPipeline):
             A list of tuples of a token and a float.
 
         Raises:
-            ValueError: If there are several vectors.
+            ValueError: If there are several vectors, or `top_k` is below 1.
         """
+        if top_k is not None:
+            top_k = as_integer("top_k", top_k, 1)
         if not isinstance(text, str) and not _are_vectors(text):
             raise ValueError(f"explain takes one text or vector; received {shown(text)}")
         vector = self.encode(text) if isinstance(text, str) else inverted_index.as_rows(text)

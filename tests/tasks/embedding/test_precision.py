@@ -228,3 +228,11 @@ QUERY = np.ones(8, np.float32)
 def test_wrong_inputs(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+@pytest.mark.parametrize(
+    "ranges", [[[0], [np.inf]], [[-3e38], [3e38]], [[np.nan], [1]], [[1], [0]]]
+)
+def test_ranges_that_are_none(ranges):
+    with pytest.raises(ValueError, match="ranges"):
+        quantize(np.ones((2, 1), np.float32), "int8", ranges)

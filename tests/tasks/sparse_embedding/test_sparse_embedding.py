@@ -108,6 +108,14 @@ def test_explain_names_the_terms(model):
     assert score == pytest.approx((vector @ pipe.encode("bad").T).toarray()[0, 0], rel=1e-5)
     with pytest.raises(ValueError, match="one text or vector; received 2"):
         pipe.explain(pipe.encode(["good", "bad"]))
+    for top_k in (0, -1, 2.5):
+        with pytest.raises(ValueError, match="top_k must be an integer of at least 1"):
+            pipe.explain("so good", top_k)
+
+
+def test_other_pipelines_of_a_sparse_embedder(model):
+    with pytest.raises(ValueError, match="is a sparse_embedding model.* Call encode or search"):
+        keras_bert.pipeline(model, task="embedding")
 
 
 def test_search_ranks_by_dot_products(model):
@@ -228,6 +236,7 @@ def test_retrieval_metrics(trained):
             {"loss": losses.Splade(), "document_regularizer_weight": 0.1},
             "give document_regularizer_weight to losses.Splade",
         ),
+        (EmbeddingExamples(ROWS), {"query_regularizer_weight": -1}, "a number of at least 0"),
     ],
 )
 def test_wrong_training(train, options, message):
