@@ -329,7 +329,7 @@ def parquet_schema(
         else:
             row = next(iter(_rows_of_line(file.readline().rstrip(b"\r\n"), format)), None)
             if not isinstance(row, dict):
-                raise ValueError(f"the first line of {pattern} is not a row: {shown(row)}")
+                raise ValueError(f"the first line of {pattern} is not a row: {shown(row, 200)}")
             types = dict.fromkeys(row, pyarrow.string())
     names, answers = predict.handler.columns_of(types)
     known = pyarrow.Table.from_pylist([answers]).schema

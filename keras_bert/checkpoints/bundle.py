@@ -109,7 +109,7 @@ def read(prefix: Path) -> Bundle:
         try:
             return _load(entries[name])
         except ValueError as error:
-            raise invalid(prefix, f"{rule}, in {shown(name)}", error) from error
+            raise invalid(prefix, f"{rule}, in {shown(name, 200)}", error) from error
 
     return Bundle(prefix, {name: entry.shape for name, entry in entries.items()}, load)
 

@@ -199,7 +199,7 @@ def read_labels(
     if set(label_of) != set(classes):
         warnings.warn(
             f"{path}: id2label must name the classifier's {len(classes)} classes; received "
-            f"{shown(config['id2label'])}. Classes without a name are called 0, 1, ...; pass "
+            f"{shown(config['id2label'], 200)}. Classes without a name are called 0, 1, ...; pass "
             "labels=[...] to name them",
             stacklevel=level_of_caller(),
         )

@@ -80,8 +80,8 @@ def files(paths: Paths) -> list[pathlib.Path]:
                 raise ValueError(f"{file} is {problem}; use files, which can be read repeatedly")
             if printable(str(file)) != str(file):
                 raise ValueError(
-                    f"{shown(os.fsencode(file))}: the file name must be UTF-8 without control "
-                    "characters; rename it"
+                    f"{shown(os.fsencode(file), 1000)}: the file name must be UTF-8 without "
+                    "control characters; rename it"
                 )
     return sorted(file_per_target.values())
 

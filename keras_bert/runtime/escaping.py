@@ -27,7 +27,7 @@ def printable(text: str, limit: int | None = None) -> str:
     return "".join(ascii(char)[1:-1] if _is_control(char) else char for char in text)
 
 
-def shown(value: object) -> str:
+def shown(value: object, limit: int = _MAX_SHOWN) -> str:
     r"""Return the `repr` of a value for an error: short, printable, and on one line.
 
     Example:
@@ -36,7 +36,7 @@ def shown(value: object) -> str:
     '\x1b[2J'
     """
     lines = repr(value).split("\n")
-    return printable(" ".join(line.strip() for line in lines), _MAX_SHOWN)
+    return printable(" ".join(line.strip() for line in lines), limit)
 
 
 def printable_lines(text: str) -> str:

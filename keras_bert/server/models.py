@@ -73,7 +73,7 @@ class Model:
         """Return the `Signature` with this name, or raise a `ValueError`."""
         if not isinstance(name, str) or name not in self.signatures:
             raise ValueError(
-                f"The model has no signature {shown(name)}. Use one of: "
+                f"The model has no signature {shown(name, 200)}. Use one of: "
                 f"{', '.join(map(repr, sorted(self.signatures)))}"
             )
         return self.signatures[name]

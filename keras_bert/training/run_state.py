@@ -291,8 +291,8 @@ def check_settings(file, saved, current, remedy):
         if saved.get(path) != current.get(path):
             name = printable(".".join(map(str, path)), 200)
             raise ValueError(
-                f"{file} belongs to a run with {name}={shown(saved.get(path))}; this run has "
-                f"{shown(current.get(path))}; {remedy}"
+                f"{file} belongs to a run with {name}={shown(saved.get(path), 200)}; this run has "
+                f"{shown(current.get(path), 200)}; {remedy}"
             )
 
 

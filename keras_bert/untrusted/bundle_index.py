@@ -97,20 +97,20 @@ def _data_files(prefix: Path, header: Any) -> dict[Path, int]:
 def _entry(name: str, proto: Any, files: list[Path], size_of: dict[Path, int]) -> Entry:
     """Check an entry against the sizes of the data files."""
     if len(proto.slices):
-        raise ValueError(f"{shown(name)} is split into slices")
+        raise ValueError(f"{shown(name, 200)} is split into slices")
     shape = tuple(dim.size for dim in proto.shape.dim)
     if proto.shape.unknown_rank or len(shape) > containers.MAX_RANK or min(shape, default=0) < 0:
-        raise ValueError(f"{shown(name)} has the invalid shape {shape}")
+        raise ValueError(f"{shown(name, 200)} has the invalid shape {shape}")
     if not (
         0 <= proto.shard_id < len(files)
         and 0 <= proto.offset <= proto.offset + proto.size <= size_of[files[proto.shard_id]]
     ):
-        raise ValueError(f"{shown(name)} is outside the data files")
+        raise ValueError(f"{shown(name, 200)} is outside the data files")
     dtype = np.dtype(_TYPES.get(proto.dtype, "V"))
     # The object graph is a string, of any size.
     fits = shape == () if dtype.hasobject else proto.size == math.prod(shape) * dtype.itemsize
     if proto.dtype not in _TYPES or not fits:
-        raise ValueError(f"{shown(name)} of type {proto.dtype} has {proto.size} bytes")
+        raise ValueError(f"{shown(name, 200)} of type {proto.dtype} has {proto.size} bytes")
     return Entry(shape, dtype, files[proto.shard_id], proto.offset, proto.size, proto.crc32c)
 
 

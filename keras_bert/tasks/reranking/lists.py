@@ -104,7 +104,7 @@ def _check_scores(name, examples):
     if max(sizes) < 2:
         advice = "Divide the scores by the highest one, or add documents to each query"
     for row, scores in enumerate(examples.scores, 1):
-        where = f"{examples.source}, query {row} ({shown(examples.queries[row - 1])})"
+        where = f"{examples.source}, query {row} ({shown(examples.queries[row - 1], 40)})"
         wrong = [score for score in scores if not choice.lowest <= score <= choice.highest]
         if wrong:
             raise ValueError(
@@ -119,7 +119,7 @@ def _check_scores(name, examples):
     longest = int(np.argmax(sizes))
     if name != "binary_cross_entropy" and sizes[longest] > _MOST_DOCUMENTS:
         raise ValueError(
-            f"{examples.source}, query {longest + 1} ({shown(examples.queries[longest])}): the "
+            f"{examples.source}, query {longest + 1} ({shown(examples.queries[longest], 40)}): the "
             f"loss {name} takes at most {_MOST_DOCUMENTS} documents per query; received "
             f"{sizes[longest]}. Leave out some that are not relevant"
         )
