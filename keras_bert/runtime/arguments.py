@@ -39,10 +39,9 @@ def as_number(name, value):
     return number
 
 
-def as_path(name, value):
+def as_path(name: str, value: object) -> pathlib.Path:
     """Return an argument that names a file or a folder as a `pathlib.Path`."""
-    is_path = isinstance(value, (str, os.PathLike))
-    path = os.fspath(value) if is_path else ""
+    path = os.fspath(value) if isinstance(value, (str, os.PathLike)) else ""
     if not isinstance(path, str) or not path or "\0" in path:
         raise ValueError(
             f"{name} must be the path of a file or folder, a string that is not empty or a "
@@ -51,7 +50,7 @@ def as_path(name, value):
     return pathlib.Path(path)
 
 
-def as_output_path(name, value):
+def as_output_path(name: str, value: object) -> pathlib.Path:
     """Return the path of a file or folder that will be written, with the user's home for "~"."""
     path = as_path(name, value)
     try:
@@ -86,7 +85,7 @@ def as_list(name, values, limit=None):
     if hasattr(values, "to_pylist"):  # PyArrow's values have types of their own
         values = values.to_pylist()
     elif hasattr(values, "detach"):  # PyTorch's tensors, also those of a GPU
-        values = values.tolist()
+        values = values.detach().cpu().numpy()
     elif hasattr(values, "numpy"):  # TensorFlow's tensors do not compare with strings
         values = values.numpy()
     return list(itertools.islice(values, limit))
