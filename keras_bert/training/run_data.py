@@ -94,7 +94,7 @@ def check(task, train, dev):
         problem = None
         if not isinstance(data, kinds):
             name = task.data[0].__name__
-            raise ValueError(f"the {part} data must be {name}; received {shown(data)}")
+            raise ValueError(f"the {part} data must be {name}; received {type(data).__name__}")
         if not task.is_labeled(data):
             problem = "has no labels. Give labeled examples"
         elif not len(data):
