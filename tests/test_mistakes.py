@@ -172,7 +172,7 @@ CALLS = {
         lambda m, p: keras_bert.save(keras_bert.pipeline(m), "x"), "save takes a keras.Model"
     ),
     "save to h5": (lambda m, p: keras_bert.save(m, "x.h5"), "a folder or a .keras file"),
-    "save nowhere": (lambda m, p: keras_bert.save(m, ""), "a folder or a .keras file"),
+    "save nowhere": (lambda m, p: keras_bert.save(m, ""), "path must be the path"),
     "export a name": (lambda m, p: keras_bert.export("minilm", "x"), "export takes a keras.Model"),
     "head of a name": (lambda m, p: heads.classifier("minilm", 2), "Load one with keras_bert.load"),
     "no classes": (lambda m, p: heads.classifier(heads.find_encoder(m)), "Give labels"),
