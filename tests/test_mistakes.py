@@ -8,7 +8,16 @@ import pytest
 import tensorflow as tf
 
 import keras_bert
-from keras_bert import Examples, Questions, TaggedSentences, heads
+from keras_bert import (
+    Choices,
+    EmbeddingExamples,
+    Examples,
+    Questions,
+    RankingExamples,
+    RetrievalData,
+    TaggedSentences,
+    heads,
+)
 from tests import tiny
 
 
@@ -28,6 +37,9 @@ def pairs(encoder):
 
 
 TWO = ["a", "b"]
+PAIRS = EmbeddingExamples([("a", "b")])
+SCORED = Examples(["a"], text_pairs=["b"], scores=[1])
+REPEATED = pd.DataFrame([["good", "x", "y"]], columns=["text", "label", "label"])
 DATA = {
     "one-hot sets": (
         lambda: Examples(TWO, label_sets=np.eye(2)),
@@ -43,6 +55,51 @@ DATA = {
     "none": (lambda: Examples(None), "texts must be a list"),
     "words": (lambda: TaggedSentences(None), "words must be a list"),
     "limit": (lambda: keras_bert.read({"text": TWO, "label": TWO}, limit=-1), "limit"),
+    "label of another type": (lambda: Examples(TWO, labels=[1, object()]), "numbers; .*in row 2"),
+    "complex label": (lambda: Examples(["a"], labels=[1j]), "must be strings or numbers"),
+    "tag of another type": (lambda: TaggedSentences([["a"]], [[int]]), "must be strings or num"),
+    "dict as label set": (lambda: Examples(["a"], label_sets=[{"x": 0}]), "a list of labels"),
+    "set of texts": (lambda: Examples(set(TWO), labels=TWO), "texts must be a list.* no order"),
+    "set of labels": (lambda: Examples(TWO, labels=frozenset(TWO)), "labels .* no order"),
+    "set of documents": (lambda: RankingExamples(["q"], [set(TWO)], [[1, 0]]), "no order"),
+    "set of a pair": (lambda: EmbeddingExamples([set(TWO)]), "row 1 .* no order"),
+    "set of words": (lambda: TaggedSentences([set(TWO)], [["O", "X"]]), "words .* no order"),
+    "set in a table": (lambda: keras_bert.read({"text": set(TWO), "label": TWO}), "no order"),
+    "answers": (lambda: Questions(["q"], ["a"], 3), "answers must be a list"),
+    "dict as row": (lambda: EmbeddingExamples([{"query": "a", "pos": "b"}]), "row 1 must be a li"),
+    "none as row": (lambda: EmbeddingExamples([None]), "row 1 must be a list; received None"),
+    "set sizes": (lambda: EmbeddingExamples([("a", "b")], set_sizes=3), "set_sizes must be a list"),
+    "text as vectors": (
+        lambda: EmbeddingExamples([("a",), ("b",)], vectors=[["x"], ["y"]]),
+        "vectors must be an array of numbers",
+    ),
+    "vectors of two lengths": (
+        lambda: EmbeddingExamples([("a",), ("b",)], vectors=[[1], [1, 2]]),
+        "vectors must be an array of numbers, with rows of the same length",
+    ),
+    "no pairs": (lambda: EmbeddingExamples.of_pairs(Examples(["a"])), "give text_pairs"),
+    "empty range": (
+        lambda: EmbeddingExamples.of_pairs(SCORED, score_range=(1, 1)),
+        "score_range must be the lowest and the highest",
+    ),
+    "range": (lambda: EmbeddingExamples.of_pairs(SCORED, score_range=3), "score_range must be a l"),
+    "list of pairs": (lambda: EmbeddingExamples.of_pairs([("a", "b")]), "must be Examples"),
+    "sets": (lambda: EmbeddingExamples.of_sets([3]), "must be EmbeddingExamples; received 3"),
+    "rows": (lambda: RankingExamples.of_rows(SCORED), "must be EmbeddingExamples"),
+    "pairs": (lambda: RankingExamples.of_pairs(PAIRS), "must be Examples"),
+    "retrieval": (lambda: RetrievalData(["q"], ["d"], {}), "queries must be a dict"),
+    "retrieval folder": (lambda: keras_bert.read(3, "retrieval"), "data must be the path"),
+    "no path": (lambda: keras_bert.read(""), "data must be the path .*; received ''"),
+    "no columns": (lambda: keras_bert.read(pd.DataFrame()), "it has no columns"),
+    "two columns": (lambda: keras_bert.read(REPEATED), "two columns 'label'"),
+    "short column": (lambda: keras_bert.read({"text": TWO, "label": ["x"]}), "the 2 rows of"),
+    "long column": (lambda: keras_bert.read({"text": ["a"], "label": TWO}), "the 1 rows of"),
+    "string as column": (lambda: keras_bert.read({"text": "ab", "label": "xy"}), "one string"),
+    "number as column": (lambda: keras_bert.read({"text": TWO, "label": 3}), "'label' must be a l"),
+    "string as words": (
+        lambda: keras_bert.read({"words": ["ab"], "tags": ["xy"]}, "tagging"),
+        "words must be a list",
+    ),
     "tagging": (lambda: keras_bert.read({"text": TWO}, "tagging"), "keras_bert.TaggedSentences"),
 }
 
@@ -52,6 +109,32 @@ def test_data(name):
     make, message = DATA[name]
     with pytest.raises(ValueError, match=message):
         make()
+
+
+class ArrowArray(list):
+    """Has the method of PyArrow's arrays."""
+
+    def to_pylist(self):
+        return [None if value == "null" else value for value in self]
+
+
+def test_null_of_an_arrow_array_is_no_label():
+    with pytest.raises(ValueError, match="must not be missing.* in row 2"):
+        Examples(TWO, labels=ArrowArray(["x", "null"]))
+
+
+def test_generators_are_lists():
+    def once(*values):
+        return iter(values)
+
+    ranking = RankingExamples(once("q"), once(once("a", "b")), once(once(1, 0)))
+    assert (ranking.documents, ranking.scores) == ([["a", "b"]], [[1.0, 0.0]])
+    choices = Choices(once("a"), once(once("b", "c")), once(1))
+    assert (choices.choices, choices.labels) == ([["b", "c"]], [1])
+    tagged = TaggedSentences(once(once("a", "b")), once(once("O", "X")))
+    assert (tagged.words, tagged.tags) == ([["a", "b"]], [["O", "X"]])
+    pairs = EmbeddingExamples(once(once("a", "b")), classes=once("x"))
+    assert (pairs.texts, pairs.classes) == ([("a", "b")], ["x"])
 
 
 def test_data_that_is_accepted():
@@ -92,7 +175,7 @@ CALLS = {
         lambda m, p: keras_bert.save(keras_bert.pipeline(m), "x"), "save takes a keras.Model"
     ),
     "save to h5": (lambda m, p: keras_bert.save(m, "x.h5"), "a folder or a .keras file"),
-    "save nowhere": (lambda m, p: keras_bert.save(m, ""), "a folder or a .keras file"),
+    "save nowhere": (lambda m, p: keras_bert.save(m, ""), "path must be the path"),
     "export a name": (lambda m, p: keras_bert.export("minilm", "x"), "export takes a keras.Model"),
     "head of a name": (lambda m, p: heads.classifier("minilm", 2), "Load one with keras_bert.load"),
     "no classes": (lambda m, p: heads.classifier(heads.find_encoder(m)), "Give labels"),

@@ -22,6 +22,7 @@ from keras_bert.checkpoints import (
 )
 from keras_bert.checkpoints.canonical import Checkpoint
 from keras_bert.checkpoints.name_tables import assign
+from keras_bert.runtime.arguments import as_output_path
 from keras_bert.runtime.escaping import printable, shown
 from keras_bert.runtime.files import temporary_folder
 from keras_bert.runtime.reading import one_line
@@ -127,7 +128,7 @@ def write(checkpoint: Checkpoint, path: str | os.PathLike[str], format: str) -> 
     The write is atomic: after an error, the folder does not exist. A format may not support every
     activation and head.
     """
-    path = Path(path).expanduser().resolve()
+    path = as_output_path("path", path).resolve()
     if format not in WRITABLE:
         raise ValueError(f"format must be one of {', '.join(WRITABLE)}; received {shown(format)}")
     holds_activations = checkpoint.pairs and format in _WITH_ACTIVATIONS

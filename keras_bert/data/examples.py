@@ -5,6 +5,7 @@ import copy
 import dataclasses
 import itertools
 import math
+import numbers
 import re
 import typing
 import unicodedata
@@ -12,7 +13,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from keras_bert.data.label_columns import is_missing
-from keras_bert.runtime.arguments import is_dataframe
+from keras_bert.runtime.arguments import as_list, is_table
 from keras_bert.runtime.escaping import printable, shown
 from keras_bert.runtime.label_types import name_of_type, of_one_type
 
@@ -148,7 +149,6 @@ class Examples(TaskData):
         for name in ("labels", "label_sets", "scores"):
             column = getattr(self, name)
             if column is not None:
-                check_list(f"{self.source}: {name}", column)
                 columns[name] = self._converted(name, column)
         for name, column in columns.items():
             check_count(self.source, name, column, "texts", len(columns["texts"]))
@@ -158,15 +158,16 @@ class Examples(TaskData):
     def _converted(self, name, column):
         """Return labels, label sets or scores as a checked list; set `label_type`."""
         where = f"{self.source}: {name}"
+        if name == "label_sets" and getattr(column, "ndim", 1) > 1:
+            raise ValueError(f"{where} must be names of the labels; received an array")
+        column = as_list(where, column)
         if name == "scores":
             return [check_score(where, score, number) for number, score in enumerate(column, 1)]
         if name == "labels":
-            labels = _labels(where, column)
-            label_type = name_of_type(labels)
-            converted = of_one_type(labels, label_type)
+            check_labels(where, column)
+            label_type = name_of_type(column)
+            converted = of_one_type(column, label_type)
         else:
-            if getattr(column, "ndim", 1) > 1:
-                raise ValueError(f"{where} must be names of the labels; received an array")
             sets = [
                 _label_set(f"{where}, row {number}", labels)
                 for number, labels in enumerate(column, 1)
@@ -297,22 +298,8 @@ def summary(data, count, columns=()):
     return f"<{type(data).__name__}: {count:,} {unit}{also}, from {data.source}>"
 
 
-def check_list(name, column):
-    """Raise a `ValueError` if a column is a single string, a table or not iterable."""
-    if isinstance(column, str):
-        raise ValueError(f"{name} must be a list of strings; received one string")
-    is_table = isinstance(column, dict) or is_dataframe(column)
-    if is_table or not isinstance(column, Iterable):
-        raise ValueError(
-            f"{name} must be a list; received {shown(column)}. Read tables with keras_bert.read"
-        )
-
-
-def _labels(name, labels, item="row"):
-    """Return labels as a list, checked. `item` says in messages what a label belongs to."""
-    if hasattr(labels, "numpy"):  # tensors do not compare with strings
-        labels = labels.numpy()
-    labels = list(labels)
+def check_labels(name, labels, item="row"):
+    """Check a list of labels. `item` says in messages what a label belongs to."""
     for number, label in enumerate(labels, 1):
         if isinstance(label, Iterable) and not isinstance(label, str):
             raise ValueError(
@@ -323,20 +310,27 @@ def _labels(name, labels, item="row"):
             raise ValueError(
                 f"{name} must not be missing; received {shown(label)} in {item} {number}"
             )
-    return labels
+        scalar = label.item() if hasattr(label, "item") else label
+        if not isinstance(scalar, (str, numbers.Real)):
+            raise ValueError(
+                f"{name} must be strings or numbers; received {shown(label)} in {item} {number}. "
+                "Convert it, such as with str(label)"
+            )
 
 
 def _label_set(name, labels):
     """Return the labels of one text as a list, checked and each once."""
-    if isinstance(labels, (str, bytes)) or not isinstance(labels, Iterable):
+    if isinstance(labels, (str, bytes)) or not isinstance(labels, Iterable) or is_table(labels):
         raise ValueError(f"{name} must be a list of labels; received {shown(labels)}")
-    return list(dict.fromkeys(_labels(f"{name}: labels", labels, "item")))
+    # The labels of a set need no order.
+    labels = list(labels) if isinstance(labels, (set, frozenset)) else as_list(name, labels)
+    check_labels(f"{name}: labels", labels, "item")
+    return list(dict.fromkeys(labels))
 
 
 def check_strings(source, name, column):
     """Return a column, any iterable of strings, as a list."""
-    check_list(f"{source}: {name}", column)
-    column = list(column)
+    column = as_list(f"{source}: {name}", column)
     for number, item in enumerate(column, 1):
         if not isinstance(item, str):
             raise ValueError(

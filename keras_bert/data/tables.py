@@ -6,6 +6,7 @@ import numbers
 from keras_bert.data import label_columns
 from keras_bert.data.examples import Examples
 from keras_bert.data.text_files import check_limit, warn_of_text_pair
+from keras_bert.runtime.arguments import as_list
 from keras_bert.runtime.escaping import printable, shown
 from keras_bert.runtime.label_types import typed_texts
 
@@ -116,13 +117,31 @@ def read_columns(table, required, optional, limit, kind, advice="Rename the colu
     check_limit(limit)
     missing = [name for name in required if name not in names]
     if missing:
-        known = printable(", ".join(map(str, names)))
+        known = printable(", ".join(map(str, names)), 500) or "no columns"
         raise ValueError(
             f"the table has no column {shown(missing[0])}; it has {known}. {advice}, or "
             f"use keras_bert.{kind} for lists"
         )
-    kept = [*required, *(name for name in optional if name in names)]
-    return {name: list(itertools.islice(table[name], limit)) for name in kept}
+    columns = {}
+    for name in [*required, *(name for name in optional if name in names)]:
+        check_single(names, name)
+        columns[name] = as_list(f"the table: the column {shown(name)}", table[name], limit)
+        first = next(iter(columns))
+        if len(columns[name]) != len(columns[first]):
+            raise ValueError(
+                f"the table: the column {shown(name)} must have the {len(columns[first])} rows of "
+                f"{shown(first)}; received {len(columns[name])}"
+            )
+    return columns
+
+
+def check_single(names, name):
+    """Raise a `ValueError` if two columns of a table have the same name."""
+    if names.count(name) > 1:
+        known = printable(", ".join(map(str, names)), 500)
+        raise ValueError(
+            f"the table has two columns {shown(name)}; its columns are {known}. Rename one of them"
+        )
 
 
 def class_names(table, column):

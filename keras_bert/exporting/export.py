@@ -12,7 +12,7 @@ from keras_bert import provenance
 from keras_bert.encoder import BertEncoder
 from keras_bert.exporting.graph_folder import GRAPH_FILES
 from keras_bert.model_structure import path_of_diverged_weight
-from keras_bert.runtime.arguments import check_one_of
+from keras_bert.runtime.arguments import as_output_path, check_one_of
 from keras_bert.runtime.escaping import shown
 from keras_bert.runtime.warn import level_of_caller
 
@@ -121,6 +121,8 @@ def export(
             "pooler. Use its sequence_output",
             stacklevel=level_of_caller(),
         )
+    path = as_output_path("path", path)
+    _check_card(metrics, license)
     known_metrics, known_license = provenance.known_metrics_and_license(model)
     metrics = known_metrics if metrics is None else metrics
     license = license or known_license
@@ -165,6 +167,18 @@ def _export_litert(model, path, precision, dev, quantize, metrics, license):
     return litert_export.export(
         model, path, quantize=quantize, dev=dev, metrics=metrics, license=license
     )
+
+
+def _check_card(metrics, license):
+    """Check what goes into the model card, which is written last."""
+    is_dict = isinstance(metrics, Mapping) and all(isinstance(name, str) for name in metrics)
+    if metrics is not None and not is_dict:
+        raise ValueError(
+            "metrics must be a dict of names, such as keras_bert.finetune returns; received "
+            f"{shown(metrics)}"
+        )
+    if license is not None and not isinstance(license, str):
+        raise ValueError(f"license must be a name, such as 'apache-2.0'; received {shown(license)}")
 
 
 def _check_tensorflow(rule):

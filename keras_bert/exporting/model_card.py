@@ -284,8 +284,10 @@ def _metrics(info):
 
 def _license(metrics, license):
     source = (metrics or {}).get("model")
+    if not isinstance(source, str):
+        source = None
     text = _escape(license) if license else _UNKNOWN_LICENSE
-    if license is None and isinstance(source, str):
+    if license is None and source is not None:
         claimed = published_license(source)
         if claimed is not None:  # the author of the metrics can write any name there
             text = f"{_escape(claimed)}, if the name in the metrics is true"

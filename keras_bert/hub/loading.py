@@ -2,7 +2,6 @@
 
 import dataclasses
 import os
-import pathlib
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -14,6 +13,7 @@ from keras_bert.checkpoints.huggingface_heads import task_of_groups
 from keras_bert.hub import conversion, keras_models, named_source, resolve
 from keras_bert.provenance import MODEL_FILE
 from keras_bert.runtime import distribution
+from keras_bert.runtime.arguments import as_output_path
 from keras_bert.runtime.escaping import shown
 from keras_bert.runtime.warn import level_of_caller
 from keras_bert.tasks import registry
@@ -198,9 +198,9 @@ def save(model: keras.Model, path: str | os.PathLike[str], *, format: str = "ker
     """
     if not isinstance(model, keras.Model):
         raise ValueError(f"save takes a keras.Model; received {shown(model)}")
-    if not os.fspath(path) or pathlib.Path(path).suffix.lower() in _OTHER_FILES:
-        raise ValueError(f"path must be a folder or a .keras file; received {shown(path)}")
-    path = pathlib.Path(path).expanduser()
+    path = as_output_path("path", path)
+    if path.suffix.lower() in _OTHER_FILES:
+        raise ValueError(f"path must be a folder or a .keras file; received {shown(str(path))}")
     if format == "keras":
         keras_models.save(model, path)
         return

@@ -50,7 +50,8 @@ class SpladeHead(MaskedLMHead):
         x = sequence_output
         # The logits of padding are those of [CLS], so they do not change the maximum. A mask of the
         # logits would be a second array of (batch, seq, vocab).
-        x = ops.where(ops.cast(input_mask, "bool")[:, :, None], x, x[:, :1])
+        is_token = ops.cast(ops.expand_dims(input_mask, -1), "bool")
+        x = ops.where(is_token, x, x[:, :1])
         x = self.layer_norm(self.activation(self.transform(x)))
         batch, seq, hidden = ops.shape(x)
         rows = ops.reshape(x, (batch * seq, hidden))
@@ -63,7 +64,7 @@ class SpladeHead(MaskedLMHead):
         largest = ops.cast(ops.concatenate(parts, axis=1), "float32")
         # The bias is the same for all tokens of a text, so it can be added to the maximum.
         largest = largest + ops.cast(self.output_bias, "float32")
-        return ops.log1p(ops.relu(largest))
+        return ops.log(1.0 + ops.relu(largest))  # LiteRT has no log1p
 
     def compute_output_spec(self, sequence_output, input_mask):
         shape = (sequence_output.shape[0], self.vocab_size)

@@ -11,7 +11,10 @@ def writer(folder):
     if folder is None:
         return lambda step, values: None
     tf = import_tensorflow("a TensorBoard log")
-    log = tf.summary.create_file_writer(str(folder))
+    try:
+        log = tf.summary.create_file_writer(str(folder))
+    except tf.errors.OpError as error:
+        raise OSError(f"{folder}: TensorBoard's log cannot be written there") from error
     # The metadata of `tf.summary.scalar`, which itself needs the tensorboard package.
     metadata = tf.compat.v1.Summary.Value().metadata
     metadata.plugin_data.plugin_name = "scalars"

@@ -14,7 +14,7 @@ def listed(inputs, name="inputs"):
         inputs = inputs.item()
     if isinstance(inputs, (str, bytes)):
         return [inputs], True
-    is_table = isinstance(inputs, (dict, set)) or is_dataframe(inputs)
+    is_table = isinstance(inputs, (dict, set, frozenset)) or is_dataframe(inputs)
     if is_table or not isinstance(inputs, Iterable):
         raise ValueError(f"{name} must be a string or a list of strings; received {shown(inputs)}")
     return list(inputs), False
@@ -22,7 +22,7 @@ def listed(inputs, name="inputs"):
 
 def is_pair(row):
     """Return True for a list, tuple or array of two."""
-    is_listed = hasattr(row, "__len__") and not isinstance(row, (str, bytes, dict, set))
+    is_listed = hasattr(row, "__len__") and not isinstance(row, (str, bytes, dict, set, frozenset))
     return is_listed and len(row) == 2
 
 
@@ -45,6 +45,10 @@ def prompt_of(output, prompt=None):
     """Return the text of a prompt: a name of the model's prompts, a text, or its default prompt."""
     if prompt is None:
         prompt = output.default_prompt or ""
+    if not isinstance(prompt, str):
+        raise ValueError(
+            f"prompt must be the name of a prompt of the model or a text; received {shown(prompt)}"
+        )
     if prompt not in output.prompts and prompt.isidentifier():
         has = f"has the prompts {', '.join(output.prompts)}" if output.prompts else "has no prompts"
         raise ValueError(f"the model {has}; received {shown(prompt)}. Your own ends with a colon")

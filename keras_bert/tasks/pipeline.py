@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Iterator
 
 from keras_bert.data.examples import Examples, TaskData
+from keras_bert.data.tables import check_single
 from keras_bert.runtime.arguments import as_integer, is_dataframe
 from keras_bert.runtime.escaping import shown
 from keras_bert.runtime.terminal import progress
@@ -366,6 +367,7 @@ class Pipeline:
                     f"the DataFrame has no column {column!r}. Give the name of yours: "
                     f"pipe(frame, {name}=...)"
                 )
+            check_single(list(frame.columns), column)
             values[name] = frame[column].tolist()
         rows, _ = self._rows(values.pop(self.columns[0]), **values)
         answers = results.Results(self._run_rows(rows, settings, options))

@@ -1,10 +1,12 @@
 """Read labeled data for any task, from a file or from a table in memory."""
 
 import inspect
+import os
 from collections.abc import Sequence
 from typing import Any
 
 from keras_bert.data import tables
+from keras_bert.runtime.arguments import as_path
 from keras_bert.runtime.escaping import shown
 from keras_bert.tasks import registry
 
@@ -96,6 +98,8 @@ def read(
     for option, value in arguments.items():
         if option not in ("data", "task", *takes) and value != defaults[option]:
             raise ValueError(f"{option} does not apply to the task {shown(task)}; remove it")
-    if isinstance(data, list) and data and all(isinstance(row, dict) for row in data):
+    if isinstance(data, (str, os.PathLike)):
+        data = as_path("data", data)
+    elif isinstance(data, list) and data and all(isinstance(row, dict) for row in data):
         data = tables.of_rows(data)
     return reader.read(name, data, {option: arguments[option] for option in takes})

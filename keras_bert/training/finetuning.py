@@ -13,7 +13,7 @@ import keras
 from keras_bert import heads, optimizers, provenance
 from keras_bert.encoder import BertEncoder
 from keras_bert.runtime import label_types
-from keras_bert.runtime.arguments import as_integer
+from keras_bert.runtime.arguments import as_integer, as_output_path
 from keras_bert.runtime.escaping import shown
 from keras_bert.runtime.files import exclusive_lock
 from keras_bert.runtime.seeds import seeded
@@ -179,8 +179,8 @@ def finetune(
         fixed_length=fixed_length, evaluate_every=evaluate_every, optimizer=optimizer, loss=loss,
         options=options,
     )  # fmt: skip
-    callbacks = [] if callbacks is None else keras.tree.flatten(callbacks)
-    user_callbacks.check(callbacks, folder)
+    folder, tensorboard = _output_paths(folder=folder, tensorboard=tensorboard)
+    callbacks = user_callbacks.as_checked_list(callbacks, folder)
     arguments = inspect.signature(finetune).parameters
     what = f"finetune for {type(train).__name__}"
     task_options = trained_task.training_options.of(
@@ -255,6 +255,13 @@ def _check_arguments(dev, metric, patience, evaluate_every, on_end):
         raise ValueError(f"on_end must be a function; received {shown(on_end)}")
     if dev is None and (metric, patience, evaluate_every) != (None, None, None):
         raise ValueError("metric, patience and evaluate_every need dev, the data that is scored")
+
+
+def _output_paths(**folders):
+    """Return the paths of folders, checked; `None` stays."""
+    return [
+        None if folder is None else as_output_path(name, folder) for name, folder in folders.items()
+    ]
 
 
 def _check_max_length(encoder, max_length):

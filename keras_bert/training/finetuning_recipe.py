@@ -9,7 +9,8 @@ import numpy as np
 
 from keras_bert import keras_private, optimizers
 from keras_bert.runtime import distribution
-from keras_bert.runtime.arguments import as_integer, check_one_of
+from keras_bert.runtime.arguments import as_integer, as_number, check_one_of
+from keras_bert.runtime.escaping import shown
 
 
 @dataclasses.dataclass
@@ -44,14 +45,16 @@ class FinetuningRecipe:
             minimums["batch_size"] = 1
         for name, minimum in minimums.items():
             setattr(self, name, as_integer(name, getattr(self, name), minimum))
+        if self.seed >= 2**32:  # NumPy's limit
+            raise ValueError(f"seed must be below 2**32; received {shown(self.seed)}")
         distribution.check_accumulation(self.gradient_accumulation_steps)
-        self.learning_rate = float(self.learning_rate)
-        self.warmup = float(self.warmup)
+        self.learning_rate = as_number("learning_rate", self.learning_rate)
+        self.warmup = as_number("warmup", self.warmup)
         if not 0 <= self.warmup <= 1:
             raise ValueError(f"warmup must be a share of the steps; received {self.warmup}")
         check_one_of("schedule", self.schedule, optimizers.SCHEDULES)
         if self.evaluate_every is not None:
-            self.evaluate_every = float(self.evaluate_every)
+            self.evaluate_every = as_number("evaluate_every", self.evaluate_every)
             is_fraction = 0 < self.evaluate_every < 1
             is_count = self.evaluate_every >= 1 and self.evaluate_every % 1 == 0
             if not (is_fraction or is_count):
@@ -59,11 +62,8 @@ class FinetuningRecipe:
                     "evaluate_every must be a number of batches or a fraction of an epoch between "
                     f"0 and 1; received {self.evaluate_every}"
                 )
-        if isinstance(self.optimizer, str):
-            config = {"learning_rate": self.learning_rate}
-            self.optimizer = {"class_name": self.optimizer, "config": config}
         if self.optimizer is not None:
-            self.optimizer = keras.optimizers.get(self.optimizer)
+            self.optimizer = _optimizer(self.optimizer, self.learning_rate)
         # JSON cannot represent NumPy's numbers and arrays.
         self.options = keras.tree.map_structure(
             lambda item: item.tolist() if isinstance(item, (np.generic, np.ndarray)) else item,
@@ -114,3 +114,20 @@ class FinetuningRecipe:
                 plain_name = re.sub(r"_\d+$", "", value.name)
                 values[name] = {**value.get_config(), "name": plain_name}
         return {name: value for name, value in values.items() if value is not None} | self.options
+
+
+def _optimizer(optimizer, learning_rate):
+    """Return a Keras optimizer for the argument `optimizer`, checked."""
+    built = optimizer
+    if isinstance(optimizer, str):
+        config = {"learning_rate": learning_rate}
+        try:
+            built = keras.optimizers.get({"class_name": optimizer, "config": config})
+        except ValueError:
+            built = None
+    if not isinstance(built, keras.optimizers.Optimizer):
+        raise ValueError(
+            "optimizer must be a Keras optimizer, such as keras.optimizers.Adam(2e-5), or the name "
+            f"of one, such as 'adam'; received {shown(optimizer)}"
+        )
+    return built

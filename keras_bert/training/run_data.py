@@ -93,8 +93,9 @@ def check(task, train, dev):
             continue
         problem = None
         if not isinstance(data, kinds):
-            problem = f"must be {task.data[0].__name__}; received {type(data).__name__}"
-        elif not task.is_labeled(data):
+            name = task.data[0].__name__
+            raise ValueError(f"the {part} data must be {name}; received {type(data).__name__}")
+        if not task.is_labeled(data):
             problem = "has no labels. Give labeled examples"
         elif not len(data):
             problem = "contains no examples. Check its file or filter"

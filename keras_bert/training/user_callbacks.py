@@ -3,6 +3,7 @@
 import keras
 
 from keras_bert import optimizers
+from keras_bert.runtime.escaping import shown
 from keras_bert.tasks import registry
 
 DEV_LOSS = "dev_loss"
@@ -13,10 +14,18 @@ def lower_is_better(name):
     return name == DEV_LOSS or registry.lower_is_better(name)
 
 
-def check(callbacks, folder):
-    """Raise an error for a callback of Keras that would change the result of a resumed run."""
+def as_checked_list(callbacks, folder):
+    """Return the argument `callbacks` of `finetune` as a list.
+
+    A callback of Keras that would change the result of a resumed run is an error.
+    """
+    callbacks = [] if callbacks is None else keras.tree.flatten(callbacks)
     for callback in callbacks:
         name = type(callback).__name__
+        if not isinstance(callback, keras.callbacks.Callback):
+            raise ValueError(
+                f"callbacks must be a list of keras.callbacks.Callback; received {shown(callback)}"
+            )
         if isinstance(callback, keras.callbacks.BackupAndRestore):
             raise ValueError(f"{name} does not work in finetune; use folder to resume a killed run")
         if isinstance(callback, keras.callbacks.SwapEMAWeights):
@@ -29,6 +38,7 @@ def check(callbacks, folder):
                 f"{name} monitors {monitor!r}, which folder does not keep for a killed run. "
                 "Monitor a score of dev, or remove folder"
             )
+    return callbacks
 
 
 def rate_setter(callbacks):

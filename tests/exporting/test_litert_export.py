@@ -27,6 +27,7 @@ HEADS = {
     **{name: build for name, build in contract.HEADS.items() if name != "features"},
     "encoder": lambda encoder: encoder,
     "max": lambda encoder: heads.embedder(encoder, pooling="max"),
+    "sparse": heads.sparse_embedder,
     "lasttoken": lambda encoder: heads.embedder(encoder, pooling="lasttoken"),
 }
 
@@ -55,7 +56,9 @@ def inputs_for(model):
 
 
 @pytest.mark.parametrize("quantize", [None, pytest.param("int8", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("head", fast(HEADS, "classification", "masked_tokens", "lasttoken"))
+@pytest.mark.parametrize(
+    "head", fast(HEADS, "classification", "masked_tokens", "lasttoken", "sparse")
+)
 def test_outputs_equal_those_of_keras(head, quantize, tmp_path):
     model = HEADS[head](tiny.encoder(initializer_range=0.3))
     folder = keras_bert.export(model, tmp_path / "a", format="litert", quantize=quantize)
@@ -148,6 +151,23 @@ def test_int8_is_compared_with_float32(task, tmp_path):
     assert re.search(r"float32 \| on \d examples, .* of the time of float32", card)
     with pytest.raises(ValueError, match='dev needs quantize="int8"'):
         keras_bert.export(model, tmp_path / "b", format="litert", dev=DATA[task])
+
+
+@pytest.mark.parametrize("path", ["", None, 3, b"x", "e/\udcff", "loop", "loop/a"])
+def test_wrong_paths(path, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "loop").symlink_to("loop")
+    for format in ("saved_model", "litert"):
+        with pytest.raises(ValueError, match="path must be"):
+            keras_bert.export(heads.classifier(tiny.encoder(), 2), path, format=format)
+    assert [item.name for item in tmp_path.iterdir()] == ["loop"]
+
+
+@pytest.mark.parametrize("card", [{"metrics": [1]}, {"metrics": {1: 2}}, {"license": 3}])
+def test_a_wrong_card_writes_nothing(card, tmp_path):
+    with pytest.raises(ValueError, match=f"{next(iter(card))} must be"):
+        keras_bert.export(heads.classifier(tiny.encoder(), 2), tmp_path / "a", **card)
+    assert not list(tmp_path.iterdir())
 
 
 def test_options_that_do_not_apply(tmp_path):

@@ -619,6 +619,30 @@ def test_two_devices_train_and_score_like_one(python, backend):
 
 
 @pytest.mark.parametrize(
+    "options",
+    [
+        {"dev": [1]},
+        {"optimizer": "nope"},
+        {"optimizer": 3},
+        {"optimizer": keras.optimizers.Adam},
+        {"optimizer": {"a": 1}},
+        {"callbacks": [3]},
+        {"seed": 2**70},
+        {"learning_rate": None},
+        {"learning_rate": "x"},
+        {"warmup": None},
+        {"evaluate_every": "a"},
+        {"folder": 3},
+        {"tensorboard": 3},
+    ],
+)
+def test_an_error_names_the_argument(options):
+    name = next(iter(options))
+    with pytest.raises(ValueError, match=f"{name} (data )?must be"):
+        keras_bert.finetune(tiny.encoder(), tiny.examples(), show_progress=False, **options)
+
+
+@pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"long_texts": "windows"}, "long_texts must be one of .*received 'windows'"),

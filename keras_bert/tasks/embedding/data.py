@@ -2,19 +2,21 @@
 
 import collections
 import dataclasses
-import typing
 import warnings
 
 import numpy as np
 
 from keras_bert.data.examples import (
+    Examples,
     TaskData,
     check_count,
-    check_list,
+    check_labels,
     check_prompts,
     check_score,
     summary,
 )
+from keras_bert.runtime.arguments import as_integer, as_list, as_number, check_type
+from keras_bert.runtime.arrays import as_numbers
 from keras_bert.runtime.escaping import shown
 from keras_bert.runtime.warn import level_of_caller
 
@@ -62,43 +64,61 @@ class EmbeddingExamples(TaskData):
     row_fields = ("texts", "scores", "vectors", "classes", "document_scores")
 
     def __post_init__(self):
-        check_list(f"{self.source}: texts", self.texts)
-        texts: typing.Any = self.texts
-        rows = [row if isinstance(row, str) else tuple(row) for row in texts]
-        fewest = 2 if self.vectors is None else 1
-        for number, row in enumerate(rows, 1):
-            is_texts = isinstance(row, tuple) and all(isinstance(text, str) for text in row)
-            if not is_texts or len(row) < fewest or len(row) != len(rows[0]):
-                raise ValueError(
-                    f"{self.source}, row {number}: must be at least {fewest} texts, as many as in "
-                    f"the first row; received {shown(row)}"
-                )
+        rows = self._checked_rows()
         object.__setattr__(self, "texts", rows)
         names = [name for name in _TARGETS if getattr(self, name) is not None]
         if len(names) > 1:
             raise ValueError(f"{self.source}: give only one of {', '.join(names)}")
         for name in names:
-            column = getattr(self, name)
-            where = f"{self.source}: {name}"
-            check_list(where, column)
-            texts_per_row = len(rows[0]) if rows else _TARGETS[name]
-            if _TARGETS[name] not in (None, texts_per_row):
-                raise ValueError(f"{where} need rows of {_TARGETS[name]} texts")
-            if name == "scores":
-                column = [check_score(where, score, row) for row, score in enumerate(column, 1)]
-            if name == "document_scores":
-                column = _checked_scores(where, column, rows)
-            if name == "vectors":
-                column = np.asarray(column, np.float32)
-                if column.ndim != 2 or not np.isfinite(column).all():
-                    raise ValueError(f"{where} must be finite numbers (rows, width)")
+            column = self._checked_target(name, rows)
             check_count(self.source, name, column, "texts", len(rows))
             object.__setattr__(self, name, column)
-        if self.set_sizes is not None and sum(self.set_sizes) != len(rows):
-            raise ValueError(
-                f"{self.source}: set_sizes must sum to the {len(rows)} rows; received "
-                f"{self.set_sizes}. Use EmbeddingExamples.of_sets"
-            )
+        if self.set_sizes is not None:
+            sizes = as_list(f"{self.source}: set_sizes", self.set_sizes)
+            sizes = tuple(as_integer(f"{self.source}: set_sizes", size, 0) for size in sizes)
+            object.__setattr__(self, "set_sizes", sizes)
+            if sum(sizes) != len(rows):
+                raise ValueError(
+                    f"{self.source}: set_sizes must sum to the {len(rows)} rows; received "
+                    f"{sizes}. Use EmbeddingExamples.of_sets"
+                )
+
+    def _checked_target(self, name, rows):
+        """Return the attribute `name`, one of `_TARGETS`, checked."""
+        where = f"{self.source}: {name}"
+        column = getattr(self, name)
+        texts_per_row = len(rows[0]) if rows else _TARGETS[name]
+        if _TARGETS[name] not in (None, texts_per_row):
+            raise ValueError(f"{where} need rows of {_TARGETS[name]} texts")
+        if name == "vectors":
+            vectors = as_numbers(where, column).astype(np.float32, copy=False)
+            if vectors.ndim != 2 or not np.isfinite(vectors).all():
+                raise ValueError(f"{where} must be finite numbers (rows, width)")
+            return vectors
+        column = as_list(where, column)
+        if name == "scores":
+            return [check_score(where, score, row) for row, score in enumerate(column, 1)]
+        if name == "document_scores":
+            return _checked_scores(where, column, rows)
+        check_labels(where, column)
+        return column
+
+    def _checked_rows(self):
+        """Return the rows of texts, a list of tuples of strings."""
+        rows: list = []
+        fewest = 2 if self.vectors is None else 1
+        for number, row in enumerate(as_list(f"{self.source}: texts", self.texts), 1):
+            where = f"{self.source}, row {number}"
+            texts = row if isinstance(row, str) else tuple(as_list(where, row))
+            is_texts = isinstance(texts, tuple) and all(isinstance(text, str) for text in texts)
+            count = len(rows[0]) if rows else len(texts)
+            if not is_texts or len(texts) < fewest or len(texts) != count:
+                raise ValueError(
+                    f"{where}: must be at least {fewest} texts, as many as in the first row; "
+                    f"received {shown(texts)}"
+                )
+            rows.append(texts)
+        return rows
 
     @classmethod
     def of_pairs(cls, examples, negatives=(), *, score_range=None):
@@ -107,11 +127,17 @@ class EmbeddingExamples(TaskData):
         `negatives` are columns of hard negatives, lists of texts. `score_range` is the lowest and
         the highest score, such as `(0, 5)`; the scores are then scaled to 0 to 1.
         """
+        check_type("examples", examples, Examples)
+        if examples.text_pairs is None:
+            raise ValueError(f"{examples.source} must have pairs of texts; give text_pairs")
         scores = examples.scores
         if score_range is not None:
             scores = _scaled(examples, score_range)
+        columns = [as_list("negatives", column) for column in as_list("negatives", negatives)]
+        for column in columns:
+            check_count(examples.source, "negatives", column, "texts", len(examples))
         return cls(
-            [*zip(examples.texts, examples.text_pairs, *negatives, strict=True)],
+            [*zip(examples.texts, examples.text_pairs, *columns, strict=True)],
             scores,
             source=examples.source,
         )
@@ -122,8 +148,7 @@ class EmbeddingExamples(TaskData):
 
         Dropout makes the two embeddings of a text differ. Source: Gao et al. (2021), SimCSE.
         """
-        check_list(source, texts)
-        return cls([(text, text) for text in texts], source=source)
+        return cls([(text, text) for text in as_list(source, texts)], source=source)
 
     @classmethod
     def of_classes(cls, examples, seed=0, pairs_per_text=1):
@@ -132,6 +157,7 @@ class EmbeddingExamples(TaskData):
         Each text is the first one of `pairs_per_text` pairs. The second texts are drawn with the
         seed. A text that is alone in its class has no pair; a warning says how many there are.
         """
+        check_type("examples", examples, Examples)
         if examples.labels is None or examples.text_pairs is not None:
             raise ValueError(f"{examples.source} must have single texts with labels")
         members = collections.defaultdict(list)
@@ -166,7 +192,9 @@ class EmbeddingExamples(TaskData):
         The sets must be of the same kind: all with scores or none, the same prompts, and as many
         texts per row. They cannot have classes, vectors or scores of documents.
         """
-        sets = list(sets)
+        sets = as_list("sets", sets)
+        for data in sets:
+            check_type("each of sets", data, EmbeddingExamples)
         kinds = {
             (data.scores is None, data.prompts, len(data.texts[0]) if data.texts else 0)
             for data in sets
@@ -234,7 +262,7 @@ def _checked_scores(where, column, rows):
     """Return the scores of the documents of each row, at least two per row."""
     checked = []
     for number, (scores, row) in enumerate(zip(column, rows, strict=False), 1):
-        check_list(f"{where}, row {number}", scores)
+        scores = as_list(f"{where}, row {number}", scores)
         if len(scores) != len(row) - 1 or len(scores) < 2:
             raise ValueError(
                 f"{where}, row {number}: must be a score for each of at least two documents; "
@@ -246,7 +274,13 @@ def _checked_scores(where, column, rows):
 
 def _scaled(examples, score_range):
     """Return the scores of `Examples`, scaled from a range to 0 to 1."""
-    low, high = score_range
+    limits = [as_number("score_range", limit) for limit in as_list("score_range", score_range)]
+    if len(limits) != 2 or limits[0] >= limits[1]:
+        raise ValueError(
+            "score_range must be the lowest and the highest score, such as (0, 5); received "
+            f"{shown(score_range)}"
+        )
+    low, high = limits
     if examples.scores is None:
         raise ValueError(
             f"{examples.source}: score_range needs scores; name their column with label (--label)"

@@ -1,8 +1,11 @@
 """Exact search of the nearest vectors, with NumPy."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from keras_bert.runtime.arguments import SIMILARITIES, as_integer, check_one_of
+from keras_bert.runtime.arguments import SIMILARITIES, as_integer, check_one_of, is_dataframe
+from keras_bert.runtime.arrays import as_numbers
 from keras_bert.tasks.embedding.precision import QuantizedVectors, calibrate, is_binary, quantize
 
 __all__ = [
@@ -122,10 +125,13 @@ def top_k(queries, corpus, k=5, kind="cosine", *, rescore_multiplier=4, original
     if not isinstance(corpus, QuantizedVectors):
         if originals is not None:
             raise ValueError("originals applies to QuantizedVectors, and the corpus has floats")
-        if getattr(corpus, "ndim", None) != 2:
+        # An array of two axes stays on disk. SciPy's sparse arrays have two, too.
+        if getattr(corpus, "ndim", None) != 2 or hasattr(corpus, "tocsr"):
             corpus = _vectors("corpus", corpus)
         _check_width(queries.shape[1], corpus.shape[1])
         return _best_of(corpus, len(queries), k, _scores_of_floats(queries, corpus, kind))
+    if isinstance(originals, Sequence) or is_dataframe(originals):
+        originals = as_numbers("originals", originals)
     _check_quantized(queries, corpus, kind, originals)
     scores = _scores_of_bits if is_binary(corpus.precision) else _scores_of_steps
     rescores = multiplier > 0 and (originals is not None or is_binary(corpus.precision))
@@ -315,13 +321,14 @@ def _vectors(name, values):
     from scipy import sparse
 
     if sparse.issparse(values):
-        raise ValueError(f"{name} are sparse vectors; use search of keras_bert.pipeline(model)")
-    if isinstance(values, QuantizedVectors) or np.asarray(values).dtype in (np.int8, np.uint8):
+        raise ValueError(f"{name} must not be sparse; use search of keras_bert.pipeline(model)")
+    array = None if isinstance(values, QuantizedVectors) else as_numbers(name, values)
+    if array is None or array.dtype in (np.int8, np.uint8):
         raise ValueError(
             f"{name} must be float32 embeddings, and these are quantized. Only the corpus of top_k "
             "can be quantized, as search.QuantizedVectors"
         )
-    vectors = np.atleast_2d(np.asarray(values, np.float32))
+    vectors = np.atleast_2d(array.astype(np.float32, copy=False))
     if vectors.ndim != 2:
         raise ValueError(f"{name} must have the shape (n, width); received {vectors.shape}")
     if not np.isfinite(vectors).all():

@@ -6,7 +6,7 @@ import warnings
 import numpy as np
 
 from keras_bert.data.examples import Examples, TaskData
-from keras_bert.runtime.arguments import as_integer, check_one_of
+from keras_bert.runtime.arguments import as_integer, as_number, check_one_of, check_type
 from keras_bert.runtime.warn import level_of_caller
 from keras_bert.tasks.embedding import nearest as search
 from keras_bert.tasks.embedding.data import EmbeddingExamples
@@ -88,6 +88,8 @@ class EmbeddingPipeline(TextPipeline):
             ValueError: If the examples are not pairs without scores, or no row has negatives.
         """
         count = as_integer("count", count, 1)
+        margin = as_number("margin", margin)
+        check_type("examples", examples, EmbeddingExamples)
         _check_no_prompts(examples)
         others = (examples.scores, examples.classes, examples.set_sizes)
         if others != (None, None, None) or any(len(row) != 2 for row in examples.texts):

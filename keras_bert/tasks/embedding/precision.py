@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from keras_bert.runtime.arguments import check_one_of
+from keras_bert.runtime.arrays import as_numbers
 from keras_bert.runtime.files import atomic_write
 from keras_bert.runtime.warn import level_of_caller
 from keras_bert.untrusted import containers
@@ -133,7 +134,7 @@ def has_ranges(precision):
 
 def check_ranges(ranges, width):
     """Return ranges as a float32 array (2, width), after a check."""
-    ranges = np.asarray(ranges, np.float32)
+    ranges = as_numbers("ranges", ranges).astype(np.float32)
     if ranges.shape != (2, width):
         raise ValueError(
             f"ranges must have the shape (2, {width}) for vectors of {width} numbers; received "
@@ -216,7 +217,7 @@ class QuantizedVectors:
             ranges = calibrate(vectors if calibration is None else calibration)
         elif calibration is not None:
             raise ValueError(f"calibration applies to int8 and uint8; received {precision!r}")
-        vectors = np.atleast_2d(vectors)
+        vectors = np.atleast_2d(as_numbers("vectors", vectors))
         blocks = [
             quantize(vectors[start : start + _ROWS], precision, ranges)
             for start in range(0, max(len(vectors), 1), _ROWS)
@@ -307,7 +308,7 @@ def model_id(pipe):
 
 def _floats(vectors):
     """Return vectors as an array, without a change of float types."""
-    vectors = np.asarray(vectors)
+    vectors = as_numbers("vectors", vectors)
     if vectors.dtype in (np.int8, np.uint8):
         raise ValueError(f"the vectors are quantized already: their type is {vectors.dtype}")
     return vectors

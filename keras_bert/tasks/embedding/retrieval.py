@@ -2,13 +2,13 @@
 
 import collections
 import dataclasses
-import pathlib
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from keras_bert.data.examples import TaskData, check_prompts, check_score, check_strings, summary
 from keras_bert.data.text_files import json_rows, numbered_lines, open_utf8
+from keras_bert.runtime.arguments import as_path
 from keras_bert.runtime.escaping import printable, shown
 from keras_bert.runtime.warn import level_of_caller
 from keras_bert.tasks.question_answering import data as squad
@@ -45,12 +45,17 @@ class RetrievalData(TaskData):
     prompts: tuple[str, str] | None = None
 
     def __post_init__(self):
+        for name in ("queries", "corpus", "relevant"):
+            if not isinstance(getattr(self, name), Mapping):
+                raise ValueError(
+                    f"{self.source}: {name} must be a dict; received {shown(getattr(self, name))}"
+                )
         for name in ("queries", "corpus"):
             check_strings(self.source, name, list(getattr(self, name).values()))
         relevant = {}
         documents: Any
         for query, documents in self.relevant.items():
-            if isinstance(documents, str):
+            if isinstance(documents, (str, bytes)) or not isinstance(documents, Iterable):
                 raise ValueError(
                     f"{self.source}: the documents of the query {shown(query)} must be a list or a "
                     f"dict; received {shown(documents)}"
@@ -136,7 +141,7 @@ def read(path, split="test"):
         ValueError: If a line is not valid, or a link in the folder leads out of it.
         OSError: If a file is missing or cannot be read.
     """
-    path = pathlib.Path(path)
+    path = as_path("data", path)
     if not path.is_dir():
         return RetrievalData.of_questions(squad.read(path, labeled=False))
     links.check(path)

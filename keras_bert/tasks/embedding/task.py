@@ -10,7 +10,7 @@ import typing
 import numpy as np
 
 from keras_bert.data.examples import Examples, with_columns
-from keras_bert.runtime.arguments import check_one_of
+from keras_bert.runtime.arguments import as_list, check_one_of
 from keras_bert.runtime.escaping import shown
 from keras_bert.tasks.embedding import metrics as embedding_metrics
 from keras_bert.tasks.embedding import retrieval
@@ -235,7 +235,7 @@ def read_rows(data, options: dict) -> EmbeddingExamples:
     """
     options = dict(options)
     negatives = options.pop("negatives")
-    negatives = [negatives] if isinstance(negatives, str) else list(negatives)
+    negatives = [negatives] if isinstance(negatives, str) else as_list("negatives", negatives)
     score_range = options.pop("score_range")
     if options["text_pair"] is None:
         if negatives or score_range:

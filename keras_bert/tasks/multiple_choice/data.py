@@ -8,7 +8,7 @@ import sys
 
 import numpy as np
 
-from keras_bert.data.examples import TaskData, check_count, check_list, summary
+from keras_bert.data.examples import TaskData, check_count, summary
 from keras_bert.data.tables import read_columns
 from keras_bert.data.text_files import (
     FORMATS,
@@ -17,6 +17,7 @@ from keras_bert.data.text_files import (
     json_rows,
     open_utf8,
 )
+from keras_bert.runtime.arguments import as_list
 from keras_bert.runtime.escaping import printable, shown
 
 
@@ -49,19 +50,20 @@ class Choices(TaskData):
     row_fields = ("texts", "choices", "labels", "locations")
 
     def __post_init__(self):
-        count = len(self.texts)
-        for name in ("texts", "choices") if self.labels is None else ("texts", "choices", "labels"):
-            column = getattr(self, name)
-            check_list(f"{self.source}: {name}", column)
-            check_count(self.source, name, column, "texts", count)
-        choices_of_texts = list(self.choices)
-        labels = [0] * count if self.labels is None else list(self.labels)
-        rows = zip(self.texts, choices_of_texts, labels, strict=True)
-        for index, (text, choices, label) in enumerate(rows):
+        names = ("texts", "choices") if self.labels is None else ("texts", "choices", "labels")
+        columns = {name: as_list(f"{self.source}: {name}", getattr(self, name)) for name in names}
+        texts = columns["texts"]
+        for name, column in columns.items():
+            check_count(self.source, name, column, "texts", len(texts))
+        labels = columns.get("labels", [0] * len(texts))
+        choices_of_texts: list[list[str]] = []
+        for index, (text, label) in enumerate(zip(texts, labels, strict=True)):
             location = self.locations[index] if self.locations else f"item {index + 1}"
+            choices = as_list(f"{self.source}, {location}: the choices", columns["choices"][index])
+            choices_of_texts.append(choices)
             check_item(f"{self.source}, {location}", text, choices, label, choices_of_texts[0])
-        object.__setattr__(self, "texts", list(self.texts))
-        object.__setattr__(self, "choices", [list(choices) for choices in choices_of_texts])
+        object.__setattr__(self, "texts", texts)
+        object.__setattr__(self, "choices", choices_of_texts)
         if self.labels is not None:
             object.__setattr__(self, "labels", [int(label) for label in labels])
 

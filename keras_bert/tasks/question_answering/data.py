@@ -12,6 +12,7 @@ from keras_bert.data.examples import TaskData, check_count, check_strings, summa
 from keras_bert.data.label_columns import is_missing
 from keras_bert.data.tables import read_columns
 from keras_bert.data.text_files import check_limit, json_rows, open_utf8
+from keras_bert.runtime.arguments import as_list
 from keras_bert.runtime.escaping import shown
 from keras_bert.runtime.reading import json_value
 from keras_bert.runtime.warn import level_of_caller
@@ -68,9 +69,9 @@ class Questions(TaskData):
             "contexts": check_strings(self.source, "contexts", self.contexts),
         }
         if self.answers is not None:
-            columns["answers"] = list(self.answers)
+            columns["answers"] = as_list(f"{self.source}: answers", self.answers)
         if self.ids is not None:
-            columns["ids"] = [str(id) for id in self.ids]
+            columns["ids"] = [str(id) for id in as_list(f"{self.source}: ids", self.ids)]
         for name, column in columns.items():
             check_count(self.source, name, column, "questions", len(columns["questions"]))
             object.__setattr__(self, name, column)

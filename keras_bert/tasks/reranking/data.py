@@ -7,11 +7,11 @@ from keras_bert.data.examples import (
     Examples,
     TaskData,
     check_count,
-    check_list,
     check_score,
     check_strings,
     summary,
 )
+from keras_bert.runtime.arguments import as_list, check_type
 from keras_bert.tasks.embedding.data import EmbeddingExamples
 from keras_bert.tasks.embedding.retrieval import RetrievalData
 
@@ -53,10 +53,10 @@ class RankingExamples(TaskData):
     def __post_init__(self):
         source = self.source
         queries = check_strings(source, "queries", self.queries)
-        check_list(f"{source}: documents", self.documents)
-        check_count(source, "documents", self.documents, "queries", len(queries))
+        lists = as_list(f"{source}: documents", self.documents)
+        check_count(source, "documents", lists, "queries", len(queries))
         documents = []
-        for row, texts in enumerate(self.documents, 1):
+        for row, texts in enumerate(lists, 1):
             documents.append(check_strings(source, f"documents of row {row}", texts))
             if not documents[-1] and self.missed is None:
                 raise ValueError(f"{source}, row {row}: the query has no documents")
@@ -68,19 +68,17 @@ class RankingExamples(TaskData):
 
     def _checked_scores(self, name):
         """Return the lists of numbers of an attribute."""
-        lists = getattr(self, name)
-        check_list(f"{self.source}: {name}", lists)
+        lists = as_list(f"{self.source}: {name}", getattr(self, name))
         check_count(self.source, name, lists, "queries", len(self.queries))
         checked = []
         for row, scores in enumerate(lists, 1):
             where = f"{self.source}, row {row}: {name}"
-            check_list(where, scores)
-            checked.append([check_score(where, score) for score in scores])
+            checked.append([check_score(where, score) for score in as_list(where, scores)])
             count = len(self.documents[row - 1])
-            if name == "scores" and len(scores) != count:
+            if name == "scores" and len(checked[-1]) != count:
                 raise ValueError(
                     f"{where} must have a score for each of the {count} documents; received "
-                    f"{len(scores)}"
+                    f"{len(checked[-1])}"
                 )
         return checked
 
@@ -96,6 +94,7 @@ class RankingExamples(TaskData):
         >>> RankingExamples.of_pairs(pairs).documents
         [['a', 'b']]
         """
+        check_type("examples", examples, Examples)
         if examples.text_pairs is None or examples.label_sets is not None:
             raise ValueError(f"{examples.source} must have pairs of query and document with scores")
         scores = examples.scores if examples.labels is None else examples.labels
@@ -127,12 +126,15 @@ class RankingExamples(TaskData):
         >>> RankingExamples.of_rows(EmbeddingExamples([("q", "yes", "no")])).scores
         [[1.0, 0.0]]
         """
+        check_type("examples", examples, EmbeddingExamples)
         if examples.vectors is not None or examples.classes is not None:
             raise ValueError(f"{examples.source} must be rows of query, positive and negatives")
         if examples.scores is not None:
-            queries, documents = map(list, zip(*examples.texts, strict=True))
             pairs = Examples(
-                queries, text_pairs=documents, scores=examples.scores, source=examples.source
+                [query for query, _ in examples.texts],
+                text_pairs=[document for _, document in examples.texts],
+                scores=examples.scores,
+                source=examples.source,
             )
             return dataclasses.replace(cls.of_pairs(pairs), columns=examples.columns)
         documents = [list(row[1:]) for row in examples.texts]
@@ -176,8 +178,7 @@ class RankingExamples(TaskData):
         """
         from keras_bert.tasks.reranking import first_search
 
-        if not isinstance(data, RetrievalData):
-            raise ValueError(f"of_retrieval takes RetrievalData; received {type(data).__name__}")
+        check_type("data", data, RetrievalData)
         document_ids = list(data.corpus)
         documents = list(data.corpus.values())
         relevant: typing.Any = data.relevant  # dicts of grades, see `RetrievalData`

@@ -38,8 +38,11 @@ def find(retriever, corpus, queries, top_k, prompts=None):
             f"{shown(retriever)}"
         )
     bm25s = import_extra("bm25s", "search", "BM25")
+    terms_per_text = [terms(text) for text in corpus]
+    if not any(terms_per_text):
+        raise ValueError("no text of the corpus has a word, so bm25 finds nothing. Check the texts")
     index = bm25s.BM25()
-    index.index([terms(text) for text in corpus], show_progress=False)
+    index.index(terms_per_text, show_progress=False)
     indices_per_query, scores_per_query = index.retrieve(
         [terms(query) for query in queries], k=top_k, show_progress=False,
         backend_selection="numpy",

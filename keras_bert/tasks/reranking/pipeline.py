@@ -1,10 +1,12 @@
 """The pipeline of rerankers."""
 
 import dataclasses
+import warnings
 
 import numpy as np
 
 from keras_bert.runtime.arguments import LONG_TEXTS, as_integer
+from keras_bert.runtime.warn import level_of_caller
 from keras_bert.tasks import results
 from keras_bert.tasks.inputs import SOURCE, check_not_given, check_texts, listed
 from keras_bert.tasks.pipeline import Pipeline
@@ -68,12 +70,13 @@ class RerankingPipeline(Pipeline):
 
         Returns:
             `RankingExamples`. Their scores are logits, since those of a sigmoid hardly differ
-            between good documents.
+            between good documents. Queries without documents are left out, with a warning.
 
         Raises:
-            ValueError: If the model is an export.
+            ValueError: If the model is an export, or no query has documents.
         """
         self._check_data(examples)
+        examples = _with_documents(examples)
         teacher = RerankingPipeline(
             self.engine.with_logits(), batch_size=self.batch_size, long_texts=self.long_texts
         )
@@ -132,6 +135,26 @@ class RerankingPipeline(Pipeline):
                     }
                 )
         return sorted(mistakes, key=lambda mistake: -mistake["score"])
+
+
+def _with_documents(examples):
+    """Return the queries that have documents. A first search may find none."""
+    rows = [row for row, texts in enumerate(examples.documents) if texts]
+    if len(rows) == len(examples):
+        return examples
+    advice = "To train on them, give RankingExamples.of_retrieval add_relevant=True"
+    if not rows:
+        raise ValueError(f"{examples.source}: no query has documents. {advice}")
+    warnings.warn(
+        f"{examples.source}: {len(examples) - len(rows)} of {len(examples)} queries were left out, "
+        f"because they have no documents. {advice}",
+        stacklevel=level_of_caller(),
+    )
+    queries = [examples.queries[row] for row in rows]
+    documents = [examples.documents[row] for row in rows]
+    return dataclasses.replace(
+        examples, queries=queries, documents=documents, scores=None, missed=None
+    )
 
 
 def ranked(texts, scores, top_k=None):

@@ -8,6 +8,7 @@ import numpy as np
 from scipy import sparse
 
 from keras_bert.runtime.arguments import as_integer
+from keras_bert.runtime.arrays import as_numbers
 
 _BLOCK = 64  # queries whose scores are in memory at once
 
@@ -18,9 +19,13 @@ def as_rows(vectors):
     `vectors` are a sparse array or matrix, or floats (vocab,) or (texts, vocab).
     """
     if not sparse.issparse(vectors):
-        vectors = np.atleast_2d(vectors)
+        vectors = np.atleast_2d(as_numbers("the vectors", vectors))
     elif vectors.ndim == 1:
         vectors = vectors.reshape(1, -1)
+    if vectors.ndim != 2:
+        raise ValueError(
+            f"the vectors must have the shape (texts, vocab); received {vectors.shape}"
+        )
     rows = sparse.csr_array(vectors, dtype=np.float32, copy=True)
     if not np.isfinite(rows.data).all():
         raise ValueError("the vectors must not hold NaN or infinity")
@@ -80,9 +85,10 @@ def top_k(queries, corpus, k=10):
     """
     k = as_integer("top_k", k, 1)
     queries = as_rows(queries)
-    if not sparse.issparse(corpus) or corpus.ndim == 1:
+    if not sparse.issparse(corpus) or corpus.ndim != 2:
         corpus = as_rows(corpus)
-    elif not np.isfinite(corpus.data).all():
+    corpus = corpus.tocsc()
+    if not np.isfinite(corpus.data).all():
         raise ValueError("the corpus must not hold NaN or infinity")
     if queries.shape[1] != corpus.shape[1]:
         raise ValueError(
@@ -90,7 +96,7 @@ def top_k(queries, corpus, k=10):
             f"and {corpus.shape[1]} for the corpus"
         )
     # The transpose of a CSC array is a CSR array of the same numbers, with a row for each term.
-    texts_of_term = sparse.csr_array(corpus.tocsc().T)
+    texts_of_term = sparse.csr_array(corpus.T)
     k = min(k, corpus.shape[0])
     indices = np.full((queries.shape[0], k), -1, np.int64)
     scores = np.zeros((queries.shape[0], k), np.float32)

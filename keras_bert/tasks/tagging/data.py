@@ -12,7 +12,7 @@ from keras_bert.data import text_files
 from keras_bert.data.examples import (
     TaskData,
     check_count,
-    check_list,
+    check_labels,
     check_normalization,
     check_strings,
     summary,
@@ -20,7 +20,7 @@ from keras_bert.data.examples import (
 from keras_bert.data.label_columns import is_missing
 from keras_bert.data.tables import class_names, column_names, named, read_columns
 from keras_bert.data.text_files import check_limit, json_rows, numbered_lines, open_utf8
-from keras_bert.runtime.arguments import check_one_of
+from keras_bert.runtime.arguments import as_list, check_one_of
 from keras_bert.runtime.escaping import printable, shown
 from keras_bert.runtime.label_types import name_of_type, of_one_type, typed_texts
 from keras_bert.tasks.tagging import conll_rows
@@ -67,25 +67,26 @@ class TaggedSentences(TaskData):
     row_fields = ("words", "tags")
 
     def __post_init__(self):
-        check_list(f"{self.source}: words", self.words)
         words = []
-        for number, sentence in enumerate(self.words, self.first):
+        sentences = as_list(f"{self.source}: words", self.words)
+        for number, sentence in enumerate(sentences, self.first):
             words.append(check_strings(self._location(number), "words", sentence))
         object.__setattr__(self, "words", words)
         if self.tags is None:
             return
-        check_count(self.source, "tags", self.tags, "words", len(words))
+        tags_per_sentence = as_list(f"{self.source}: tags", self.tags)
+        if len(tags_per_sentence) != len(words):
+            raise ValueError(
+                f"{self.source}: there are {len(words)} sentences, but {len(tags_per_sentence)} "
+                "lists of tags"
+            )
         tags = []
-        sentences = zip(words, self.tags, strict=True)
-        for number, (sentence, sentence_tags) in enumerate(sentences, self.first):
+        rows = zip(words, tags_per_sentence, strict=True)
+        for number, (sentence, sentence_tags) in enumerate(rows, self.first):
             location = self._location(number)
-            check_list(f"{location}: tags", sentence_tags)
-            tags.append(list(sentence_tags))
+            tags.append(as_list(f"{location}: tags", sentence_tags))
             check_count(location, "tags", tags[-1], "words", len(sentence))
-            if any(tag is None or tag != tag for tag in tags[-1]):  # NaN
-                raise ValueError(
-                    f"{location}: tags must not be missing; received {shown(tags[-1])}"
-                )
+            check_labels(f"{location}: tags", tags[-1], "word")
         label_type = name_of_type(itertools.chain.from_iterable(tags))
         tags = [of_one_type(row, label_type) for row in tags]
         object.__setattr__(self, "tags", tags)
@@ -185,7 +186,7 @@ def read_table(table, *, word=1, tag=-1, limit=None):
     names = [name for name in (word, tag) if name is not None]
     advice = "Give their names as word= and tag="
     values = read_columns(table, names, (), limit, "TaggedSentences", advice)
-    words = [list(row) for row in values[word]]
+    words = values[word]
     if tag is None:
         return TaggedSentences(words, source="the table")
     _, classes = class_names(table, tag)
@@ -327,8 +328,8 @@ def _csv_rows(path, file, word, tag):
 def _table_rows(table, columns, word, tag):
     """Yield the same as `_csv_rows` from a table with a word per row."""
     names = _columns_of_words("the table", columns, word, tag)
-    values = zip(*(list(table[name]) for name in names), strict=True)
-    for number, row in enumerate(values, 1):
+    values = read_columns(table, names, (), None, "TaggedSentences")
+    for number, row in enumerate(zip(*values.values(), strict=True), 1):
         yield f"the table, row {number}", ["" if is_missing(value) else value for value in row]
 
 

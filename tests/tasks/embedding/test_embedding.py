@@ -487,6 +487,9 @@ def evaluate(examples, **options):
         (lambda: evaluate(EmbeddingExamples(rows()), n=1), "n is not an option of the task embed"),
         (lambda: evaluate(EmbeddingExamples.of_texts(["a"])), "without labels cannot be scored"),
         (lambda: keras_bert.pipeline(encoder()).evaluate(tiny.examples()), "of_pairs"),
+        (lambda: mine(tiny.examples()), "examples must be EmbeddingExamples"),
+        (lambda: mine([("a", "b")]), "examples must be EmbeddingExamples"),
+        (lambda: mine(EmbeddingExamples(rows()), margin="a"), "margin must be a finite number"),
         (lambda: embed(tiny.questions()), "takes Examples; received Questions"),
         (lambda: heads.embedder(encoder(), prompts={"a": 1}), "prompts must be a dict"),
         (lambda: keras_bert.pipeline(heads.siamese(heads.embedder(encoder()))), "use its embedder"),
@@ -503,6 +506,10 @@ def test_wrong_inputs(call, message):
 def scored(scores, **options):
     examples = EmbeddingExamples(rows(2), scores)
     return keras_bert.finetune(encoder(), examples, show_progress=False, **options)
+
+
+def mine(examples, **options):
+    return keras_bert.pipeline(heads.embedder(encoder())).mine_negatives(examples, **options)
 
 
 def fit(texts):

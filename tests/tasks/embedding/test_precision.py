@@ -179,6 +179,8 @@ def test_encode():
     ("options", "message"),
     [
         ({"precision": "int4"}, "precision must be one of"),
+        ({"precision": ["int8"]}, "precision must be one of"),
+        ({"prompt": 3}, "prompt must be the name of a prompt"),
         ({"precision": "binary", "calibration": WORDS}, "apply to int8"),
         ({"precision": "int8"}, "need several vectors"),
         ({"precision": "int8", "ranges": np.zeros((2, 3))}, r"shape \(2, 8\)"),

@@ -47,7 +47,7 @@ def changed(**values):
     ("name", "content", "message"),
     [
         ("a.jsonl", "{", r"a\.jsonl, line 1 is not JSON"),
-        ("a.jsonl", '{"text": "a"}', "line 1: the choices must be a list of at least two texts"),
+        ("a.jsonl", '{"text": "a"}', "line 1: the choices must be a list; received None"),
         ("a.jsonl", "", "contains no rows"),
         ("a.jsonl", "\n\n" + changed(label=2), "line 3: the label must be 0 to 1"),
         (
@@ -116,7 +116,8 @@ def test_long_csv_fields(tmp_path):
         ((["a", "b"], [["c", "d"], ["e"]]), "item 2: the choices must be a list"),
         ((["a"], [["b", "c"]], [-1]), "the label must be 0 to 1; received -1"),
         ((["a"], [["b", "c"]], ["0"]), "the label must be 0 to 1; received '0'"),
-        ((["a"], ["bc"]), "item 1: the choices must be a list .*; received 'bc'"),
+        ((["a"], ["bc"]), "item 1: the choices must be a list .*; received one string"),
+        ((["a"], [{"b", "c"}]), "item 1: the choices must be a list, because a set has no order"),
     ],
 )
 def test_malformed_columns_are_rejected(columns, message):

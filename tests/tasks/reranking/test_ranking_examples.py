@@ -106,6 +106,13 @@ def test_bm25_finds_asian_texts_and_may_find_nothing():
     assert metrics["mrr@10"] == pytest.approx(2 / 3)
 
 
+def test_bm25_of_texts_without_words():
+    pytest.importorskip("bm25s")
+    data = RetrievalData({"q": "!!"}, {"d": "", "f": "?"}, {"q": {"d": 1}})
+    with pytest.raises(ValueError, match="no text of the corpus has a word"):
+        RankingExamples.of_retrieval(data, "bm25")
+
+
 def test_relevant_documents_for_training():
     embed = keras_bert.pipeline(tiny.embedder("mean"))
     data = RankingExamples.of_retrieval(RETRIEVAL, embed, top_k=1, add_relevant=True)

@@ -313,6 +313,16 @@ def test_queries_that_teach_nothing_are_left_out():
 
 
 @pytest.mark.slow
+def test_a_teacher_leaves_out_queries_without_documents(model):
+    teacher = keras_bert.pipeline(model)
+    data = RankingExamples(["a", "b"], [[], ["good", "bad"]], missed=[[1], []])
+    with pytest.warns(UserWarning, match="1 of 2 queries were left out"):
+        scored = teacher.as_teacher(data)
+    assert (scored.queries, len(scored.scores[0])) == (["b"], 2)
+    with pytest.raises(ValueError, match="no query has documents"):
+        teacher.as_teacher(data[:1])
+
+
 def test_a_teacher_gives_the_scores_of_its_logits(model):
     teacher = keras_bert.pipeline(model)
     data = teacher.as_teacher(RankingExamples(["a film"], [["good", "bad"]]))

@@ -59,6 +59,19 @@ def test_wrong_vectors():
         inverted_index.top_k([[1.0, 0.0]], [[1.0, 0.0]], 0)
 
 
+@pytest.mark.parametrize("form", [sparse.lil_array, sparse.dok_array, sparse.coo_array])
+def test_forms_of_a_corpus(form):
+    indices, _ = inverted_index.top_k([[1.0, 0.0]], form([[0.0, 1.0], [2.0, 1.0]]), k=1)
+    assert indices.tolist() == [[1]]
+
+
+@pytest.mark.parametrize("vectors", [np.ones((1, 1, 2)), [["a", "b"]]])
+def test_vectors_that_are_no_rows_of_numbers(vectors):
+    for queries, corpus in (([[1.0, 0.0]], vectors), (vectors, [[1.0, 0.0]])):
+        with pytest.raises(ValueError, match="must (have the shape|be an array of numbers)"):
+            inverted_index.top_k(queries, corpus)
+
+
 def test_the_callers_vectors_stay_as_they_are():
     vectors = sparse.csr_array(
         (np.array([2.0, 0.0, 1.0], np.float32), np.array([0, 1, 2]), np.array([0, 3])), (1, 3)

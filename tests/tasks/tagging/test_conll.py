@@ -24,7 +24,7 @@ def test_tags_become_strings_and_may_be_of_any_scheme():
 @pytest.mark.parametrize(
     ("words", "tags", "message"),
     [
-        ([["a"], ["b"]], [["O"]], "here: tags must have the same length as words, 2; received 1"),
+        ([["a"], ["b"]], [["O"]], "here: there are 2 sentences, but 1 lists of tags"),
         (
             [["a"], ["b", "c"]],
             [["O"], ["O"]],
