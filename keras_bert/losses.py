@@ -13,15 +13,12 @@ For rerankers, `y_pred` are the logits of lists of documents, floats (batch, doc
 `y_true` is the relevance of each document, of the same shape. It is NaN where a list is shorter.
 """
 
-import math
-import numbers
-
 import keras
 from keras import ops
 
 from keras_bert.layers.pooling import unit_length
 from keras_bert.runtime import distribution
-from keras_bert.runtime.arguments import as_integer, check_one_of
+from keras_bert.runtime.arguments import as_integer, as_number, check_one_of
 from keras_bert.runtime.escaping import shown
 
 _PACKAGE = "keras_bert"
@@ -464,8 +461,8 @@ class Splade(_Loss):
             "query_regularizer_weight": query_regularizer_weight,
         }
         for name, weight in weights.items():
-            if not isinstance(weight, numbers.Real) or not 0 <= float(weight) < math.inf:
-                raise ValueError(f"{name} must be a number of at least 0; received {shown(weight)}")
+            if as_number(name, weight) < 0:
+                raise ValueError(f"{name} must be at least 0; received {shown(weight)}")
         self.loss = loss
         self.document_regularizer_weight = document_regularizer_weight
         self.query_regularizer_weight = query_regularizer_weight

@@ -236,7 +236,7 @@ def test_retrieval_metrics(trained):
             {"loss": losses.Splade(), "document_regularizer_weight": 0.1},
             "give document_regularizer_weight to losses.Splade",
         ),
-        (EmbeddingExamples(ROWS), {"query_regularizer_weight": -1}, "a number of at least 0"),
+        (EmbeddingExamples(ROWS), {"query_regularizer_weight": -1}, "must be at least 0"),
     ],
 )
 def test_wrong_training(train, options, message):
