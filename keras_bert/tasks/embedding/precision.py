@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_bert.runtime.arguments import check_one_of
+from keras_bert.runtime.arguments import as_integer, check_one_of
 from keras_bert.runtime.arrays import as_numbers
 from keras_bert.runtime.files import atomic_write
 from keras_bert.runtime.warn import level_of_caller
@@ -180,13 +180,14 @@ class QuantizedVectors:
 
     def __post_init__(self):
         check_one_of("precision", self.precision, [name for name in DTYPES if name != "float32"])
+        object.__setattr__(self, "values", as_numbers("values", self.values))
         if self.values.ndim != 2 or self.values.dtype != DTYPES[self.precision]:
             raise ValueError(
                 f"{self.precision} vectors must have the type {np.dtype(DTYPES[self.precision])} "
                 f"and two axes; received {self.values.dtype} and {self.values.ndim}"
             )
         numbers = self.values.shape[1] * (8 if is_binary(self.precision) else 1)
-        width = numbers if self.width is None else self.width
+        width = numbers if self.width is None else as_integer("width", self.width, 0)
         object.__setattr__(self, "width", width)
         unused = numbers - width
         if not 0 <= unused < (8 if is_binary(self.precision) else 1):

@@ -238,3 +238,15 @@ def test_wrong_inputs(call, message):
 def test_ranges_that_are_none(ranges):
     with pytest.raises(ValueError, match="ranges"):
         quantize(np.ones((2, 1), np.float32), "int8", ranges)
+
+
+@pytest.mark.parametrize("width", ["8", 8.0, -1, 9])
+def test_files_with_another_width(width, tmp_path):
+    stored = QuantizedVectors.of(np.eye(8), "binary")
+    stored.save(tmp_path / "vectors.npz")
+    arrays = dict(np.load(tmp_path / "vectors.npz"))
+    np.savez(tmp_path / "vectors.npz", **{**arrays, "width": width})
+    with pytest.raises(ValueError, match="does not hold quantized vectors .*width"):
+        QuantizedVectors.load(tmp_path / "vectors.npz")
+    with pytest.raises(ValueError, match="values must be an array of numbers"):
+        QuantizedVectors(None, "binary")
