@@ -146,7 +146,8 @@ def few_examples():
         for size in (8, 16, 64):
             cells = _cells(f"{name}, {size} per label")
             if cells is not None:
-                rows.append((cells[0], [float(cell.split()[0]) for cell in cells[1:4]]))
+                means = [float(cell.strip("*").split()[0]) for cell in cells[1:4]]
+                rows.append((cells[0], means))
     axes = _axes(7, 0.8 + 0.6 * len(rows), 0.22, 0.14, 0.76, 0.74)
     places = range(len(rows))
     for column, library in enumerate(("keras_bert", "SetFit", "logistic regression")):
