@@ -1,5 +1,5 @@
 # make quickstart | test | test-all | test-slow | test-documents | test-no-tensorflow | test-peers
-# make test-older | fuzz | check | format | docs | docs-live | dist | lock | clean
+# make test-older | fuzz | check | generate | format | docs | docs-live | dist | lock | clean
 # Another Python: make test PYTHON=python3.13 VENV=.venv-3.13
 
 PYTHON ?= python3
@@ -38,7 +38,7 @@ seqeval_build := 'setuptools_scm<8' wheel
 bin := $(VENV)/bin
 installed := $(VENV)/installed
 
-.PHONY: quickstart test test-all test-slow test-documents test-no-tensorflow test-peers test-older fuzz check format docs docs-live dist \
+.PHONY: quickstart test test-all test-slow test-documents test-no-tensorflow test-peers test-older fuzz check generate format docs docs-live dist \
 	lock clean
 .DELETE_ON_ERROR:
 
@@ -47,7 +47,7 @@ quickstart: $(installed)
 
 # Tests of one file stay together, since they share what is slow to make. The files that take longest
 # start first (see tests/conftest.py), so that no worker runs alone at the end.
-parallel := --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder -rs
+parallel := --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder -rsfE
 pytest := $(bin)/python -m pytest $(parallel)
 
 test: $(installed)
@@ -102,6 +102,7 @@ check: $(installed)
 	$(bin)/lint-imports
 	$(bin)/codespell
 	$(bin)/python -m tests.count_lines --check
+	$(bin)/python -m pytest --quiet -m generated tests/test_docs.py tests/test_notebooks.py tests/test_package.py
 
 # Warnings are errors: broken links, unknown names in docstrings, pages that no table of contents has.
 docs: $(installed)
@@ -110,6 +111,13 @@ docs: $(installed)
 # Run it again after a change: Sphinx rebuilds the changed pages only.
 docs-live: docs
 	$(bin)/python -m http.server --bind 127.0.0.1 --directory build/docs 8000
+
+# The files that scripts make from others: notebooks, pictures, the table of modules. `make check` fails
+# if one is not up to date.
+generate: $(installed)
+	$(bin)/python docs/notebooks.py
+	$(bin)/python docs/pictures.py
+	$(bin)/python -m tests.module_map
 
 format: $(installed)
 	$(bin)/ruff format

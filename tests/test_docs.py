@@ -39,6 +39,7 @@ def test_prose_findings(text, found, tmp_path, monkeypatch):
     assert list(check_prose.findings(page)) == found
 
 
+@pytest.mark.generated
 def test_pictures_have_the_texts_of_the_script(tmp_path):
     """Not their bytes, which depend on matplotlib and on the system."""
     pictures.write(tmp_path)

@@ -31,6 +31,7 @@ assert names["keras_bert"].__file__.startswith(sys.argv[3])
 """
 
 
+@pytest.mark.generated
 def test_they_are_made_from_pages_of_the_documentation():
     made = notebooks.notebooks()
     assert {file: file.read_text(encoding="utf-8") for file in NOTEBOOKS} == made
