@@ -185,6 +185,14 @@ def test_pooling_of_sentence_transformers(tmp_path):
     assert keras_bert.load(tmp_path / "again").pooling == "mean"
 
 
+def test_modules_without_their_list_are_an_error(tmp_path):
+    make_folder(tmp_path, encoder_tensors())
+    (tmp_path / "2_Dense").mkdir()
+    (tmp_path / "2_Dense" / "config.json").write_text("{}")
+    with pytest.raises(ValueError, match=r"modules, received '2_Dense'. Fetch modules.json"):
+        checkpoints.read(tmp_path)
+
+
 def test_ignored_tensors_are_left_out(tmp_path):
     extra = {f"cls.chain.{i}.weight": (3, 2) for i in range(5)} | {"step": (1,)}
     tensors = encoder_tensors() | fill(extra)
