@@ -90,6 +90,10 @@ class MultipleNegativesRanking(_Loss):
         the id of the class of each row. A text is no negative for other rows of its class.
         """
         select, y_true, y_pred = distribution.gather_replicas(ops.cast(y_true, "int32"), y_pred)
+        return select(self.of_all_replicas(y_true, y_pred))
+
+    def of_all_replicas(self, y_true, y_pred):
+        """Return the loss of each row of the whole batch, see `call`."""
         vectors = unit_length(y_pred) if self.similarity == "cosine" else y_pred
         texts_per_row = ops.shape(y_pred)[1]
         query_ids = y_true[:, 0]
@@ -109,7 +113,7 @@ class MultipleNegativesRanking(_Loss):
             scores = self.scale * ops.matmul(positive, ops.transpose(query))  # (batch, batch)
             groups = ops.where(has_classes, classes, positive_ids)
             total = (total + _cross_entropy(scores, groups, query_ids, query_ids)) / 2
-        return select(total)
+        return total
 
 
 @keras.saving.register_keras_serializable(package=_PACKAGE)

@@ -86,6 +86,23 @@ class HeadStart:
     needs_pooling: bool = True
 
 
+@dataclasses.dataclass(frozen=True)
+class ContrastiveTraining:
+    """What trains the encoder before the new head is fitted to its vectors.
+
+    Attributes:
+        pairs: The texts of an epoch, `EmbeddingExamples`.
+        loss: The Keras loss of the pairs.
+        batch_size: Pairs per batch, if the user gives no `batch_size`.
+        head: How the head is fitted.
+    """
+
+    pairs: typing.Any
+    loss: typing.Any
+    batch_size: int
+    head: HeadStart
+
+
 class Task:
     """A task. The attributes declare what it is; the methods do the work.
 
@@ -124,7 +141,6 @@ class Task:
         lower_is_better: Names of metrics of which a lower value is better.
         baselines: Name of a metric -> name of the metric that a model without use reaches.
         head_start: A `HeadStart`, or `None` for random weights.
-        contrastive_head: The `HeadStart` after contrastive training, see `contrastive_examples`.
         compares: Classes of the data on which exports can be compared; `None` for `data`.
         has_teachers: True if its pipeline has `as_teacher`.
         packs: True if several texts can share a row in training.
@@ -162,7 +178,6 @@ class Task:
     lower_is_better: tuple[str, ...] = ()
     baselines: typing.ClassVar[dict[str, str]] = {"accuracy": "majority"}
     head_start: HeadStart | None = None
-    contrastive_head: HeadStart | None = None
     compares: tuple[typing.Any, ...] | None = None
     has_teachers = False
     packs = False
@@ -219,11 +234,12 @@ class Task:
 
     # Training.
 
-    def contrastive_examples(self, encoder, train, options: Options, recipe):
-        """Return the `EmbeddingExamples` of contrastive training, or `None` to train on the labels.
+    def contrastive_training(
+        self, encoder, train, options: Options, recipe
+    ) -> ContrastiveTraining | None:
+        """Return the `ContrastiveTraining` of the data, or `None` to train on the labels.
 
-        The encoder is trained on the pairs, and the new head is fitted to its vectors. `encoder` is
-        `None` for a model with a trained head; `recipe` is the `FinetuningRecipe`.
+        `encoder` is `None` for a model with a trained head; `recipe` is the `FinetuningRecipe`.
         """
         return None
 

@@ -191,7 +191,7 @@ def finetune(
     new_encoder, model = _encoder_and_model(trained_task, encoder, train)
     _check_max_length(new_encoder, max_length)
     is_new = model is None
-    pairs = trained_task.contrastive_examples(
+    contrast = trained_task.contrastive_training(
         new_encoder if is_new else None, train, task_options, recipe
     )
     # Two processes on the same state would both return wrong weights.
@@ -201,11 +201,11 @@ def finetune(
     with stop_requests() as stop, lock:
         stop.check()
         if is_new:
-            build = trained_task.build if pairs is None else trained_task.build_on_unit_vectors
+            build = trained_task.build if contrast is None else trained_task.build_on_unit_vectors
             with seeded(recipe.seed):
                 model = build(new_encoder, train)
         run = _prepare(
-            trained_task, model, train, pairs, dev, recipe, metric, patience, callbacks, folder
+            trained_task, model, train, contrast, dev, recipe, metric, patience, callbacks, folder
         )
         state = _restore(run, folder, show_progress)
         if not (state.epoch or state.batch):
@@ -228,14 +228,14 @@ class FinetuningRun:
     """What one call of `finetune` trains: a compiled model, its data and the plan of its batches.
 
     `metric` is the name of the metric that selects the best epoch, or `None` for the first one.
-    `score` is a function that returns the metrics of the dev data, or `None`. `pairs` are the
-    `EmbeddingExamples` of contrastive training, and `fit_head` is the function that fits the head
-    after it; they are `None` in other runs.
+    `score` is a function that returns the metrics of the dev data, or `None`. `contrast` is
+    the `ContrastiveTraining`, and `fit_head` is the function that fits the head after it; they are
+    `None` in runs on labels.
     """
 
     model: keras.Model
     train: Any
-    pairs: Any
+    contrast: Any
     dev: Any
     encoded: Any
     encoded_dev: Any
@@ -272,25 +272,25 @@ def _check_max_length(encoder, max_length):
         )
 
 
-def _prepare(task, model, train, pairs, dev, recipe, metric, patience, callbacks, folder):
+def _prepare(task, model, train, contrast, dev, recipe, metric, patience, callbacks, folder):
     """Encode the data, plan the batches and compile the model: the `FinetuningRun`.
 
-    `pairs` are the `EmbeddingExamples` of contrastive training, or `None`.
+    `contrast` is a `ContrastiveTraining`, or `None`.
     """
     model = task.training_model(model)
+    if contrast is not None and recipe.batch_size is None:
+        recipe.batch_size = contrast.batch_size
     recipe.max_length = inference.length_limit(model, recipe.max_length)
     encoded, encoded_dev, options = run_data.encode(task, model, train, dev, recipe)
     model_of_batches = model
     encoded_batches = encoded
     options_of_batches = options
     fit_head = None
-    if pairs is not None:
+    if contrast is not None:
         model_of_batches, encoded_batches, options_of_batches = run_data.contrastive(
-            model, pairs, recipe
+            model, contrast, recipe
         )
-        fit_head = head_fitter(
-            model, task.contrastive_head, encoded, recipe.seed, recipe.batch_size
-        )
+        fit_head = head_fitter(model, contrast.head, encoded, recipe.seed, recipe.batch_size)
     score = None
     if dev is not None:
         scores = task.metric_names(heads.find_output(model), dev)
@@ -322,8 +322,8 @@ def _prepare(task, model, train, pairs, dev, recipe, metric, patience, callbacks
     seed_dropout(model, recipe.seed)
     _compile(model, options, options_of_batches, optimizer, plan)
     return FinetuningRun(
-        model, train, pairs, dev, encoded, encoded_dev, plan, recipe, metric, patience, callbacks,
-        score, fit_head,
+        model, train, contrast, dev, encoded, encoded_dev, plan, recipe, metric, patience,
+        callbacks, score, fit_head,
     )  # fmt: skip
 
 
@@ -488,7 +488,7 @@ def _metrics(run, state, best_record, stopped):
     rows = len(train) * run.plan.rows / len(encoded_batches)
     done = (state.epoch + state.batch / run.plan.batches) * rows
     recipe = run.recipe.to_dict()
-    if run.pairs is not None:
+    if run.contrast is not None:
         recipe["contrastive"] = True
     elif encoded.loss is not None:
         recipe.setdefault("loss", encoded.loss_name)

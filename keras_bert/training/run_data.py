@@ -58,17 +58,19 @@ def encode(task, model, train, dev, recipe):
     return encoded, encoded_dev, _compile_options(task, model, encoded, loss)
 
 
-def contrastive(model, pairs, recipe):
-    """Return what contrastive training of a model's encoder trains.
+def contrastive(model, training, recipe):
+    """Return what a `ContrastiveTraining` of a model's encoder trains.
 
-    `pairs` are `EmbeddingExamples`. Return the model of rows of texts, which shares the encoder,
-    the encoded pairs, and the arguments of `keras.Model.compile`.
+    Return the model of rows of texts, which shares the encoder, the encoded pairs, and the
+    arguments of `keras.Model.compile`.
     """
+    pairs = training.pairs
     task = registry.for_data(pairs)
     embedder = task.build(heads.find_encoder(model), pairs)
     model_of_rows = task.training_model(embedder)
+    options = task.training_options.of({"loss": training.loss}, task.name)
     encoded = task.encode_training(
-        inference.describe(model_of_rows), pairs, recipe.max_length, task.training_options()
+        inference.describe(model_of_rows), pairs, recipe.max_length, options
     )
     task.check_training_data(pairs, encoded)
     return model_of_rows, encoded, task.compile_options(heads.find_output(embedder), encoded)
@@ -116,11 +118,12 @@ def note(run):
         if encoded is not None and encoded.truncated:
             text = f"texts were truncated to {run.recipe.max_length} tokens (max_length)"
             _note(f"{examples.source}: {encoded.truncated} {text}")
-    if run.pairs is not None:
+    if run.contrast is not None:
         train = run.train
+        pairs = len(run.contrast.pairs)
         _note(
             f"{train.source}: {len(train)} texts of {len(train.label_names())} labels. Each epoch "
-            f"trains the encoder on {len(run.pairs)} pairs of texts, then fits the head to its "
+            f"trains the encoder on {pairs} pairs of texts, then fits the head to its "
             "vectors (contrastive=False, --no-contrastive: train on the labels)"
         )
 

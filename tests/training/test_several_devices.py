@@ -12,6 +12,7 @@ import pytest
 
 import keras_bert
 from keras_bert import EmbeddingExamples, distribution, losses
+from keras_bert.tasks.classification.class_contrast import ClassContrast
 from keras_bert.tasks.tagging.data import TaggedSentences
 from keras_bert.training import callbacks
 from tests import tiny
@@ -37,12 +38,24 @@ def pairs():
     return EmbeddingExamples(test_embedding.rows(22, negatives=1))
 
 
+def classes():
+    """Return 22 pairs of texts of three classes."""
+    labels = [f"{row % 3}" for row in range(22)]
+    return EmbeddingExamples(test_embedding.rows(22), classes=labels)
+
+
 # Data and batch sizes. The batches are large enough to be packed on eight devices.
 RUNS = {
     "texts": (texts, 16),
     "tags": (tags, 18),
     "questions": (tiny.questions, 6),
     "pairs": (pairs, 8),
+    "classes": (classes, 8),
+}
+# The default scale, 20, multiplies the rounding errors: the runs differ by 1e-5, not 6e-8.
+LOSSES = {
+    "pairs": losses.MultipleNegativesRanking(scale=1.0),
+    "classes": ClassContrast(scale=1.0),
 }
 
 
@@ -65,16 +78,15 @@ def train(kind, strategy, dropout, **options):
     # On one device of TensorFlow, the mean over an epoch counts the rows that fill the last batch.
     names = ("loss", "dev_loss") if backend == "jax" else ("dev_loss",)
     data, batch_size = RUNS[kind]
-    if kind == "pairs":
-        # The default scale, 20, multiplies the rounding errors: the runs differ by 1e-5, not 6e-8.
-        options["loss"] = losses.MultipleNegativesRanking(scale=1.0)
+    if kind in LOSSES:
+        options["loss"] = LOSSES[kind]
     with distribution.scope(strategy):
         assert distribution.replicas() == (1 if strategy == "one-device" else DEVICES[backend])
         bert = tiny.encoder(
             initializer_range=0.25,
             hidden_dropout_prob=dropout,
             attention_probs_dropout_prob=dropout,
-            pooling="mean" if kind == "pairs" else None,
+            pooling="mean" if kind in LOSSES else None,
         )
         model, metrics = keras_bert.finetune(
             bert,

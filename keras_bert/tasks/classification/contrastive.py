@@ -3,8 +3,8 @@
 The encoder is trained on pairs of texts of the same class, and the head is a logistic regression on
 its vectors.
 
-Source: Tunstall et al. (2022), Efficient few-shot learning without prompts. There, a pair has the
-label 1 or 0; here, the other texts of a batch are the negatives.
+Source: Tunstall et al. (2022), Efficient few-shot learning without prompts. There, the two texts of
+a pair are compared; here, all texts of a batch.
 """
 
 import collections
@@ -14,21 +14,24 @@ from keras_bert.data.examples import Examples
 from keras_bert.runtime.escaping import shown
 from keras_bert.tasks import head_start
 from keras_bert.tasks.embedding.data import EmbeddingExamples
-from keras_bert.tasks.task import HeadStart
+from keras_bert.tasks.task import ContrastiveTraining, HeadStart
 
 # With at most this mean number of texts per class, contrastive training is the default.
 MOST_TEXTS_PER_CLASS = 64
 _PAIRS_PER_EPOCH = 450  # approximately
+_PAIRS_PER_BATCH = 16
 _MOST_PAIRS_PER_TEXT = 8
 # The vectors have length 1. With C=1, the probabilities would be too even.
-HEAD = HeadStart(max_sequences=None, fit=functools.partial(head_start.fit_labels, c=10.0))
+_HEAD = HeadStart(max_sequences=None, fit=functools.partial(head_start.fit_labels, c=10.0))
 
 
-def contrastive_examples(encoder, train, options, recipe):
-    """Return the pairs of an epoch, or `None` to train on the labels.
+def of_classes(encoder, train, options, recipe):
+    """Return the `ContrastiveTraining` of `Examples`, or `None` to train on the labels.
 
     `options` and `recipe` are the `ClassificationOptions` and the other arguments of `finetune`.
     """
+    from keras_bert.tasks.classification.class_contrast import ClassContrast
+
     if options.contrastive is not None and not isinstance(options.contrastive, bool):
         raise ValueError(
             f"contrastive must be True, False or None; received {shown(options.contrastive)}"
@@ -47,7 +50,8 @@ def contrastive_examples(encoder, train, options, recipe):
         if has_many_texts or recipe.optimizer is not None:
             return None
     pairs_per_text = min(max(round(_PAIRS_PER_EPOCH / len(train)), 1), _MOST_PAIRS_PER_TEXT)
-    return EmbeddingExamples.of_classes(_with_partners(train), recipe.seed, pairs_per_text)
+    pairs = EmbeddingExamples.of_classes(_with_partners(train), recipe.seed, pairs_per_text)
+    return ContrastiveTraining(pairs, ClassContrast(), _PAIRS_PER_BATCH, _HEAD)
 
 
 def _with_partners(train):

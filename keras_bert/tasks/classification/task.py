@@ -127,7 +127,6 @@ class Classification(TextTask):
     logits_layer = "logits"
     hub_tag = "text-classification"
     head_start: HeadStart | None = HeadStart(max_sequences=2000, fit=head_start.fit_labels)
-    contrastive_head: HeadStart | None = contrastive.HEAD
 
     def head_function(self):
         from keras_bert.tasks.classification.head import classifier
@@ -154,8 +153,8 @@ class Classification(TextTask):
     def fits(self, examples):
         return isinstance(examples, Examples) and examples.scores is None
 
-    def contrastive_examples(self, encoder, train, options, recipe):
-        return contrastive.contrastive_examples(encoder, train, options, recipe)
+    def contrastive_training(self, encoder, train, options, recipe):
+        return contrastive.of_classes(encoder, train, options, recipe)
 
     def build(self, encoder, train):
         """Build a classifier for `Examples` with labels or label sets."""
