@@ -38,15 +38,16 @@ seqeval_build := 'setuptools_scm<8' wheel
 bin := $(VENV)/bin
 installed := $(VENV)/installed
 
-.PHONY: quickstart test test-all test-slow test-documents test-no-tensorflow test-peers test-older fuzz check generate format docs docs-live dist \
-	lock clean
+.PHONY: quickstart test test-all test-slow test-documents test-no-tensorflow test-peers test-older \
+	fuzz check generate format docs docs-live dist lock clean
 .DELETE_ON_ERROR:
 
 quickstart: $(installed)
 	$(bin)/python examples/quickstart.py
 
 # Tests of one file stay together, since they share what is slow to make. The files that take longest
-# start first (see tests/conftest.py), so that no worker runs alone at the end.
+# start first (see tests/conftest.py), so that no worker runs alone at the end. At the end of the
+# output, -rsfE lists skipped and failed tests.
 parallel := --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder -rsfE
 pytest := $(bin)/python -m pytest $(parallel)
 
@@ -112,8 +113,8 @@ docs: $(installed)
 docs-live: docs
 	$(bin)/python -m http.server --bind 127.0.0.1 --directory build/docs 8000
 
-# The files that scripts make from others: notebooks, pictures, the table of modules. `make check` fails
-# if one is not up to date.
+# Generated files: notebooks, pictures, the table of modules. `make check` fails if a notebook, the
+# table or a text of a picture is out of date.
 generate: $(installed)
 	$(bin)/python docs/notebooks.py
 	$(bin)/python docs/pictures.py

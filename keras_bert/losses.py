@@ -90,10 +90,10 @@ class MultipleNegativesRanking(_Loss):
         the id of the class of each row. A text is no negative for other rows of its class.
         """
         select, y_true, y_pred = distribution.gather_replicas(ops.cast(y_true, "int32"), y_pred)
-        return select(self.of_all_replicas(y_true, y_pred))
+        return select(self._loss_per_row(y_true, y_pred))
 
-    def of_all_replicas(self, y_true, y_pred):
-        """Return the loss of each row of the whole batch, see `call`."""
+    def _loss_per_row(self, y_true, y_pred):
+        """Return the loss of each row, (batch,). The arguments hold the rows of all replicas."""
         vectors = unit_length(y_pred) if self.similarity == "cosine" else y_pred
         texts_per_row = ops.shape(y_pred)[1]
         query_ids = y_true[:, 0]

@@ -24,7 +24,7 @@ from keras_bert.checkpoints import (
 from keras_bert.checkpoints.canonical import Checkpoint
 from keras_bert.checkpoints.name_tables import Layout
 from keras_bert.checkpoints.tensor_files import Tensor
-from keras_bert.runtime.escaping import shown
+from keras_bert.runtime.escaping import printable, shown
 from keras_bert.runtime.words import words
 
 FORMAT = "huggingface"
@@ -109,6 +109,7 @@ SILENT_KEYS = words("""
     top_p
 """)
 
+_MODULE_OF_VECTORS = re.compile(r"\d+_(Dense|LayerNorm|CNN|LSTM|WeightedLayerPooling|WordWeights)")
 _SAFETENSORS = "model.safetensors"
 _PICKLE = "pytorch_model.bin"
 # In order of preference.
@@ -144,12 +145,27 @@ def read_config(path: Path) -> dict[str, Any]:
     return canonical.read_config(file, content, ACTIVATIONS, SILENT_KEYS)
 
 
+def _check_modules_are_listed(path: Path) -> None:
+    """Raise an error for modules of sentence-transformers that would be left out."""
+    if (path / "modules.json").is_file():
+        return
+    names = sorted(file.parent.name for file in path.glob("*_*/config.json"))
+    modules = [name for name in names if _MODULE_OF_VECTORS.fullmatch(name)]
+    if modules:
+        raise ValueError(
+            f"{path}: modules.json is missing, but the folder has the modules "
+            f"{printable(', '.join(modules), 80)}. Copy modules.json into it, or remove them to "
+            "load the encoder without them"
+        )
+
+
 def read(path: Path, ignore: Collection[str] = ()) -> Checkpoint:
     """Read a folder that `save_pretrained` wrote, or a snapshot of a Hugging Face repository.
 
     It holds config.json; model.safetensors or pytorch_model.bin, sharded or not, or tf_model.h5;
     and optionally the vocabulary, in vocab.txt or tokenizer.json.
     """
+    _check_modules_are_listed(path)
     config = read_config(path)
     source_config = folder.read_json(path / "config.json")
     tied = source_config.get("tie_word_embeddings") is not False

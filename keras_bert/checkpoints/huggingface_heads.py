@@ -276,11 +276,6 @@ def read_pooling(file: Path) -> tuple[str, ...]:
 def read_single_pooling(path: Path) -> str | None:
     """Return the mode of a folder without modules.json; `None` unless there is exactly one."""
     file = path / _POOLING_FILE
-    modules = {module.parent.name for module in path.glob("[1-9]_*/config.json")}
-    others = sorted(modules - {file.parent.name})
-    if others and not (path / "modules.json").is_file():
-        advice = "Fetch modules.json, or remove these folders to load the encoder alone"
-        raise invalid(path, "must have a modules.json for its modules", ", ".join(others), advice)
     modes = read_pooling(file) if file.is_file() else ()
     return modes[0] if len(modes) == 1 else None
 

@@ -88,18 +88,16 @@ class HeadStart:
 
 @dataclasses.dataclass(frozen=True)
 class ContrastiveTraining:
-    """What trains the encoder before the new head is fitted to its vectors.
+    """Training of the encoder on pairs of texts; the new head is then fitted to its vectors.
 
     Attributes:
-        pairs: The texts of an epoch, `EmbeddingExamples`.
-        loss: The Keras loss of the pairs.
-        batch_size: Pairs per batch, if the user gives no `batch_size`.
+        pairs: The pairs of an epoch, `EmbeddingExamples`.
+        loss: Their Keras loss.
         head: How the head is fitted.
     """
 
     pairs: typing.Any
     loss: typing.Any
-    batch_size: int
     head: HeadStart
 
 
@@ -237,7 +235,7 @@ class Task:
     def contrastive_training(
         self, encoder, train, options: Options, recipe
     ) -> ContrastiveTraining | None:
-        """Return the `ContrastiveTraining` of the data, or `None` to train on the labels.
+        """Return how the encoder is trained on pairs of texts, or `None` to train on the labels.
 
         `encoder` is `None` for a model with a trained head; `recipe` is the `FinetuningRecipe`.
         """

@@ -93,9 +93,9 @@ def finetune(
             masked-LM model on `EmbeddingExamples`, or on `RankingExamples` with the scores of a
             teacher. By default, the type of `train` selects the task.
         epochs: Number of passes over the training data. The paper uses 2 to 4.
-        batch_size: Sequences per batch; for embedders and multiple choice rows of texts, and for
-            rerankers lists of documents. The paper uses 16 or 32. Default: 32, for lists divided by
-            the number of documents of the longest one.
+        batch_size: Sequences per batch, so two per pair of contrastive training; for embedders and
+            multiple choice rows of texts, and for rerankers lists of documents. The paper uses 16
+            or 32. Default: 32, for lists divided by the number of documents of the longest one.
         learning_rate: The peak learning rate. The paper uses 5e-5, 3e-5 or 2e-5.
         warmup: Fraction of the steps during which the learning rate rises.
         schedule: What the learning rate does after the warm-up: `"linear"` or `"cosine"` decay to
@@ -229,8 +229,8 @@ class FinetuningRun:
 
     `metric` is the name of the metric that selects the best epoch, or `None` for the first one.
     `score` is a function that returns the metrics of the dev data, or `None`. `contrast` is
-    the `ContrastiveTraining`, and `fit_head` is the function that fits the head after it; they are
-    `None` in runs on labels.
+    the `ContrastiveTraining`, and `fit_head` is the function that fits the head after it; both are
+    `None` without contrastive training.
     """
 
     model: keras.Model
@@ -278,18 +278,18 @@ def _prepare(task, model, train, contrast, dev, recipe, metric, patience, callba
     `contrast` is a `ContrastiveTraining`, or `None`.
     """
     model = task.training_model(model)
-    if contrast is not None and recipe.batch_size is None:
-        recipe.batch_size = contrast.batch_size
     recipe.max_length = inference.length_limit(model, recipe.max_length)
     encoded, encoded_dev, options = run_data.encode(task, model, train, dev, recipe)
     model_of_batches = model
     encoded_batches = encoded
     options_of_batches = options
+    rows_per_batch = recipe.batch_size
     fit_head = None
     if contrast is not None:
         model_of_batches, encoded_batches, options_of_batches = run_data.contrastive(
             model, contrast, recipe
         )
+        rows_per_batch //= encoded_batches.texts_per_row
         fit_head = head_fitter(model, contrast.head, encoded, recipe.seed, recipe.batch_size)
     score = None
     if dev is not None:
@@ -302,7 +302,7 @@ def _prepare(task, model, train, contrast, dev, recipe, metric, patience, callba
     plan = BatchPlan(
         model_of_batches,
         encoded_batches,
-        recipe.batch_size,
+        rows_per_batch,
         recipe.seed,
         recipe.epochs,
         gradient_accumulation_steps=recipe.gradient_accumulation_steps,
@@ -387,6 +387,7 @@ def _settings(run):
         "content of the dev data": None if run.dev is None else digest(run.encoded_dev),
         "metric": run.metric,
         "packed": run.plan.shape,
+        "contrastive loss": None if run.contrast is None else run.contrast.loss.name,
         "callback": user_callbacks.rate_setter(run.callbacks),
         **run.recipe.to_dict(),
     }

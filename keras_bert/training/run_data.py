@@ -58,17 +58,17 @@ def encode(task, model, train, dev, recipe):
     return encoded, encoded_dev, _compile_options(task, model, encoded, loss)
 
 
-def contrastive(model, training, recipe):
-    """Return what a `ContrastiveTraining` of a model's encoder trains.
+def contrastive(model, contrast, recipe):
+    """Prepare the training of a model's encoder on the pairs of a `ContrastiveTraining`.
 
-    Return the model of rows of texts, which shares the encoder, the encoded pairs, and the
-    arguments of `keras.Model.compile`.
+    Return a model of rows of texts that shares the encoder; the encoded pairs; and the arguments of
+    `keras.Model.compile`.
     """
-    pairs = training.pairs
+    pairs = contrast.pairs
     task = registry.for_data(pairs)
     embedder = task.build(heads.find_encoder(model), pairs)
     model_of_rows = task.training_model(embedder)
-    options = task.training_options.of({"loss": training.loss}, task.name)
+    options = task.training_options.of({"loss": contrast.loss}, task.name)
     encoded = task.encode_training(
         inference.describe(model_of_rows), pairs, recipe.max_length, options
     )

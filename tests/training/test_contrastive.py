@@ -54,7 +54,7 @@ def test_the_encoder_learns_pairs_and_the_head_is_a_regression(capsys):
     ("train", "options"),
     [
         (FEW, {"contrastive": False}),
-        (FEW, {"batch_size": 1}),
+        (FEW, {"batch_size": 3}),
         (FEW, {"loss": keras.losses.SparseCategoricalCrossentropy(from_logits=True)}),
         (Examples(TEXTS * 11, labels=LABELS * 11), {"epochs": 1}),  # 33 texts per label, 66 texts
         (Examples(TEXTS, text_pairs=TEXTS, labels=LABELS), {}),
@@ -84,7 +84,7 @@ def test_encoders_without_pooling_and_frozen_ones_train_on_the_labels():
     ("train", "options", "problem"),
     [
         (Examples(TEXTS, text_pairs=TEXTS, labels=LABELS), {}, "single texts"),
-        (FEW, {"batch_size": 1}, "several pairs per batch"),
+        (FEW, {"batch_size": 3}, "batch_size of at least 4"),
         (FEW, {"encoder": "no pooling"}, "pooling='mean'"),
         (FEW, {"encoder": "trained"}, "a new head"),
         (Examples(TEXTS[2:4], labels=["yes", "no"]), {}, "two classes with two texts"),

@@ -40,7 +40,7 @@ def pairs():
 
 def classes():
     """Return 22 pairs of texts of three classes."""
-    labels = [f"{row % 3}" for row in range(22)]
+    labels = [str(row % 3) for row in range(22)]
     return EmbeddingExamples(test_embedding.rows(22), classes=labels)
 
 
@@ -52,7 +52,8 @@ RUNS = {
     "pairs": (pairs, 8),
     "classes": (classes, 8),
 }
-# The default scale, 20, multiplies the rounding errors: the runs differ by 1e-5, not 6e-8.
+# A scale of 1, since the default of 20 multiplies the rounding errors: the runs would differ by
+# 1e-5, not 6e-8.
 LOSSES = {
     "pairs": losses.MultipleNegativesRanking(scale=1.0),
     "classes": ClassContrast(scale=1.0),

@@ -3,8 +3,8 @@
 The encoder is trained on pairs of texts of the same class, and the head is a logistic regression on
 its vectors.
 
-Source: Tunstall et al. (2022), Efficient few-shot learning without prompts. There, the two texts of
-a pair are compared; here, all texts of a batch.
+Source: Tunstall et al. (2022), Efficient few-shot learning without prompts. The paper compares
+the two texts of a pair; we compare every two texts of a batch.
 """
 
 import collections
@@ -19,17 +19,17 @@ from keras_bert.tasks.task import ContrastiveTraining, HeadStart
 # With at most this mean number of texts per class, contrastive training is the default.
 MOST_TEXTS_PER_CLASS = 64
 _PAIRS_PER_EPOCH = 450  # approximately
-_PAIRS_PER_BATCH = 16
 _MOST_PAIRS_PER_TEXT = 8
 # The vectors have length 1. With C=1, the probabilities would be too even.
 _HEAD = HeadStart(max_sequences=None, fit=functools.partial(head_start.fit_labels, c=10.0))
 
 
-def of_classes(encoder, train, options, recipe):
+def plan(encoder, train, options, recipe):
     """Return the `ContrastiveTraining` of `Examples`, or `None` to train on the labels.
 
     `options` and `recipe` are the `ClassificationOptions` and the other arguments of `finetune`.
     """
+    # It imports Keras.
     from keras_bert.tasks.classification.class_contrast import ClassContrast
 
     if options.contrastive is not None and not isinstance(options.contrastive, bool):
@@ -51,7 +51,7 @@ def of_classes(encoder, train, options, recipe):
             return None
     pairs_per_text = min(max(round(_PAIRS_PER_EPOCH / len(train)), 1), _MOST_PAIRS_PER_TEXT)
     pairs = EmbeddingExamples.of_classes(_with_partners(train), recipe.seed, pairs_per_text)
-    return ContrastiveTraining(pairs, ClassContrast(), _PAIRS_PER_BATCH, _HEAD)
+    return ContrastiveTraining(pairs, ClassContrast(), _HEAD)
 
 
 def _with_partners(train):
@@ -71,8 +71,8 @@ def _missing_requirement(encoder, train, options, recipe):
         return "a new head. Give the encoder, keras_bert.heads.find_encoder(model)"
     if recipe.loss is not None:
         return "its own loss. Remove loss"
-    if recipe.batch_size == 1:
-        return "several pairs per batch; received batch_size=1"
+    if recipe.batch_size is not None and recipe.batch_size < 4:
+        return f"a batch_size of at least 4; received {recipe.batch_size}"
     if options.long_texts == "window":
         return 'the beginning of each text; received long_texts="window"'
     if train.labels is None or train.text_pairs is not None:

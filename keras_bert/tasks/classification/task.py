@@ -154,7 +154,7 @@ class Classification(TextTask):
         return isinstance(examples, Examples) and examples.scores is None
 
     def contrastive_training(self, encoder, train, options, recipe):
-        return contrastive.of_classes(encoder, train, options, recipe)
+        return contrastive.plan(encoder, train, options, recipe)
 
     def build(self, encoder, train):
         """Build a classifier for `Examples` with labels or label sets."""

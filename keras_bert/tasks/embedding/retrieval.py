@@ -160,7 +160,7 @@ def read(path, split="test"):
     else:
         splits = printable(", ".join(sorted(file.stem for file in path.glob("qrels/*.tsv"))), 200)
         if not splits:
-            raise FileNotFoundError(f"{path}: must have qrels.txt, or qrels with a TSV per split")
+            raise FileNotFoundError(f"{path}: no relevance judgments. Add {beir} or qrels.txt")
         raise FileNotFoundError(f"{beir}: no such file; the splits of this folder are: {splits}")
     return RetrievalData(_texts(path, "queries"), _texts(path, "corpus"), relevant, str(path))
 

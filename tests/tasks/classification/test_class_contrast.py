@@ -36,7 +36,7 @@ def test_every_two_texts_of_a_batch_are_compared_once():
 
 
 def test_rows_that_fill_a_batch_change_nothing():
-    """They are copies of the first row."""
+    """Such rows are copies of the first row."""
     targets = np.concatenate([TARGETS, TARGETS[:1]])
     vectors = np.concatenate([VECTORS, VECTORS[:1]])
     expected = loss_of(TARGETS, VECTORS)
@@ -44,7 +44,7 @@ def test_rows_that_fill_a_batch_change_nothing():
 
 
 def test_a_text_of_two_classes_is_not_compared_with_itself():
-    """Its cosine similarity could not become 0."""
+    """Its cosine similarity with itself is 1 and could not fall."""
     targets = np.array([[0, 1, 0], [0, 2, 1]], np.int32)
     vectors = VECTORS[:2].copy()
     vectors[1, 0] = vectors[0, 0]
@@ -54,3 +54,8 @@ def test_a_text_of_two_classes_is_not_compared_with_itself():
     far = ((a @ b) ** 2 / 2 + (a @ c) ** 2 / 2 + (b @ c) ** 2) / 2
     ranking = np.array(MultipleNegativesRanking().call(targets, vectors))
     np.testing.assert_allclose(loss_of(targets, vectors), near + far + 0.3 * ranking, rtol=1e-5)
+
+
+def test_a_batch_of_one_class():
+    targets = np.array([[0, 1, 0], [2, 3, 0]], np.int32)
+    assert np.isfinite(loss_of(targets, VECTORS[:2])).all()
