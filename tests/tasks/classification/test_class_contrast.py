@@ -1,6 +1,7 @@
 """The loss of contrastive training of classifiers."""
 
 import numpy as np
+from keras import ops
 
 from keras_bert.losses import MultipleNegativesRanking
 from keras_bert.tasks.classification.class_contrast import ClassContrast
@@ -10,8 +11,11 @@ VECTORS = np.random.default_rng(0).normal(size=(4, 2, 5)).astype("float32")
 VECTORS[3, 0] = VECTORS[2, 1]  # text 5
 
 
-def loss_of(targets, vectors):
-    return np.array(ClassContrast().call(targets, vectors))
+def loss_of(targets, vectors, loss=None):
+    """Return the loss of each row."""
+    loss = loss or ClassContrast()
+    targets, vectors = map(ops.convert_to_tensor, (targets, vectors))
+    return ops.convert_to_numpy(loss.call(targets, vectors))
 
 
 def test_every_two_texts_of_a_batch_are_compared_once():
@@ -30,7 +34,7 @@ def test_every_two_texts_of_a_batch_are_compared_once():
             else:
                 far.append(cosine**2)
     assert len(near) + len(far) == 21
-    ranking = np.array(MultipleNegativesRanking().call(TARGETS, VECTORS))
+    ranking = loss_of(TARGETS, VECTORS, MultipleNegativesRanking())
     expected = np.mean(near) + np.mean(far) + 0.3 * ranking
     np.testing.assert_allclose(loss_of(TARGETS, VECTORS), expected, rtol=1e-5)
 
@@ -52,7 +56,7 @@ def test_a_text_of_two_classes_is_not_compared_with_itself():
     a, b, c = (text / np.linalg.norm(text) for text in texts)
     near = ((1 - a @ b) ** 2 + (1 - a @ c) ** 2) / 2
     far = ((a @ b) ** 2 / 2 + (a @ c) ** 2 / 2 + (b @ c) ** 2) / 2
-    ranking = np.array(MultipleNegativesRanking().call(targets, vectors))
+    ranking = loss_of(targets, vectors, MultipleNegativesRanking())
     np.testing.assert_allclose(loss_of(targets, vectors), near + far + 0.3 * ranking, rtol=1e-5)
 
 
