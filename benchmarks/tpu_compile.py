@@ -250,11 +250,20 @@ def _tuning(case):
         encoded = task.encode(inference.describe(model), examples, case.length, options)
         # Windows of questions have one length; other texts are packed, also in rows of one length.
         fixed = case.task == "questions"
-        plan = BatchPlan(model, encoded, case.batch, seed=0, epochs=1, fixed_length=fixed)
+        compile_options = task.compile_options(heads.find_output(model), encoded)
+        plan = BatchPlan(
+            model,
+            encoded,
+            case.batch,
+            seed=0,
+            epochs=1,
+            losses=compile_options["loss"],
+            fixed_length=fixed,
+        )
         batch = plan.batch(0)
     plan.trained.compile(
         optimizers.adamw(5e-5, total_steps=1000, warmup_steps=100),
-        **task.compile_options(heads.find_output(model), encoded),
+        **compile_options,
         jit_compile=True,
     )
     plan.trained.optimizer.build(plan.trained.trainable_variables)

@@ -202,7 +202,7 @@ def shared():
     """The folder `shared` with real vocabularies and texts; skip the test if it is missing."""
     folder = pathlib.Path(os.environ.get("KERAS_BERT_SHARED", ROOT.parent / "shared"))
     if not (folder / "vocab").is_dir():
-        pytest.skip(f"no {folder / 'vocab'}")
+        pytest.skip("needs KERAS_BERT_SHARED, a folder with the vocabularies of Google's models")
     return folder
 
 

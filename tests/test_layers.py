@@ -556,3 +556,32 @@ def test_dropout_masks_match_the_reference():
             start = lowbias32(first ^ second)
             bits = lowbias32(start + np.arange(24, dtype=np.uint32) * step)
             assert np.array_equal(x.ravel() == 0, bits >> np.uint32(8) < round(0.3 * 2**24))
+
+
+MASKS = """
+import tensorflow as tf
+
+from keras_bert.layers.dropout import Dropout
+
+(cpu,) = tf.config.list_physical_devices("CPU")
+tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+strategy = tf.distribute.MirroredStrategy()
+with strategy.scope():
+    dropout = Dropout(0.5, seed=0)
+    dropout.build((4, 8))
+
+
+@tf.function
+def masks():
+    return strategy.run(lambda: dropout(tf.ones((4, 8)), training=True))
+
+
+for _ in range(2):
+    for mask in masks().values:
+        print("".join("x" if value else "." for value in mask.numpy().ravel()))
+"""
+
+
+def test_each_replica_and_each_step_has_its_own_dropout_mask(python):
+    masks = [line for line in python("-c", MASKS).splitlines() if set(line) == set("x.")]
+    assert len(masks) == len(set(masks)) == 4

@@ -33,8 +33,8 @@ class Batches:
 
     `seed`, such as (seed, epoch), sets the order. `lengths` limits the shapes of compiled steps: a
     batch is padded to the next of these increasing lengths, at most to `max_length`, and filled
-    with rows of weight 0 to `batch_size`, or the next multiple of `devices`, the number of devices
-    that share a batch. `devices=None` leaves the last batch smaller.
+    with rows of weight 0 to `batch_size`. Each batch is also filled to a multiple of `devices`, the
+    number of devices that share it.
 
     rows: indices of the sequences of each batch, list of int arrays
     sizes: number of rows of each batch on one device, including rows of weight 0
@@ -52,8 +52,7 @@ class Batches:
         self.rows = plan_of_sets(
             encoded, seed, lambda rows, seed: _plan(sizes[rows], batch_size, seed)
         )
-        is_filled = lengths is not None and devices is not None
-        self.sizes = [batch_size if is_filled else len(rows) for rows in self.rows]
+        self.sizes = [len(rows) if lengths is None else batch_size for rows in self.rows]
 
     def __len__(self):
         return len(self.rows)
@@ -62,7 +61,7 @@ class Batches:
         """Return (inputs,), or (inputs, targets, weights) if there are labels."""
         rows = self.rows[index]
         inputs, targets, weights = self._encoded.batch(rows, self._padded(self.longest(index)))
-        missing = next_multiple(self.sizes[index], self._devices or 1) - len(rows)
+        missing = next_multiple(self.sizes[index], self._devices) - len(rows)
         if targets is None:
             return (_fill(inputs, missing),)
         return fill((inputs, targets, weights), missing, self._encoded.filler_target)

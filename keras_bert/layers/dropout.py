@@ -5,6 +5,8 @@ import math
 import keras
 from keras import ops
 
+from keras_bert.runtime import distribution
+
 _GOLDEN_RATIO = 0x9E3779B9  # 2**32 / golden ratio, odd: spreads consecutive numbers
 
 
@@ -39,7 +41,7 @@ class Dropout(keras.layers.Dropout):
             return None
         if self.noise_shape is not None or keras.backend.backend() == "torch":
             return self.seed_generator
-        return self.seed_generator.next()
+        return distribution.seed_of_replica(self.seed_generator.next())
 
     def drop(self, inputs, seed):
         """Apply dropout with a result of `next_seed`."""

@@ -215,13 +215,11 @@ def gather_replicas(*tensors):
     >>> tuple(select(values).shape)
     (3,)
     """
-    context = None
-    if keras.backend.backend() == "tensorflow":
-        import tensorflow as tf
-
-        context = tf.distribute.get_replica_context()
-    if context is None or context.num_replicas_in_sync == 1:
+    context = _replica_context()
+    if context is None:
         return lambda tensor: tensor, *tensors
+    import tensorflow as tf
+
     # One collective operation, since the order of several could differ between the replicas.
     rows = tf.shape(tensors[0])[0]
     columns = [tf.reshape(tf.cast(tensor, tf.float32), (rows, -1)) for tensor in tensors]
@@ -239,6 +237,61 @@ def gather_replicas(*tensors):
         for part, tensor in zip(parts, tensors, strict=True)
     ]
     return lambda tensor: tf.boolean_mask(tensor, is_own), *of_all_replicas
+
+
+def seed_of_replica(seed):
+    """Return a seed that differs between the replicas of a TensorFlow strategy.
+
+    Args:
+        seed: A seed of `keras.random.SeedGenerator`, (2,).
+
+    Example:
+
+    >>> seed = keras.ops.array([1, 2])
+    >>> seed_of_replica(seed) is seed  # one replica
+    True
+    """
+    context = _replica_context()
+    if context is None:
+        return seed
+    import tensorflow as tf
+
+    return seed + tf.cast(context.replica_id_in_sync_group, seed.dtype)
+
+
+def _replica_context():
+    """Return the context of one of several replicas of a TensorFlow strategy, or `None`."""
+    if keras.backend.backend() != "tensorflow":
+        return None
+    import tensorflow as tf
+
+    context = tf.distribute.get_replica_context()
+    return None if context is None or context.num_replicas_in_sync == 1 else context
+
+
+def split_batch(arrays):
+    """Return arrays of JAX whose rows are split over the devices of the current strategy.
+
+    Args:
+        arrays: A dict of arrays whose number of rows is a multiple of `replicas()`.
+
+    Returns:
+        The arrays of JAX, or `arrays` themselves without a strategy.
+
+    Example:
+
+    >>> split_batch({"ids": [1, 2]})
+    {'ids': [1, 2]}
+    """
+    strategy = _strategy()
+    if strategy is None:
+        return arrays
+    import jax
+
+    def split(array):
+        return jax.device_put(array, strategy.get_data_layout(array.shape).backend_layout)
+
+    return keras.tree.map_structure(split, arrays)
 
 
 def replicas():

@@ -57,11 +57,11 @@ def forward_pass(model, precision=None):
 
     Args:
         model: A model with an encoder.
-        precision: `"float32"`, `"bfloat16"` or `"float16"` for the layers of the encoder, on one
-            device of JAX or torch; `None` keeps their dtype.
+        precision: `"float32"`, `"bfloat16"` or `"float16"` for the layers of the encoder, on JAX or
+            torch; `None` keeps their dtype.
 
     Raises:
-        ValueError: If the precision is unknown, or given with several devices.
+        ValueError: If the precision is unknown, or given on TensorFlow or with several machines.
     """
     if precision is not None:
         check_one_of("precision", precision, _PRECISIONS)
@@ -78,10 +78,10 @@ def forward_pass(model, precision=None):
 
 def _new_pass(model, precision):
     backend = keras.backend.backend()
-    if backend == "tensorflow" or distribution.devices() > 1:
+    if backend == "tensorflow" or distribution.worker()[1] > 1:
         if precision is not None:
             raise ValueError(
-                "precision works on one device. Load the model with dtype='mixed_bfloat16'"
+                "precision works on one machine. Load the model with dtype='mixed_bfloat16'"
             )
         compiles = distribution.compiles_each_shape()
         return ForwardPass(lambda inputs: _predict_on_batch(model, inputs), compiles)
@@ -117,7 +117,8 @@ def _with_jax(model, precision):
 
     def compute(inputs):
         model.jax_state_sync()  # in a callback, `fit` has the values of the variables
-        return forward([variable.value for variable in model.variables], inputs)
+        values = [variable.value for variable in model.variables]
+        return forward(values, distribution.split_batch(inputs))
 
     return compute
 

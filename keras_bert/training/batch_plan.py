@@ -15,7 +15,7 @@ from keras_bert.data.batching import (
 )
 from keras_bert.runtime import distribution
 from keras_bert.tasks import registry
-from keras_bert.training import engine, flops
+from keras_bert.training import engine, flops, replica_mean
 from keras_bert.training.gradient_caching import CachedModel, GradientCache
 
 _TRAINING_PROGRAMS = 2  # for batches that are not packed; a third one scores
@@ -42,17 +42,18 @@ class BatchPlan:
         rows: Sequences or rows of texts per epoch.
         steps: Total number of optimizer steps.
         missing: Batches of an additional pass that complete the last optimizer step.
-        trained: The model that takes the batches: `model`, or a packed, a `mixed_training` or a
-            `gradient_caching` one with its weights.
+        trained: The model that takes the batches: `model`, or another one with its weights.
+        losses: The losses of `trained`.
         shape: Shape of packed batches, see `packing.packed_shape`. `None`: not packed.
         compiled: True if XLA should compile the steps as a whole.
         cache: The `GradientCache`, or `None`.
         epoch: Function that returns the batches of an epoch, counted from 0.
 
-    `can_be_mixed` is False if the optimizer is not one that `mixed_training` works with.
-    `saved_rows` is the number of rows of packed batches in a run that resumes, perhaps on other
-    devices; 0 if its batches are not packed, and `None` for a new run. `fits_head` is True if the
-    head may be fitted to the encoder's vectors, which needs a program of its own.
+    `losses` are those of the outputs of `model`. `can_be_mixed` is False if `mixed_training` does
+    not work with the optimizer. `saved_rows` is the number of rows of packed batches in a run that
+    resumes, perhaps on other devices; 0 if its batches are not packed, and `None` for a new run.
+    `fits_head` is True if the head may be fitted to the encoder's vectors, which needs a program of
+    its own.
 
     Raises:
         ValueError: If gradient caching is asked for on several devices.
@@ -66,6 +67,7 @@ class BatchPlan:
         seed,
         epochs,
         *,
+        losses,
         gradient_accumulation_steps=1,
         fixed_length=False,
         can_be_mixed=True,
@@ -74,7 +76,10 @@ class BatchPlan:
     ):
         self.encoded = encoded
         self._seed = seed
-        self._devices = _devices_to_fill()
+        self._devices = distribution.replicas()
+        self._losses = losses
+        self._scales_weights = replica_mean.is_needed()
+        self.losses = replica_mean.of_scaled_weights(losses) if self._scales_weights else losses
         # Examples for embedders are rows of several texts.
         self._texts_per_row = encoded.texts_per_row
         self._sequences = encoded if self._texts_per_row is None else encoded.texts
@@ -99,6 +104,8 @@ class BatchPlan:
             self.trained = (packed_heads.packed_rows if has_rows else packed_heads.packed)(model)
         elif task is not None and self._texts_per_row is not None:
             self.trained = task.model_of_rows(model)
+        if self._scales_weights and self.trained is model:
+            self.trained = keras.Model(model.input, model.output)  # `model` keeps its losses
         is_mixed = can_be_mixed and _can_be_mixed(self.trained)
         if distribution.is_tensorflow_on_cpu():
             self._choose_compilation(_cost_of_compiling(encoder, is_mixed), fixed_length)
@@ -180,7 +187,8 @@ class BatchPlan:
         """Return a batch by its number over all epochs and the additional pass."""
         epoch = min(number // self.batches, self.epochs)
         batch = self.epoch(epoch)[(number - epoch * self.batches) % self.batches]
-        return self.encoded.at_step(batch, number, self.epochs * self.batches)
+        batch = self.encoded.at_step(batch, number, self.epochs * self.batches)
+        return replica_mean.scale_weights(batch, self._losses) if self._scales_weights else batch
 
     def data_for_fit(self, epoch, batch):
         """Return all batches from one on, as the data of `engine.fit`."""
@@ -230,17 +238,6 @@ def _can_pack_here():
     if keras.backend.backend() == "jax":
         return distribution.worker()[1] == 1
     return distribution.replicas() == 1
-
-
-def _devices_to_fill():
-    """Return the number of devices that must get the same number of rows of a batch.
-
-    For several devices of TensorFlow it is `None`: TensorFlow averages the losses of its devices,
-    and a device with only rows of weight 0 would add a loss of 0.
-    """
-    if keras.backend.backend() == "tensorflow" and distribution.replicas() > 1:
-        return None
-    return distribution.replicas()
 
 
 def _can_be_mixed(model):

@@ -127,7 +127,7 @@ def finetune(
             of an unfinished epoch are numbered from 0. `on_test_batch_begin` and
             `on_test_batch_end` are not called.
         show_progress: If `True`, draw a progress bar in a terminal or notebook, elsewhere print a
-            line per epoch on stderr.
+            line per epoch on stderr. If `False`, print no notes on the data and the run either.
         optimizer: A Keras optimizer, in place of AdamW with `learning_rate`, `warmup` and
             `schedule`; the run trains with a copy of it. Or the name of an optimizer, which trains
             with the constant rate `learning_rate`.
@@ -305,6 +305,7 @@ def _prepare(task, model, train, contrast, dev, recipe, metric, patience, callba
         rows_per_batch,
         recipe.seed,
         recipe.epochs,
+        losses=options_of_batches["loss"],
         gradient_accumulation_steps=recipe.gradient_accumulation_steps,
         fixed_length=recipe.fixed_length,
         can_be_mixed=recipe.optimizer is None,
@@ -349,6 +350,7 @@ def _compile(model, options, options_of_batches, optimizer, plan):
     """Compile the model that is trained, then the user's model."""
     training_model = plan.trained
     optimizer = optimizers.with_loss_scale(optimizer, heads.find_encoder(model).dtype_policy)
+    options_of_batches = options_of_batches | {"loss": plan.losses}
     training_model.compile(optimizer, **options_of_batches, jit_compile=plan.compiled)
     if plan.cache is not None:
         plan.cache.compile(plan.compiled)

@@ -15,6 +15,7 @@ from keras_bert.runtime.stopping import stop_requests
 from keras_bert.runtime.terminal import print_line
 from keras_bert.tasks import inference, registry
 from keras_bert.text import vocabulary_fit
+from keras_bert.training.replica_mean import with_reduction
 from keras_bert.training.user_callbacks import DEV_LOSS
 
 # Names of arguments in Keras and transformers.
@@ -142,11 +143,7 @@ def _compile_options(task, model, encoded, loss):
         raise ValueError(f"{loss.name} must have from_logits=True, because models return logits")
 
     def like(task_loss):  # padding has weight 0, and the reduction of the task leaves it out
-        # Not from the config, which can lack arguments, and not `copy`, which uses it.
-        copied = object.__new__(type(loss))
-        copied.__dict__.update(loss.__dict__)
-        copied.reduction = task_loss.reduction
-        return copied
+        return with_reduction(loss, task_loss.reduction)
 
     return options | {"loss": keras.tree.map_structure(like, options["loss"])}
 

@@ -56,7 +56,7 @@ def test_fixed_lengths_limit_the_shapes(preprocessor):
     assert set(plan.sizes) == {8}
 
 
-@pytest.mark.parametrize(("devices", "sizes"), [(1, [6, 6]), (4, [8, 8]), (None, [6, 4])])
+@pytest.mark.parametrize(("devices", "sizes"), [(1, [6, 6]), (4, [8, 8])])
 def test_batches_are_filled_for_devices(preprocessor, devices, sizes):
     plan = Batches(encoded(preprocessor, range(10)), 6, seed=0, lengths=LENGTHS, devices=devices)
     batches = [plan[index] for index in range(len(plan))]

@@ -95,3 +95,55 @@ def test_a_new_pipeline_of_a_changed_model(attribute):
     value = {"activation": keras.activations.relu, "dtype_policy": "mixed_bfloat16"}[attribute]
     setattr(block, attribute, value)
     assert np.abs(scores(keras_bert.pipeline(model)) - before).max() > 1e-6
+
+
+EIGHT_DEVICES = """
+import os
+import sys
+
+os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8"
+import keras
+import numpy as np
+
+import keras_bert
+from keras_bert import distribution
+from keras_bert.tasks.forward_pass import forward_pass
+from tests import tiny
+
+texts = ["this film is good!", "bad film", "so good", "so bad!", "film"]
+
+
+def check(encoder, name, options):
+    encoder.load_weights(path)
+    vectors = keras_bert.pipeline(encoder, **options).encode(texts)
+    largest = np.abs(vectors - expected).max()
+    print(name, bool(largest < 1e-6), bool(largest < 0.05), distribution.replicas())
+
+
+one = tiny.encoder(initializer_range=0.5, pooling="mean")
+path = os.path.join(sys.argv[1], "one.weights.h5")
+one.save_weights(path)
+expected = keras_bert.pipeline(one).encode(texts)
+with distribution.scope("mirrored"):
+    check(one, "one:", {})  # the weights are on one device
+    several = tiny.encoder(initializer_range=0.5, pooling="mean")
+    check(several, "several:", {})
+    check(several, "bfloat16:", {"precision": "bfloat16"})
+    inputs = {name: np.ones((16, 8), np.int32) for name in several.input}
+    output = forward_pass(several)(inputs)["sequence_output"]
+    print("rows per device:", {shard.data.shape[0] for shard in output.addressable_shards})
+check(several, "outside:", {})
+"""
+
+
+@pytest.mark.skipif(keras.backend.backend() != "jax", reason="JAX has virtual devices")
+def test_the_devices_of_jax_share_a_batch(python, tmp_path):
+    lines = python("-c", EIGHT_DEVICES, tmp_path, backend="jax").splitlines()
+    for expected in (
+        "one: True True 8",
+        "several: True True 8",
+        "bfloat16: False True 8",
+        "rows per device: {2}",
+        "outside: True True 1",
+    ):
+        assert expected in lines, (expected, lines)

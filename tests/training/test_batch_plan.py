@@ -38,7 +38,7 @@ def shapes(plan, epoch=0):
 
 
 def test_texts_are_packed():
-    plan = BatchPlan(classifier(), Sequences(), 16, 0, epochs=2)
+    plan = BatchPlan(classifier(), Sequences(), 16, 0, epochs=2, losses=None)
     assert plan.trained.name == "packed"
     assert plan.batches == 7
     assert shapes(plan, 0) == shapes(plan, 1) == {plan.shape[:2]}
@@ -50,7 +50,7 @@ def test_texts_are_packed():
 
 def test_fixed_length_is_one_shape_without_packing():
     model = classifier()
-    plan = BatchPlan(model, Sequences(), 16, 0, epochs=2, fixed_length=True)
+    plan = BatchPlan(model, Sequences(), 16, 0, epochs=2, losses=None, fixed_length=True)
     assert plan.trained is model
     assert plan.shape is None
     assert shapes(plan) == {(16, 32)}
@@ -59,14 +59,14 @@ def test_fixed_length_is_one_shape_without_packing():
 def test_unpackable_batches_have_similar_lengths(monkeypatch):
     monkeypatch.setattr(packed_heads, "can_be_packed", lambda model: False)
     model = classifier()
-    plan = BatchPlan(model, Sequences(), 16, 0, epochs=2)
+    plan = BatchPlan(model, Sequences(), 16, 0, epochs=2, losses=None)
     assert plan.trained is model
     assert {rows for rows, _ in shapes(plan)} == {16, 4}
     assert len(shapes(plan)) > 2
 
 
 def test_small_batches_are_not_packed():
-    plan = BatchPlan(classifier(), Sequences(), 1, 0, epochs=1)
+    plan = BatchPlan(classifier(), Sequences(), 1, 0, epochs=1, losses=None)
     assert plan.shape is None
     assert shapes(plan) == {(1, length) for length in set(Sequences().lengths)}
 
@@ -75,7 +75,13 @@ def test_small_batches_are_not_packed():
 @pytest.mark.parametrize("batch_size", [16, 15])
 def test_last_step_is_completed(accumulate, steps, missing, batch_size):
     plan = BatchPlan(
-        classifier(), Sequences(), batch_size, 0, epochs=2, gradient_accumulation_steps=accumulate
+        classifier(),
+        Sequences(),
+        batch_size,
+        0,
+        epochs=2,
+        losses=None,
+        gradient_accumulation_steps=accumulate,
     )
     assert (plan.steps, plan.missing) == (steps, missing)
     if missing:
@@ -85,9 +91,9 @@ def test_last_step_is_completed(accumulate, steps, missing, batch_size):
 @pytest.mark.parametrize("packable", [True, False])
 def test_steps_are_compiled_if_that_saves_time(packable, monkeypatch):
     monkeypatch.setattr(packed_heads, "can_be_packed", lambda model: packable)
-    few = BatchPlan(classifier(), Sequences(), 16, 0, epochs=2)
+    few = BatchPlan(classifier(), Sequences(), 16, 0, epochs=2, losses=None)
     monkeypatch.setattr(batch_plan, "_OPERATIONS_PER_COMPILATION", 1.0)
-    many = BatchPlan(classifier(), Sequences(), 16, 0, epochs=2)
+    many = BatchPlan(classifier(), Sequences(), 16, 0, epochs=2, losses=None)
     assert (few.compiled, many.compiled) == (False, True)
     if not packable:
         # A few lengths, and the last batch is padded with rows.
@@ -98,7 +104,7 @@ def test_steps_are_compiled_if_that_saves_time(packable, monkeypatch):
 def test_many_epochs_are_compiled():
     sequences, model = Sequences(), classifier()
     compiled = [
-        BatchPlan(model, sequences, 16, 0, epochs=epochs, fixed_length=fixed).compiled
+        BatchPlan(model, sequences, 16, 0, epochs=epochs, losses=None, fixed_length=fixed).compiled
         for fixed in (False, True)
         for epochs in (1, 10**9)
     ]
@@ -108,7 +114,7 @@ def test_many_epochs_are_compiled():
 def test_late_epochs_fit_the_planned_shape(monkeypatch):
     monkeypatch.setattr(batch_plan, "_PLANNED_EPOCHS", 1)
     monkeypatch.setattr(packing, "_MULTIPLE", 1)  # no spare positions
-    plan = BatchPlan(classifier(), Sequences(), 6, 0, epochs=100)
+    plan = BatchPlan(classifier(), Sequences(), 6, 0, epochs=100, losses=None)
     widths = []
     for number in range(50):
         ((rows, positions),) = shapes(plan, number)
@@ -121,7 +127,9 @@ def test_late_epochs_fit_the_planned_shape(monkeypatch):
 def test_rematerialization_is_never_compiled_on_a_cpu(fixed_length, monkeypatch):
     monkeypatch.setattr(batch_plan, "_OPERATIONS_PER_COMPILATION", 1.0)
     model = classifier(rematerialize=True)
-    assert not BatchPlan(model, Sequences(), 16, 0, epochs=2, fixed_length=fixed_length).compiled
+    assert not BatchPlan(
+        model, Sequences(), 16, 0, epochs=2, losses=None, fixed_length=fixed_length
+    ).compiled
 
 
 def check_devices(count):

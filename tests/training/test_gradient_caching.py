@@ -43,7 +43,9 @@ def test_gradient_caching_repeats_dropout():
     bert = encoder(hidden_dropout_prob=0.3, attention_probs_dropout_prob=0.3)
     model = heads.siamese(heads.embedder(bert))
     encoded = inference.encode(model, EmbeddingExamples(rows()), 32, gradient_caching=True)
-    plan = BatchPlan(model, encoded, 8, seed=0, epochs=2, gradient_accumulation_steps=2)
+    plan = BatchPlan(
+        model, encoded, 8, seed=0, epochs=2, losses=encoded.loss, gradient_accumulation_steps=2
+    )
     plan.cache.compile(False)
     seen = []
     forward = plan.cache._forward

@@ -19,12 +19,14 @@ from tests import tiny
 from tests.tasks.embedding import test_embedding
 
 DEVICES = {"jax": 8, "tensorflow": 2}
-TOLERANCE = 1e-5  # of losses and weights after two epochs
+# Of losses and weights after two epochs. The head for tags starts from a regression. It stops when
+# it is near the best weights, so the rounding of its vectors decides where.
+TOLERANCE = {"tags": 1e-4}
 
 
 def texts():
-    """Return 46 texts, which become batches of 16, 15 and 15."""
-    return tiny.examples((tiny.ROWS * 2)[:46])
+    """Return 45 texts: on TensorFlow, the last batch has 13, which two devices cannot share."""
+    return tiny.examples((tiny.ROWS * 2)[:45])
 
 
 def tags():
@@ -47,6 +49,7 @@ def classes():
 # Data and batch sizes. The batches are large enough to be packed on eight devices.
 RUNS = {
     "texts": (texts, 16),
+    "weighted": (texts, 16),
     "tags": (tags, 18),
     "questions": (tiny.questions, 6),
     "pairs": (pairs, 8),
@@ -81,6 +84,8 @@ def train(kind, strategy, dropout, **options):
     data, batch_size = RUNS[kind]
     if kind in LOSSES:
         options["loss"] = LOSSES[kind]
+    if kind == "weighted":
+        options["class_weight"] = {"good": 5.0}
     with distribution.scope(strategy):
         assert distribution.replicas() == (1 if strategy == "one-device" else DEVICES[backend])
         bert = tiny.encoder(
@@ -107,9 +112,9 @@ def train(kind, strategy, dropout, **options):
         return [np.array(values), *model.get_weights()]
 
 
-def check_equal(run, expected):
+def check_equal(kind, run, expected):
     for found, other in zip(run, expected, strict=True):
-        np.testing.assert_allclose(found, other, atol=TOLERANCE)
+        np.testing.assert_allclose(found, other, atol=TOLERANCE.get(kind, 1e-5))
 
 
 def check(kind, folder):
@@ -117,16 +122,16 @@ def check(kind, folder):
     strategies = ("one-device", "mirrored")
     one, several = (train(kind, strategy, dropout=0.0) for strategy in strategies)
     assert len(set(one[0])) == len(one[0])  # it learns
-    check_equal(several, one)
+    check_equal(kind, several, one)
     callbacks._SAVE_SECONDS = 0  # save the state after each batch
-    # The replicas of TensorFlow draw the same masks of dropout, each for its own rows.
+    # On TensorFlow, the masks of dropout depend on the number of replicas.
     dropout = 0.1 if keras.backend.backend() == "jax" else 0.0
     for before, after in (strategies, strategies[::-1]):
         expected = train(kind, before, dropout)
         options = {"dropout": dropout, "folder": pathlib.Path(folder, before)}
         with pytest.raises(RuntimeError, match="killed"):
             train(kind, before, callbacks=[Kill()], **options)
-        check_equal(train(kind, after, **options), expected)
+        check_equal(kind, train(kind, after, **options), expected)
 
 
 PROGRAM = """

@@ -71,7 +71,7 @@ def test_packed_rows_give_the_same_vectors(layers):
     made = [keras.layers.Dense(units, "tanh") for units in layers]
     model = heads.siamese(heads.embedder(encoder(), layers=made))
     encoded = inference.encode(model, EmbeddingExamples(rows(24, negatives=1)), 32)
-    plan = BatchPlan(model, encoded, 8, seed=0, epochs=2)
+    plan = BatchPlan(model, encoded, 8, seed=0, epochs=2, losses=encoded.loss)
     assert plan.shape is not None
     seen = []
     for epoch in range(2):
@@ -94,7 +94,9 @@ def test_empty_places_of_packed_rows_have_no_nan_gradient():
 
     model = packed_siamese(heads.siamese(heads.embedder(encoder())))
     encoded = inference.encode(model, EmbeddingExamples(rows(25)), 32)
-    plan = BatchPlan(heads.siamese(heads.embedder(encoder())), encoded, 8, seed=0, epochs=1)
+    plan = BatchPlan(
+        heads.siamese(heads.embedder(encoder())), encoded, 8, seed=0, epochs=1, losses=encoded.loss
+    )
     inputs, _, _ = plan.epoch(0)[0]
     counts = inputs["text_ids"].max(axis=1)
     assert counts.min() < counts.max(), "some rows have an empty place"

@@ -33,7 +33,7 @@ def set_plan(sampling, batch_size=8):
     assert examples.set_sizes == (24, 60) and examples.source == "the pairs, b"
     model = heads.siamese(heads.embedder(encoder()))
     encoded = inference.encode(model, examples, 32, sampling=sampling)
-    return encoded, BatchPlan(model, encoded, batch_size, seed=0, epochs=2)
+    return encoded, BatchPlan(model, encoded, batch_size, seed=0, epochs=2, losses=encoded.loss)
 
 
 @pytest.mark.parametrize("packed", [True, False])

@@ -256,7 +256,7 @@ def test_lists_train_like_their_documents_alone(model):
     options = task.training_options(loss="listnet")
     encoded = task.encode_training(inference.describe(logits), data, 32, options)
     assert encoded.targets[1].tolist() == [1, 0, 0]
-    plan = BatchPlan(logits, encoded, 8, 0, 1)
+    plan = BatchPlan(logits, encoded, 8, 0, 1, losses=encoded.loss)
     assert plan.shape is not None
     inputs, targets, _ = plan.batch(0)
     packed = keras.ops.convert_to_numpy(plan.trained(inputs))

@@ -182,7 +182,7 @@ def test_the_factor_of_the_regularization_rises(model):
     encoded = task.encode(
         inference.describe(model), EmbeddingExamples(ROWS), 16, task.training_options()
     )
-    plan = BatchPlan(rows_model, encoded, 2, 0, 3)  # 36 batches
+    plan = BatchPlan(rows_model, encoded, 2, 0, 3, losses=encoded.loss)  # 36 batches
     factors = [plan.batch(number)[1][:, -1] for number in (0, 3, 6, 11, 12, 35)]
     assert all(len(set(factor.tolist())) == 1 for factor in factors)
     expected = [0, (3 / 12) ** 2, (6 / 12) ** 2, (11 / 12) ** 2, 1, 1]
