@@ -475,7 +475,8 @@ class Splade(_Loss):
         """Return the loss of each row, (batch,).
 
         The last column of `y_true` is a factor of the regularization, which rises from 0 to 1 in
-        training. The other columns are the targets of `loss`.
+        training. The regularization leaves out rows whose factor is 0. The other columns are the
+        targets of `loss`.
         """
         targets = y_true[:, :-1]
         factor = ops.cast(y_true[:, -1], y_pred.dtype)
@@ -485,9 +486,9 @@ class Splade(_Loss):
         else:
             total = self.loss.call(targets, y_pred)
         select, factor, vectors = distribution.gather_replicas(factor, y_pred)
-        documents = ops.reshape(vectors[:, 1:], (-1, vectors.shape[-1]))
-        regularization = self.query_regularizer_weight * _flops(vectors[:, 0])
-        regularization += self.document_regularizer_weight * _flops(documents)
+        is_counted = ops.cast(factor > 0, vectors.dtype)
+        regularization = self.query_regularizer_weight * _flops(vectors[:, :1], is_counted)
+        regularization += self.document_regularizer_weight * _flops(vectors[:, 1:], is_counted)
         return total + select(factor * regularization)
 
     def get_config(self):
@@ -498,9 +499,14 @@ class Splade(_Loss):
         return cls(**config | {"loss": keras.saving.deserialize_keras_object(config["loss"])})
 
 
-def _flops(vectors):
-    """Return the sum of the squares of the mean weight of each term; vectors are (texts, vocab)."""
-    return ops.sum(ops.square(ops.mean(vectors, axis=0)))
+def _flops(vectors, is_counted):
+    """Return the sum of the squares of the mean weight of each term.
+
+    `vectors` are (rows, texts, vocab). `is_counted` is 1.0 for the rows that count, else 0.0.
+    """
+    total = ops.einsum("rtv,r->v", vectors, is_counted)
+    texts = ops.sum(is_counted) * ops.cast(ops.shape(vectors)[1], vectors.dtype)
+    return ops.sum(ops.square(total / ops.maximum(texts, 1.0)))
 
 
 @keras.saving.register_keras_serializable(package=_PACKAGE)

@@ -6,7 +6,7 @@ Encoded sequences are objects such as `text.encoded_texts.EncodedTexts`, with th
     max_length           maximum length of a sequence
     batch(rows, length)  (inputs, targets, weights) of the sequences with the indices `rows`: arrays
                          or dicts of arrays; targets and weights are `None` without labels
-    filler_target        optional: target of rows of weight 0; by default a copy of a target
+    filler_targets(targets)  the targets of rows of weight 0; `targets` are copies of a row's
 """
 
 import collections
@@ -37,7 +37,7 @@ class Batches:
     number of devices that share it.
 
     rows: indices of the sequences of each batch, list of int arrays
-    sizes: number of rows of each batch on one device, including rows of weight 0
+    sizes: number of rows of each batch before it is filled to a multiple of `devices`
     """
 
     def __init__(self, encoded, batch_size, seed, lengths=None, devices=1):
@@ -64,7 +64,7 @@ class Batches:
         missing = next_multiple(self.sizes[index], self._devices) - len(rows)
         if targets is None:
             return (_fill(inputs, missing),)
-        return fill((inputs, targets, weights), missing, self._encoded.filler_target)
+        return fill((inputs, targets, weights), missing, self._encoded.filler_targets)
 
     def longest(self, index):
         """Return the length of the longest sequence of a batch."""
@@ -100,6 +100,15 @@ class SortedBatches(Batches):
             self.rows.append(order[start : start + size])
             self.sizes.append(len(self.rows[-1]) if lengths is None else size)
             start += size
+
+
+def with_reduction(loss, reduction):
+    """Return a copy of a Keras loss with another reduction."""
+    # `from_config` and `copy.copy` use the config, which can lack arguments of a loss of the user.
+    copied = object.__new__(type(loss))
+    copied.__dict__.update(loss.__dict__)
+    copied.reduction = reduction
+    return copied
 
 
 def compiled_length(length, maximum, lengths=LENGTHS):
@@ -141,16 +150,17 @@ def next_multiple(number, divisor):
     return -(-number // divisor) * divisor
 
 
-def fill(batch, missing, filler_target=None):
+def fill(batch, missing, filler_targets):
     """Append `missing` rows of weight 0 to a batch: (inputs, targets, weights).
 
-    They are copies of the first row. `filler_target` replaces their targets.
+    They are copies of the first row. `filler_targets` is a function of the copies of its targets.
     """
     inputs, targets, weights = batch
-    targets = _fill(targets, missing)
-    if missing and filler_target is not None:
-        targets[-missing:] = filler_target
-    return _fill(inputs, missing), targets, _fill(weights, missing, weight=0)
+    targets = _fill(targets, missing, filler_targets)
+    weights = _fill(
+        weights, missing, lambda copies: keras.tree.map_structure(np.zeros_like, copies)
+    )
+    return _fill(inputs, missing), targets, weights
 
 
 def _next_length(length, lengths):
@@ -234,14 +244,14 @@ def _cheapest_lengths(needed, cost, most, compiled=()):
     return (tuple(compiled) if best == math.inf else chosen), best
 
 
-def _fill(arrays, missing, weight=1):
-    """Append `missing` copies of the first row, multiplied by `weight`."""
+def _fill(arrays, missing, change=None):
+    """Append `missing` copies of the first row, or what `change` returns for the copies."""
     if not missing:
         return arrays
-    return keras.tree.map_structure(
-        lambda array: np.concatenate([array, np.repeat(array[:1] * weight, missing, axis=0)]),
-        arrays,
-    )
+    copies = keras.tree.map_structure(lambda array: np.repeat(array[:1], missing, axis=0), arrays)
+    if change is not None:
+        copies = change(copies)
+    return keras.tree.map_structure(lambda *arrays: np.concatenate(arrays), arrays, copies)
 
 
 def _plan(lengths, batch_size, seed):

@@ -76,7 +76,7 @@ class PackedRows(PackedBatches):
         most = max(map(len, self.rows))  # all batches have one shape
         missing = next_multiple(most, self._devices) - len(rows)
         packed["text_numbers"], targets, weights = fill(
-            (numbers, self._encoded.targets[rows], weights), missing, self._encoded.filler_target
+            (numbers, self._encoded.targets[rows], weights), missing, self._encoded.filler_targets
         )
         return packed, targets, weights
 

@@ -17,8 +17,8 @@ class Dropout(keras.layers.Dropout):
     Keras draws a random number per element and keeps the mask for the backward pass, which takes
     a large part of a training step. This layer hashes the index of an element with a new seed per
     call. XLA computes the hash where it is used, and again in the backward pass. The masks are
-    equal on TensorFlow and JAX. On torch, which lacks the integer arithmetic, Keras' own dropout
-    is used.
+    equal on one device of TensorFlow and JAX. On torch, which lacks the integer arithmetic, Keras'
+    own dropout is used.
 
     Source: The hash is `lowbias32` of Wellons (2018), github.com/skeeto/hash-prospector.
 

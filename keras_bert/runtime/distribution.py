@@ -242,8 +242,10 @@ def gather_replicas(*tensors):
 def seed_of_replica(seed):
     """Return a seed that differs between the replicas of a TensorFlow strategy.
 
+    All replicas have the same state of a `SeedGenerator`, so they would draw the same numbers.
+
     Args:
-        seed: A seed of `keras.random.SeedGenerator`, (2,).
+        seed: A seed of `keras.random.SeedGenerator`, integers (2,).
 
     Example:
 
@@ -266,22 +268,27 @@ def _replica_context():
     import tensorflow as tf
 
     context = tf.distribute.get_replica_context()
-    return None if context is None or context.num_replicas_in_sync == 1 else context
+    if context is None or context.num_replicas_in_sync == 1:
+        return None
+    return context
 
 
 def split_batch(arrays):
-    """Return arrays of JAX whose rows are split over the devices of the current strategy.
+    """Put the arrays of a batch on the devices of the current JAX strategy.
+
+    Each device gets an equal part of the rows.
 
     Args:
         arrays: A dict of arrays whose number of rows is a multiple of `replicas()`.
 
     Returns:
-        The arrays of JAX, or `arrays` themselves without a strategy.
+        A dict of arrays of JAX; without a strategy, `arrays` themselves.
 
     Example:
 
-    >>> split_batch({"ids": [1, 2]})
-    {'ids': [1, 2]}
+    >>> batch = {"ids": keras.ops.ones((4, 8))}
+    >>> split_batch(batch) is batch  # no strategy
+    True
     """
     strategy = _strategy()
     if strategy is None:

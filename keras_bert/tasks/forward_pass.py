@@ -19,7 +19,8 @@ _PRECISIONS = ("float32", "bfloat16", "float16")
 class ForwardPass:
     """A function from the inputs of a batch, a dict of arrays, to the outputs.
 
-    On JAX and torch, a device may still compute the outputs when the call returns.
+    On JAX and torch, a device may still compute the outputs when the call returns. The number of
+    rows is a multiple of `distribution.replicas()`.
 
     Attributes:
         compute: The function.
@@ -80,9 +81,8 @@ def _new_pass(model, precision):
     backend = keras.backend.backend()
     if backend == "tensorflow" or distribution.worker()[1] > 1:
         if precision is not None:
-            raise ValueError(
-                "precision works on one machine. Load the model with dtype='mixed_bfloat16'"
-            )
+            where = "on JAX and torch" if backend == "tensorflow" else "on one machine"
+            raise ValueError(f"precision works {where}. Load the model with dtype='mixed_bfloat16'")
         compiles = distribution.compiles_each_shape()
         return ForwardPass(lambda inputs: _predict_on_batch(model, inputs), compiles)
     if backend == "jax":

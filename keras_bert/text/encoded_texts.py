@@ -32,7 +32,6 @@ class Encoded:
         texts_per_row: Number of texts of a row; or `None`.
         sets: Indices of the rows of each of several data sets, a list of int arrays; or `None`.
         sampling: How the batches of the sets take turns, see `data.batching.plan_of_sets`.
-        filler_target: Target of the rows that fill the last batch; `None`: a copy of another one.
         output_positions: For each sequence, the positions whose outputs are read, an int array;
             `None` for all positions.
         gradient_caching: True if the rows of all batches of an optimizer step are compared.
@@ -55,7 +54,6 @@ class Encoded:
     texts_per_row: int | None = None
     sets: list[np.ndarray] | None = None
     sampling = "proportional"
-    filler_target: float | None = None
     gradient_caching = False
     output_positions: list[np.ndarray] | None = None
 
@@ -69,6 +67,10 @@ class Encoded:
     def compact(self, output):
         """Return what is kept of the output of a sequence, such as a sparse array."""
         return output
+
+    def filler_targets(self, targets):
+        """Return the targets of rows that fill a batch; `targets` are copies of those of a row."""
+        return targets
 
     def at_step(self, batch, step: int, steps: int):
         """Return a batch of a run as it is at one of the steps, counted in batches from 0."""

@@ -42,8 +42,9 @@ class BatchPlan:
         rows: Sequences or rows of texts per epoch.
         steps: Total number of optimizer steps.
         missing: Batches of an additional pass that complete the last optimizer step.
-        trained: The model that takes the batches: `model`, or another one with its weights.
-        losses: The losses of `trained`.
+        trained: The model that takes the batches: `model`, or a model that shares its weights: a
+            packed, a `mixed_training` or a `gradient_caching` one, or one with other losses.
+        losses: Losses to compile `trained` with.
         shape: Shape of packed batches, see `packing.packed_shape`. `None`: not packed.
         compiled: True if XLA should compile the steps as a whole.
         cache: The `GradientCache`, or `None`.
@@ -77,9 +78,11 @@ class BatchPlan:
         self.encoded = encoded
         self._seed = seed
         self._devices = distribution.replicas()
-        self._losses = losses
+        self._losses_of_model = losses
         self._scales_weights = replica_mean.is_needed()
-        self.losses = replica_mean.of_scaled_weights(losses) if self._scales_weights else losses
+        self.losses = losses
+        if self._scales_weights:
+            self.losses = replica_mean.losses_of_scaled_batches(losses)
         # Examples for embedders are rows of several texts.
         self._texts_per_row = encoded.texts_per_row
         self._sequences = encoded if self._texts_per_row is None else encoded.texts
@@ -105,7 +108,8 @@ class BatchPlan:
         elif task is not None and self._texts_per_row is not None:
             self.trained = task.model_of_rows(model)
         if self._scales_weights and self.trained is model:
-            self.trained = keras.Model(model.input, model.output)  # `model` keeps its losses
+            # It is compiled with other losses than `model`.
+            self.trained = keras.Model(model.input, model.output)
         is_mixed = can_be_mixed and _can_be_mixed(self.trained)
         if distribution.is_tensorflow_on_cpu():
             self._choose_compilation(_cost_of_compiling(encoder, is_mixed), fixed_length)
@@ -188,7 +192,9 @@ class BatchPlan:
         epoch = min(number // self.batches, self.epochs)
         batch = self.epoch(epoch)[(number - epoch * self.batches) % self.batches]
         batch = self.encoded.at_step(batch, number, self.epochs * self.batches)
-        return replica_mean.scale_weights(batch, self._losses) if self._scales_weights else batch
+        if self._scales_weights:
+            return replica_mean.scaled_batch(batch, self._losses_of_model)
+        return batch
 
     def data_for_fit(self, epoch, batch):
         """Return all batches from one on, as the data of `engine.fit`."""
@@ -234,7 +240,7 @@ class BatchPlan:
 
 def _can_pack_here():
     """Return True if packing leaves the gradient of a batch unchanged on these devices."""
-    # TensorFlow averages over replicas, regardless of how many sequences each one has.
+    # A replica of TensorFlow, or a process of JAX, has only its own rows of a packed batch.
     if keras.backend.backend() == "jax":
         return distribution.worker()[1] == 1
     return distribution.replicas() == 1

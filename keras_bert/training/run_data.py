@@ -7,6 +7,7 @@ import keras
 import numpy as np
 
 from keras_bert import heads
+from keras_bert.data.batching import with_reduction
 from keras_bert.data.examples import UnknownLabel
 from keras_bert.exporting.predict_function import predict_function
 from keras_bert.runtime import distribution
@@ -15,7 +16,6 @@ from keras_bert.runtime.stopping import stop_requests
 from keras_bert.runtime.terminal import print_line
 from keras_bert.tasks import inference, registry
 from keras_bert.text import vocabulary_fit
-from keras_bert.training.replica_mean import with_reduction
 from keras_bert.training.user_callbacks import DEV_LOSS
 
 # Names of arguments in Keras and transformers.

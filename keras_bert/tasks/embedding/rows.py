@@ -26,7 +26,6 @@ class EncodedRows(Encoded):
         gradient_caching: True if the rows of all batches of an optimizer step are compared.
         sets: Indices of the rows of each data set, a list of int arrays, or `None`.
         sampling: A value of `SAMPLINGS`: how the batches of the sets take turns.
-        filler_target: Target of rows that fill the last batch; `None`: a copy of another target.
     """
 
     def __init__(self, tokenizer, rows, max_length, examples=None, loss=None, options=None):
@@ -45,7 +44,6 @@ class EncodedRows(Encoded):
             self.loss = loss
             inner = inner_loss(loss)
             ranks = isinstance(inner, losses.CoSENT)
-            self.filler_target = np.nan if ranks else None
             self.loss_name = inner.name
             # Without hard negatives, the loss of one row alone is always 0.
             is_ranking = isinstance(inner, losses.MultipleNegativesRanking)
@@ -65,7 +63,10 @@ class EncodedRows(Encoded):
         ]
         if kinds[0] == kinds[1]:
             dev.loss = self.loss
-            dev.filler_target = self.filler_target
+
+    def filler_targets(self, targets):
+        ranks = isinstance(inner_loss(self.loss), losses.CoSENT)
+        return np.full_like(targets, np.nan) if ranks else targets
 
     def batch(self, rows, length):
         """Return inputs, a dict of int32 (batch, texts, length), targets and weights (batch,).

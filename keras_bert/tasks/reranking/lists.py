@@ -41,7 +41,6 @@ class EncodedLists(Encoded):
         self.max_length = max_length
         self.loss = loss
         self.loss_name = loss.name
-        self.filler_target = np.nan
         count = max(len(documents) for _, documents, _ in lists)
         self.texts_per_row = count
         self.targets = np.full((len(lists), count), np.nan, np.float32)
@@ -71,6 +70,9 @@ class EncodedLists(Encoded):
         inputs, _, _ = self.texts.batch(packing.texts_of_rows(rows, count), length)
         inputs = {key: value.reshape(len(rows), count, length) for key, value in inputs.items()}
         return inputs, self.targets[rows], np.ones(len(rows), np.float32)
+
+    def filler_targets(self, targets):
+        return np.full_like(targets, np.nan)
 
 
 def make_loss(options, examples):

@@ -17,7 +17,8 @@ _WARMUP = 1 / 3  # fraction of the batches in which the factor of the regulariza
 class SparseRows(EncodedRows):
     """Tokenized rows of texts.
 
-    The last column of the targets is the factor of the regularization.
+    The last column of the targets is the factor of the regularization. It is 0 for rows that fill a
+    batch.
     """
 
     def __init__(self, tokenizer, rows, max_length, examples=None, loss=None, sampling=None):
@@ -35,6 +36,11 @@ class SparseRows(EncodedRows):
         if dev.targets is not None and type(dev.loss.loss) is type(self.loss.loss):
             dev.loss = self.loss
 
+    def filler_targets(self, targets):
+        targets = targets.copy()
+        targets[:, -1] = 0
+        return targets
+
     def at_step(self, batch, step, steps):
         """Return a batch with the factor of the regularization at a step: it rises as a square.
 
@@ -43,7 +49,7 @@ class SparseRows(EncodedRows):
         inputs, targets, weights = batch
         rising = max(int(steps * _WARMUP), 1)
         targets = targets.copy()
-        targets[:, -1] = min(step / rising, 1) ** 2
+        targets[:, -1] *= min(step / rising, 1) ** 2
         return inputs, targets, weights
 
 

@@ -7,6 +7,7 @@ from scipy import sparse
 
 import keras_bert
 from keras_bert import EmbeddingExamples, Examples, RankingExamples, RetrievalData, heads, losses
+from keras_bert.data.batching import Batches
 from keras_bert.tasks import inference
 from keras_bert.training.batch_plan import BatchPlan
 from tests import tiny
@@ -189,6 +190,20 @@ def test_the_factor_of_the_regularization_rises(model):
     assert [float(factor[0]) for factor in factors] == pytest.approx(expected)
     _, targets, _ = encoded.batch(np.arange(2), 8)
     assert targets[:, -1].tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("step", [None, 0, 30])
+def test_rows_that_fill_a_batch_do_not_count(model, step):
+    task = keras_bert.pipeline(model).engine.task
+    options = task.training_options(document_regularizer_weight=1.0, query_regularizer_weight=1.0)
+    encoded = task.encode(inference.describe(model), EmbeddingExamples(ROWS[:3]), 16, options)
+    ((inputs, targets, weights),) = Batches(encoded, 5, seed=(0, 0), lengths=(16,))
+    assert weights.tolist() == [1, 1, 1, 0, 0]
+    if step is not None:
+        inputs, targets, weights = encoded.at_step((inputs, targets, weights), step, 90)
+    vectors = keras.ops.convert_to_numpy(task.training_model(model)(inputs))
+    expected = float(encoded.loss(targets[:3], vectors[:3]))
+    assert float(encoded.loss(targets, vectors, weights)) == pytest.approx(expected, rel=1e-5)
 
 
 def test_distillation_from_the_scores_of_a_teacher():
