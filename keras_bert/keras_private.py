@@ -179,9 +179,9 @@ def without_autocast():
     return AutocastScope(None)
 
 
-def update_loss(model, loss):
-    """Add the loss of a batch, a scalar tensor, to the mean that `fit` shows."""
-    model._loss_tracker.update_state(loss)
+def update_loss(model, loss, rows):
+    """Add the loss of a batch of `rows` rows, a scalar tensor, to the mean that `fit` shows."""
+    model._loss_tracker.update_state(loss, sample_weight=rows)
 
 
 def frozen_parts(layer, prefix=""):

@@ -63,7 +63,7 @@ class TrainedModel(keras.Model):
         with tf.GradientTape() as tape:
             outputs = self(x, training=True)
             loss = self.compute_loss(x, y, outputs, weights)
-            keras_private.update_loss(self, loss)
+            keras_private.update_loss(self, loss, tf.shape(keras.tree.flatten(x)[0])[0])
         variables = [variable.value for variable in self.trainable_variables]
         gradients = tape.gradient(loss, variables)
         # TensorFlow sums the gradients of an embedding, and computes the norm, faster than XLA.

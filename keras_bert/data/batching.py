@@ -37,12 +37,11 @@ class Batches:
     number of devices that share it.
 
     rows: indices of the sequences of each batch, list of int arrays
-    sizes: number of rows of each batch before it is filled to a multiple of `devices`
+    sizes: number of rows of each batch, with those of weight 0
     """
 
     def __init__(self, encoded, batch_size, seed, lengths=None, devices=1):
         self._encoded = encoded
-        self._devices = devices
         self._lengths = lengths
         sizes = encoded.lengths
         if lengths is not None:
@@ -52,7 +51,10 @@ class Batches:
         self.rows = plan_of_sets(
             encoded, seed, lambda rows, seed: _plan(sizes[rows], batch_size, seed)
         )
-        self.sizes = [len(rows) if lengths is None else batch_size for rows in self.rows]
+        self.sizes = [
+            next_multiple(len(rows) if lengths is None else batch_size, devices)
+            for rows in self.rows
+        ]
 
     def __len__(self):
         return len(self.rows)
@@ -61,7 +63,7 @@ class Batches:
         """Return (inputs,), or (inputs, targets, weights) if there are labels."""
         rows = self.rows[index]
         inputs, targets, weights = self._encoded.batch(rows, self._padded(self.longest(index)))
-        missing = next_multiple(self.sizes[index], self._devices) - len(rows)
+        missing = self.sizes[index] - len(rows)
         if targets is None:
             return (_fill(inputs, missing),)
         return fill((inputs, targets, weights), missing, self._encoded.filler_targets)
@@ -88,7 +90,6 @@ class SortedBatches(Batches):
     def __init__(self, encoded, batch_size, lengths=None, positions=0, chosen=None, devices=1):
         self._encoded = encoded
         self._lengths = lengths
-        self._devices = devices
         chosen = np.arange(len(encoded.lengths)) if chosen is None else chosen
         order = chosen[np.argsort(-encoded.lengths[chosen], kind="stable")]
         if lengths is not None:
@@ -98,7 +99,8 @@ class SortedBatches(Batches):
         while start < len(order):
             size = max(batch_size, positions // self._padded(int(encoded.lengths[order[start]])))
             self.rows.append(order[start : start + size])
-            self.sizes.append(len(self.rows[-1]) if lengths is None else size)
+            size_of_batch = len(self.rows[-1]) if lengths is None else size
+            self.sizes.append(next_multiple(size_of_batch, devices))
             start += size
 
 

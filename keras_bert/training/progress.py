@@ -38,12 +38,11 @@ class Progress(keras.callbacks.Callback):
         state = self._state
         batches = self._plan.epoch(epoch)
         self._examples = np.cumsum([0, *map(len, batches.rows)])  # before each batch
-        self._rows = np.cumsum([0, *batches.sizes])
+        self._sizes = batches.sizes
+        self._sum_of_losses = 0.0
+        self._rows = 0
         # An earlier process may have trained the first batches of this epoch.
-        self._earlier_loss = state.loss
-        self._earlier_rows = state.rows
         self._earlier_seconds = state.seconds
-        self._first_batch = state.batch
         self._start = time.perf_counter()
         self._task = self.bar.add_task(
             f"Epoch {epoch + 1} of {self._plan.epochs}",
@@ -54,11 +53,8 @@ class Progress(keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch, logs=None):
         state = self._state
+        self._update_loss(logs["loss"])
         state.batch += 1
-        # Keras' loss is the mean over the rows since the beginning of the epoch, or of `fit`.
-        rows = int(self._rows[state.batch] - self._rows[self._first_batch])
-        state.rows = self._earlier_rows + rows
-        state.loss = (self._earlier_loss * self._earlier_rows + logs["loss"] * rows) / state.rows
         seconds = time.perf_counter() - self._start
         state.seconds = self._earlier_seconds + seconds
         completed = int(self._examples[state.batch])
@@ -69,6 +65,22 @@ class Progress(keras.callbacks.Callback):
             rate = (completed - self._uncounted[1]) / (seconds - self._uncounted[0])
             fields["rate"] = f"{rate:.0f} examples/s"
         self.bar.update(self._task, completed=completed, **fields)
+
+    def _update_loss(self, mean):
+        """Update the loss of the epoch with that of a batch.
+
+        `mean` is Keras' loss: the mean over the rows since the beginning of the epoch, or of `fit`,
+        which counts the rows of weight 0 that fill a batch.
+        """
+        state = self._state
+        size = self._sizes[state.batch]
+        self._rows += size
+        sum_before = self._sum_of_losses
+        self._sum_of_losses = mean * self._rows
+        loss = (self._sum_of_losses - sum_before) / size
+        examples = int(self._examples[state.batch + 1] - self._examples[state.batch])
+        state.rows += examples
+        state.loss += (loss - state.loss) * examples / state.rows
 
     @contextlib.contextmanager
     def paused(self):

@@ -103,7 +103,7 @@ class RunState:
         seconds: Time spent in training.
         stopped: True if a callback ended the training.
         before: Metrics of the dev data before the training, if the model could answer.
-        loss, rows: Mean loss of the current epoch so far, and its number of rows.
+        loss, rows: Mean loss of the current epoch so far, and its number of examples.
     """
 
     def __init__(self, folder, settings):

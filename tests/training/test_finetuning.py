@@ -289,6 +289,18 @@ def test_tensorboard_gets_each_epoch(eager, tmp_path, scored):
     assert found["loss", 2] == pytest.approx(metrics["train_loss"])
 
 
+@pytest.mark.parametrize("fixed_length", [False, True])
+@pytest.mark.parametrize("data", [tiny.examples(tiny.ROWS[:9]), tiny.choices()[:5]])
+def test_rows_that_fill_a_batch_are_not_in_the_loss_of_an_epoch(data, fixed_length):
+    encoder = tiny.encoder(
+        initializer_range=0.5, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0
+    )
+    _, metrics = finetune(
+        data, data, encoder, batch_size=4, epochs=1, learning_rate=1e-9, fixed_length=fixed_length
+    )
+    assert metrics["train_loss"] == pytest.approx(metrics["dev_loss"], rel=1e-4)
+
+
 def test_truncated_and_empty_texts_are_counted(eager):
     examples = tiny.examples([*tiny.ROWS[:8], ("good", "good " * 50), ("bad", "\u200b")])
     dev = tiny.examples([("good", "good " * 50)] * 3)
