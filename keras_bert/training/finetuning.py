@@ -71,9 +71,8 @@ def finetune(
     A new classifier of few texts, up to 64 per label on average, is trained by contrast if the
     encoder has a `pooling`, as MiniLM has. An epoch trains the encoder on pairs of texts of the
     same label, about 450, and then fits the head to its vectors. `contrastive=False` trains on the
-    labels, as do `optimizer=` and `loss=`; `contrastive=True` trains by contrast on more texts.
-    Source: Tunstall et al. (2022),
-    Efficient few-shot learning without prompts.
+    labels, as do `optimizer=` (a note says so) and `loss=`; `contrastive=True` trains by contrast
+    on more texts. Source: Tunstall et al. (2022), Efficient few-shot learning without prompts.
 
     With `dev`, the model is scored after each epoch, and the returned model has the weights of the
     best epoch. Ctrl-C ends the training and returns the best weights so far, or the current ones
@@ -211,7 +210,7 @@ def finetune(
         if not (state.epoch or state.batch):
             _prepare_start(run, state, model, is_new)
         if show_progress:
-            run_data.note(run)
+            run_data.note(run, trained_task, new_encoder if is_new else None, task_options)
         stopped = _fit(run, state, show_progress, tensorboard)
         metrics = _metrics(run, state, _restore_best(run, state), stopped)
         if show_progress:

@@ -1,5 +1,6 @@
 """The encoded data of a fine-tuning run, and what the task says about them."""
 
+import dataclasses
 import functools
 import sys
 
@@ -108,25 +109,36 @@ def check(task, train, dev):
         task.check_labeled(dev)
 
 
-def note(run):
-    """Print notes on a vocabulary that does not fit, truncated texts and contrastive training."""
-    encoder = heads.find_encoder(run.model)
+def note(run, task, encoder, options):
+    """Print notes on a vocabulary that does not fit, truncated texts and contrastive training.
+
+    `encoder` is `None` for a model with a trained head, as in `Task.contrastive_training`.
+    """
+    tokenizer = heads.find_encoder(run.model).preprocessor.python_tokenizer
     sample = run.train.sample_of_texts(vocabulary_fit.SAMPLE)
-    misfit = vocabulary_fit.note(sample, run.train.source, encoder.preprocessor.python_tokenizer)
+    misfit = vocabulary_fit.note(sample, run.train.source, tokenizer)
     if misfit is not None:
         _note(misfit)
     for examples, encoded in ((run.train, run.encoded), (run.dev, run.encoded_dev)):
         if encoded is not None and encoded.truncated:
             text = f"texts were truncated to {run.recipe.max_length} tokens (max_length)"
             _note(f"{examples.source}: {encoded.truncated} {text}")
+    train = run.train
     if run.contrast is not None:
-        train = run.train
         pairs = len(run.contrast.pairs)
         _note(
             f"{train.source}: {len(train)} texts of {len(train.label_names())} labels. Each epoch "
             f"trains the encoder on {pairs} pairs of texts, then fits the head to its "
             "vectors (contrastive=False, --no-contrastive: train on the labels)"
         )
+    elif run.recipe.optimizer is not None:
+        recipe = dataclasses.replace(run.recipe, optimizer=None)
+        if task.contrastive_training(encoder, train, options, recipe) is not None:
+            _note(
+                f"{train.source}: {len(train)} texts of {len(train.label_names())} labels. With "
+                "optimizer, they are trained on the labels, and not on pairs of texts "
+                "(contrastive=True: train on pairs; contrastive=False: hide this note)"
+            )
 
 
 def _compile_options(task, model, encoded, loss):

@@ -169,6 +169,17 @@ def test_an_optimizer_trains_on_the_labels():
     assert metrics["recipe"]["contrastive"] is True
 
 
+def test_a_note_says_that_an_optimizer_replaces_contrastive_training(capsys):
+    # A note is printed once per process, so the runs without it come first.
+    options = {"optimizer": "sgd", "show_progress": True}
+    finetune(contrastive=False, **options)
+    finetune(contrastive=True, **options)
+    finetune(encoder=tiny.encoder(), **options)
+    assert "With optimizer" not in capsys.readouterr().err
+    finetune(**options)
+    assert "6 texts of 2 labels. With optimizer" in capsys.readouterr().err
+
+
 def test_a_label_with_one_text_trains_only_the_head(recwarn):
     data = Examples([*TEXTS, "a film"], labels=[*LABELS, "maybe"])
     model, metrics = finetune(data)
