@@ -9,9 +9,10 @@ The time is the wall time from texts in memory to the trained model. It includes
 for keras_bert building and tracing the model, but not loading the weights or scoring. The processor
 time of all threads is printed too, because the wall time depends on other jobs of the machine.
 
-transformers uses its fast tokenizer, pads each batch to its longest text, and follows its own
-examples: random order, tags at the first token of a word and -100 at the others, overlapping
-windows for questions. The same functions score both libraries.
+transformers uses its fast tokenizer, groups texts of similar length, as its `Trainer` does with
+`train_sampling_strategy="group_by_length"`, and pads each batch to its longest text. It follows its
+own examples: tags at the first token of a word and -100 at the others, overlapping windows for
+questions. The same functions score both libraries.
 
     python benchmarks/finetune_tasks.py ../shared --tasks sst2-6000,mrpc
     python benchmarks/finetune_tasks.py ../shared --tasks sst2-6000 --peer keras_hub
@@ -421,6 +422,7 @@ PEERS = {"label": TextPeer, "score": TextPeer, "tags": TagPeer, "questions": Que
 def run_transformers(task, folder, train, dev, seed, autocast=False):
     import torch
     import transformers
+    from transformers.trainer_pt_utils import LengthGroupedSampler
 
     import keras_bert.hub.resolve
 
@@ -438,8 +440,11 @@ def run_transformers(task, folder, train, dev, seed, autocast=False):
     collate = peer.collator(tokenizer)
 
     start = clock()
+    rows = peer.features(tokenizer, train)
+    lengths = [len(row["input_ids"]) for row in rows]
+    sampler = LengthGroupedSampler(BATCH, lengths=lengths)
     loader = torch.utils.data.DataLoader(
-        peer.features(tokenizer, train), batch_size=BATCH, shuffle=True, collate_fn=collate
+        rows, batch_size=BATCH, sampler=sampler, collate_fn=collate
     )
     parameters = list(model.parameters())
     optimizer = torch.optim.AdamW(
