@@ -161,7 +161,7 @@ $(bin)/pip:
 	$(PYTHON) -m venv --clear $(VENV)
 
 $(installed): setup.cfg pyproject.toml constraints.txt | $(bin)/pip
-	@echo "Installing the locked dependencies into $(VENV) (3 GB on disk; a few minutes)"
+	@echo "Installing the locked dependencies into $(VENV) (4 GB on disk; a few minutes)"
 	@$(bin)/python -m pip install -qq --disable-pip-version-check $(CONSTRAINTS) -e '.[dev,docs,serve]'
 	@{ $(bin)/python -m pip install -qq --disable-pip-version-check $(CONSTRAINTS) $(seqeval_build) && \
 	    $(bin)/python -m pip install -qq --disable-pip-version-check --no-deps \
@@ -169,7 +169,7 @@ $(installed): setup.cfg pyproject.toml constraints.txt | $(bin)/pip
 	@touch $@
 
 $(VENV_PEERS)/installed: setup.cfg pyproject.toml constraints.txt
-	@echo "Installing the peers into $(VENV_PEERS) (4 GB on disk; a few minutes)"
+	@echo "Installing the peers into $(VENV_PEERS) (6 GB on disk; a few minutes)"
 	@$(PYTHON) -m venv --clear $(VENV_PEERS)
 	@$(VENV_PEERS)/bin/python -m pip install -qq --disable-pip-version-check $(CONSTRAINTS) \
 	    -e '.[dev]' $(peers)
