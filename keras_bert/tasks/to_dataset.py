@@ -6,6 +6,7 @@ import warnings
 import keras
 import numpy as np
 
+from keras_bert.data import tf_dataset
 from keras_bert.data.batching import choose_lengths, compiled_length
 from keras_bert.model_structure import find_encoder, find_output
 from keras_bert.runtime import distribution
@@ -116,6 +117,5 @@ def _dataset(data, encoded, batch_size, shuffle, seed, fixed_length, has_weights
         return tf.TensorSpec([None, *sizes], array.dtype)
 
     signature = keras.tree.map_structure(spec, batch(in_order[:batch_size]))
-    dataset = tf.data.Dataset.from_generator(batches, output_signature=signature)
     size = tf.data.experimental.assert_cardinality(len(limits) + 1)
-    return dataset.apply(size).prefetch(2)
+    return tf_dataset.from_generator(batches, signature).apply(size)

@@ -9,6 +9,7 @@ import warnings
 import keras
 
 from keras_bert import keras_private
+from keras_bert.data import tf_dataset
 from keras_bert.runtime import compilation_cache
 from keras_bert.runtime.memory import explain_out_of_memory
 from keras_bert.training.device_memory import advice_for_training
@@ -116,8 +117,7 @@ class FitData:
         signature = keras.tree.map_structure(
             lambda array: tf.TensorSpec(shape(array), array.dtype), example
         )
-        dataset = tf.data.Dataset.from_generator(self._keep_error, output_signature=signature)
-        self.batches = dataset.prefetch(2)
+        self.batches = tf_dataset.from_generator(self._keep_error, signature)
 
     def _keep_error(self):
         try:

@@ -45,6 +45,13 @@ def fit(recorder, start, is_shared):
     return -trained.layers[-1].kernel.numpy().item()
 
 
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="tf.data is of TensorFlow")
+def test_the_data_has_no_tuning_thread():
+    # An iterator with such a thread can take as long to end as it has lived.
+    data = engine.FitData(lambda: iter([np.ones(2)]), np.ones(2), lambda array: array.shape)
+    assert data.batches.options().autotune.enabled is False
+
+
 @pytest.mark.parametrize("is_shared", [False, True])
 def test_a_resumed_fit_ends_its_first_epoch_early(is_shared):
     recorder = Recorder()
