@@ -99,9 +99,8 @@ class BatchPlan:
         self._fits_head = fits_head
         self.epoch = functools.lru_cache(2)(self._make_epoch)
         encoder = heads.find_encoder(model)
-        trains_itself = own_training_method(model) is not None
-        is_packable = packed_heads.can_be_packed(model) and _can_pack_here()
-        is_packed = is_packable and not (fixed_length or saved_rows == 0 or trains_itself)
+        is_packable = not fixed_length and packed_heads.can_be_packed(model) and _can_pack_here()
+        is_packed = is_packable and saved_rows != 0
         self.shape = self._packed_shape(encoder, saved_rows) if is_packed else None
         if self.shape is not None:
             has_rows = self._texts_per_row is not None
@@ -111,7 +110,7 @@ class BatchPlan:
         if self._scales_weights and self.trained is model:
             # It is compiled with other losses than `model`.
             self.trained = keras.Model(model.input, model.output)
-        is_mixed = can_be_mixed and not trains_itself and _can_be_mixed(self.trained)
+        is_mixed = can_be_mixed and _can_be_mixed(self.trained)
         if distribution.is_tensorflow_on_cpu():
             self._choose_compilation(_cost_of_compiling(encoder, is_mixed), fixed_length)
         else:
@@ -237,14 +236,6 @@ class BatchPlan:
         if self._texts_per_row is None:
             return plan
         return [packing.texts_of_rows(rows, self._texts_per_row) for rows in plan]
-
-
-def own_training_method(model):
-    """Return the name of a method of Keras' training that the model overrides, or `None`."""
-    for name in ("train_step", "compute_loss"):
-        if getattr(type(model), name) is not getattr(keras.Model, name):
-            return name
-    return None
 
 
 def _can_pack_here():

@@ -21,7 +21,7 @@ from keras_bert.runtime.stopping import stop_requests
 from keras_bert.runtime.terminal import print_line
 from keras_bert.tasks import inference, registry
 from keras_bert.training import engine, run_data, user_callbacks
-from keras_bert.training.batch_plan import BatchPlan, own_training_method
+from keras_bert.training.batch_plan import BatchPlan
 from keras_bert.training.callbacks import Diverged, SaveState, ScoreDev, Steps, best
 from keras_bert.training.finetuning_recipe import FinetuningRecipe
 from keras_bert.training.gradient_caching import seed_dropout
@@ -66,8 +66,7 @@ def finetune(
 
     Batches contain little padding. Texts, pairs and tagged sentences are packed, several per row
     (see `packed_heads`). The other tasks, custom models and TensorFlow's strategies use batches of
-    sequences of similar lengths. A model with its own `train_step` or `compute_loss` is trained by
-    it; embedders, rerankers and TensorFlow's strategies do not allow one.
+    sequences of similar lengths.
 
     A new classifier of few texts, up to 64 per label on average, is trained by contrast if the
     encoder has a `pooling`, as MiniLM has. An epoch trains the encoder on pairs of texts of the
@@ -85,7 +84,8 @@ def finetune(
             regression on the encoder's vectors of words, and a head for texts from one on the
             vectors of texts if the encoder has a `pooling`, as MiniLM has. Or a model with the head
             of a task, including a custom one that ends in a `heads.TaskOutput`: it is trained in
-            place, and its preprocessor's `max_sequence_length` is set to `max_length`.
+            place, and its preprocessor's `max_sequence_length` is set to `max_length`. Its class
+            must not change how Keras trains, for example with its own `train_step`.
         train: The training data. Its labels are the classes.
         dev: The data for scoring, or `None`.
         task: `"reranking"` trains a reranker on `EmbeddingExamples`, such as mined negatives, or on
@@ -277,7 +277,6 @@ def _prepare(task, model, train, contrast, dev, recipe, metric, patience, callba
 
     `contrast` is a `ContrastiveTraining`, or `None`.
     """
-    given = model
     model = task.training_model(model)
     recipe.max_length = inference.length_limit(model, recipe.max_length)
     encoded, encoded_dev, options = run_data.encode(task, model, train, dev, recipe)
@@ -313,7 +312,6 @@ def _prepare(task, model, train, contrast, dev, recipe, metric, patience, callba
         saved_rows=_saved_rows(folder),
         fits_head=task.head_start is not None or fit_head is not None,
     )
-    _check_own_method(given, plan)
     if dev is not None:
         score = run_data.scorer(
             model, dev, encoded, encoded_dev, recipe.batch_size, plan.programs_for_scoring
@@ -328,16 +326,6 @@ def _prepare(task, model, train, contrast, dev, recipe, metric, patience, callba
         model, train, contrast, dev, encoded, encoded_dev, plan, recipe, metric, patience,
         callbacks, score, fit_head,
     )  # fmt: skip
-
-
-def _check_own_method(model, plan):
-    """Raise an error if the user's model would be trained without its own `train_step`."""
-    method = own_training_method(model)
-    if method is not None and plan.trained is not model:
-        raise ValueError(
-            f"{type(model).__name__} has its own {method}, which finetune cannot call for this "
-            "task or on several devices. Use the model's fit, with to_dataset of the data"
-        )
 
 
 def _prepare_start(run, state, model, is_new):
@@ -608,4 +596,15 @@ def _encoder_and_model(task, model, train):
             f"{type(train).__name__}. To train a new head, give its encoder, "
             "keras_bert.heads.find_encoder(model)"
         )
+    _check_trained_by_keras(model)
     return encoder, model
+
+
+def _check_trained_by_keras(model):
+    """Raise an error if the class of a model changes how Keras trains it."""
+    for name in ("train_step", "compute_loss", "compute_metrics"):
+        if getattr(type(model), name) is not getattr(keras.Model, name):
+            raise ValueError(
+                f"{type(model).__name__} has its own {name}, which finetune does not call: it "
+                "trains another model of the same weights. Use the model's own fit"
+            )

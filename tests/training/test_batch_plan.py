@@ -48,18 +48,6 @@ def test_texts_are_packed():
         assert sorted(np.concatenate(batches.rows)) == list(range(100))
 
 
-class OwnStep(keras.Model):
-    def train_step(self, *args, **kwargs):
-        return super().train_step(*args, **kwargs)
-
-
-def test_a_model_with_its_own_training_step_is_trained_itself():
-    model = classifier()
-    own = OwnStep(model.input, model.output)
-    plan = BatchPlan(own, Sequences(), 8, 0, epochs=2, losses=None)
-    assert plan.trained is own and plan.shape is None
-
-
 def test_fixed_length_is_one_shape_without_packing():
     model = classifier()
     plan = BatchPlan(model, Sequences(), 16, 0, epochs=2, losses=None, fixed_length=True)
