@@ -117,6 +117,7 @@ def pretrain(
     with stop_requests() as stop:
         _check_batches(recipe)
         _check_model(model, records, recipe.phases)
+        distribution.check_created_here(model)
         with seeded(recipe.seed):
             model = heads.pretraining(model) if isinstance(model, BertEncoder) else model
         training_model = model_to_train(model, recipe.packed)

@@ -320,6 +320,27 @@ def devices():
     return strategy.device_mesh.devices.size
 
 
+def check_created_here(model):
+    """Raise an error if the weights of a model do not belong to the current strategy.
+
+    Raises:
+        ValueError: If the model was created outside of the strategy's scope.
+    """
+    strategy = _strategy()
+    if strategy is None:
+        return
+    weight = model.weights[0].value
+    if keras.backend.backend() == "tensorflow":
+        belongs = strategy.extended.variable_created_in_scope(weight)
+    else:
+        belongs = len(weight.sharding.device_set) == devices()
+    if not belongs:
+        raise ValueError(
+            "the model was created outside of this distribution.scope; create or load it within "
+            "the scope that trains it"
+        )
+
+
 def worker():
     """Return the index of this process and the number of processes that train together."""
     if keras.backend.backend() == "jax" and _strategy() is not None:

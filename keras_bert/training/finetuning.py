@@ -12,7 +12,7 @@ import keras
 
 from keras_bert import heads, optimizers, provenance
 from keras_bert.encoder import BertEncoder
-from keras_bert.runtime import label_types
+from keras_bert.runtime import distribution, label_types
 from keras_bert.runtime.arguments import as_integer, as_output_path
 from keras_bert.runtime.escaping import shown
 from keras_bert.runtime.files import exclusive_lock
@@ -597,6 +597,7 @@ def _encoder_and_model(task, model, train):
             "keras_bert.heads.find_encoder(model)"
         )
     _check_trained_by_keras(model)
+    distribution.check_created_here(model)
     return encoder, model
 
 

@@ -134,7 +134,20 @@ def check(kind, folder):
         check_equal(train(kind, after, **options), expected)
 
 
-PROGRAM = """
+def check_model_of_another_scope():
+    """Check that a model on one device is not trained on several."""
+    examples = keras_bert.Examples(["so good", "bad"], labels=["good", "bad"])
+    model, _ = keras_bert.finetune(tiny.encoder(), examples, epochs=1, show_progress=False)
+    with distribution.scope("mirrored"):
+        message = "the model was created outside of this distribution.scope"
+        with pytest.raises(ValueError, match=message):
+            keras_bert.finetune(model, examples, epochs=1, show_progress=False)
+        encoder = heads.find_encoder(model)  # it is copied
+        model, _ = keras_bert.finetune(encoder, examples, epochs=1, show_progress=False)
+        keras_bert.finetune(model, examples, epochs=1, show_progress=False)
+
+
+SEVERAL_DEVICES = """
 import os
 import sys
 
@@ -147,9 +160,9 @@ if os.environ["KERAS_BACKEND"] == "tensorflow":
     # The collective operations of two strategies in one process would have the same keys.
     strategy = tf.distribute.MirroredStrategy()
     tf.distribute.MirroredStrategy = lambda devices: strategy
-from tests.training.test_several_devices import check
+from tests.training import test_several_devices
 
-check(*sys.argv[1:])
+getattr(test_several_devices, sys.argv[1])(*sys.argv[2:])
 """
 
 
@@ -157,4 +170,10 @@ check(*sys.argv[1:])
 @pytest.mark.parametrize("kind", RUNS)
 @pytest.mark.parametrize("backend", DEVICES)
 def test_several_devices_equal_one_device(kind, backend, python, tmp_path):
-    python("-c", PROGRAM, kind, tmp_path, backend=backend)
+    python("-c", SEVERAL_DEVICES, "check", kind, tmp_path, backend=backend)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", DEVICES)
+def test_a_model_of_another_scope_raises(backend, python):
+    python("-c", SEVERAL_DEVICES, "check_model_of_another_scope", backend=backend)
