@@ -102,6 +102,7 @@ check: $(installed)
 	$(bin)/mypy
 	$(bin)/lint-imports
 	$(bin)/codespell
+	$(bin)/python docs/check_prose.py
 	$(bin)/python -m tests.count_lines --check
 	$(bin)/python -m pytest --quiet -m generated tests/test_docs.py tests/test_notebooks.py tests/test_package.py
 
