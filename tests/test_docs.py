@@ -11,6 +11,7 @@ import pytest
 import keras_bert
 from docs import check_prose, pictures
 from keras_bert.cli.parser import make_parser
+from keras_bert.tasks.registry import TASKS
 from tests import docs_pages
 from tests.test_readme import folder  # noqa: F401
 
@@ -111,6 +112,14 @@ def test_the_page_for_assistants_has_all_losses():
         if isinstance(item, type) and not name.startswith("_")
     }
     assert {name for name in losses if f"`{name}`" not in page} == set()
+
+
+@pytest.mark.parametrize("page", ["deploy/savedmodel.md", "guides/tasks.md"])
+def test_tables_have_all_heads(page):
+    text = (docs_pages.DOCS / page).read_text(encoding="utf-8")
+    heads = {task.head_function().__name__ for task in TASKS} - {"pretraining"}
+    rows = "".join(line for line in text.splitlines() if line.startswith("|"))
+    assert {name for name in heads if not re.search(rf"`(heads\.)?{name}\b", rows)} == set()
 
 
 def test_pages_that_do_not_run_say_why():

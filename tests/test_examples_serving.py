@@ -27,6 +27,7 @@ from starlette.testclient import TestClient
 
 import keras_bert
 from keras_bert.server import models
+from keras_bert.tasks import registry
 from tests import served, tiny
 from tests.conftest import ROOT
 from tests.exporting.test_tf_serving import check_compose, models_config
@@ -242,6 +243,12 @@ def test_graph_server_of_pairs_and_vectors(tmp_path, graph_server):
     client = graph_server(tmp_path / "vectors")
     answer = client.post("/v1/models/vectors:predict", json={"instances": ["so good"]}).json()
     assert len(answer["predictions"][0]) == model.output_shape[-1]
+
+
+@pytest.mark.parametrize("client", ["rest_client.py", "grpc_client.py"])
+def test_clients_know_the_inputs_of_all_tasks(client):
+    known = runpy.run_path(str(FOLDER / client))["INPUTS"]
+    assert {task.takes for task in registry.TASKS} <= set(known)
 
 
 def test_choices():

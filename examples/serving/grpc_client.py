@@ -24,7 +24,13 @@ from tensorflow_serving.apis import (
 )
 
 # The possible inputs, in the order of the command line.
-INPUTS = (("text",), ("text", "text_pair"), ("question", "context"), ("text", "choices"))
+INPUTS = (
+    ("text",),
+    ("text", "text_pair"),
+    ("query", "document"),
+    ("question", "context"),
+    ("text", "choices"),
+)
 SIGNATURE = "serving_default"
 TIMEOUT = 30.0  # seconds; without a timeout, a call can wait forever
 

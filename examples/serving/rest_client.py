@@ -18,7 +18,13 @@ import urllib.parse
 import urllib.request
 
 # The possible inputs, in the order of the command line.
-INPUTS = (("text",), ("text", "text_pair"), ("question", "context"), ("text", "choices"))
+INPUTS = (
+    ("text",),
+    ("text", "text_pair"),
+    ("query", "document"),
+    ("question", "context"),
+    ("text", "choices"),
+)
 
 
 def call(url, request=None, timeout=30.0):

@@ -31,7 +31,7 @@ def scope(name: str = "auto", *, model_parallel: int = 1) -> Iterator[Any]:
             - `"one-device"`
             - `"mirrored"`: all devices of this machine.
             - `"multi-worker"`: all devices of several machines that run the same program, on JAX.
-            - `"tpu"`, or `"tpu:NAME"` for a Cloud TPU of that name.
+            - `"tpu"`, or on TensorFlow `"tpu:NAME"` for a Cloud TPU of that name.
             - `"auto"`: the TPU if the environment names one or TensorFlow sees one, else all
               GPUs of this machine (on JAX, all devices).
         model_parallel: On JAX, number of devices of one machine that share the weights of each
@@ -66,6 +66,11 @@ def scope(name: str = "auto", *, model_parallel: int = 1) -> Iterator[Any]:
         with contextlib.nullcontext() if strategy is None else strategy.scope():
             yield strategy
     elif backend == "jax":
+        if address:
+            raise ValueError(
+                f"{name} is a name for TensorFlow; with JAX, run the program on the TPU's own VM "
+                "and use tpu"
+            )
         strategy = _jax_distribution(kind, model_parallel)
         before = keras.distribution.distribution()
         keras.distribution.set_distribution(strategy)

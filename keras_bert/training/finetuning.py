@@ -64,9 +64,9 @@ def finetune(
     The type of `train` selects the task: `Examples` with labels, label sets or scores,
     `EmbeddingExamples`, `RankingExamples`, `TaggedSentences`, `Questions` or `Choices`.
 
-    Batches contain little padding. Texts, pairs and tagged sentences are packed, several per row
-    (see `packed_heads`). The other tasks, custom models and TensorFlow's strategies use batches of
-    sequences of similar lengths.
+    Batches contain little padding. Texts, pairs, tagged sentences and embeddings are packed,
+    several per row (see `packed_heads`). The other tasks, custom models and TensorFlow's strategies
+    use batches of sequences of similar lengths.
 
     A new classifier of few texts, up to 64 per label on average, is trained by contrast if the
     encoder has a `pooling`, as MiniLM has. An epoch trains the encoder on pairs of texts of the

@@ -132,7 +132,7 @@ def say(name, **options):
                   d.supports_jit_compile())
     except ValueError as error:
         print(name, options, error)
-say("one-device"); say("auto"); say("mirrored"); say("tpu")
+say("one-device"); say("auto"); say("mirrored"); say("tpu"); say("tpu:mine")
 say("mirrored", model_parallel=3); say("mirrored", model_parallel=2)
 say("one-device", model_parallel=2)
 say("multi-worker")
@@ -153,6 +153,8 @@ def test_strategies_on_jax(python, monkeypatch):
         "auto {} DataParallel 4 4 (0, 1) True",
         "mirrored {} DataParallel 4 4 (0, 1) True",
         "tpu {} JAX sees no TPU, only cpu; pip install 'jax[tpu]' on a machine with a TPU",
+        "tpu:mine {} tpu:mine is a name for TensorFlow; with JAX, run the program on the TPU's own VM "
+        "and use tpu",
         "mirrored {'model_parallel': 3} model_parallel must divide the 4 devices of one machine; "
         "received 3",
         "mirrored {'model_parallel': 2} ModelParallel 2 4 (0, 1) True",
