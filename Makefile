@@ -67,6 +67,7 @@ test-documents: $(installed)
 
 # The tests of what works without TensorFlow, with each of the other backends.
 no_tensorflow := $(parallel) -m "not slow and not peers and not documents" tests/test_without_tensorflow.py tests/test_fused_attention.py \
+	tests/training/test_reproducibility.py tests/training/test_gradient_caching.py \
 	tests/tasks tests/data tests/pipelines tests/text/test_python_tokenizer.py tests/text/test_words.py
 
 test-no-tensorflow: $(VENV_NO_TENSORFLOW)/installed

@@ -517,6 +517,7 @@ def test_dropout_masks_of_calls_and_seeds_are_independent():
 
 def test_dropout_is_off_in_inference_and_at_rate_0():
     x = ops.ones((2, 3))
+    assert not np.any(layers.Dropout(1.0)(x, training=True))
     for layer, training in ((layers.Dropout(0.5), False), (layers.Dropout(0.0), True)):
         assert np.array_equal(ops.convert_to_numpy(layer(x, training=training)), np.ones((2, 3)))
 

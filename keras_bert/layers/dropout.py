@@ -18,7 +18,7 @@ class Dropout(keras.layers.Dropout):
     a large part of a training step. This layer hashes the index of an element with a new seed per
     call. XLA computes the hash where it is used, and again in the backward pass. The masks are
     equal on one device of TensorFlow and JAX. On torch, which lacks the integer arithmetic, Keras'
-    own dropout is used.
+    own dropout is used, which draws from torch's generators.
 
     Source: The hash is `lowbias32` of Wellons (2018), github.com/skeeto/hash-prospector.
 
@@ -53,7 +53,8 @@ class Dropout(keras.layers.Dropout):
         # Compare 24 bits as int32: not all kernels compare uint32.
         bits = ops.cast(ops.right_shift(bits, _uint32(8)), "int32")
         keep = bits >= round(self.rate * 2**24)
-        return ops.where(keep, inputs * (1.0 / (1.0 - self.rate)), ops.zeros_like(inputs))
+        scale = 1.0 / (1.0 - self.rate) if self.rate < 1 else 0.0
+        return ops.where(keep, inputs * scale, ops.zeros_like(inputs))
 
 
 def random_bits(shape, seed):
@@ -62,7 +63,7 @@ def random_bits(shape, seed):
     keys = _hash(ops.cast(seed, "uint32") * golden + _uint32([1, 2]))
     first, second = ops.unstack(keys, 2)
     keys = _hash(ops.stack([first + second * golden, ops.bitwise_xor(first, second)]))
-    # With a random step and start, no two calls hash the same numbers in the same order.
+    # With a random step and start, two calls almost never hash the same numbers.
     step, start = ops.unstack(keys, 2)
     step = ops.bitwise_or(step, _uint32(1))
     # One `arange` per axis: a single one over all elements cannot be sharded over devices.

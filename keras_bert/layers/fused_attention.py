@@ -55,7 +55,11 @@ def choose(dtype, head_size, *, heads=1, lengths=(64, 64), masked=True, dropout=
 def describe():
     """Return one line about attention in 16 bits on this machine, for `doctor`."""
     choice = choose("bfloat16", 64)
-    return f"one kernel: {choice.reason}" if choice.kernel else f"several kernels: {choice.reason}"
+    if choice.kernel is None:
+        return f"several kernels: {choice.reason}"
+    with_dropout = choose("bfloat16", 64, dropout=True)
+    exception = "" if with_dropout.kernel else "; several where dropout applies to attention"
+    return f"one kernel: {choice.reason}{exception}"
 
 
 def _problem_of_cudnn(dtype, head_size, lengths, dropout):
@@ -76,15 +80,20 @@ def _problem_of_cudnn(dtype, head_size, lengths, dropout):
 def _has_nvidia_gpu():
     import jax
 
-    device = jax.devices()[0]
+    # `keras.device` sets the default.
+    default = jax.config.jax_default_device  # type: ignore[attr-defined]
+    device = default or jax.devices()[0]
+    if isinstance(device, str):
+        device = jax.devices(device)[0]
     return device.platform == "gpu" and "cuda" in device.client.platform_version
 
 
 @functools.cache
 def _error_of_cudnn(dtype, head_size, heads, lengths, masked):
-    """Return why cuDNN cannot compile the kernel and its gradient for a text, or `None`."""
+    """Return why cuDNN cannot compile the kernel and its gradient for one row, or `None`."""
     import jax
 
+    from keras_bert.runtime.memory import is_out_of_memory
     from keras_bert.runtime.reading import first_line
 
     queries, keys = (jax.ShapeDtypeStruct((1, heads, n, head_size), dtype) for n in lengths)
@@ -97,6 +106,8 @@ def _error_of_cudnn(dtype, head_size, heads, lengths, masked):
     try:
         gradient.lower(queries, keys, keys, mask).compile()
     except Exception as error:  # cuDNN, the driver, XLA and JAX have no common class of errors
+        if is_out_of_memory(error):
+            raise
         return f"cuDNN's kernel does not compile: {first_line(error):.200}"
     return None
 
@@ -139,21 +150,11 @@ def _cudnn(query, key, value, visible):
 def _sdpa(query, key, value, visible, dropout, seed):
     import torch
 
-    mask = None if visible is None else visible[:, None]
-    attention = functools.partial(
-        torch.nn.functional.scaled_dot_product_attention,
-        query, key, value, attn_mask=mask, scale=1.0,
-    )  # fmt: skip
-    if seed is None:
-        return attention()
-    # The kernel draws from the device's default generator. Set it to the layer's seed, as Keras'
-    # dropout does, and restore it.
-    number = int(ops.sum(ops.cast(seed.next(), "int64")))
-    is_cuda = query.device.type == "cuda"
-    with torch.random.fork_rng([query.device] if is_cuda else []):
-        if is_cuda:
-            with torch.cuda.device(query.device):
-                torch.cuda.manual_seed(number)
-        else:
-            torch.default_generator.manual_seed(number)
-        return attention(dropout_p=dropout.rate)
+    return torch.nn.functional.scaled_dot_product_attention(
+        query,
+        key,
+        value,
+        attn_mask=None if visible is None else visible[:, None],
+        dropout_p=0.0 if seed is None else dropout.rate,
+        scale=1.0,
+    )

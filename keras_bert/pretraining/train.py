@@ -26,7 +26,7 @@ from keras_bert.runtime.arguments import as_integer
 from keras_bert.runtime.escaping import shown
 from keras_bert.runtime.files import exclusive_lock, remove_stale_temporaries
 from keras_bert.runtime.packages import import_tensorflow
-from keras_bert.runtime.seeds import seeded
+from keras_bert.runtime.seeds import random_state_kept, seeded
 from keras_bert.runtime.stopping import stop_requests
 from keras_bert.runtime.tensorboard import writer
 from keras_bert.runtime.terminal import print_line, progress
@@ -35,6 +35,7 @@ from keras_bert.training import engine, report
 __all__ = ["OPTIMIZERS", "Phase", "Recipe", "compile_model", "pretrain", "two_phases"]
 
 
+@random_state_kept()
 def pretrain(
     model: keras.Model,
     records: Records,
@@ -233,6 +234,8 @@ def _fit(run, phase, bar, on_record, stop):
         [meter, pauses],
         shape=(feed.stream.rows, settings.sequence_length),
         steps=batches,
+        seed=run.recipe.seed,
+        batches_before=run.step * run.recipe.gradient_accumulation_steps,
         batch_size=feed.stream.batch_size,
         accumulated=run.recipe.gradient_accumulation_steps,
     )

@@ -18,7 +18,8 @@ from keras_bert.tasks import registry
 from keras_bert.training import engine, flops, replica_mean
 from keras_bert.training.gradient_caching import CachedModel, GradientCache
 
-_TRAINING_PROGRAMS = 2  # for batches that are not packed; a third one scores
+_PROGRAMS_PER_RUN = 3  # to train, to score, and to fit the head
+_TRAINING_PROGRAMS = 2  # for batches that are not packed, without a program for the head
 # With TensorFlow on a CPU: the number of operations that take as long as the compilation of one
 # layer for one length, and the time of a compiled step relative to an uncompiled one. Measured with
 # MiniLM on two cores.
@@ -86,30 +87,26 @@ class BatchPlan:
         # Examples for embedders are rows of several texts.
         self._texts_per_row = encoded.texts_per_row
         self._sequences = encoded if self._texts_per_row is None else encoded.texts
-        self.epochs, self.batch_size = epochs, batch_size
+        self.epochs = epochs
+        self.batch_size = batch_size
         first_epoch = Batches(encoded, batch_size, (seed, 0)).rows
         self.batches = len(first_epoch)
         self.rows = sum(map(len, first_epoch))
-        self.steps = -(-epochs * self.batches // gradient_accumulation_steps)
-        self.missing = -epochs * self.batches % gradient_accumulation_steps
-        self.trained, self.compiled = model, False
+        batches_of_run = epochs * self.batches
+        self.steps = math.ceil(batches_of_run / gradient_accumulation_steps)
+        self.missing = self.steps * gradient_accumulation_steps - batches_of_run
+        self.compiled = False
         self.cache: GradientCache | None = None
         task = registry.find(model)
         self._of_positions = task is not None and task.positions_have_targets
-        self._fits_head = fits_head
+        self._programs_for_head = 1 if fits_head else 0
+        self._plans: list = []  # of the first epochs, if batches are packed
         self.epoch = functools.lru_cache(2)(self._make_epoch)
         encoder = heads.find_encoder(model)
         is_packable = not fixed_length and packed_heads.can_be_packed(model) and _can_pack_here()
         is_packed = is_packable and saved_rows != 0
         self.shape = self._packed_shape(encoder, saved_rows) if is_packed else None
-        if self.shape is not None:
-            has_rows = self._texts_per_row is not None
-            self.trained = (packed_heads.packed_rows if has_rows else packed_heads.packed)(model)
-        elif task is not None and self._texts_per_row is not None:
-            self.trained = task.model_of_rows(model)
-        if self._scales_weights and self.trained is model:
-            # It is compiled with other losses than `model`.
-            self.trained = keras.Model(model.input, model.output)
+        self.trained = self._model_of_batches(model, task)
         is_mixed = can_be_mixed and _can_be_mixed(self.trained)
         if distribution.is_tensorflow_on_cpu():
             self._choose_compilation(_cost_of_compiling(encoder, is_mixed), fixed_length)
@@ -118,7 +115,8 @@ class BatchPlan:
         if is_mixed and self.compiled:
             from keras_bert import mixed_training
 
-            self.compiled, self.trained = False, mixed_training.TrainedModel(self.trained)
+            self.compiled = False
+            self.trained = mixed_training.TrainedModel(self.trained)
         if encoded.gradient_caching:
             self._cache_gradients(model.output_shape[-1], gradient_accumulation_steps)
 
@@ -134,6 +132,19 @@ class BatchPlan:
             distribution.replicas(),
             saved_rows,
         )
+
+    def _model_of_batches(self, model, task):
+        """Return a model that takes the batches and shares the weights of `model`."""
+        has_rows = self._texts_per_row is not None
+        trained = model
+        if self.shape is not None:
+            trained = packed_heads.packed_rows(model) if has_rows else packed_heads.packed(model)
+        elif has_rows and task is not None:
+            trained = task.model_of_rows(model)
+        if self._scales_weights and trained is model:
+            # It is compiled with other losses than `model`.
+            trained = keras.Model(model.input, model.output)
+        return trained
 
     def _cache_gradients(self, width, gradient_accumulation_steps):
         """Set `cache`, and the `trained` model that it belongs to."""
@@ -160,7 +171,7 @@ class BatchPlan:
         self._lengths = None
         if self.compiled or distribution.compiles_each_shape():
             cost = distribution.positions_per_compilation() / self.batch_size
-            most = _TRAINING_PROGRAMS - self._fits_head
+            most = _TRAINING_PROGRAMS - self._programs_for_head
             self._lengths = choose_lengths(self._longest_per_batch(), cost, most)
 
     def _choose_compilation(self, cost, fixed_length):
@@ -178,9 +189,9 @@ class BatchPlan:
 
     @property
     def programs_for_scoring(self):
-        """Number of programs for scoring, so that a run compiles three, with that of the head."""
+        """Number of programs that are left for scoring."""
         for_training = 1 if self.shape is not None or self._lengths is None else len(self._lengths)
-        return 3 - for_training - self._fits_head
+        return _PROGRAMS_PER_RUN - for_training - self._programs_for_head
 
     def _longest_per_batch(self):
         """Return the length of the longest sequence of each batch of the run."""

@@ -6,6 +6,7 @@ import keras
 import numpy as np
 
 from keras_bert.model_structure import path_of_diverged_weight
+from keras_bert.training import user_callbacks
 from keras_bert.training.user_callbacks import DEV_LOSS, logs_of, lower_is_better
 
 _SAVE_SECONDS = 300  # between two saved states within an epoch
@@ -48,7 +49,8 @@ class Steps(keras.callbacks.Callback):
             raise Diverged(f"the loss is {logs['loss']}")
 
     def on_epoch_end(self, epoch, logs=None):
-        if epoch + 1 == self._plan.epochs:
+        is_complete = self._state.batch == self._plan.batches  # a callback can end it early
+        if is_complete and epoch + 1 == self._plan.epochs:
             self._complete_last_step()
         self._stop.check()
         # The last loss was computed before the last update of the weights.
@@ -88,25 +90,29 @@ class ScoreDev(keras.callbacks.Callback):
         every = self._run.recipe.batches_between_scores(batches)
         if every and done % every == 0 and done < batches:
             with self._progress.paused():
-                self._record(round(self._state.epoch + done / batches, 3))
+                self._record()
 
     def on_epoch_end(self, epoch, logs=None):
-        record = self._record(epoch + 1)
+        history = self._state.history
+        epochs_done = self._state.epochs_done(self._run.plan.batches)
+        # The batch after which a callback ended the epoch early may be scored already.
+        is_scored = history and history[-1]["epoch"] == epochs_done
+        record = history[-1] if is_scored else self._record()
         logs.update(logs_of(record))  # the following callbacks get the scores
         self._logs = logs
         if self._run.patience is not None:
-            best_record, _ = best(self._state.history, self._run.metric)
-            if epoch + 1 - best_record["epoch"] >= self._run.patience:
+            best_record, _ = best(history, self._run.metric)
+            if record["epoch"] - best_record["epoch"] >= self._run.patience:
                 self.model.stop_training = True
 
     def on_train_end(self, logs=None):
         logs.update(self._logs)
 
-    def _record(self, epoch):
+    def _record(self):
         """Append the metrics at this point of the training to the history, and return them."""
         run = self._run
         state = self._state
-        record = {"epoch": epoch, "loss": state.loss}
+        record = {"epoch": state.epochs_done(run.plan.batches), "loss": state.loss}
         model = self.model  # on JAX, this updates its variables
         if run.fit_head is not None:
             run.fit_head()
@@ -134,10 +140,11 @@ class SaveState(keras.callbacks.Callback):
     It comes last: a saved state holds what the other callbacks did, such as `stop_training`.
     """
 
-    def __init__(self, state, plan):
+    def __init__(self, state, plan, callbacks):
         super().__init__()
         self._state = state
         self._plan = plan
+        self._callbacks = callbacks  # of the user
 
     def on_train_begin(self, logs=None):
         self._saved = time.perf_counter()
@@ -152,10 +159,12 @@ class SaveState(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch, logs=None):
         self._state.stopped = self.model.stop_training
-        self._state.next_epoch()
+        if self._state.batch == self._plan.batches:
+            self._state.next_epoch()
         self._save()
 
     def _save(self):
+        self._state.callbacks = user_callbacks.states_of(self._callbacks)
         self._state.save(self._plan.trained)
         self._saved = time.perf_counter()
         self._saved_scores = len(self._state.history)

@@ -10,7 +10,7 @@ import keras
 
 from keras_bert import keras_private
 from keras_bert.data import tf_dataset
-from keras_bert.runtime import compilation_cache
+from keras_bert.runtime import compilation_cache, seeds
 from keras_bert.runtime.memory import explain_out_of_memory
 from keras_bert.training.device_memory import advice_for_training
 
@@ -22,6 +22,8 @@ def fit(
     *,
     shape,
     steps,
+    seed=0,
+    batches_before=0,
     batch_size=None,
     accumulated=1,
     model=None,
@@ -34,9 +36,11 @@ def fit(
         trained: The compiled `keras.Model` that takes the batches.
         data: All batches from `start` on, as `FitData`.
         callbacks: A list of Keras callbacks. They see `model`.
-        shape: Shape of the token ids of a batch. It, `batch_size` and `accumulated` are for the
-            error of a device without enough memory.
+        shape: Shape of the token ids of a batch. `shape`, `batch_size` and `accumulated` are for
+            the error of a device without enough memory.
         steps: Batches per epoch.
+        seed: Seed of dropout on torch. Elsewhere, variables of the model hold it.
+        batches_before: Number of batches of the run before these.
         batch_size: Number of sequences in a batch, by default `shape[0]`.
         accumulated: Number of batches per optimizer step.
         model: The user's model, whose variables `trained` shares. Default: `trained`.
@@ -50,6 +54,7 @@ def fit(
     callbacks = keras.callbacks.CallbackList(
         [
             keras.callbacks.LambdaCallback(on_epoch_end=ends.before_callbacks),
+            _TorchSeeds(seed, batches_before),
             *callbacks,
             trained.history,
             keras.callbacks.LambdaCallback(
@@ -142,6 +147,19 @@ def _one_ahead(batches):
             yield batch
     finally:
         thread.shutdown(wait=False, cancel_futures=True)
+
+
+class _TorchSeeds(keras.callbacks.Callback):
+    """Makes dropout on torch a function of a seed and the index of the batch."""
+
+    def __init__(self, seed, next_batch):
+        super().__init__()
+        self._seed = seed
+        self._next_batch = next_batch
+
+    def on_train_batch_begin(self, batch, logs=None):
+        seeds.seed_torch(self._seed, self._next_batch)
+        self._next_batch += 1
 
 
 class _EpochEnds:

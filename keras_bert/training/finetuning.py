@@ -16,7 +16,7 @@ from keras_bert.runtime import distribution, label_types
 from keras_bert.runtime.arguments import as_integer, as_output_path
 from keras_bert.runtime.escaping import shown
 from keras_bert.runtime.files import exclusive_lock
-from keras_bert.runtime.seeds import seeded
+from keras_bert.runtime.seeds import random_state_kept, seeded
 from keras_bert.runtime.stopping import stop_requests
 from keras_bert.runtime.terminal import print_line
 from keras_bert.tasks import inference, registry
@@ -32,6 +32,7 @@ from keras_bert.training.run_state import RunState, digest, saved_settings
 _BEFORE_SUFFIX = "_before_training"  # end of the name of a metric
 
 
+@random_state_kept()
 def finetune(
     encoder: keras.Model,
     train: Any,
@@ -123,8 +124,8 @@ def finetune(
             of `dev`, such as `val_accuracy`. `EarlyStopping(restore_best_weights=True)` selects the
             best epoch in place of `metric`. `LearningRateScheduler` and `ReduceLROnPlateau` set the
             rate of each epoch, in place of `warmup` and `schedule`. When a killed run resumes,
-            callbacks get the best value so far that they monitor, and no other state; the batches
-            of an unfinished epoch are numbered from 0. `on_test_batch_begin` and
+            callbacks get back their `best`, `wait` and `cooldown_counter`, and no other state; the
+            batches of an unfinished epoch are numbered from 0. `on_test_batch_begin` and
             `on_test_batch_end` are not called.
         show_progress: If `True`, draw a progress bar in a terminal or notebook, elsewhere print a
             line per epoch on stderr. If `False`, print no notes on the data and the run either.
@@ -151,8 +152,8 @@ def finetune(
         counts of `dev`, such as `dev_truncated`, the metrics of the best epoch, its number
         `best_epoch` and the name of the `metric` that selected it. If the model could answer before
         the training, as an embedder or a fine-tuned model can, the key `<metric>_before_training`
-        has the score before the training. After Ctrl-C
-        within an epoch, `best_epoch` can be 0.5.
+        has the score before the training. If the training ends within an epoch, `best_epoch` can
+        be 0.5.
 
     Raises:
         ValueError: If an argument or the data is invalid, a callback cannot work, another process
@@ -369,7 +370,7 @@ def _compile(model, options, options_of_batches, optimizer, plan):
 def _restore(run, folder, show_progress):
     """Return the `RunState`, restored from the folder if it holds a state."""
     state = RunState(folder, {} if folder is None else _settings(run))
-    if state.restore(run.plan.trained) and show_progress:
+    if state.restore(run.plan.trained, run.model) and show_progress:
         epochs = run.recipe.epochs
         epoch = min(state.epoch + 1, epochs)
         print_line(f"resuming the run in {folder}, epoch {epoch} of {epochs}", file=sys.stderr)
@@ -428,6 +429,8 @@ def _fit(run, state, show_progress, tensorboard):
                 _all_callbacks(run, state, progress, stop),
                 shape=run.plan.batch(0)[0]["input_word_ids"].shape,
                 steps=run.plan.batches,
+                seed=run.recipe.seed,
+                batches_before=state.epoch * run.plan.batches + state.batch,
                 batch_size=run.recipe.batch_size,
                 accumulated=run.recipe.gradient_accumulation_steps,
                 model=run.model,
@@ -448,16 +451,16 @@ def _fit(run, state, show_progress, tensorboard):
 def _all_callbacks(run, state, progress, stop):
     """Return the callbacks of the run, in their order: they see a batch one after the other."""
 
-    def restore_monitors(logs):
-        user_callbacks.restore_monitors(run.callbacks, state.history)
+    def restore_callbacks(logs):
+        user_callbacks.restore(run.callbacks, state.callbacks)
 
     return [
         Steps(run.plan, state, stop),
         progress,
         ScoreDev(run, state, progress),
         *run.callbacks,
-        keras.callbacks.LambdaCallback(on_train_begin=restore_monitors),
-        SaveState(state, run.plan),
+        keras.callbacks.LambdaCallback(on_train_begin=restore_callbacks),
+        SaveState(state, run.plan, run.callbacks),
     ]
 
 
@@ -473,8 +476,11 @@ def _restore_best(run, state):
     if run.score is None:
         return None
     if record is None:  # stopped before the first score
-        epoch = round(state.epoch + state.batch / run.plan.batches, 3)
-        record = {"epoch": epoch, "loss": state.loss, **run.score()}
+        record = {
+            "epoch": state.epochs_done(run.plan.batches),
+            "loss": state.loss,
+            **run.score(),
+        }
     if record["epoch"] not in [other["epoch"] for other in state.history]:
         state.history.append(record)  # stopped before the epoch was recorded
     return record

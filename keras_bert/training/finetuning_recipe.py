@@ -49,6 +49,8 @@ class FinetuningRecipe:
             raise ValueError(f"seed must be below 2**32; received {shown(self.seed)}")
         distribution.check_accumulation(self.gradient_accumulation_steps)
         self.learning_rate = as_number("learning_rate", self.learning_rate)
+        if self.learning_rate < 0:
+            raise ValueError(f"learning_rate must be at least 0; received {self.learning_rate}")
         self.warmup = as_number("warmup", self.warmup)
         if not 0 <= self.warmup <= 1:
             raise ValueError(f"warmup must be a share of the steps; received {self.warmup}")
@@ -129,5 +131,14 @@ def _optimizer(optimizer, learning_rate):
         raise ValueError(
             "optimizer must be a Keras optimizer, such as keras.optimizers.Adam(2e-5), or the name "
             f"of one, such as 'adam'; received {shown(optimizer)}"
+        )
+    if isinstance(built, keras.optimizers.LossScaleOptimizer):
+        raise ValueError(
+            "finetune scales the loss where float16 needs it; give the inner_optimizer of the "
+            "LossScaleOptimizer"
+        )
+    if built.gradient_accumulation_steps:
+        raise ValueError(
+            "set gradient_accumulation_steps of finetune in place of that of the optimizer"
         )
     return built

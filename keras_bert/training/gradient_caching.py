@@ -13,10 +13,12 @@ import numpy as np
 from keras import ops
 
 from keras_bert.runtime.gradients import value_and_gradient
+from keras_bert.runtime.seeds import seed_torch
 
 
-def seed_dropout(model, seed):
-    """Set the states of all random generators of a model. `seed` is an int or a tuple of ints."""
+def seed_dropout(model, *seed):
+    """Set the states of all random generators of a model. `seed` are integers of at least 0."""
+    seed_torch(*seed)
     weights = {id(weight) for weight in model.weights}
     states = [variable for variable in model.variables if id(variable) not in weights]
     seeds = np.random.default_rng(seed).integers(0, 2**31, len(states))
@@ -101,7 +103,7 @@ class GradientCache:
         values = self._values[index]
         missing = model.gradients.shape[0] - len(values)
         model.gradients.assign(np.pad(values, [(0, missing), (0, 0), (0, 0)]))
-        seed_dropout(model, (self._seed, batch_index))
+        seed_dropout(model, self._seed, batch_index)
 
     def _gradients(self, step):
         """Return the loss of an optimizer step, and the gradient of each batch's embeddings."""
@@ -111,7 +113,7 @@ class GradientCache:
         first = step * self._cached.batches
         for batch_index in range(first, first + self._cached.batches):
             inputs, *rest = self._batch(batch_index)
-            seed_dropout(self._cached, (self._seed, batch_index))
+            seed_dropout(self._cached, self._seed, batch_index)
             outputs.append(np.asarray(self._forward.predict_on_batch(inputs), np.float32))
             targets.append(rest[0])
             weights.append(rest[1])

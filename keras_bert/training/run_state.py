@@ -87,7 +87,7 @@ class Checkpoints:
 # Attributes of `RunState` in the file, with their types in JSON.
 _SAVED = {
     "epoch": int, "batch": int, "history": list, "seconds": float, "loss": float, "rows": int,
-    "stopped": bool, "before": dict,
+    "stopped": bool, "before": dict, "callbacks": list,
 }  # fmt: skip
 
 
@@ -103,6 +103,7 @@ class RunState:
         seconds: Time spent in training.
         stopped: True if a callback ended the training.
         before: Metrics of the dev data before the training, if the model could answer.
+        callbacks: The `user_callbacks.states_of` the user's callbacks.
         loss, rows: Mean loss of the current epoch so far, and its number of examples.
     """
 
@@ -121,6 +122,13 @@ class RunState:
         self.rows = 0
         self.stopped = False
         self.before: dict = {}
+        self.callbacks: list[dict] = []
+
+    def epochs_done(self, batches):
+        """Return the trained epochs of so many batches: an int, or a fraction within an epoch."""
+        if self.batch == batches:
+            return self.epoch + 1
+        return round(self.epoch + self.batch / batches, 3)
 
     def next_epoch(self):
         """Move to the beginning of the next epoch."""
@@ -138,15 +146,16 @@ class RunState:
         progress = {name: getattr(self, name) for name in _SAVED}
         self._checkpoints.save(variables_of(model), progress)
 
-    def restore(self, model):
+    def restore(self, trained, model):
         """Build the optimizer, read the state of an earlier run, and return True if there was one.
 
-        Broken files and other settings are a `ValueError`.
+        `trained` is the model that takes the batches, and `model` the one whose best weights are
+        kept. Broken files and other settings are a `ValueError`.
         """
-        model.optimizer.build(model.trainable_variables)
+        trained.optimizer.build(trained.trainable_variables)
         if self._checkpoints is None:
             return False
-        progress = self._checkpoints.restore(variables_of(model))
+        progress = self._checkpoints.restore(variables_of(trained))
         if progress is None:
             self.clear()  # without a state, the best weights belong to some other run
             return False

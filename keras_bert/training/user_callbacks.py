@@ -1,12 +1,17 @@
 """The user's Keras callbacks in a fine-tuning run: checks, and what they get on resuming."""
 
+from typing import Any
+
 import keras
+import numpy as np
 
 from keras_bert import optimizers
 from keras_bert.runtime.escaping import shown
 from keras_bert.tasks import registry
 
 DEV_LOSS = "dev_loss"
+# Attributes of the callbacks of Keras that compare epochs with earlier ones.
+_STATE = {"best", "wait", "cooldown_counter"}
 
 
 def lower_is_better(name):
@@ -104,17 +109,29 @@ def logs_of(record):
     return logs
 
 
-def restore_monitors(callbacks, history):
-    """Give the callbacks of a resumed run the best values so far that they monitor.
-
-    `history` has the records of the earlier process.
-    """
-    logs_per_epoch = [logs_of(record) for record in history if record["epoch"] % 1 == 0]
+def states_of(callbacks):
+    """Return what `restore` needs: the class of each callback, and its values of `_STATE`."""
+    states = []
     for callback in callbacks:
-        monitor, mode = (getattr(callback, name, None) for name in ("monitor", "mode"))
-        values = [logs[monitor] for logs in logs_per_epoch if monitor in logs]
-        if not values or mode not in ("min", "max"):
-            continue
-        callback.best = min(values) if mode == "min" else max(values)
-        if hasattr(callback, "wait"):
-            callback.wait = len(values) - 1 - values.index(callback.best)
+        state: dict[str, Any] = {"class": type(callback).__name__}
+        for name in _STATE:
+            value = getattr(callback, name, None)
+            if isinstance(value, (int, float, np.number)):
+                state[name] = float(value)
+        states.append(state)
+    return states
+
+
+def restore(callbacks, states):
+    """Give the callbacks of a resumed run the values of an earlier process.
+
+    The n-th callback of a class gets the n-th state of this class.
+    """
+    left = list(states)
+    for callback in callbacks:
+        for state in left:
+            if state["class"] == type(callback).__name__:
+                left.remove(state)
+                for name in _STATE & state.keys():
+                    setattr(callback, name, state[name])
+                break

@@ -361,6 +361,39 @@ def test_a_resumed_run_passes_the_best_values_on(tmp_path):
     assert [row["epoch"] for row in rows] == ["0", "1", "2"]
 
 
+def test_a_resumed_callback_counts_on(tmp_path):
+    """The rate was just reduced, and the count of epochs without improvement began anew."""
+    states = []
+
+    def run(*more, **options):
+        reduce = callbacks.ReduceLROnPlateau("val_loss", patience=2, min_delta=99, cooldown=3)
+        after = callbacks.LambdaCallback(
+            on_epoch_end=lambda *_: states.append(
+                (reduce.best, reduce.wait, reduce.cooldown_counter)
+            )
+        )
+        finetune(reduce, after, *more, epochs=4, **options)
+
+    run()
+    expected = states.copy()
+    states.clear()
+    with pytest.raises(Killed):
+        run(kill_at_epoch(3), folder=tmp_path)
+    run(folder=tmp_path)
+    assert states == [pytest.approx(state) for state in expected]
+
+
+def test_training_that_a_callback_ends_within_an_epoch():
+    class Stop(callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            self.model.stop_training = batch == 1
+
+    _, metrics = finetune(Stop(), epochs=3)
+    assert metrics["best_epoch"] == metrics["history"][-1]["epoch"] == 0.667
+    seen = metrics["examples_per_second"] * metrics["train_seconds"]
+    assert seen == pytest.approx(2 / 3 * len(EXAMPLES))
+
+
 def test_a_run_that_a_callback_stopped_does_not_go_on(tmp_path):
     class Stop(callbacks.Callback):
         def on_epoch_end(self, epoch, logs=None):

@@ -741,6 +741,25 @@ def test_an_optimizer_keeps_its_exclusions_from_weight_decay(eager):
     assert losses[1] > losses[0]
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"optimizer": keras.optimizers.Adam(gradient_accumulation_steps=4)},
+            "gradient_accumulation_steps of finetune",
+        ),
+        (
+            {"optimizer": keras.optimizers.LossScaleOptimizer(keras.optimizers.Adam())},
+            "the inner_optimizer",
+        ),
+        ({"optimizer": "adam", "learning_rate": -1}, "learning_rate must be at least 0"),
+    ],
+)
+def test_an_optimizer_that_finetune_would_change_is_an_error(options, message):
+    with pytest.raises(ValueError, match=message):
+        finetune(tiny.examples(tiny.ROWS[:8]), **options)
+
+
 def test_the_name_of_an_optimizer_trains_with_the_learning_rate(eager):
     rows = tiny.examples(tiny.ROWS[:8])
     model, metrics = finetune(rows, optimizer="sgd", learning_rate=0.25, epochs=1)

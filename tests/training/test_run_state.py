@@ -121,17 +121,17 @@ def model():
 
 def test_a_history_of_other_types_raises(model, tmp_path):
     state = run_state.RunState(tmp_path, {})
-    assert not state.restore(model)
+    assert not state.restore(model, model)
     state.history = [[["epoch", 1]]]
     state.save(model)
     with pytest.raises(ValueError, match=rf"{run_state.STATE_FILE} is broken .*delete it"):
-        run_state.RunState(tmp_path, {}).restore(model)
+        run_state.RunState(tmp_path, {}).restore(model, model)
 
 
 @pytest.mark.parametrize("name", [run_state.STATE_FILE, run_state.BEST_FILE])
 def test_weights_that_are_not_finite_raise(model, tmp_path, name):
     state = run_state.RunState(tmp_path, {})
-    assert not state.restore(model)
+    assert not state.restore(model, model)
     model.set_weights([np.full(weight.shape, np.nan) for weight in model.weights])
     state.history = [{"epoch": 1, "loss": 1.0, "accuracy": 0.5}]
     if name == run_state.BEST_FILE:
@@ -139,7 +139,7 @@ def test_weights_that_are_not_finite_raise(model, tmp_path, name):
         model.set_weights([np.zeros(weight.shape) for weight in model.weights])
     state.save(model)
     with pytest.raises(ValueError, match=rf"{name} is broken .*NaN.*delete"):
-        run_state.RunState(tmp_path, {}).restore(model)
+        run_state.RunState(tmp_path, {}).restore(model, model)
 
 
 def test_best_weights_without_a_state_are_ignored(model, tmp_path):
@@ -148,7 +148,7 @@ def test_best_weights_without_a_state_are_ignored(model, tmp_path):
     before = [np.add(weight.numpy(), 1) for weight in model.weights]
     model.set_weights(before)
     state = run_state.RunState(tmp_path, {})
-    assert not state.restore(model)
+    assert not state.restore(model, model)
     state.restore_best(model)
     for a, b in zip(model.weights, before, strict=True):
         np.testing.assert_array_equal(a.numpy(), b)
