@@ -1,7 +1,7 @@
 r"""Question: how fast is keras_bert on a GPU, compared with transformers and sentence-transformers?
 
     python benchmarks/accelerator.py > accelerator.jsonl
-    python benchmarks/accelerator.py --only finetune-base ablations-512 --seconds 240
+    python benchmarks/accelerator.py --only finetune-base ablations-512 --seconds 300
     python benchmarks/accelerator.py --tiny --ours
 
 keras_bert runs on JAX, the peers on torch, all on the same device in bfloat16. Each line of the
@@ -19,18 +19,33 @@ left (`--seconds`, by default 8 minutes) is skipped, and a line says so.
 | encode | `encode` of 50,000 sentences and 5,000 paragraphs; peer: `SentenceTransformer` |
 
 Weights are random, of the sizes of BERT-Base, BERT-Large and MiniLM; dropout is 0.1. Texts and
-vocabulary are made up, with the lengths of real data (`accelerator_workers/made_up_data.py`). The
-peers run in their fastest setting: the faster of autocast and bfloat16 weights, the best number of
-processes for the data, the best of some batch sizes. Both libraries use AdamW with decay on
-matrices only, and clip the gradient at norm 1.0.
+vocabulary are made up, with the lengths of real data (`accelerator_workers/made_up_data.py`). Both
+libraries use AdamW with decay on matrices only, and clip the gradient at norm 1.0. Some settings
+are tried, and the fastest counts:
+
+| question | library | settings |
+|---|---|---|
+| pretrain-SIZE-LENGTH | peer | float32 weights with autocast, bfloat16 weights |
+| finetune-SIZE, embeddings | peer | no and two processes that load the data |
+| encode | both | batch sizes, on a tenth of the texts |
+
+To save time, only the first pretraining question of a run tries both kinds of weights. The next
+ones use the faster kind, which may not be the faster one for another size or length. `peer_name`
+and `peer_seconds` in the output show what was measured. The peer is fine-tuned only with autocast
+(`bf16=True`), and encodes only with bfloat16 weights.
 
 Utilization is the model's FLOP/s (`keras_bert.training.flops`) divided by the manufacturer's peak
 for dense bfloat16 (Chowdhery et al., 2022). The whole time of a training run is measured from texts
 in memory to the trained model, with all compilation. It does not include imports and the creation
 of the weights. `cold cache` is the first run on a machine, `warm cache` the second.
 
-Each library has its own process for each question. Pretraining alternates between them if both fit
-on the device. The processes of the next question start early, to save the time of their imports.
+Each library has its own process for each question. In fine-tuning, keras_bert has two, for the cold
+and the warm cache. In `encode`, each library has two: the first tries the batch sizes, the second
+runs only the fastest, so that its peak memory does not include the others. Pretraining alternates
+between the libraries if both fit on the device. The processes of the next question start early, to
+save the time of their imports.
+
+With `--tiny`, all sizes and lengths are the same, so only one question of each kind is asked.
 
 Needs Keras, JAX for the device, torch, transformers and accelerate; `embeddings` and `encode` also
 sentence-transformers and datasets. TensorFlow is not needed. A machine that has no access to a
@@ -90,14 +105,17 @@ MODULES = {
 # Layers, width, heads.
 SIZES = {"minilm": (6, 384, 12), "base": (12, 768, 12), "large": (24, 1024, 16), "tiny": (1, 16, 2)}
 ROUNDS = 3
-BESIDE = 30 * 2**30  # keras_bert with more bytes than this leaves the device before the peer comes
+# If keras_bert takes more memory than this in pretraining, it is closed before the peer starts.
+MAX_BYTES_BESIDE_PEER = 30 * 2**30
 # The settings that are tried, of which the fastest counts. `None` is the default.
 LOADER_PROCESSES = (0, 2)
 BATCH_SIZES = {
     "keras_bert": (None, 128),
     "sentence-transformers": (64, 256, 1024),
 }
-TRIED = 0.1  # the share of the texts on which batch sizes are tried
+TRIAL_SHARE = 0.1  # the share of the texts on which batch sizes are tried
+# The questions that `--tiny` asks by default: one of each kind.
+TINY_QUESTIONS = ("pretrain-base-128", "finetune-minilm", "encode", "embeddings", "ablations-128")
 
 # Variants of the pretraining step: the library, the changes of the config, and further options.
 NO_ATTENTION_DROPOUT = {"attention_probs_dropout_prob": 0.0}
@@ -145,12 +163,15 @@ class Worker:
 
     def _ask(self, request):
         timer = threading.Timer(max(self._run.seconds_left(), 1), self._process.kill)
+        timer.daemon = True
         timer.start()
-        with contextlib.suppress(BrokenPipeError):  # it failed; there is no answer
-            self._process.stdin.write(json.dumps(request) + "\n")
-            self._process.stdin.flush()
-        line = self._process.stdout.readline()
-        timer.cancel()
+        try:
+            with contextlib.suppress(BrokenPipeError):  # the process failed; there is no answer
+                self._process.stdin.write(json.dumps(request) + "\n")
+                self._process.stdin.flush()
+            line = self._process.stdout.readline()
+        finally:
+            timer.cancel()
         if not line:
             status = self._process.wait()
             if self._run.seconds_left() <= 0:
@@ -160,7 +181,7 @@ class Worker:
         return json.loads(line)
 
     def close(self):
-        """End the process, which frees its memory on the device."""
+        """End the process, which frees its memory on the device. A second call does nothing."""
         self._process.kill()
         self._process.wait()
         self._log.close()
@@ -197,8 +218,10 @@ class Run:
         self._folder = folder
         self._only_ours = args.ours
         self._is_tiny = args.tiny
+        self._workers = []
         self.has_failed = False
-        # How the peer computes in pretraining: the fastest, once it is known.
+        # The dtypes of the peer's weights to try in pretraining. After the first pretraining
+        # question, this is only the faster one.
         self.peer_weights = ("bfloat16", "float32")
 
     def seconds_left(self):
@@ -230,12 +253,24 @@ class Run:
         if not self.has_time_for(question):
             return []
         libraries = libraries_of(question, self._only_ours)
-        return [Worker(self, library, question.cache) for library in libraries]
+        workers = [Worker(self, library, question.cache) for library in libraries]
+        self._workers += workers
+        return workers
 
-    def answer(self, question, figure, unit, ours, peer=None, peer_name=None, **details):
+    def close(self):
+        """End all processes."""
+        for worker in self._workers:
+            worker.close()
+
+    def print_figure(self, question, figure, unit, ours, peer=None, peer_name=None, **details):
         """Print a figure. `ours` and `peer` are numbers, or `None` where there is none."""
-        ratio = None if ours is None or peer is None else ours / peer
+        ratio = None
+        if ours is not None and peer is not None:
+            ratio = ours / peer
         goal = question.goals.get(figure)
+        goal_text = None
+        if goal is not None:
+            goal_text = " ".join(map(str, goal))
         line = {
             "question": question.name,
             "figure": figure,
@@ -244,24 +279,24 @@ class Run:
             "peer": peer,
             "peer_name": peer_name,
             "ratio": ratio,
-            "goal": goal and " ".join(map(str, goal)),
+            "goal": goal_text,
             "ok": _is_reached(goal, {"keras_bert": ours, "ratio": ratio}),
         }
-        self.say(**line, **details)
+        self.print_line(**line, **details)
 
-    def fail(self, question, error):
+    def print_failure(self, question, error):
         self.has_failed = True
-        self.say(question=question.name, error=str(error))
+        self.print_line(question=question.name, error=str(error))
 
     @contextlib.contextmanager
-    def going_on(self, question):
+    def printing_failures(self, question):
         """Print the failure of a process in place of raising it."""
         try:
             yield
         except WorkerError as error:
-            self.fail(question, error)
+            self.print_failure(question, error)
 
-    def say(self, **line):
+    def print_line(self, **line):
         print(json.dumps(_rounded(line)), flush=True)
 
 
@@ -317,72 +352,88 @@ def _rate(count, seconds):
 def pretraining(run, question, workers):
     """Compare steps of keras_bert with those of the peer."""
     ours, *peers = workers
-    options = question.options
-    started = ours.start("pretraining", **options)
+    started = ours.start("pretraining", **question.options)
     answers = [ours.run() for _ in range(ROUNDS)]
-    _utilization(run, question, "utilization", started, answers)
-    stays = (answers[-1]["memory"] or 0) <= BESIDE
-    if not stays:
+    _print_utilization(run, question, "utilization", started, answers)
+    both_fit = (answers[-1]["memory"] or 0) <= MAX_BYTES_BESIDE_PEER
+    if not both_fit:
         ours.close()
     peer_answers = {}
-    with run.going_on(question):
+    with run.printing_failures(question):
         for peer in peers:
-            peer.start("pretraining", **options)
+            peer.start("pretraining", **question.options)
             for weights in run.peer_weights:
                 peer_answers[weights] = []
                 for _ in range(ROUNDS):
                     peer_answers[weights].append(peer.run(weights=weights))
-                    if stays:
+                    if both_fit:
                         answers.append(ours.run())
-    medians = {weights: _median(rounds) for weights, rounds in peer_answers.items() if rounds}
-    best = min(medians, key=medians.get, default=None)
-    if best is not None:
-        run.peer_weights = (best,)
-    peer_name = best and f"transformers, {best} weights"
-    run.answer(
+    _print_pretraining(run, question, started, answers, peer_answers)
+
+
+def _print_pretraining(run, question, started, answers, peer_answers):
+    """Print speed and memory. `peer_answers` has a list of answers for each dtype of weights."""
+    peer_seconds = {weights: _median(rounds) for weights, rounds in peer_answers.items() if rounds}
+    fastest = min(peer_seconds, key=peer_seconds.get, default=None)
+    peer_name = None
+    if fastest is not None:
+        run.peer_weights = (fastest,)
+        peer_name = f"transformers, {fastest} weights"
+    rows = question.options["rows"]
+    run.print_figure(
         question,
         "speed",
         "sequences/s",
-        _rate(options["rows"], _median(answers)),
-        _rate(options["rows"], medians.get(best)),
+        _rate(rows, _median(answers)),
+        _rate(rows, peer_seconds.get(fastest)),
         peer_name,
         seconds=[answer["seconds"] for answer in answers],
-        peer_seconds=medians,
+        peer_seconds=peer_seconds,
         set_up_seconds=started["seconds"],
         loss=answers[0]["loss"],
     )
-    peer_memory = _gibibytes(peer_answers.get(best, []))
-    run.answer(question, "peak memory", "GiB", _gibibytes(answers), peer_memory, peer_name)
+    peer_memory = _gibibytes(peer_answers.get(fastest, []))
+    run.print_figure(question, "peak memory", "GiB", _gibibytes(answers), peer_memory, peer_name)
 
 
-def _utilization(run, question, figure, started, answers):
+def _print_utilization(run, question, figure, started, answers):
     """Print the share of the device's peak that steps of keras_bert use."""
     rate = started["operations"] / _median(answers)
-    run.answer(question, figure, "of the peak", rate / started["peak"], peak=started["peak"])
+    peak = started["peak"]
+    run.print_figure(question, figure, "of the peak", rate / peak, peak=peak)
 
 
 def ablations(run, question, workers):
     """Compare variants of the step of keras_bert with the default."""
     default, *variants = workers
-    options = question.options
-    started = default.start("pretraining", **options)
+    started = default.start("pretraining", **question.options)
     answers = [default.run() for _ in range(ROUNDS)]
-    _utilization(run, question, "utilization", started, answers)
-    for worker, (name, (_, config, more)) in zip(variants, ABLATIONS.items(), strict=True):
-        with run.going_on(question):
-            changed = options | {"config": options["config"] | config} | more
-            started = worker.start("pretraining", **changed)
-            answers = []
-            default_answers = []
-            for _ in range(ROUNDS):
-                answers.append(worker.run())
-                default_answers.append(default.run())
-            rates = [_rate(options["rows"], _median(a)) for a in (answers, default_answers)]
-            run.answer(question, f"speed {name}", "sequences/s", *rates, "keras_bert, default")
-            _utilization(run, question, f"utilization {name}", started, answers)
-            memory = [_gibibytes(a) for a in (answers, default_answers)]
-            run.answer(question, f"peak memory {name}", "GiB", *memory, "keras_bert, default")
-        worker.close()  # its memory is needed
+    _print_utilization(run, question, "utilization", started, answers)
+    for variant, name in zip(variants, ABLATIONS, strict=True):
+        with run.printing_failures(question):
+            _compare_variant(run, question, name, variant, default)
+        variant.close()  # the next variant needs its memory
+
+
+def _compare_variant(run, question, name, variant, default):
+    """Compare the process `variant`, for a key of `ABLATIONS`, with the process `default`."""
+    _, changed_config, more_options = ABLATIONS[name]
+    config = question.options["config"] | changed_config
+    started = variant.start("pretraining", **question.options | {"config": config} | more_options)
+    answers = []
+    default_answers = []
+    for _ in range(ROUNDS):
+        answers.append(variant.run())
+        default_answers.append(default.run())
+    rows = question.options["rows"]
+    rate = _rate(rows, _median(answers))
+    default_rate = _rate(rows, _median(default_answers))
+    memory = _gibibytes(answers)
+    default_memory = _gibibytes(default_answers)
+    peer_name = "keras_bert, default"
+    run.print_figure(question, f"speed {name}", "sequences/s", rate, default_rate, peer_name)
+    _print_utilization(run, question, f"utilization {name}", started, answers)
+    run.print_figure(question, f"peak memory {name}", "GiB", memory, default_memory, peer_name)
 
 
 # Fine-tuning and embeddings
@@ -396,7 +447,7 @@ def training(run, question, workers):
     cold = cold_worker.run()
     cold_worker.close()
     peer_answers = []
-    with run.going_on(question):
+    with run.printing_failures(question):
         for peer in peers:
             peer.start("training", **options)
             for processes in LOADER_PROCESSES:
@@ -410,7 +461,7 @@ def training(run, question, workers):
     rows = options["rows"]
     seen = rows * options["epochs"]
     for cache, answer in (("cold", cold), ("warm", warm)):
-        run.answer(
+        run.print_figure(
             question,
             f"whole time, {cache} cache",
             "examples/s",
@@ -423,60 +474,82 @@ def training(run, question, workers):
             peer_loss=[answer["loss"] for answer in peer_answers],
         )
     rates = _rate(rows, warm["epoch_seconds"]), _rate(rows, peer_epoch)
-    run.answer(question, "steady state", "examples/s", *rates, peer_name)
+    run.print_figure(question, "steady state", "examples/s", *rates, peer_name)
     memory = _gibibytes([cold, warm]), _gibibytes(peer_answers)
-    run.answer(question, "peak memory", "GiB", *memory, peer_name)
+    run.print_figure(question, "peak memory", "GiB", *memory, peer_name)
 
 
 # Embeddings of texts
 
 
 def encoding(run, question, workers):
-    """Compare the embedding of many texts."""
-    answers = {}
-    for worker in workers:
-        with run.going_on(question):
+    """Compare the embedding of many texts.
+
+    The first process of each library tries the batch sizes, the second one measures the fastest.
+    In one process, the peak memory would be that of the largest batch size: JAX cannot reset it.
+    """
+    middle = len(workers) // 2
+    counts = question.options["counts"]
+    tried = {}
+    for worker in workers[:middle]:
+        with run.printing_failures(question):
             worker.start("encoding", **question.options)
-            answers[worker.library] = []
-    started = [worker for worker in workers if worker.library in answers]
+            for kind, count in counts.items():
+                tried[worker.library, kind] = _try_batch_sizes(worker, kind, count)
+        worker.close()
+    answers = {}
+    for worker in workers[middle:]:
+        with run.printing_failures(question):
+            worker.start("encoding", **question.options)
+            for kind, count in counts.items():
+                seconds = tried.get((worker.library, kind))
+                if seconds is not None:
+                    fastest = min(seconds, key=seconds.get)
+                    answers[worker.library, kind] = _encode(worker, kind, count, fastest)
+        worker.close()
+    _print_encoding(run, question, tried, answers)
+
+
+def _try_batch_sizes(worker, kind, count):
+    """Return the seconds for a part of the texts, for each batch size. The second call counts."""
+    part = max(1, round(TRIAL_SHARE * count))
+    seconds = {}
+    for batch_size in BATCH_SIZES[worker.library]:
+        seconds[batch_size] = _encode(worker, kind, part, batch_size)[-1]["seconds"]
+    return seconds
+
+
+def _encode(worker, kind, count, batch_size):
+    """Embed the texts twice, and return both answers. The first call may compile programs."""
+    return [worker.run(kind=kind, count=count, batch_size=batch_size) for _ in range(2)]
+
+
+def _print_encoding(run, question, tried, answers):
+    """Print speed and memory. `tried` and `answers` have a value for each library and kind."""
+    names = ("keras_bert", "sentence-transformers")
     for kind, count in question.options["counts"].items():
         seconds = {}
-        tried = {}
-        for worker in started:
-            name = worker.library
-            with run.going_on(question):
-                tried[name] = _try_batch_sizes(worker, kind, count)
-                batch_size = min(tried[name], key=tried[name].get)
-                rounds = [worker.run(kind=kind, count=count, batch_size=batch_size)]
-                rounds.append(worker.run(kind=kind, count=count, batch_size=batch_size))
-                answers[name] += rounds
-                seconds[name] = [answer["seconds"] for answer in rounds]
-        rates = [
-            _rate(count, min(seconds[name])) if name in seconds else None
-            for name in ("keras_bert", "sentence-transformers")
-        ]
-        run.answer(
+        tried_sizes = {}
+        for name in names:
+            if (name, kind) in tried:
+                tried_sizes[name] = list(map(list, tried[name, kind].items()))
+            if (name, kind) in answers:
+                seconds[name] = [answer["seconds"] for answer in answers[name, kind]]
+        rates = [_rate(count, min(seconds[name])) if name in seconds else None for name in names]
+        run.print_figure(
             question,
             f"speed, {kind}",
             "texts/s",
             *rates,
             "sentence-transformers",
             seconds=seconds,
-            tried={name: list(map(list, sizes.items())) for name, sizes in tried.items()},
+            tried=tried_sizes,
         )
-    memory = [_gibibytes(answers.get(name, [])) for name in ("keras_bert", "sentence-transformers")]
-    run.answer(question, "peak memory", "GiB", *memory, "sentence-transformers")
-
-
-def _try_batch_sizes(worker, kind, count):
-    """Return the seconds for a part of the texts, for each batch size. The second call counts."""
-    seconds = {}
-    for batch_size in BATCH_SIZES[worker.library]:
-        for _ in range(2):
-            part = max(1, round(TRIED * count))
-            answer = worker.run(kind=kind, count=part, batch_size=batch_size)
-        seconds[batch_size] = answer["seconds"]
-    return seconds
+    memory = []
+    for name in names:
+        kinds = [kind for kind in question.options["counts"] if (name, kind) in answers]
+        memory.append(_gibibytes([answers[name, kind][-1] for kind in kinds]))
+    run.print_figure(question, "peak memory", "GiB", *memory, "sentence-transformers")
 
 
 # The questions
@@ -556,7 +629,7 @@ def encoding_question(seconds, tiny):
     return Question(
         "encode",
         encoding,
-        ("keras_bert", "sentence-transformers"),
+        2 * ("keras_bert", "sentence-transformers"),
         seconds,
         options,
         goals | {"peak memory": ("ratio", "<=", 1.0)},
@@ -568,7 +641,7 @@ def questions(tiny):
     return [
         pretraining_question("base", 128, 256, 140, tiny),
         training_question("finetune-minilm", "minilm", "sentences", 80, tiny),
-        encoding_question(70, tiny),
+        encoding_question(80, tiny),
         pretraining_question("base", 512, 64, 90, tiny),
         pretraining_question("large", 512, 32, 150, tiny),
         training_question("embeddings", "minilm", "pairs", 90, tiny),
@@ -581,16 +654,16 @@ def questions(tiny):
 
 def machine():
     """Return what there is to know about the machine and the libraries."""
-    facts = {"device": "no NVIDIA GPU", "cores": os.cpu_count(), "versions": {}}
+    facts = {"gpus": [], "cores": os.cpu_count(), "versions": {}}
     if shutil.which("nvidia-smi"):
         query = ["nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv"]
         output = subprocess.run(query, capture_output=True, text=True).stdout
-        facts["device"] = output.splitlines()[1:]
+        facts["gpus"] = output.splitlines()[1:]
     processors = pathlib.Path("/proc/cpuinfo")
     if processors.exists():
         lines = processors.read_text().splitlines()
         names = [line.partition(": ")[2] for line in lines if line.startswith("model name")]
-        facts["processor"] = names[:1]
+        facts["processor"] = names[0] if names else None
     for package in PACKAGES:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             facts["versions"][package] = importlib.metadata.version(package)
@@ -604,11 +677,11 @@ def ask(run, chosen):
         workers = following_workers
         following_workers = [] if following is None else run.start_workers(following)
         if run.has_time_for(question):
-            with run.going_on(question):
+            with run.printing_failures(question):
                 question.answer(run, question, workers)
         else:
             needed = f"needs {question.seconds} s; {run.seconds_left():.0f} s are left"
-            run.say(question=question.name, skipped=needed)
+            run.print_line(question=question.name, skipped=needed)
         for worker in workers:
             worker.close()
 
@@ -617,19 +690,25 @@ def main():
     names = [question.name for question in questions(tiny=False)]
     times = [f"{question.name} ({question.seconds} s)" for question in questions(tiny=False)]
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", nargs="+", choices=names, default=names, metavar="QUESTION",
+    parser.add_argument("--only", nargs="+", choices=names, metavar="QUESTION",
                         help="in this order, for an H100: " + ", ".join(times))  # fmt: skip
     parser.add_argument("--ours", action="store_true", help="run keras_bert, and no peers")
-    parser.add_argument("--tiny", action="store_true", help="use tiny models, for a test on a CPU")
+    parser.add_argument("--tiny", action="store_true", help="tiny models, for a test on a CPU")
     parser.add_argument("--seconds", type=float, default=480, help="default: 480")
     args = parser.parse_args()
-    chosen = [question for question in questions(args.tiny) if question.name in args.only]
+    chosen_names = args.only
+    if chosen_names is None:
+        chosen_names = TINY_QUESTIONS if args.tiny else names
+    chosen = [question for question in questions(args.tiny) if question.name in chosen_names]
     if missing := missing_modules(chosen, args.ours):
         parser.error(f"install {', '.join(missing)}; --ours needs only Keras and JAX")
     with tempfile.TemporaryDirectory() as folder:
         run = Run(args, folder)
-        run.say(**machine())
-        ask(run, chosen)
+        run.print_line(**machine())
+        try:
+            ask(run, chosen)
+        finally:  # also after Ctrl-C, before the folder is deleted
+            run.close()
     return 1 if run.has_failed else 0
 
 

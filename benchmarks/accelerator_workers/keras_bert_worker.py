@@ -117,13 +117,15 @@ class Training:
 
     def __init__(self, config, data, pooling, rows, epochs, batch_size, max_length):
         self.encoder = new_encoder(config, pooling=pooling, dtype="mixed_bfloat16")
+        self.options = {"epochs": epochs, "batch_size": batch_size, "max_length": max_length}
         if data == "pairs":
             columns = made_up_data.pairs(rows, config["vocab_size"])
             self.train = keras_bert.EmbeddingExamples(list(zip(*columns, strict=True)))
         else:
             sentences, labels = made_up_data.labeled_sentences(rows, config["vocab_size"])
             self.train = keras_bert.Examples(sentences, labels=[str(label) for label in labels])
-        self.options = {"epochs": epochs, "batch_size": batch_size, "max_length": max_length}
+            # The default for few texts, as in --tiny, is training by contrast, unlike the peer.
+            self.options["contrastive"] = False
         self.facts = {}
         wait_for_device()
 

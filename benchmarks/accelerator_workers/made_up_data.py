@@ -6,9 +6,10 @@ import numpy as np
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 ENDINGS = 500  # entries of a vocabulary that continue a word, such as "##xa"
-# The share of texts up to each of these quantiles of length.
+# Each row of `LENGTHS` has the quantiles of the length of a text at these levels: half of the
+# sentences have at most 8 tokens, the length at level 0.5.
 LEVELS = (0, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1)
-# The lengths at the levels, in tokens of Google's uncased vocabulary, without special tokens.
+# In tokens of Google's uncased vocabulary, without special tokens.
 LENGTHS = {
     # The first 6,000 sentences of SST-2's training data.
     "sentences": (1, 2, 2, 4, 8, 16, 25, 31, 41, 61),
@@ -66,10 +67,12 @@ def texts(lengths, count, vocabulary_size, seed=0, reverse=False):
 
 def labeled_sentences(count, vocabulary_size):
     """Return texts and their labels, 0 or 1. The labels have different frequent words."""
+    count_per_label = (count // 2, count - count // 2)
     rows = []
-    for label in (0, 1):
-        for text in texts("sentences", count // 2, vocabulary_size, label, reverse=bool(label)):
-            rows.append((text, label))
+    for label, count_of_label in enumerate(count_per_label):
+        seed = label
+        sentences = texts("sentences", count_of_label, vocabulary_size, seed, reverse=label == 1)
+        rows += [(sentence, label) for sentence in sentences]
     order = np.random.default_rng(0).permutation(len(rows))
     return [rows[index][0] for index in order], [rows[index][1] for index in order]
 

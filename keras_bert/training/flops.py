@@ -2,15 +2,21 @@
 
 import functools
 import os
+import re
 import time
 
 import keras
-import numpy as np
 
-# Dense bfloat16 operations per second of one device, as stated by its manufacturer. The first
-# name that occurs in the device's name applies.
+from keras_bert.runtime import distribution
+
+# Dense bfloat16 operations per second of one device, as stated by its manufacturer; float16 for T4
+# and V100, which have no bfloat16. The first name that occurs in the device's name applies, so a
+# name precedes a shorter one that it starts with.
 _PEAKS = {
+    "GH200": 989e12,
+    "H200 NVL": 835e12,
     "H200": 989e12,
+    "H100 NVL": 835e12,
     "H100 PCIe": 756e12,
     "H100": 989e12,
     "A100": 312e12,
@@ -18,9 +24,12 @@ _PEAKS = {
     "L40": 181e12,
     "L4": 121e12,
     "T4": 65e12,
+    "V100S": 130e12,
+    "V100-PCIE": 112e12,
     "V100": 125e12,
     "TPU v2": 22.5e12,  # a device is one core, half a chip
     "TPU v3": 61.5e12,
+    "TPU v4 lite": 138e12,
     "TPU v4": 275e12,
     "TPU v5 lite": 197e12,
     "TPU v5litepod": 197e12,  # the name that its virtual machine reports
@@ -32,17 +41,17 @@ _PEAKS = {
 }
 
 
-def of_sequence(config, length, predictions, texts=1):
+def of_sequence(config, length, predictions, pairs=1):
     """Return the operations of one row of a pretraining step, forward and backward.
 
-    `length`, `predictions` and `texts` are the row's positions, masked positions and pairs. Only
-    matmuls count, once, even with rematerialization.
+    `length` is the number of positions in the row, `predictions` the number of masked positions,
+    and `pairs` the number of sentence pairs. Only matmuls count, once, even with rematerialization.
     Source: Chowdhery et al. (2022), PaLM, appendix B.
     """
     hidden = config["hidden_size"]
     vocabulary = config["vocab_size"]
-    heads = predictions * (hidden * hidden + hidden * vocabulary) + texts * hidden * hidden
-    return of_encoder(config, length, predictions + texts) + 3 * 2 * heads
+    heads = predictions * (hidden * hidden + hidden * vocabulary) + pairs * hidden * hidden
+    return of_encoder(config, length, predictions + pairs) + 3 * 2 * heads
 
 
 def of_encoder(config, length, outputs=None):
@@ -63,10 +72,11 @@ def of_encoder(config, length, outputs=None):
 def peak():
     """Return the peak operations per second of one device.
 
-    This is the manufacturer's bfloat16 figure or, for an unknown device such as a CPU, the measured
-    rate of a float32 matmul.
+    This is the manufacturer's bfloat16 figure or, for an unknown device, the measured rate of a
+    matmul: in bfloat16 or float16 on a GPU, in float32 on a CPU.
     """
-    return stated_peak(_device_name()) or _measured_peak()
+    stated = stated_peak(_device_name())
+    return _measured_peak() if stated is None else stated
 
 
 def stated_peak(device):
@@ -74,7 +84,11 @@ def stated_peak(device):
 
     `device` is the name in the driver, such as `"NVIDIA H100 80GB HBM3"`.
     """
-    return next((value for name, value in _PEAKS.items() if name.lower() in device.lower()), None)
+    for name, operations in _PEAKS.items():
+        # Match whole words: "T400" contains "T4", and "RTX A1000" contains "A100".
+        if re.search(rf"\b{re.escape(name)}\b", device, re.IGNORECASE):
+            return operations
+    return None
 
 
 def _device_name():
@@ -97,11 +111,21 @@ def _device_name():
 
 
 @functools.cache
-def _measured_peak(size=2048, times=3):
-    square = keras.ops.convert_to_tensor(np.ones((size, size), "float32"))
+def _measured_peak():
+    """Return the operations per second of the fastest dtype that models compute in."""
+    if not distribution.has_accelerator():
+        return _matmul_rate("float32", size=2048)
+    # A large matmul, because the start of a small one takes longer than its computation. Older
+    # GPUs only emulate bfloat16, so models use float16 there.
+    return max(_matmul_rate(dtype, size=4096) for dtype in ("bfloat16", "float16"))
+
+
+def _matmul_rate(dtype, size, times=3):
+    """Return the operations per second of a matmul of two matrices (size, size)."""
+    square = keras.ops.ones((size, size), dtype)
     best = float("inf")
     for _ in range(times + 1):  # the first iteration is a warm-up
         start = time.perf_counter()
-        np.asarray(keras.ops.convert_to_numpy(keras.ops.matmul(square, square)[:1, :1]))
+        keras.ops.convert_to_numpy(keras.ops.matmul(square, square)[:1, :1])
         best = min(best, time.perf_counter() - start)
     return 2 * size**3 / best

@@ -1,7 +1,5 @@
 """Operations of a step, compared to XLA's count, and the peak rates of devices."""
 
-import keras
-import numpy as np
 import pytest
 
 import keras_bert
@@ -49,15 +47,21 @@ def test_counts_for_bert_base():
     one = flops.of_sequence(base, 128, 20)
     # Each output position goes through the last layer, except for its queries, keys and values.
     position = 768**2 + 2 * 768 * 3072 + 2 * 128 * 768
-    assert flops.of_sequence(base, 128, 20, texts=3) - one == 6 * 2 * (768**2 + position)
+    assert flops.of_sequence(base, 128, 20, pairs=3) - one == 6 * 2 * (768**2 + position)
     assert flops.of_sequence(base, 128, 21) - one == 6 * (768**2 + 768 * 30522 + position)
 
 
 @pytest.mark.parametrize(
     ("device", "peak"),
     [
-        ("NVIDIA H100 80GB HBM3", 989e12), ("NVIDIA L4", 121e12), ("NVIDIA L40S", 362e12),
-        ("TPU v5 lite", 197e12), ("TPU v5p", 459e12), ("cpu", None), ("GeForce RTX 4090", None),
+        ("NVIDIA H100 80GB HBM3", 989e12), ("NVIDIA H100 PCIe", 756e12),
+        ("NVIDIA H100 NVL", 835e12), ("NVIDIA H200 NVL", 835e12), ("NVIDIA GH200 480GB", 989e12),
+        ("NVIDIA A100-SXM4-40GB", 312e12), ("NVIDIA RTX A1000", None),
+        ("NVIDIA L4", 121e12), ("NVIDIA L40S", 362e12), ("GeForce RTX 4090", None),
+        ("Tesla T4", 65e12), ("NVIDIA T400", None), ("Quadro T4000", None),
+        ("Tesla V100-SXM2-16GB", 125e12), ("Tesla V100-PCIE-16GB", 112e12),
+        ("TPU v4", 275e12), ("TPU v4 lite", 138e12), ("TPU v5 lite", 197e12),
+        ("TPU v5p", 459e12), ("TPU v6 lite", 918e12), ("cpu", None),
     ],
 )  # fmt: skip
 def test_stated_peak(device, peak):
@@ -66,6 +70,4 @@ def test_stated_peak(device, peak):
 
 def test_unknown_device_is_measured():
     # A wide range, because the machine may be busy.
-    assert 1e8 < flops.peak() < 1e14
-    assert flops.stated_peak(flops._device_name()) is None or np.isfinite(flops.peak())
-    assert keras.backend.backend() in ("tensorflow", "jax", "torch")
+    assert 1e8 < flops.peak() < 1e16
