@@ -72,7 +72,8 @@ class TaskData:
         Args:
             model: A model of the data's task. To train an embedder, fit `heads.siamese(model)`.
             batch_size: Sequences or rows per batch.
-            shuffle: If True, each epoch has another order.
+            shuffle: If True, each epoch has another order. Each pass over the dataset counts as an
+                epoch, also `next(iter(dataset))`.
             seed: Seed of the order.
             pad: `"batch"` pads each batch to its longest sequence, with JAX to one of a few
                 lengths. An int pads to that length. Other sequences than windows that are longer
@@ -207,7 +208,8 @@ class Examples(TaskData):
             model: A classifier or regressor of `keras_bert.heads`, whose labels give the targets;
                 or a `Preprocessor`.
             batch_size: Texts per batch.
-            shuffle: If True, each epoch has another order.
+            shuffle: If True, each epoch has another order. Each pass over the dataset counts as an
+                epoch, also `next(iter(dataset))`.
             seed: Seed of the order.
             pad: `"batch"` pads each batch to its longest text, with JAX to one of a few lengths.
                 An int pads to that length. Texts longer than that, or with `"batch"` than the

@@ -4,6 +4,7 @@ import functools
 import os
 import stat
 import sys
+import time
 
 import keras
 
@@ -13,6 +14,7 @@ from keras_bert.runtime.terminal import print_line
 
 DISABLE = "KERAS_BERT_COMPILATION_CACHE"  # the value 0 turns the cache off
 _MAX_BYTES = 4 * 2**30  # JAX deletes the programs that were not used for the longest time
+_WRITE_SECONDS = 120  # JAX writes a program in less, also on a slow disk
 _MAX_SIZE = "jax_compilation_cache_max_size"
 
 
@@ -29,9 +31,13 @@ def enable():
 
     if jax.config.values["jax_compilation_cache_dir"]:
         return
+    max_size = jax.config.values[_MAX_SIZE]
+    if max_size == -1 and _MAX_SIZE.upper() not in os.environ:
+        max_size = _MAX_BYTES
     try:
         folder = _private_folder(is_cpu=jax.default_backend() == "cpu")
-        _delete_incomplete(folder)
+        if max_size != -1:  # without a limit, JAX writes no `KEY-atime`
+            _delete_incomplete(folder)
     except (OSError, RuntimeError) as error:
         print_line(
             f"compiled programs are not kept: {error}. Set KERAS_BERT_CACHE to another folder",
@@ -39,35 +45,53 @@ def enable():
         )
         return
     jax.config.update("jax_compilation_cache_dir", str(folder))
-    if _MAX_SIZE.upper() not in os.environ and jax.config.values[_MAX_SIZE] == -1:
-        jax.config.update(_MAX_SIZE, _MAX_BYTES)
+    jax.config.update(_MAX_SIZE, max_size)
 
 
 def _private_folder(is_cpu):
     """Return the folder of the programs for this processor; only this user can write to it."""
+    # JAX runs the programs, so nobody else may put programs or folders there.
     folder = cache_folder() / "jax"  # a RuntimeError if the user has no home folder
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _check_private(folder)
     if is_cpu:
         # Machines with other processors may share the folder.
         folder /= "-".join(instruction_sets()) or "cpu"
         folder.mkdir(mode=0o700, exist_ok=True)
+        _check_private(folder)
+    return folder
+
+
+def _check_private(folder):
+    """Raise an `OSError` unless this user, and nobody else, can write to a folder."""
     if not os.access(folder, os.W_OK):
         raise OSError(f"{folder} cannot be written")
     if os.name == "posix":
         status = folder.stat()
-        # JAX runs the programs, so nobody else may put programs there.
         if status.st_uid != os.getuid() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
             raise OSError(f"another user can write to {folder}")
-    return folder
 
 
 def _delete_incomplete(folder):
     """Delete files from a process that was killed or had no space: JAX's cache fails with them.
 
-    JAX writes `KEY-cache` with the program, then `KEY-atime` with the time of its last use.
+    JAX writes `KEY-cache` with the program, then `KEY-atime` with the time of its last use. Another
+    process may be writing a file of the last minutes, so such files are kept.
     """
+    first_new = time.time() - _WRITE_SECONDS
     for key in {path.name.rpartition("-")[0] for path in folder.glob("*-*")}:
         files = [folder / f"{key}-cache", folder / f"{key}-atime"]
-        if not all(file.is_file() and file.stat().st_size for file in files):
+        statuses = [_status(file) for file in files]
+        is_complete = all(status is not None and status.st_size for status in statuses)
+        is_new = any(status is not None and status.st_mtime > first_new for status in statuses)
+        if not is_complete and not is_new:
             for file in files:
                 file.unlink(missing_ok=True)
+
+
+def _status(file):
+    """Return the result of `os.stat`; `None` without the file, which JAX may delete at any time."""
+    try:
+        return file.stat()
+    except FileNotFoundError:
+        return None

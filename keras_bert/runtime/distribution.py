@@ -13,6 +13,7 @@ from typing import Any
 import keras
 
 from keras_bert.runtime import processor
+from keras_bert.runtime.escaping import shown
 from keras_bert.runtime.reading import first_line
 
 __all__ = ["scope"]
@@ -28,7 +29,7 @@ def scope(name: str = "auto", *, model_parallel: int = 1) -> Iterator[Any]:
     Args:
         name: One of these strategies:
 
-            - `"one-device"`
+            - `"one-device"`: on JAX also within another scope.
             - `"mirrored"`: all devices of this machine.
             - `"multi-worker"`: all devices of several machines that run the same program, on JAX.
             - `"tpu"`, or on TensorFlow `"tpu:NAME"` for a Cloud TPU of that name.
@@ -42,8 +43,8 @@ def scope(name: str = "auto", *, model_parallel: int = 1) -> Iterator[Any]:
         `"one-device"`, and for `"auto"` if there is one device.
 
     Raises:
-        ValueError: The name is unknown, the devices do not exist, or their number is not divisible
-            by `model_parallel`.
+        ValueError: The name is unknown, the devices do not exist, their number is not divisible
+            by `model_parallel`, or a strategy of TensorFlow is active already.
 
     Example:
 
@@ -59,9 +60,7 @@ def scope(name: str = "auto", *, model_parallel: int = 1) -> Iterator[Any]:
     backend = keras.backend.backend()
     if model_parallel != 1 and (backend != "jax" or kind == "one-device"):
         raise ValueError("model_parallel needs several devices and KERAS_BACKEND=jax")
-    if kind == "one-device" or (kind == "auto" and backend == "torch"):
-        yield None
-    elif backend == "tensorflow":
+    if backend == "tensorflow":
         strategy = _tensorflow_strategy(kind, address)
         with contextlib.nullcontext() if strategy is None else strategy.scope():
             yield strategy
@@ -78,6 +77,8 @@ def scope(name: str = "auto", *, model_parallel: int = 1) -> Iterator[Any]:
             yield strategy
         finally:
             keras.distribution.set_distribution(before)
+    elif kind == "one-device" or (kind == "auto" and backend == "torch"):
+        yield None
     else:
         raise ValueError(f"{backend} supports only one-device; set KERAS_BACKEND=jax")
 
@@ -85,6 +86,14 @@ def scope(name: str = "auto", *, model_parallel: int = 1) -> Iterator[Any]:
 def _tensorflow_strategy(kind, address):
     import tensorflow as tf
 
+    if tf.distribute.has_strategy():
+        # TensorFlow cannot return to its default strategy within a scope.
+        active = type(tf.distribute.get_strategy()).__name__
+        raise ValueError(
+            f"scope({kind!r}) cannot be entered while {active} is active; leave its scope first"
+        )
+    if kind == "one-device":
+        return None
     if kind == "multi-worker":
         # `fit` fails at the first batch because it cannot convert a dict of distributed inputs.
         raise ValueError(
@@ -137,6 +146,8 @@ def _has_tpu_chip():
 
 
 def _jax_distribution(kind, model_parallel):
+    if kind == "one-device":
+        return None
     import jax
 
     if kind == "tpu" and jax.default_backend() != "tpu":
@@ -166,7 +177,7 @@ def _join_cluster():
 
     variables = {"num_processes": _COUNT, "process_id": _INDEX}
     options: dict[str, Any] = {
-        key: int(os.environ[name]) for key, name in variables.items() if name in os.environ
+        key: _integer_of_variable(name) for key, name in variables.items() if name in os.environ
     }
     try:
         jax.distributed.initialize(**options)
@@ -175,6 +186,17 @@ def _join_cluster():
             f"multi-worker cannot start: {first_line(error)}. Set JAX_COORDINATOR_ADDRESS, "
             f"{_COUNT} and {_INDEX}, and enter the scope before JAX is used"
         ) from error
+
+
+def _integer_of_variable(name):
+    """Return the integer in an environment variable."""
+    text = os.environ[name]
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError(
+            f"the environment variable {name} must be an integer; received {shown(text)}"
+        ) from None
 
 
 def _model_parallel(devices, count):
@@ -329,21 +351,35 @@ def check_created_here(model):
     """Raise an error if the weights of a model do not belong to the current strategy.
 
     Raises:
-        ValueError: If the model was created outside of the strategy's scope.
+        ValueError: If the model was created outside of the strategy's scope, or if no strategy is
+            active and the weights are on several devices.
     """
-    strategy = _strategy()
-    if strategy is None:
+    if all(_is_created_here(weight.value) for weight in model.weights):
         return
-    weight = model.weights[0].value
-    if keras.backend.backend() == "tensorflow":
-        belongs = strategy.extended.variable_created_in_scope(weight)
-    else:
-        belongs = len(weight.sharding.device_set) == devices()
-    if not belongs:
+    if _strategy() is None:
         raise ValueError(
-            "the model was created outside of this distribution.scope; create or load it within "
-            "the scope that trains it"
+            "the model was created in a distribution.scope of several devices; train it within "
+            "that scope, or save it and load it outside of the scope"
         )
+    raise ValueError(
+        "the model was created outside of this distribution.scope; create or load it within "
+        "the scope that trains it"
+    )
+
+
+def _is_created_here(value):
+    """Return True if the value of a weight is on the devices of the current strategy."""
+    backend = keras.backend.backend()
+    if backend == "jax":
+        return len(value.sharding.device_set) == devices()
+    if backend != "tensorflow":
+        return True
+    strategy = _strategy()
+    if strategy is not None:
+        return strategy.extended.variable_created_in_scope(value)
+    import tensorflow as tf
+
+    return not isinstance(value, tf.distribute.DistributedValues) or len(value.values) == 1
 
 
 def worker():

@@ -3,7 +3,12 @@
 import sys
 from collections.abc import Callable, Iterable
 
-_TYPES: dict[str, Callable] = {"str": str, "int": int, "float": float, "bool": "True".__eq__}
+
+def _as_bool(label: str) -> bool:
+    return label == "True"
+
+
+_TYPES: dict[str, Callable] = {"str": str, "int": int, "float": float, "bool": _as_bool}
 NAMES = tuple(_TYPES)
 
 

@@ -53,6 +53,7 @@ class ResumableFile:
             size = self._read_state()
             self._file = open_to_append(self._partial)
             self._file.truncate(size)
+            self._file.seek(0, os.SEEK_END)  # `commit` stores the position
             self._lock = stack.pop_all()
         return self
 

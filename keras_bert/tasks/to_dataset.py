@@ -62,7 +62,9 @@ def _length(pad, model):
     """Return the length of all sequences; `None` for that of the longest one of each batch."""
     if pad == "batch":
         return None
-    length = as_integer('pad, unless it is "batch",', pad, 3)
+    if isinstance(pad, str):
+        raise ValueError(f'pad must be "batch" or an integer; received {shown(pad)}')
+    length = as_integer("pad", pad, 3)
     if isinstance(model, keras.Model):
         limit = find_encoder(model).bert_config["max_position_embeddings"]
         if length > limit:
@@ -84,13 +86,14 @@ def _dataset(data, encoded, batch_size, shuffle, seed, fixed_length, has_weights
             stacklevel=level_of_caller(),
         )
     tf = import_tensorflow("to_dataset")
-    limits = range(batch_size, len(encoded), batch_size)
+    first_row_per_batch = range(0, len(encoded), batch_size)
     in_order = np.arange(len(encoded))
-    epochs = itertools.count()
+    epochs = itertools.count()  # any pass takes a number, also next(iter(dataset))
 
     lengths = None
     if fixed_length is None and distribution.compiles_each_shape():
-        longest = [encoded.lengths[rows].max() for rows in np.array_split(in_order, limits)]
+        rows_per_batch = np.array_split(in_order, first_row_per_batch[1:])
+        longest = [encoded.lengths[rows].max() for rows in rows_per_batch]
         # One of three programs is for the last batch, which has fewer rows.
         cost = distribution.positions_per_compilation() / batch_size
         lengths = choose_lengths(longest, cost, most=2)
@@ -110,12 +113,12 @@ def _dataset(data, encoded, batch_size, shuffle, seed, fixed_length, has_weights
         order = in_order
         if shuffle:
             order = np.random.default_rng((seed, next(epochs))).permutation(in_order)
-        return map(batch, np.array_split(order, limits))
+        return map(batch, np.array_split(order, first_row_per_batch[1:]))
 
     def spec(array):
         sizes = [None] * (array.ndim - 1) if fixed_length is None else array.shape[1:]
         return tf.TensorSpec([None, *sizes], array.dtype)
 
     signature = keras.tree.map_structure(spec, batch(in_order[:batch_size]))
-    size = tf.data.experimental.assert_cardinality(len(limits) + 1)
+    size = tf.data.experimental.assert_cardinality(len(first_row_per_batch))
     return tf_dataset.from_generator(batches, signature).apply(size)

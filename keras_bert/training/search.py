@@ -6,6 +6,8 @@ import pathlib
 
 import keras
 
+from keras_bert.encoder import BertEncoder
+from keras_bert.runtime.escaping import shown
 from keras_bert.runtime.files import check_subfolder
 from keras_bert.training import callbacks, finetuning
 
@@ -39,10 +41,18 @@ class Trials:
 def grid(encoder, train_data, dev, *, choices=None, on_trial=None, tensorboard=None, **options):
     """Fine-tune once per combination of hyperparameters, each time from the same weights: `Trials`.
 
-    `choices` is a dict from option to values, by default `GRID`. `on_trial` is called with the dict
-    of each run. `tensorboard` is a folder that gets a subfolder per run. Ctrl-C ends the search and
-    returns the completed runs; without any, it raises `KeyboardInterrupt`.
+    `encoder` is a `BertEncoder`, which `finetune` copies, and `dev` has labels. `choices` is a dict
+    from option to values, by default `GRID`. `on_trial` is called with the dict of each run.
+    `tensorboard` is a folder that gets a subfolder per run. Ctrl-C ends the search and returns the
+    completed runs; without any, it raises `KeyboardInterrupt`.
     """
+    if not isinstance(encoder, BertEncoder):
+        raise ValueError(
+            f"each run starts from the same encoder; received {shown(encoder)}. Give the encoder "
+            "of the model, keras_bert.heads.find_encoder(model)"
+        )
+    if dev is None:
+        raise ValueError("the search needs dev, the data to score; received None")
     choices = GRID if choices is None else choices
     trials = Trials([])
     try:

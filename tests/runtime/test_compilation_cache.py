@@ -1,6 +1,7 @@
 """JAX keeps compiled programs on disk, and works where it cannot."""
 
 import os
+import time
 
 import keras
 import pytest
@@ -97,19 +98,48 @@ def test_a_folder_that_others_can_write_is_not_used(enable, tmp_path, capsys):
     assert "another user can write to" in capsys.readouterr().err
 
 
+@pytest.mark.skipif(os.name != "posix", reason="POSIX permissions")
+def test_a_folder_whose_parent_others_can_write_is_not_used(enable, monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(jax, "default_backend", lambda: "cpu")
+    assert enable() != str(tmp_path / "jax")  # the folder of this processor
+    os.chmod(tmp_path / "jax", 0o770)
+    jax.config.update("jax_compilation_cache_dir", None)
+    assert enable() is None
+    assert f"another user can write to {tmp_path / 'jax'}." in capsys.readouterr().err
+
+
+def write_programs(folder, contents):
+    """Write files as a process that was killed an hour ago."""
+    killed = time.time() - 3600
+    for name, content in contents.items():
+        (folder / name).write_text(content)
+        os.utime(folder / name, (killed, killed))
+
+
 def test_incomplete_programs_are_deleted(enable, tmp_path):
     folder = tmp_path.joinpath(enable())
     contents = {"a-cache": "x", "b-cache": "", "b-atime": "x", "c-cache": "x", "c-atime": "x"}
     contents["d-atime"] = "x"
-    for name, content in contents.items():
-        (folder / name).write_text(content)
+    write_programs(folder, contents)
     jax.config.update("jax_compilation_cache_dir", None)
     enable()
     assert sorted(path.name for path in folder.glob("*-*")) == ["c-atime", "c-cache"]
 
 
-def test_the_size_that_the_user_chose(enable, monkeypatch):
+def test_a_program_that_another_process_is_writing_is_kept(enable, tmp_path):
+    folder = tmp_path.joinpath(enable())
+    (folder / "a-cache").write_text("x")
+    jax.config.update("jax_compilation_cache_dir", None)
+    enable()
+    assert (folder / "a-cache").is_file()
+
+
+def test_the_size_that_the_user_chose(enable, monkeypatch, tmp_path):
     monkeypatch.setenv("JAX_COMPILATION_CACHE_MAX_SIZE", "-1")
     jax.config.update("jax_compilation_cache_max_size", -1)
-    assert enable() is not None
+    folder = enable()
     assert jax.config.values["jax_compilation_cache_max_size"] == -1
+    write_programs(tmp_path.joinpath(folder), {"a-cache": "x"})  # JAX writes no a-atime
+    jax.config.update("jax_compilation_cache_dir", None)
+    assert enable() == folder
+    assert tmp_path.joinpath(folder, "a-cache").is_file()

@@ -75,6 +75,13 @@ def test_mirrored():
     assert not tf.distribute.has_strategy()
 
 
+@pytest.mark.parametrize("name", ["one-device", "auto", "mirrored"])
+def test_a_scope_within_a_strategy_of_tensorflow_is_an_error(name):
+    message = "cannot be entered while MirroredStrategy is active; leave its scope"
+    with distribution.scope("mirrored"), pytest.raises(ValueError, match=message):
+        enter(name)
+
+
 def test_missing_tpu_is_an_error(monkeypatch):
     if distribution._has_tpu_chip():
         pytest.skip("this machine has a TPU")
@@ -142,6 +149,38 @@ say("mirrored", model_parallel=4)
 assert keras.distribution.distribution() is None
 """
 
+NESTED_ON_JAX = """
+import keras
+from keras_bert.runtime import distribution
+outer = keras.distribution.DataParallel(auto_shard_dataset=False)
+keras.distribution.set_distribution(outer)
+assert distribution.replicas() == 2
+with distribution.scope("one-device") as strategy:
+    assert strategy is None
+    assert distribution.replicas() == 1
+    with distribution.scope("mirrored"):
+        assert distribution.replicas() == 2
+    assert distribution.replicas() == 1
+assert keras.distribution.distribution() is outer
+"""
+
+
+def test_one_device_within_another_strategy_on_jax(python):
+    python("-c", f"import os; os.environ['XLA_FLAGS'] = '{FLAG}2'\n{NESTED_ON_JAX}", backend="jax")
+
+
+@pytest.mark.parametrize("variable", ["JAX_NUM_PROCESSES", "JAX_PROCESS_ID"])
+def test_a_variable_that_is_no_integer_is_named(variable, python):
+    code = (
+        f"import os; os.environ['{variable}'] = 'two'\n"
+        "from keras_bert.runtime import distribution\n"
+        "try:\n"
+        "    distribution.scope('multi-worker').__enter__()\n"
+        "except ValueError as error:\n"
+        "    print(error)"
+    )
+    assert f"{variable} must be an integer; received 'two'" in python("-c", code, backend="jax")
+
 
 def test_strategies_on_jax(python, monkeypatch):
     monkeypatch.delenv("XLA_FLAGS", raising=False)
@@ -153,8 +192,8 @@ def test_strategies_on_jax(python, monkeypatch):
         "auto {} DataParallel 4 4 (0, 1) True",
         "mirrored {} DataParallel 4 4 (0, 1) True",
         "tpu {} JAX sees no TPU, only cpu; pip install 'jax[tpu]' on a machine with a TPU",
-        "tpu:mine {} tpu:mine is a name for TensorFlow; with JAX, run the program on the TPU's own VM "
-        "and use tpu",
+        "tpu:mine {} tpu:mine is a name for TensorFlow; with JAX, run the program on the TPU's own "
+        "VM and use tpu",
         "mirrored {'model_parallel': 3} model_parallel must divide the 4 devices of one machine; "
         "received 3",
         "mirrored {'model_parallel': 2} ModelParallel 2 4 (0, 1) True",

@@ -24,6 +24,11 @@ def test_type_of_labels(labels, name):
     assert label_types.name_of_type(labels) == name
 
 
+@pytest.mark.parametrize(("label", "value"), [("True", True), ("False", False), ("true", False)])
+def test_a_boolean_label(label, value):
+    assert label_types.typed(label, "bool") is value
+
+
 def test_a_classifier_keeps_the_type_of_its_labels():
     output = heads.find_output(heads.classifier(tiny.encoder(), labels=np.array([0, 1])))
     assert (output.labels, output.label_type) == (["0", "1"], "int")

@@ -69,6 +69,22 @@ def test_state_stays_after_ctrl_c_but_not_after_wrong_input(tmp_path):
         assert file.state is None
 
 
+def test_a_commit_without_new_lines_covers_only_the_committed_lines(tmp_path):
+    path = tmp_path / "out.txt"
+    with pytest.raises(KeyboardInterrupt), ResumableFile(path, {}) as file:
+        file.write("one")
+        file.commit(1)
+        file.write("uncommitted")
+        raise KeyboardInterrupt
+    with pytest.raises(KeyboardInterrupt), ResumableFile(path, {}) as file:
+        file.commit(1)
+        raise KeyboardInterrupt
+    with ResumableFile(path, {}) as file:
+        assert file.state == 1
+        file.write("two")
+    assert path.read_text() == "one\ntwo\n"
+
+
 def test_second_process_is_refused(tmp_path):
     path = tmp_path / "out.txt"
     with (

@@ -4,10 +4,13 @@ import keras
 import numpy as np
 import pytest
 
+from keras_bert import heads
 from keras_bert.training import finetuning, search
 from tests import tiny
 
 pytestmark = pytest.mark.usefixtures("eager")
+
+DEV = tiny.examples(tiny.ROWS[:2])
 
 
 def numbers(encoder):
@@ -66,7 +69,7 @@ def test_ctrl_c_ends_the_search(monkeypatch):
         return encoder, {"metric": "f1", "f1": 0.5, "stopped": next(stopped)}
 
     monkeypatch.setattr(finetuning, "finetune", finetune)
-    trials = search.grid(encoder, None, None)
+    trials = search.grid(encoder, None, DEV)
     assert len(trials.runs) == 2 and trials.stopped
 
 
@@ -83,9 +86,9 @@ def test_ctrl_c_between_two_runs_keeps_completed_runs(run, monkeypatch):
     monkeypatch.setattr(finetuning, "finetune", finetune)
     if not run:
         with pytest.raises(KeyboardInterrupt):
-            search.grid(encoder, None, None)
+            search.grid(encoder, None, DEV)
         return
-    trials = search.grid(encoder, None, None)
+    trials = search.grid(encoder, None, DEV)
     assert len(trials.runs) == 2 and trials.stopped and trials.model is encoder
 
 
@@ -93,7 +96,9 @@ def test_a_linked_tensorboard_folder_is_refused(tmp_path):
     (tmp_path / "logs").mkdir()
     (tmp_path / "logs" / "epochs 1").symlink_to(tmp_path)
     with pytest.raises(ValueError, match="must not be a link"):
-        search.grid(None, None, None, choices={"epochs": (1,)}, tensorboard=tmp_path / "logs")
+        search.grid(
+            tiny.encoder(), None, DEV, choices={"epochs": (1,)}, tensorboard=tmp_path / "logs"
+        )
 
 
 def test_each_run_has_a_tensorboard_folder(monkeypatch, tmp_path):
@@ -104,5 +109,15 @@ def test_each_run_has_a_tensorboard_folder(monkeypatch, tmp_path):
         return encoder, {"metric": "f1", "f1": 0.5, "stopped": False}
 
     monkeypatch.setattr(finetuning, "finetune", finetune)
-    search.grid(encoder, None, None, choices={"epochs": (1, 2)}, tensorboard=tmp_path)
+    search.grid(encoder, None, DEV, choices={"epochs": (1, 2)}, tensorboard=tmp_path)
     assert folders == [tmp_path / "epochs 1", tmp_path / "epochs 2"]
+
+
+def test_a_model_with_a_head_and_missing_dev_data_are_refused_before_a_run(monkeypatch):
+    encoder, runs = tiny.encoder(), []
+    monkeypatch.setattr(finetuning, "finetune", lambda *args, **options: runs.append(args))
+    with pytest.raises(ValueError, match="same encoder; received .*find_encoder"):
+        search.grid(heads.classifier(encoder, 2), DEV, DEV)
+    with pytest.raises(ValueError, match="needs dev"):
+        search.grid(encoder, DEV, None)
+    assert not runs

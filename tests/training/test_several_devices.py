@@ -135,7 +135,7 @@ def check(kind, folder):
 
 
 def check_model_of_another_scope():
-    """Check that a model on one device is not trained on several."""
+    """Check that a model on one device is not trained on several, nor the reverse."""
     examples = keras_bert.Examples(["so good", "bad"], labels=["good", "bad"])
     model, _ = keras_bert.finetune(tiny.encoder(), examples, epochs=1, show_progress=False)
     with distribution.scope("mirrored"):
@@ -145,6 +145,12 @@ def check_model_of_another_scope():
         encoder = heads.find_encoder(model)  # it is copied
         model, _ = keras_bert.finetune(encoder, examples, epochs=1, show_progress=False)
         keras_bert.finetune(model, examples, epochs=1, show_progress=False)
+    with pytest.raises(ValueError, match="created in a distribution.scope of several devices"):
+        keras_bert.finetune(model, examples, epochs=1, show_progress=False)
+    assert keras_bert.pipeline(model)("so good")["label"] in ("good", "bad")
+    encoder = heads.find_encoder(model)  # it is copied
+    model, _ = keras_bert.finetune(encoder, examples, epochs=1, show_progress=False)
+    keras_bert.finetune(model, examples, epochs=1, show_progress=False)
 
 
 SEVERAL_DEVICES = """
