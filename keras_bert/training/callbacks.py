@@ -101,7 +101,7 @@ class ScoreDev(keras.callbacks.Callback):
         logs.update(logs_of(record))  # the following callbacks get the scores
         self._logs = logs
         if self._run.patience is not None:
-            best_record, _ = best(history, self._run.metric)
+            best_record = best(history, self._run.metric)
             if record["epoch"] - best_record["epoch"] >= self._run.patience:
                 self.model.stop_training = True
 
@@ -125,9 +125,9 @@ class ScoreDev(keras.callbacks.Callback):
             logs = {key.removeprefix("val_"): value for key, value in logs.items()}
             for callback in run.callbacks:
                 callback.on_test_end(logs)
-            best_record, metric = best([*state.history, record], run.metric)
+            metric = run.metric or first_metric(record)
             self._progress.show_dev(metric, record[metric])
-            if best_record is record:
+            if best([*state.history, record], metric) is record:
                 state.keep_best(model, record)
         self._progress.report(record)
         state.history.append(record)
@@ -170,16 +170,21 @@ class SaveState(keras.callbacks.Callback):
         self._saved_scores = len(self._state.history)
 
 
+def first_metric(record):
+    """Return the name of the first metric in a record of the history."""
+    return next(key for key in record if key not in _NOT_METRICS)
+
+
 def best(history, metric=None):
-    """Return the record of the best epoch, and the name of the metric that selects it.
+    """Return the record of the best epoch.
 
     Args:
         history: A list of records, a dict of metrics per epoch.
         metric: Name of the metric. `None`: the first one in the records.
     """
     if metric is None:
-        metric = next(key for key in history[0] if key not in _NOT_METRICS)
-    return max(history, key=lambda record: goodness(metric, record[metric])), metric
+        metric = first_metric(history[0])
+    return max(history, key=lambda record: goodness(metric, record[metric]))
 
 
 def goodness(metric, value):

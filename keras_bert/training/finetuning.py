@@ -22,7 +22,7 @@ from keras_bert.runtime.terminal import print_line
 from keras_bert.tasks import inference, registry
 from keras_bert.training import engine, run_data, user_callbacks
 from keras_bert.training.batch_plan import BatchPlan
-from keras_bert.training.callbacks import Diverged, SaveState, ScoreDev, Steps, best
+from keras_bert.training.callbacks import Diverged, SaveState, ScoreDev, Steps, first_metric
 from keras_bert.training.finetuning_recipe import FinetuningRecipe
 from keras_bert.training.gradient_caching import seed_dropout
 from keras_bert.training.head_initialization import head_fitter, initialize_head
@@ -516,7 +516,7 @@ def _metrics(run, state, best_record, stopped):
     if best_record is not None:
         counts = run.encoded_dev.counts()
         metrics |= {f"dev_{name}": count for name, count in counts.items()}
-        metrics["metric"] = best([best_record], run.metric)[1]
+        metrics["metric"] = run.metric or first_metric(best_record)
         metrics["best_epoch"] = best_record["epoch"]
         metrics |= {key: best_record[key] for key in best_record if key not in ("epoch", "loss")}
         if state.before:
