@@ -118,8 +118,8 @@ def with_text(model: keras.Model, *, name: str = "with_text") -> keras.Model:
         `text_pair`, to the outputs of the model. Texts are padded to the longest of their batch.
 
     Raises:
-        ValueError: If the backend is not TensorFlow, the model has another head, or the encoder
-            has no preprocessor.
+        ValueError: If the backend is not TensorFlow, the model has another head, a default prompt
+            or `long_texts="window"`, or the encoder has no preprocessor.
 
     Example:
 
@@ -132,15 +132,24 @@ def with_text(model: keras.Model, *, name: str = "with_text") -> keras.Model:
     (2, 2)
     """
     find_encoder(model)  # raises an error if it is no model
-    from keras_bert.tasks import registry  # not at the top: it imports all tasks
+    from keras_bert.tasks import inference, registry  # not at the top: it imports all tasks
 
     task = registry.find(model)
     if task is None or not task.answers_texts:
         received = None if task is None else task.name
         raise ValueError(f"with_text needs a model with one answer per text; received {received}")
-    preprocessor = preprocessor_of(model)
-    columns = task.inputs_of(find_output(model))
-    inputs = {key: keras.Input(shape=(), dtype="string", name=key) for key in columns}
-    packed = preprocessor.with_options(sequence_length=None)(*inputs.values())
+    output = find_output(model)
+    if output.default_prompt is not None or output.long_texts == "window":
+        raise ValueError(
+            "with_text adds no prompt and reads no windows, as this model needs; use "
+            "keras_bert.pipeline or export"
+        )
+    inputs = {
+        key: keras.Input(shape=(), dtype="string", name=key) for key in task.inputs_of(output)
+    }
+    preprocessor = preprocessor_of(model).with_options(
+        sequence_length=None, max_sequence_length=inference.length_limit(model)
+    )
+    packed = preprocessor(*inputs.values())
     given = inputs if len(inputs) > 1 else inputs["text"]
     return keras.Model(given, model(packed), name=name)

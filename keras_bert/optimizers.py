@@ -10,7 +10,7 @@ import keras
 from keras import ops
 
 from keras_bert.keras_private import BertOptimizerMixin
-from keras_bert.runtime.arguments import check_one_of
+from keras_bert.runtime.arguments import as_integer, check_one_of
 
 __all__ = [
     "AdamW",
@@ -31,6 +31,7 @@ class _Warmup(keras.optimizers.schedules.LearningRateSchedule):
         peak = float(peak)
         if not 0 <= peak < float("inf"):
             raise ValueError(f"the learning rate must be finite and at least 0; received {peak}")
+        warmup_steps = as_integer("warmup_steps", warmup_steps, 0)
         if total_steps < 1 or not 0 <= warmup_steps <= total_steps:
             raise ValueError(
                 "total_steps must be at least 1, and warmup_steps between 0 and total_steps; "

@@ -176,6 +176,15 @@ def test_a_head_needs_an_encoder(encoder, head):
         head("base", **options)
 
 
+def test_with_text_refuses_what_it_would_drop():
+    prompted = heads.embedder(tiny.encoder(), prompts={"query": "so: "}, default_prompt="query")
+    windowed = heads.classifier(tiny.encoder(), 2)
+    windowed.layers[-1].long_texts = "window"
+    for model in (prompted, windowed):
+        with pytest.raises(ValueError, match="adds no prompt and reads no windows"):
+            heads.with_text(model)
+
+
 @pytest.mark.parametrize(
     "function", [heads.find_encoder, heads.find_output, heads.find_task, heads.with_text]
 )

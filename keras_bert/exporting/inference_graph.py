@@ -25,6 +25,7 @@ from keras_bert.layers import (
     TaskOutput,
     UnitLength,
 )
+from keras_bert.layers.activations import activation
 from keras_bert.layers.encoder_layers import MASKED_LOGIT
 from keras_bert.model_structure import embedding_layers, find_encoder
 
@@ -350,7 +351,7 @@ class _Layout:
 
 def _activate(layer, x):
     """Apply the activation of a `TransformerBlock`."""
-    if layer.hidden_act != "gelu":
+    if layer.activation is not activation("gelu"):
         return layer.activation(x)
     one, half, root_half = (tf.constant(value, x.dtype) for value in (1.0, 0.5, 2**-0.5))
     return (tf.math.erf(x * root_half) + one) * half * x

@@ -80,7 +80,7 @@ def answers(
     task.answer_options.of(options, f"the task {task.name}")  # raises an error before the work
     encoded = encode(model, examples, max_length) if encoded is None else encoded
     outputs = run(
-        task.training_model(model),
+        task.scored_model(model),
         encoded,
         batch_size=batch_size,
         on_batch=on_batch,

@@ -249,6 +249,10 @@ class Task:
         """Return a model for contrastive training, whose new head reads vectors of length 1."""
         raise NotImplementedError
 
+    def scored_model(self, model):
+        """Return the model whose outputs `decode` reads for a score; it shares the weights."""
+        return self.training_model(model)
+
     def training_model(self, model):
         """Return the model that takes the encoded data; it shares the weights of `model`."""
         return model

@@ -207,14 +207,21 @@ def targets_of(examples, output=None, labels=None):
     if labels is None:
         labels = [str(label) for label in examples.label_names()]
     index_of_label = {label: index for index, label in enumerate(labels)}
+
+    def index_of(label, row):
+        if str(label) not in index_of_label:
+            whose = "" if output is None else "model's "
+            raise unknown_label(examples.location(row), str(label), labels, whose=whose)
+        return index_of_label[str(label)]
+
+    if kind == "labels":
+        indices = [index_of(label, row) for row, label in enumerate(examples.labels)]
+        return np.array(indices, np.int32)
     targets = np.zeros((len(examples), len(labels)), np.float32)
-    for row, label_set in enumerate(examples.label_sets or zip(examples.labels, strict=True)):
-        for label in map(str, label_set):
-            if label not in index_of_label:
-                whose = "" if output is None else "model's "
-                raise unknown_label(examples.location(row), label, labels, whose=whose)
-            targets[row, index_of_label[label]] = 1
-    return targets if kind == "label sets" else targets.argmax(axis=1).astype(np.int32)
+    for row, label_set in enumerate(examples.label_sets):
+        for label in label_set:
+            targets[row, index_of(label, row)] = 1
+    return targets
 
 
 def pooling_of(model) -> str:

@@ -15,6 +15,8 @@ from keras_bert.runtime.escaping import shown
 from keras_bert.runtime.packages import import_tensorflow
 from keras_bert.runtime.warn import level_of_caller
 from keras_bert.tasks import inference, registry
+from keras_bert.tasks.inputs import prompt_of
+from keras_bert.tasks.tagging.data import TaggedSentences
 from keras_bert.tasks.text import check_pairs, targets_of
 from keras_bert.text.encoded_texts import EncodedTexts
 from keras_bert.text.preprocessor import Preprocessor
@@ -42,10 +44,16 @@ def of_examples(examples, model, batch_size, shuffle, seed, pad, labels):
         if len(set(labels)) < len(labels):
             raise ValueError(f"labels must be unique; received {shown(labels)}")
     length = _length(pad, model)
+    longest = length or preprocessor.max_sequence_length
+    columns = examples.text_columns()
+    if output is not None:
+        longest = inference.length_limit(model, length)
+        prompt = prompt_of(output)
+        columns = [[prompt + text for text in columns[0]], *columns[1:]]
     encoded = EncodedTexts(
         preprocessor.python_tokenizer,
-        examples.text_columns(),
-        length or preprocessor.max_sequence_length,
+        columns,
+        longest,
         targets=targets_of(examples, output, labels),
     )
     return _dataset(examples, encoded, batch_size, shuffle, seed, length, has_weights=False)
@@ -107,6 +115,9 @@ def _dataset(data, encoded, batch_size, shuffle, seed, fixed_length, has_weights
         inputs, targets, weights = encoded.batch(rows, length)
         if targets is None:
             return (inputs,)
+        if isinstance(data, TaggedSentences):
+            # They contain the divisor of the loss of `finetune`. Keras' losses have their own.
+            weights = (weights > 0).astype(np.float32)
         return (inputs, targets, weights) if has_weights else (inputs, targets)
 
     def batches():

@@ -181,7 +181,7 @@ def finetune(
         options=options,
     )  # fmt: skip
     folder, tensorboard = _output_paths(folder=folder, tensorboard=tensorboard)
-    callbacks = user_callbacks.as_checked_list(callbacks, folder)
+    callbacks = user_callbacks.as_checked_list(callbacks, folder, dev)
     arguments = inspect.signature(finetune).parameters
     what = f"finetune for {type(train).__name__}"
     task_options = trained_task.training_options.of(
@@ -389,6 +389,7 @@ def _settings(run):
         "content of the data": digest(run.encoded),
         "content of the dev data": None if run.dev is None else digest(run.encoded_dev),
         "metric": run.metric,
+        "patience": run.patience,
         "packed": run.plan.shape,
         "contrastive loss": None if run.contrast is None else run.contrast.loss.name,
         "callback": user_callbacks.rate_setter(run.callbacks),
@@ -491,9 +492,7 @@ def _metrics(run, state, best_record, stopped):
     encoded = run.encoded
     encoded_batches = run.plan.encoded
     train = run.train
-    train_loss = state.history[-1]["loss"] if state.history else state.loss
-    if best_record is not None:
-        train_loss = best_record["loss"]  # of the epoch whose weights the model has
+    train_loss = _train_loss(run, state, best_record)
     rows = len(train) * run.plan.rows / len(encoded_batches)
     done = (state.epoch + state.batch / run.plan.batches) * rows
     recipe = run.recipe.to_dict()
@@ -522,6 +521,18 @@ def _metrics(run, state, best_record, stopped):
         if state.before:
             metrics[f"{metrics['metric']}{_BEFORE_SUFFIX}"] = state.before[metrics["metric"]]
     return metrics
+
+
+def _train_loss(run, state, best_record):
+    """Return the training loss of the epoch whose weights the model has."""
+    if best_record is not None:
+        return best_record["loss"]
+    if not state.history:
+        return state.loss
+    for callback in run.callbacks:
+        if getattr(callback, "restore_best_weights", False) and callback.best_weights is not None:
+            return state.history[callback.best_epoch]["loss"]
+    return state.history[-1]["loss"]
 
 
 def _note_scores(task, metrics):

@@ -66,11 +66,7 @@ class FinetuningRecipe:
                 )
         if self.optimizer is not None:
             self.optimizer = _optimizer(self.optimizer, self.learning_rate)
-        # JSON cannot represent NumPy's numbers and arrays.
-        self.options = keras.tree.map_structure(
-            lambda item: item.tolist() if isinstance(item, (np.generic, np.ndarray)) else item,
-            self.options,
-        )
+        self.options = _plain(self.options)
 
     def new_optimizer(self, steps):
         """Return the optimizer of a run of `steps` optimizer steps."""
@@ -79,6 +75,8 @@ class FinetuningRecipe:
         if self.optimizer is not None:
             config = self.optimizer.get_config()
             config["gradient_accumulation_steps"] = accumulated
+            if accumulated is not None:
+                config["learning_rate"] = _rate_of_batches(config["learning_rate"], accumulated)
             copied = type(self.optimizer).from_config(config)
             keras_private.copy_weight_decay_exclusions(self.optimizer, copied)
             return copied
@@ -114,8 +112,31 @@ class FinetuningRecipe:
             if value is not None and not isinstance(value, str):
                 # Keras numbers the names in a process.
                 plain_name = re.sub(r"_\d+$", "", value.name)
-                values[name] = {**value.get_config(), "name": plain_name}
+                values[name] = _plain({**value.get_config(), "name": plain_name})
         return {name: value for name, value in values.items() if value is not None} | self.options
+
+
+def _plain(values):
+    """Return nested values with lists and numbers in place of NumPy's, for JSON."""
+    return keras.tree.map_structure(
+        lambda item: item.tolist() if isinstance(item, (np.generic, np.ndarray)) else item, values
+    )
+
+
+def _rate_of_batches(rate, accumulated):
+    """Return the rate or the schedule in an optimizer's config for so many batches per step.
+
+    Keras calls a schedule with the number of batches.
+    """
+    if not isinstance(rate, dict):
+        return rate
+    if "batches_per_step" not in rate["config"]:
+        raise ValueError(
+            f"the schedule {rate['class_name']} would count batches, not optimizer steps; with "
+            "gradient_accumulation_steps, use a schedule of keras_bert.optimizers or a constant "
+            "rate"
+        )
+    return {**rate, "config": {**rate["config"], "batches_per_step": accumulated}}
 
 
 def _optimizer(optimizer, learning_rate):

@@ -3,12 +3,15 @@
 import dataclasses
 import itertools
 import pathlib
+import sys
 
 import keras
 
 from keras_bert.encoder import BertEncoder
 from keras_bert.runtime.escaping import shown
 from keras_bert.runtime.files import check_subfolder
+from keras_bert.runtime.memory import OutOfMemory
+from keras_bert.runtime.terminal import print_line
 from keras_bert.training import callbacks, finetuning
 
 GRID = {
@@ -44,7 +47,8 @@ def grid(encoder, train_data, dev, *, choices=None, on_trial=None, tensorboard=N
     `encoder` is a `BertEncoder`, which `finetune` copies, and `dev` has labels. `choices` is a dict
     from option to values, by default `GRID`. `on_trial` is called with the dict of each run.
     `tensorboard` is a folder that gets a subfolder per run. Ctrl-C ends the search and returns the
-    completed runs; without any, it raises `KeyboardInterrupt`.
+    completed runs; without any, it raises `KeyboardInterrupt`. A run that diverges or does not fit
+    into the memory is left out, with a line on stderr.
     """
     if not isinstance(encoder, BertEncoder):
         raise ValueError(
@@ -54,7 +58,11 @@ def grid(encoder, train_data, dev, *, choices=None, on_trial=None, tensorboard=N
     if dev is None:
         raise ValueError("the search needs dev, the data to score; received None")
     choices = GRID if choices is None else choices
+    for name, values in choices.items():
+        if not isinstance(values, (list, tuple)) or not values:
+            raise ValueError(f"the choices of {name} must be a list; received {shown(values)}")
     trials = Trials([])
+    failure = None
     try:
         for values in itertools.product(*choices.values()):
             chosen = dict(zip(choices, values, strict=True))
@@ -62,7 +70,14 @@ def grid(encoder, train_data, dev, *, choices=None, on_trial=None, tensorboard=N
                 name = ", ".join(f"{option} {value}" for option, value in chosen.items())
                 options["tensorboard"] = pathlib.Path(tensorboard, name)
                 check_subfolder(options["tensorboard"])
-            model, metrics = finetuning.finetune(encoder, train_data, dev, **{**options, **chosen})
+            try:
+                model, metrics = finetuning.finetune(
+                    encoder, train_data, dev, **{**options, **chosen}
+                )
+            except (callbacks.Diverged, OutOfMemory) as error:
+                failure = error
+                print_line(f"{chosen}: {error}", file=sys.stderr)
+                continue
             metric = metrics["metric"]
             trials.stopped = metrics["stopped"]
             trials.runs.append(
@@ -78,4 +93,6 @@ def grid(encoder, train_data, dev, *, choices=None, on_trial=None, tensorboard=N
         if not trials.runs:
             raise
         trials.stopped = True
+    if failure is not None and not trials.runs:
+        raise failure
     return trials

@@ -19,7 +19,7 @@ def lower_is_better(name):
     return name == DEV_LOSS or registry.lower_is_better(name)
 
 
-def as_checked_list(callbacks, folder):
+def as_checked_list(callbacks, folder, dev):
     """Return the argument `callbacks` of `finetune` as a list.
 
     A callback of Keras that would change the result of a resumed run is an error.
@@ -37,6 +37,11 @@ def as_checked_list(callbacks, folder):
             raise ValueError(f"finetune does not average weights; remove the callback {name}")
         if folder is None or type(callback).__module__.split(".")[0] != "keras":
             continue
+        if dev is None and getattr(callback, "restore_best_weights", False):
+            raise ValueError(
+                f"without dev, folder does not keep the best weights of {name} for a killed run. "
+                "Give dev, or remove folder or restore_best_weights"
+            )
         monitor = getattr(callback, "monitor", None)
         if monitor not in (None, "loss") and not monitor.startswith("val_"):
             raise ValueError(

@@ -81,6 +81,16 @@ def test_any_mask(mask, skip_padding):
     assert_equal_to_encoder(encoder, batch(mask), skip_padding=skip_padding)
 
 
+def test_an_activation_that_was_changed():
+    encoder = tiny.encoder(pooling="mean")
+    before = keras_bert.pipeline(encoder)(["so good"])
+    for layer in encoder.layers:
+        if isinstance(layer, keras_bert.layers.TransformerBlock):
+            layer.activation = keras.activations.relu
+    after = keras_bert.pipeline(encoder)(["so good"])
+    assert np.abs(after - before).max() > 1e-4
+
+
 def test_a_large_epsilon():
     """TensorFlow can replace a LayerNorm by a kernel whose epsilon is always 0.001."""
     encoder = tiny.encoder(initializer_range=0.001, layer_norm_eps=1e-4)

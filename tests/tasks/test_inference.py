@@ -84,6 +84,15 @@ def test_evaluate_scores_the_answers():
         inference.evaluate(model, tabular.Examples(TEXTS))
 
 
+def test_thresholds_have_the_scale_of_the_scores():
+    data = keras_bert.RankingExamples(
+        ["good", "bad", "so", "film"], [["film"], ["good"], ["bad"], ["so"]], [[1], [0], [0], [1]]
+    )
+    model = heads.reranker(tiny.encoder())
+    expected = keras_bert.pipeline(model).evaluate(data)
+    assert keras_bert.evaluate(model, data) == pytest.approx(expected)
+
+
 def test_predict_function_equals_the_model():
     for case in ("tagging", "question_answering"):
         model, examples = contract.HEADS[case](encoder()), DATA[case]

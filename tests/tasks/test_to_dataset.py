@@ -32,6 +32,25 @@ def test_batches_have_the_inputs_of_the_preprocessor():
 
 
 @needs_tensorflow
+def test_inputs_are_those_of_the_pipeline():
+    """The default prompt comes first, and texts end at the maximum of the model."""
+    encoder = tiny.encoder(max_position_embeddings=16, pooling="mean")
+    model = heads.embedder(encoder, prompts={"query": "so: bad "}, default_prompt="query")
+    texts = [*TEXTS, "good " * 20]
+    with pytest.warns(UserWarning, match="truncated to 16 tokens"):
+        dataset = keras_bert.Examples(texts).to_dataset(model)
+        expected = keras_bert.pipeline(model)(texts)
+    np.testing.assert_allclose(model.predict(dataset, verbose=0), expected, atol=1e-6)
+
+
+@needs_tensorflow
+def test_weights_of_words_fit_the_losses_of_keras():
+    model = heads.tagger(tiny.encoder(), labels=["O", "B-work", "B-mood", "I-mood"])
+    for _, _, weights in batches(tiny.tagged().to_dataset(model)):
+        assert set(np.unique(weights)) == {0, 1}
+
+
+@needs_tensorflow
 def test_truncated_texts_are_counted():
     examples = keras_bert.Examples([*TEXTS, "good " * 99])
     preprocessor = tiny.encoder().preprocessor

@@ -38,7 +38,10 @@ def test_batches_in_the_order_of_the_data(task):
     start = 0
     for inputs, targets, weights in parts:  # in the order of the data
         size = len(inputs["input_mask"])
-        expected = encoded.batch(np.arange(start, start + size), inputs["input_mask"].shape[-1])
+        rows = np.arange(start, start + size)
+        expected = encoded.batch(rows, inputs["input_mask"].shape[-1])
+        if task == "tagging":  # weights without the divisor of the loss
+            expected = (*expected[:2], (expected[2] > 0).astype("float32"))
         keras.tree.map_structure(
             np.testing.assert_array_equal, (inputs, targets, weights), expected
         )

@@ -283,6 +283,8 @@ def test_a_run_killed_after_a_score_within_an_epoch_resumes(tmp_path):
     [
         (callbacks.EarlyStopping("accuracy"), {"folder": "run"},
          "EarlyStopping monitors 'accuracy', which folder does not keep"),
+        (callbacks.EarlyStopping("loss", restore_best_weights=True), {"folder": "run", "dev": None},
+         "without dev, folder does not keep the best weights of EarlyStopping"),
         (callbacks.BackupAndRestore("backup"), {}, "use folder to resume a killed run"),
         (callbacks.EarlyStopping("loss", restore_best_weights=True), {},
          "returns the best epoch on dev"),
@@ -381,6 +383,13 @@ def test_a_resumed_callback_counts_on(tmp_path):
         run(kill_at_epoch(3), folder=tmp_path)
     run(folder=tmp_path)
     assert states == [pytest.approx(state) for state in expected]
+
+
+def test_the_loss_is_that_of_the_restored_epoch():
+    stopping = callbacks.EarlyStopping("loss", mode="max", patience=9, restore_best_weights=True)
+    _, metrics = finetune(stopping, dev=None, epochs=3)
+    losses = [record["loss"] for record in metrics["history"]]
+    assert losses[0] == max(losses) == metrics["train_loss"]
 
 
 def test_training_that_a_callback_ends_within_an_epoch():

@@ -741,6 +741,18 @@ def test_an_optimizer_keeps_its_exclusions_from_weight_decay(eager):
     assert losses[1] > losses[0]
 
 
+def test_a_schedule_counts_optimizer_steps(eager):
+    schedule = keras_bert.optimizers.WarmupLinearDecay(1e-2, total_steps=2)
+    options = {"gradient_accumulation_steps": 2, "batch_size": 4, "epochs": 2}
+    rows = tiny.examples(tiny.ROWS[:8])
+    model, _ = finetune(rows, optimizer=keras.optimizers.Adam(schedule), **options)
+    rates = [float(model.optimizer._learning_rate(batch)) for batch in range(4)]
+    np.testing.assert_allclose(rates, [1e-2, 1e-2, 5e-3, 5e-3])
+    schedule = keras.optimizers.schedules.CosineDecay(1e-2, 2)
+    with pytest.raises(ValueError, match="CosineDecay would count batches"):
+        finetune(rows, optimizer=keras.optimizers.Adam(schedule), **options)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

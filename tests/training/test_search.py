@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from keras_bert import heads
-from keras_bert.training import finetuning, search
+from keras_bert.training import callbacks, finetuning, search
 from tests import tiny
 
 pytestmark = pytest.mark.usefixtures("eager")
@@ -111,6 +111,25 @@ def test_each_run_has_a_tensorboard_folder(monkeypatch, tmp_path):
     monkeypatch.setattr(finetuning, "finetune", finetune)
     search.grid(encoder, None, DEV, choices={"epochs": (1, 2)}, tensorboard=tmp_path)
     assert folders == [tmp_path / "epochs 1", tmp_path / "epochs 2"]
+
+
+def test_a_run_that_diverges_is_left_out(monkeypatch, capsys):
+    encoder = tiny.encoder()
+
+    def finetune(*args, epochs, **options):
+        if epochs != 2:
+            raise callbacks.Diverged("the loss is nan")
+        return encoder, {"metric": "f1", "f1": 0.5, "stopped": False}
+
+    monkeypatch.setattr(finetuning, "finetune", finetune)
+    trials = search.grid(encoder, None, DEV, choices={"epochs": (1, 2, 3)})
+    assert [run["options"] for run in trials.runs] == [{"epochs": 2}]
+    assert capsys.readouterr().err.count("training diverged") == 2
+    with pytest.raises(callbacks.Diverged):
+        search.grid(encoder, None, DEV, choices={"epochs": (1,)})
+    for choices in (3, ()):
+        with pytest.raises(ValueError, match="the choices of epochs must be a list"):
+            search.grid(encoder, None, DEV, choices={"epochs": choices})
 
 
 def test_a_model_with_a_head_and_missing_dev_data_are_refused_before_a_run(monkeypatch):

@@ -24,7 +24,8 @@ def tagger(
     """Build a model that labels each token, for example with entities or parts of speech.
 
     The first token of a word carries the word's label. Give all other tokens the sample weight
-    0. Fit the model with `keras.losses.SparseCategoricalCrossentropy(from_logits=True)`.
+    0. Fit the model with `keras.losses.SparseCategoricalCrossentropy(from_logits=True,
+    reduction="mean_with_sample_weight")`, which leaves them out of the mean.
 
     Source: section 5.3 of the paper.
 
