@@ -174,7 +174,7 @@ class Examples(TaskData):
                 for number, labels in enumerate(column, 1)
             ]
             label_type = name_of_type(itertools.chain(*sets))
-            converted = [tuple(of_one_type(labels, label_type)) for labels in sets]
+            converted = [tuple(dict.fromkeys(of_one_type(row, label_type))) for row in sets]
         object.__setattr__(self, "label_type", label_type)
         return converted
 
@@ -321,13 +321,13 @@ def check_labels(name, labels, item="row"):
 
 
 def _label_set(name, labels):
-    """Return the labels of one text as a list, checked and each once."""
+    """Return the labels of one text as a list, checked."""
     if isinstance(labels, (str, bytes)) or not isinstance(labels, Iterable) or is_table(labels):
         raise ValueError(f"{name} must be a list of labels; received {shown(labels)}")
     # The labels of a set need no order.
     labels = list(labels) if isinstance(labels, (set, frozenset)) else as_list(name, labels)
     check_labels(f"{name}: labels", labels, "item")
-    return list(dict.fromkeys(labels))
+    return labels
 
 
 def check_strings(source, name, column):

@@ -24,7 +24,9 @@ def labeled_rows(source, labels):
     counts if the other labels are 0, 1, 2 and so on, as in the SNLI of Hugging Face.
     """
     missing_rows = {index for index, label in enumerate(labels) if is_missing(label)}
-    distinct = {str(label) for index, label in enumerate(labels) if index not in missing_rows}
+    # pandas stores integers beside missing values as floats: "-1.0" is the label -1.
+    texts = [str(label).removesuffix(".0") for label in labels]
+    distinct = {text for index, text in enumerate(texts) if index not in missing_rows}
     missing = set()
     if UNLABELED in distinct and "+" not in distinct:  # "-" beside "+" is a label
         missing.add(UNLABELED)
@@ -33,8 +35,8 @@ def labeled_rows(source, labels):
         missing.add("-1")
     rows = [
         index
-        for index, label in enumerate(labels)
-        if index not in missing_rows and str(label) not in missing
+        for index, text in enumerate(texts)
+        if index not in missing_rows and text not in missing
     ]
     if labels and not rows:
         raise ValueError(

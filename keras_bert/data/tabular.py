@@ -2,7 +2,6 @@
 
 import collections
 import csv
-import itertools
 import json
 import pathlib
 import sys
@@ -35,7 +34,7 @@ def read(path, **options) -> Examples:
         header: Whether the first row of a TSV or CSV file names the columns.
         skip_ragged: Skip rows that have another number of columns than the first row, and count
             them in `ragged_rows`. By default, such a row is an error.
-        limit: Maximum number of rows to read.
+        limit: Maximum number of rows to read. Skipped rows do not count.
 
     Returns:
         The `Examples`.
@@ -105,7 +104,7 @@ def read_in_parts(
             rows = text_files.json_rows(path, file)
         else:
             rows = _table_rows(path, file, columns, format, header)
-        for location, row in itertools.islice(rows, limit):
+        for location, row in rows:
             if isinstance(row, ValueError):
                 if not skip_ragged:
                     raise row
@@ -123,6 +122,8 @@ def read_in_parts(
                 yield examples()
                 part.clear()
                 ragged_rows = 0
+            if count == limit:
+                break
     if not count:
         raise ValueError(f"{path} contains no rows")
     if part:

@@ -9,6 +9,8 @@ from keras_bert.data.table_rows import csv_row, tsv_row
 from keras_bert.runtime.arguments import TEXT_ROLES
 from keras_bert.runtime.escaping import shown
 
+# Keys of an answer whose values are labels. Labels that are floats are written in full.
+_LABELS = ("label", "labels", "tag", "tags")
 FORMATS = {**text_files.FORMATS, ".json": "json"}
 
 
@@ -103,8 +105,10 @@ def table_lines(path, names, rows):
 
 
 def _rounded(record):
-    """Return a record with four decimals of each number."""
-    return json.loads(json.dumps(record), parse_float=lambda number: round(float(number), 4))
+    """Return a record with four decimals of each number that is no label."""
+    rounded = json.loads(json.dumps(record), parse_float=lambda number: round(float(number), 4))
+    labels = {key: record[key] for key in _LABELS if key in record}
+    return rounded | labels
 
 
 def _columns(record, separator):
@@ -115,7 +119,7 @@ def _columns(record, separator):
             yield from ((str(label), f"{score:.4f}") for label, score in scores)
         elif isinstance(value, list):
             yield name, separator.join(map(str, value))
-        elif isinstance(value, float) and name != "label":
+        elif isinstance(value, float) and name not in _LABELS:
             yield name, f"{value:.4f}"
         else:
             yield name, str(value)

@@ -96,7 +96,10 @@ def read(
     defaults["label"] = reader.default_label
     takes = reader.reads[name]
     for option, value in arguments.items():
-        if option not in ("data", "task", *takes) and value != defaults[option]:
+        if option in ("data", "task", *takes):
+            continue
+        # An array has another type than the default; `!=` would compare its items.
+        if type(value) is not type(defaults[option]) or value != defaults[option]:
             raise ValueError(f"{option} does not apply to the task {shown(task)}; remove it")
     if isinstance(data, (str, os.PathLike)):
         data = as_path("data", data)

@@ -130,8 +130,9 @@ def finetune(
         show_progress: If `True`, draw a progress bar in a terminal or notebook, elsewhere print a
             line per epoch on stderr. If `False`, print no notes on the data and the run either.
         optimizer: A Keras optimizer, in place of AdamW with `learning_rate`, `warmup` and
-            `schedule`; the run trains with a copy of it. Or the name of an optimizer, which trains
-            with the constant rate `learning_rate`.
+            `schedule`; the run trains with a copy of it. With `gradient_accumulation_steps`, its
+            schedule must be one of `optimizers`, which count optimizer steps. Or the name of an
+            optimizer, which trains with the constant rate `learning_rate`.
         loss: The loss in place of the task's own one: a `keras.losses.Loss` of the logits, with its
             `from_logits=True` if it has one. For embeddings and reranking a name such as `"cosent"`
             or `"listnet"`, or a loss of `losses`.

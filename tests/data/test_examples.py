@@ -66,3 +66,7 @@ def test_nan_among_numeric_labels():
     for order in itertools.permutations(names):
         examples = Examples(["a"] * 4, labels=list(order))
         assert examples.label_names() == ["1", "10", "2", "nan"]
+
+
+def test_a_label_of_several_types_is_once_in_a_set():
+    assert Examples(["x"], label_sets=[[1, "1"]]).label_sets == [("1",)]

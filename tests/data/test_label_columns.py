@@ -78,6 +78,9 @@ def test_missing_labels_of_a_table_are_left_out():
         examples = keras_bert.read(frame)
     assert (list(map(str, examples.labels)), examples.label_type) == (["2", "0"], "int")
     assert keras_bert.read(frame.dropna()).label_type == "float"
+    table = {"text": ["a"] * 5, "label": [0.0, 1.0, 2.0, -1.0, float("nan")]}
+    with pytest.warns(UserWarning, match="2 of 5 rows were left out, .* it is '-1' or missing"):
+        assert keras_bert.read(table).labels == [0, 1, 2]
 
 
 def test_rows_without_flags_are_left_out(tmp_path):

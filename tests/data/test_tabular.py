@@ -214,3 +214,4 @@ def test_ragged_rows_of_qqp_are_skipped_and_counted(tmp_path):
     write_file(folder / "train.tsv", HEADERS["QQP"] + "\n" + row + broken + row)
     examples = tabular.read_glue(folder)
     assert (examples.labels, examples.ragged_rows) == ([0, 0], 1)
+    assert len(tabular.read_glue(folder, limit=2)) == 2

@@ -241,3 +241,17 @@ def test_squad_predictions(models):
 )
 def test_format_of(models, name, format):
     assert prediction_files.format_of(name, registry.for_model(models["chooser"])) == format
+
+
+def test_labels_that_are_floats_are_not_rounded():
+    labels = [0.123456, 2.5]
+    encoder = tiny.encoder(num_hidden_layers=1)
+    model = heads.classifier(encoder, labels=labels)
+    answered = [(tabular.Examples(["a"]), np.array([[0.98764, 0.01236]], np.float32))]
+    (line,) = written_lines("jsonl", model, answered)
+    assert json.loads(line) == {"label": 0.123456, "score": 0.9876, "text": "a"}
+    tagged = [(conll.TaggedSentences([["a"]]), [[("0.123456", 0.98764)]])]
+    model = heads.tagger(encoder, labels=labels)
+    (line,) = written_lines("jsonl", model, tagged)
+    assert json.loads(line) == {"words": ["a"], "tags": [0.123456], "scores": [0.9876]}
+    assert list(written_lines("csv", model, tagged))[1] == "1,a,0.123456,0.9876"

@@ -2,6 +2,7 @@
 
 import types
 
+import numpy as np
 import pytest
 
 import keras_bert
@@ -96,6 +97,7 @@ def test_dataframe():
         ("a.conll", {}, "for tagged words, give task='tagging'"),
         ("a.tsv", {"tag": 2}, "tag does not apply to the task 'classification'; remove it"),
         ("a.conll", {"task": "tagging", "text": "x"}, "text does not apply to the task 'tagging'"),
+        ("a.tsv", {"negatives": np.array(["a", "b"])}, "negatives does not apply to the task"),
         ("a.tsv", {"task": "nonsense"}, "task must be one of classification, pair"),
         ("a.tsv", {"task": "pair"}, r"needs text_pair \(--text-pair\), the column"),
     ],
@@ -125,3 +127,11 @@ def test_tagged_sentences_of_a_table():
 def test_a_table_has_no_format(task):
     with pytest.raises(ValueError, match="format is for files; received 'csv' with a table"):
         keras_bert.read({"text": ["a"]}, task, format="csv")
+
+
+def test_words_in_lists_beside_a_column_of_sentences():
+    table = {"sentence": ["한국 만세"], "tokens": [["한", "국"]], "ner_tags": [["B-X", "I-X"]]}
+    sentences = keras_bert.read(table, "tagging", word="tokens", tag="ner_tags")
+    assert (sentences.words, sentences.tags) == ([["한", "국"]], [["B-X", "I-X"]])
+    table = {"Sentence #": [1, None, 2], "word": ["Ann", "left", "Go"], "tag": ["X", "O", "O"]}
+    assert keras_bert.read(table, "tagging").words == [["Ann", "left"], ["Go"]]

@@ -1,6 +1,7 @@
 """Classification and regression of texts or pairs: one label, a set of labels, or a number."""
 
 import dataclasses
+import numbers
 import typing
 import warnings
 
@@ -49,6 +50,19 @@ def metrics_of_numbers(expected, answers):
 def chosen_labels(output, answers):
     """Return the answered targets: label indices (n,), or label sets (n, labels)."""
     return answers >= 0.5 if output.multi_label else answers.argmax(axis=1)
+
+
+def _scored_targets(output, examples, answers):
+    """Return the expected targets, the chosen ones, and the value of each label, for scikit-learn.
+
+    scikit-learn takes an array (n, 1) for the two classes 0 and 1, so a single label is the class 1
+    of arrays (n,).
+    """
+    expected = targets_of(examples, output)
+    chosen = chosen_labels(output, answers)
+    if output.multi_label and len(output.labels) == 1:
+        return expected[:, 0], chosen[:, 0], [1]
+    return expected, chosen, list(range(len(output.labels)))
 
 
 class ClassificationPipeline(TextPipeline):
@@ -204,10 +218,11 @@ class Classification(TextTask):
             )
         class_weight = {str(label): weight for label, weight in class_weight.items()}
         for label, weight in class_weight.items():
-            if label not in output.labels or not 0 <= weight < np.inf:
+            is_number = isinstance(weight, numbers.Real)
+            if label not in output.labels or not is_number or not 0 <= weight < np.inf:
                 raise ValueError(
                     f"class_weight must be at least 0 for each label; received {shown(label)}: "
-                    f"{weight}. The labels are {', '.join(output.labels[:20])}"
+                    f"{shown(weight)}. The labels are {', '.join(output.labels[:20])}"
                 )
         weights = np.array([class_weight.get(label, 1.0) for label in output.labels], np.float32)
         if not weights[targets].any():
@@ -238,15 +253,21 @@ class Classification(TextTask):
         """
         from sklearn import metrics
 
-        targets = targets_of(examples, output)
-        chosen = chosen_labels(output, answers)
+        targets, chosen, values = _scored_targets(output, examples, answers)
 
-        def f1(average):
-            return float(metrics.f1_score(targets, chosen, average=average, zero_division=0))
+        def f1(average, labels=None):
+            value = metrics.f1_score(
+                targets, chosen, labels=labels, average=average, zero_division=0
+            )
+            return float(value)
 
         if output.multi_label:
-            exact_match = float(np.mean((targets == chosen).all(axis=1)))
-            return {"micro_f1": f1("micro"), "macro_f1": f1("macro"), "exact_match": exact_match}
+            is_right = (targets == chosen).reshape(len(examples), -1).all(axis=1)
+            return {
+                "micro_f1": f1("micro", values),
+                "macro_f1": f1("macro", values),
+                "exact_match": float(np.mean(is_right)),
+            }
         mcc = 0.0
         if len({*chosen, *targets}) > 1:  # else scikit-learn warns
             mcc = float(metrics.matthews_corrcoef(targets, chosen))
@@ -261,11 +282,9 @@ class Classification(TextTask):
         """Return `precision`, `recall`, `f1` and `support` per label."""
         from sklearn import metrics
 
+        targets, chosen, values = _scored_targets(output, examples, answers)
         columns = metrics.precision_recall_fscore_support(
-            targets_of(examples, output),
-            chosen_labels(output, answers),
-            labels=range(len(output.labels)),
-            zero_division=0,
+            targets, chosen, labels=values, zero_division=0
         )
         rows = zip(*(column.tolist() for column in columns), strict=True)
         names = ("precision", "recall", "f1", "support")

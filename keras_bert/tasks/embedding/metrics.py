@@ -58,7 +58,8 @@ def are_labels(scores):
 def of_labels(similarity, labels):
     """Return the metrics of pairs that are accepted if their similarity exceeds a threshold.
 
-    Each threshold is the middle between two neighboring values of the sorted similarities.
+    Each threshold is the middle between two neighboring values of the sorted similarities. One more
+    is above all similarities, and one below.
 
     Args:
         similarity: Similarity of each pair, floats (pairs,).
@@ -75,26 +76,24 @@ def of_labels(similarity, labels):
     (1.0, 0.8, 1.0)
     """
     # For the similarities 0.9, 0.7, 0.5 with the labels 1, 0, 0:
-    #     thresholds  0.8  0.6
-    #     accepted    1    2    (pairs above the threshold)
-    #     hits        1    1    (accepted pairs with the label 1)
-    #     accuracy    1.0  0.67
+    #     thresholds  0.8  0.6   1.9   -0.5
+    #     accepted    1    2     0     3     (pairs above the threshold)
+    #     hits        1    1     0     1     (accepted pairs with the label 1)
+    #     accuracy    1.0  0.67  0.67  0.33
+    # Of equal values, `argmax` finds the first one, so the outer thresholds come last.
     order = np.argsort(-similarity, kind="stable")
     ranked = np.asarray(similarity, float)[order]
     is_positive = np.asarray(labels)[order] == 1
     positives = is_positive.sum()
-    # The index of the last pair that each threshold accepts. A threshold accepts all pairs of equal
-    # similarity or none of them.
-    last = np.flatnonzero(np.diff(ranked))
-    if not len(last):
-        last = np.array([len(ranked) - 1])
-    following = np.minimum(last + 1, len(ranked) - 1)
-    thresholds = (ranked[last] + ranked[following]) / 2
-    accepted = last + 1
-    hits = np.cumsum(is_positive)[last]
+    # A threshold accepts all pairs of equal similarity or none of them.
+    inner = np.flatnonzero(np.diff(ranked)) + 1
+    middles = (ranked[inner - 1] + ranked[inner]) / 2
+    thresholds = np.append(middles, [ranked[0] + 1, ranked[-1] - 1])
+    accepted = np.append(inner, [0, len(ranked)])
+    hits = np.append(0, np.cumsum(is_positive))[accepted]
     rejected_negatives = (~is_positive).sum() - (accepted - hits)
     accuracy = (hits + rejected_negatives) / len(ranked)
-    precision = hits / accepted
+    precision = hits / np.maximum(accepted, 1)
     recall = hits / positives
     f1 = 2 * hits / (accepted + positives)
     best_accuracy = accuracy.argmax()

@@ -135,6 +135,7 @@ class Embedding(Task):
     def check_training_data(self, examples, encoded):
         from keras_bert.tasks.embedding import loss_choice
 
+        _check_no_empty_negatives(examples)
         loss_choice.check_negatives(examples, encoded)
 
     def decode(self, model, examples, encoded, outputs, options):
@@ -264,6 +265,18 @@ def check_sampling(examples, sampling):
             f"sampling={sampling!r} needs several sets; make them with "
             "EmbeddingExamples.of_sets, or give several --train files"
         )
+
+
+def _check_no_empty_negatives(examples):
+    """Raise an error for a row with an empty negative, such as an empty cell of a file."""
+    if examples.document_scores is not None:
+        return
+    for number, row in enumerate(examples.texts, 1):
+        if not all(text.strip() for text in row[2:]):
+            raise ValueError(
+                f"{examples.source}: the negative of the data row {number} is empty, and all rows "
+                "need as many negatives. Fill it in, leave the row out, or train a reranker"
+            )
 
 
 def _check_caching(examples, options):

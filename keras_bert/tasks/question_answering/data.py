@@ -202,11 +202,11 @@ def read(path, *, limit=None, labeled=True, characters=None):
 
 
 def read_table(table, *, limit=None, characters=None):
-    """Read `Questions` from a table: question, context and, if they exist, answers and id.
+    """Read `Questions` from a table with the columns question and context.
 
-    In place of answers, a table may have the columns answer and answer_start.
+    The other columns are optional: answers, or answer and answer_start; is_impossible; id or guid.
     """
-    optional = ("id", "answers", "answer", "answer_start")
+    optional = ("id", "guid", "answers", "answer", "answer_start", "is_impossible")
     columns = read_columns(table, ("question", "context"), optional, limit, "Questions")
     labeled = "answers" in columns or {"answer", "answer_start"} <= set(columns)
     if "answer" in columns and not labeled:
@@ -281,10 +281,16 @@ def _answers(location, row):
     `answer` and its `answer_start`.
     """
     is_impossible = row.get("is_impossible")
-    if is_impossible is True:
+    if is_missing(is_impossible):
+        is_impossible = False
+    if is_impossible not in (True, False):
+        raise ValueError(
+            f"{location}: is_impossible must be true or false; received {shown(is_impossible)}"
+        )
+    if is_impossible:
         return []
     try:
-        if is_impossible not in (None, False) or isinstance(row.get("answers"), str):
+        if isinstance(row.get("answers"), str):
             raise ValueError
         if "answers" not in row and "answer" in row:
             # pandas has floats in a column with missing values.

@@ -2,6 +2,7 @@
 
 import itertools
 import re
+import unicodedata
 
 import numpy as np
 
@@ -57,6 +58,8 @@ def find(retriever, corpus, queries, top_k, prompts=None):
 def terms(text):
     """Return the terms of a text for BM25: its words, and pairs of characters in Asian scripts.
 
+    Texts in any Unicode normalization have the same terms.
+
     Source: the CJKAnalyzer of Apache Lucene.
 
     Example:
@@ -65,7 +68,7 @@ def terms(text):
     ['bert', '는', '언어', '모델']
     """
     found = []
-    for characters, word in _RUNS.findall(text.lower()):
+    for characters, word in _RUNS.findall(unicodedata.normalize("NFKC", text).lower()):
         if word:
             found.append(word)
         elif len(characters) == 1:

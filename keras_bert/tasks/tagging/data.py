@@ -6,7 +6,7 @@ import dataclasses
 import itertools
 import pathlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from keras_bert.data import text_files
 from keras_bert.data.examples import (
@@ -119,6 +119,10 @@ class TaggedSentences(TaskData):
     def majority_share(self):
         """Return the accuracy of always guessing the most frequent tag, 0 to 1."""
         counts = collections.Counter(tag for row in self.tags or () for tag in row)
+        if not counts:
+            raise ValueError(
+                f"{self.source}: there are no words to score. Give sentences with words"
+            )
         return max(counts.values()) / counts.total()
 
 
@@ -177,7 +181,7 @@ def read_table(table, *, word=1, tag=-1, limit=None):
     """
     columns = column_names(table)
     check_limit(limit)
-    if _KEYS[1] not in columns and any(map(_is_sentence_column, columns)):
+    if _has_word_per_row(table, columns, word):
         sentences = _joined(_split_at_sentences(_table_rows(table, columns, word, tag)))
         words, tags = _columns_of(itertools.islice(sentences, limit))
         return TaggedSentences(words, None if tag is None else tags, source="the table")
@@ -194,6 +198,17 @@ def read_table(table, *, word=1, tag=-1, limit=None):
     if classes:
         tags = [named(row, classes, itertools.repeat(number)) for number, row in enumerate(tags, 1)]
     return TaggedSentences(words, tags, source="the table")
+
+
+def _has_word_per_row(table, columns, word):
+    """Return True if a row of a table is a word, False if it is a sentence with a list of words."""
+    if not any(map(_is_sentence_column, columns)):
+        return False
+    for name in (_KEYS.get(word, word), _COLUMNS.get(word, word)):
+        if name in columns:
+            first_words = read_columns(table, [name], (), 1, "TaggedSentences")[name]
+            return all(isinstance(row, str) or not isinstance(row, Iterable) for row in first_words)
+    return True
 
 
 def read_in_parts(path, *, word=1, tag=-1, format=None, limit=None, size=10_000):

@@ -29,6 +29,7 @@ class TaggingPipeline(Pipeline):
         mistakes = []
         label_type = self.output.label_type
         scheme = find_scheme(self.output.labels)
+        separator = separator_of(self.output)
         for words, tags, answer in zip(examples.words, examples.tags, answers, strict=True):
             # "I-x" after "O" starts an entity like "B-x", so the entities are compared too.
             expected_entities = _entity_of_each_word(tags, scheme)
@@ -39,11 +40,16 @@ class TaggingPipeline(Pipeline):
                 is_same = scheme and expected_entities[index] == answered_entities[index]
                 if tag != str(expected) and not is_same:
                     mistakes.append({
-                        "text": " ".join(words), "word": word,
+                        "text": separator.join(words), "word": word,
                         "expected": typed(str(expected), label_type),
                         "tag": typed(tag, label_type), "score": float(score),
                     })  # fmt: skip
         return sorted(mistakes, key=lambda mistake: -mistake["score"])
+
+
+def separator_of(output):
+    """Return the string between the words of a text; characters include their spaces."""
+    return "" if output.characters else " "
 
 
 def results_of(output, examples, answers, grouped):
@@ -53,8 +59,9 @@ def results_of(output, examples, answers, grouped):
         texts = examples.texts
         spans_per_text = examples.spans
     else:  # the user gave words
-        texts = [" ".join(words) for words in examples.words]
-        spans_per_text = [_spans_of_words(words) for words in examples.words]
+        separator = separator_of(output)
+        texts = [separator.join(words) for words in examples.words]
+        spans_per_text = [_spans_of_words(words, separator) for words in examples.words]
     result_per_text = []
     for text, spans, answer in zip(texts, spans_per_text, answers, strict=True):
         parts = [(tag, score, *span) for (tag, score), span in zip(answer, spans, strict=True)]
@@ -86,9 +93,9 @@ class _TaggedTexts(TaggedSentences):
     spans: tuple = ()
 
 
-def _spans_of_words(words):
-    """Return the spans of words in characters of their text, joined by spaces."""
-    ends = np.cumsum([len(word) + 1 for word in words]) - 1
+def _spans_of_words(words, separator):
+    """Return the spans of words in characters of their text, joined by a separator."""
+    ends = np.cumsum([len(word) + len(separator) for word in words]) - len(separator)
     return [(int(end) - len(word), int(end)) for word, end in zip(words, ends, strict=True)]
 
 

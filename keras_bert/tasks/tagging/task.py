@@ -24,7 +24,7 @@ from keras_bert.tasks.stored_labels import labels_of
 from keras_bert.tasks.tagging import data as conll
 from keras_bert.tasks.tagging import windows as tag_windows
 from keras_bert.tasks.tagging.data import TaggedSentences
-from keras_bert.tasks.tagging.pipeline import TaggingPipeline, results_of
+from keras_bert.tasks.tagging.pipeline import TaggingPipeline, results_of, separator_of
 from keras_bert.tasks.tagging.tag_schemes import entities, find_scheme
 from keras_bert.tasks.task import HeadStart, Options, Task
 from keras_bert.text import token_ids
@@ -115,7 +115,8 @@ class Tagging(Task):
     def columns_of(self, examples, output):
         if isinstance(examples, Examples):
             return [list(examples.texts)]
-        return [[" ".join(words) for words in examples.words]]
+        separator = separator_of(output)
+        return [[separator.join(words) for words in examples.words]]
 
     def is_labeled(self, examples):
         return examples.tags is not None
@@ -176,6 +177,7 @@ class Tagging(Task):
         If `output` is `None`, the tags of the examples decide if entities are scored.
         Source: https://www.clips.uantwerpen.be/conll2003/ner/bin/conlleval and seqeval.
         """
+        majority = examples.majority_share()  # raises an error for data without words
         scheme = _scheme(output, examples)
         metrics = {}
         if scheme is not None:
@@ -184,7 +186,7 @@ class Tagging(Task):
             metrics = {name: rates[name] for name in ("f1", "precision", "recall")}
         expected, predicted = self.confusion(output, examples, answers)
         accuracy = np.mean(np.array(expected) == np.array(predicted))
-        return {**metrics, "accuracy": float(accuracy), "majority": examples.majority_share()}
+        return {**metrics, "accuracy": float(accuracy), "majority": majority}
 
     def report(self, output, examples, answers):
         """Return `precision`, `recall`, `f1` and `support` per entity type, or else per tag."""

@@ -90,6 +90,7 @@ LABELED = Examples(["a"], labels=["x"])
         ({}, LABELED, {"odd": 1}, "class_weight .* received 'odd'"),
         ({}, LABELED, "balancd", "class_weight must be"),
         ({}, LABELED, {"x": -1}, "class_weight must be at least 0"),
+        ({}, LABELED, {"x": None}, "class_weight must be at least 0 .* received 'x': None"),
         ({}, LABELED, {"x": float("nan")}, "class_weight must be at least 0"),
         ({"multi_label": True}, SETS, "balanced", "with one label per text"),
     ],
@@ -174,3 +175,14 @@ def test_decode_and_rows():
     pairs = Examples(["a", "b"], text_pairs=["c", "d"])
     rows = Regression().rows(heads.TaskOutput("regression", pairs=True), pairs, [0.5, -2.0])
     assert list(rows)[1] == {"score": -2.0, "text": "b", "text_pair": "d"}
+
+
+def test_metrics_of_one_label():
+    """scikit-learn takes an array (n, 1) for two classes."""
+    output = heads.TaskOutput("classification", labels=["x"], multi_label=True)
+    examples = Examples(["a"] * 5, label_sets=[["x"], ["x"], [], [], []])
+    answers = np.array([[0.9], [0.1], [0.2], [0.2], [0.2]])
+    found = classification.score(output, examples, answers)
+    assert found == pytest.approx({"micro_f1": 2 / 3, "macro_f1": 2 / 3, "exact_match": 0.8})
+    row = classification.report(output, examples, answers)["x"]
+    assert row == pytest.approx({"precision": 1, "recall": 0.5, "f1": 2 / 3, "support": 2})

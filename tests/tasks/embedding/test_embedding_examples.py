@@ -117,3 +117,9 @@ def test_scores_of_a_range_are_scaled(tmp_path):
         keras_bert.read(table, "embedding", score_range=(0, 5))
     with pytest.raises(ValueError, match="score_range does not apply to the task 'regression'"):
         keras_bert.read(table, "regression", score_range=(0, 5))
+
+
+def test_empty_negatives_are_an_error():
+    triplets = EmbeddingExamples([("a", "b", "c"), ("d", "e", "")])
+    with pytest.raises(ValueError, match="row 2 is empty"):
+        keras_bert.finetune(encoder(), triplets, show_progress=False)

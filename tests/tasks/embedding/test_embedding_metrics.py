@@ -148,7 +148,8 @@ def test_best_thresholds_of_labels(decimals):
     labels = rng.integers(0, 2, 40)
     found = embedding_metrics.of_labels(scores, labels)
     distinct = np.unique(scores)
-    thresholds = (distinct[1:] + distinct[:-1]) / 2
+    middles = (distinct[1:] + distinct[:-1]) / 2
+    thresholds = [*middles, distinct[-1] + 1, distinct[0] - 1]
     of_accuracy = {t: np.mean((scores > t) == labels) for t in thresholds}
     of_f1 = {t: sklearn_metrics.f1_score(labels, scores > t) for t in thresholds}
     assert found["accuracy"] == pytest.approx(max(of_accuracy.values()))
@@ -185,3 +186,12 @@ def test_thresholds_do_not_select_the_best_epoch(scored):
     assert left_out == {"accuracy_threshold", "f1_threshold"}
     rows = keras_bert.EmbeddingExamples([("good", "so good", "bad"), ("bad", "so bad", "good")])
     assert "triplet_accuracy" in embedding.metric_names(output, rows)
+
+
+def test_a_threshold_may_accept_all_pairs_or_none():
+    similarity = np.array([0.9, 0.7, 0.5])
+    mostly_different = embedding_metrics.of_labels(similarity, [0, 0, 1])
+    assert mostly_different["accuracy"] == pytest.approx(2 / 3)
+    assert mostly_different["accuracy_threshold"] > 0.9
+    assert (mostly_different["f1"], mostly_different["recall"]) == (0.5, 1.0)
+    assert mostly_different["f1_threshold"] < 0.5

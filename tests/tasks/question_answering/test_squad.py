@@ -191,3 +191,15 @@ def test_questions_from_a_table(answers):
     ]
     with pytest.raises(ValueError, match="no column 'context'; it has question"):
         keras_bert.read(frame[["question"]], "question_answering")
+
+
+@pytest.mark.parametrize("is_impossible", [True, np.True_])
+def test_a_table_has_the_questions_of_its_rows_in_a_file(tmp_path, is_impossible):
+    row = {"guid": "g1", "question": "Who?", "context": "It was Ada.", **FOUND}
+    table = {key: [value, value] for key, value in row.items()}
+    questions = keras_bert.read(
+        table | {"is_impossible": [is_impossible, None]}, "question_answering"
+    )
+    assert (questions.answers, questions.ids) == ([[], [("Ada", 7)]], ["g1", "g1"])
+    rows = [row | {"is_impossible": True}, row | {"is_impossible": None}]
+    assert squad.read(write(tmp_path / "a.json", rows)).answers == questions.answers

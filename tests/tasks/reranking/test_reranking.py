@@ -1,5 +1,7 @@
 """Training, answers and scores of rerankers."""
 
+import unicodedata
+
 import keras
 import numpy as np
 import pytest
@@ -7,7 +9,7 @@ import pytest
 import keras_bert
 from keras_bert import EmbeddingExamples, Examples, RankingExamples, heads, losses
 from keras_bert.tasks import inference
-from keras_bert.tasks.reranking import head
+from keras_bert.tasks.reranking import first_search, head
 from keras_bert.training.batch_plan import BatchPlan
 from tests import tiny
 
@@ -394,3 +396,8 @@ def test_models_without_an_activation(model):
     linear = heads.reranker(tiny.encoder(), activation=None)
     assert head.with_logits(linear) is linear
     assert head.with_logits(model).layers[-1].activation is None
+
+
+def test_terms_do_not_depend_on_the_normalization():
+    text = "BERT는 언어 모델, café"
+    assert first_search.terms(unicodedata.normalize("NFD", text)) == first_search.terms(text)

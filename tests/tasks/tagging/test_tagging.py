@@ -415,3 +415,18 @@ def test_are_characters():
     assert not are_characters([*characters, ["그리고"] * 50])
     assert not are_characters([["I", "a", "go"]])
     assert not are_characters([[], []])
+
+
+def test_entities_of_characters_have_no_spaces_between_them():
+    output = heads.TaskOutput("tagging", labels=NAMES, characters=True)
+    sentences = TaggedSentences([list("대한 국은")])
+    answers = [[(tag, 1.0) for tag in ("B-LOC", "I-LOC", "I-LOC", "I-LOC", "O")]]
+    [[entity]] = tagging.results(output, sentences, answers)
+    assert (entity["text"], entity["start"], entity["end"]) == ("대한 국", 0, 4)
+    assert tagging.columns_of(sentences, output) == [["대한 국은"]]
+
+
+def test_sentences_without_words_cannot_be_scored():
+    pipe = keras_bert.pipeline(model_of(NAMES))
+    with pytest.raises(ValueError, match="the sentences: .* no words"):
+        pipe.evaluate(TaggedSentences([[]], [[]]))
