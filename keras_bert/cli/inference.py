@@ -90,8 +90,7 @@ def evaluate(args: options.Evaluate) -> None:
     name = task.variant_of(pipe.output)
     if args.task not in (None, name):
         raise ValueError(f"{args.model} has the task {name}; received --task {args.task}")
-    if args.characters and "characters" not in task.reads[name]:
-        raise ValueError(f"--characters does not apply to {args.model}, which has the task {name}")
+    reading.check_columns(args, name)
     examples = _labeled_data(args, pipe, name)
     reading.print_misfit(pipe, examples)
     with progress() as bar:
@@ -109,7 +108,7 @@ def _labeled_data(args, pipe, name):
     `name` is that of the task or of its variant.
     """
     has_prompts = args.prompt is not None or args.corpus_prompt is not None
-    columns = reading.columns_of(args, args.model)
+    columns = reading.columns_of(args, args.model, name)
     if args.candidates is not None and args.retriever is None:
         raise ValueError("--candidates needs --retriever, which finds the candidates")
     if args.retriever is not None:
@@ -123,8 +122,8 @@ def _labeled_data(args, pipe, name):
     data = reading.read_retrieval(args.input, args.split)
     if data is None:
         columns |= {"negatives": [], "score_range": None}  # they are only for training
-        if (args.text or args.text_pair) and args.label is None:
-            columns["label"] = None
+        if args.text and args.text_pair and args.label is None:
+            columns["label"] = None  # the columns of other pairs
         data = reading.read(args.input, name, columns, args.format)
     if not has_prompts:
         return data
@@ -165,9 +164,12 @@ def predict_texts(args: options.Predict) -> None:
     for text in args.texts:
         if pathlib.Path(text).suffix and os.path.isfile(text):
             raise ValueError(f"{text} is a file. To read it, give --input {text}")
-    writing.check_output(args.output, args.input)
+    if args.output is not None:
+        writing.check_file(args.output, args.input)
     pipe = _fine_tuned(args, "for vectors, use keras-bert embed; for [MASK], keras-bert fill")
     task = pipe.engine.task
+    if args.input:
+        reading.check_columns(args, task.variant_of(pipe.output))
     if args.probabilities and not task.has_probabilities:
         raise ValueError(f"--probabilities does not apply to the task {task.name}. Remove it")
     format = prediction_files.format_of(args.output, task)
@@ -231,7 +233,7 @@ def _parts(args, pipe):
 
 def embed(args: options.Embed) -> None:
     """Write a vector for each text of a file."""
-    writing.check_output(args.output, args.input)
+    writing.check_file(args.output, args.input)
     is_float = args.vector_precision == "float32"
     suffix = ".npy" if is_float else ".npz"
     if pathlib.Path(args.output).suffix.lower() != suffix:
@@ -239,10 +241,7 @@ def embed(args: options.Embed) -> None:
             f"--output must be a file with the extension {suffix} for --vector-precision "
             f"{args.vector_precision}; received {args.output}"
         )
-    columns = reading.columns_of(args, args.model)
-    parts = tabular.read_in_parts(
-        args.input, text=columns["text"], header=columns["header"], format=args.format
-    )
+    parts = tabular.read_in_parts(args.input, **reading.text_options(args, args.input))
     first = next(parts)
     pipe = _embedder(args)
     reading.print_misfit(pipe, first)
@@ -328,10 +327,8 @@ def fill_masks(args: options.Fill) -> None:
 
 def find(args: options.Search) -> None:
     """Print the texts of a file with the highest similarity to a query, and their rows."""
-    columns = reading.columns_of(args)
-    examples = tabular.read(
-        args.file, text=columns["text"], header=columns["header"], format=args.format
-    )
+    candidates = _candidates(args)
+    examples = tabular.read(args.file, **reading.text_options(args, args.file))
     rows = [row for row, text in enumerate(examples.texts, 1) if text.strip()]
     texts = [examples.texts[row - 1] for row in rows]
     if not texts:
@@ -341,8 +338,6 @@ def find(args: options.Search) -> None:
     reranker = None
     if args.rerank is not None:
         reranker = _other_pipeline(args, args.rerank, "reranking")
-    elif args.candidates is not None:
-        raise ValueError("--candidates needs --rerank, which orders the candidates")
     pipe = _embedder(args)
     reading.print_misfit(pipe, examples)
     if args.vectors is None:
@@ -353,11 +348,7 @@ def find(args: options.Search) -> None:
         vectors = dataclasses.replace(vectors, values=vectors.values[np.array(rows) - 1])
         width = vectors.width
     query = pipe.encode(args.query, prompt=args.prompt, truncate_dim=width)
-    candidates = args.candidates or max(args.top, _CANDIDATES)
-    if candidates < args.top:
-        raise ValueError(f"--candidates must be at least --top, {args.top}; received {candidates}")
-    count = args.top if reranker is None else candidates
-    (indices,), (scores,) = nearest.top_k(query, vectors, count, pipe.output.similarity)
+    (indices,), (scores,) = nearest.top_k(query, vectors, candidates, pipe.output.similarity)
     if reranker is not None:
         ranked = reranker.rank(args.query, [texts[index] for index in indices], top_k=args.top)
         indices = [indices[answer["index"]] for answer in ranked]
@@ -366,17 +357,32 @@ def find(args: options.Search) -> None:
         print_line(f"{score:.4f}\t{rows[index]}\t{printable(texts[index])}")
 
 
+def _candidates(args):
+    """Return the number of texts that `search` finds, before any reranking."""
+    if args.rerank is None:
+        if args.candidates is not None:
+            raise ValueError("--candidates needs --rerank, which orders the candidates")
+        return args.top
+    candidates = args.candidates or max(args.top, _CANDIDATES)
+    if candidates < args.top:
+        raise ValueError(f"--candidates must be at least --top, {args.top}; received {candidates}")
+    return candidates
+
+
 def mine(args: options.Mine) -> None:
     """Write the rows of a file with hard negatives."""
-    writing.check_output(args.output, args.file)
-    columns = reading.columns_of(args)
-    pairs = reading.read(args.file, "embedding", {**columns, "label": None}, args.format)
+    writing.check_file(args.output, args.file)
+    columns = reading.columns_of(args, args.model)
+    if columns["text_pair"] is None:
+        raise ValueError("mine needs --text-pair, the column of the positives")
+    columns |= {"label": None, "negatives": [], "score_range": None}  # they are only for training
+    pairs = reading.read(args.file, "embedding", columns, args.format)
     mined = _embedder(args).mine_negatives(
         pairs, args.count, margin=args.margin, prompt=args.prompt,
         corpus_prompt=args.corpus_prompt,
     )  # fmt: skip
     numbers = range(1, args.count + 1)
-    names = [columns["text"], args.text_pair, *(f"negative_{number}" for number in numbers)]
+    names = [columns["text"], columns["text_pair"], *(f"negative_{number}" for number in numbers)]
     rows = prediction_files.table_lines(args.output, names, mined.texts)
     with atomic_write(args.output) as temporary, open(temporary, "w", encoding="utf-8") as file:
         file.writelines(f"{row}\n" for row in rows)

@@ -60,8 +60,9 @@ def export(args: options.Export) -> None:
         model = reading.load(args, task=args.task or "auto")
         dev = None
         if args.dev is not None:
-            columns = reading.columns_of(args, args.model)
-            dev = reading.read(args.dev, reading.task_of(model), columns)
+            task = reading.task_of(model)
+            columns = reading.columns_of(args, args.model, task)
+            dev = reading.read(args.dev, task, columns)
         written = keras_bert.export(
             model,
             args.path,
@@ -80,7 +81,7 @@ def export(args: options.Export) -> None:
 
 def explain(args: options.Explain) -> None:
     """Write the attention weights of a text, and the attributions if head and --target allow."""
-    writing.check_folder(args.output)
+    writing.check_file(args.output)
     model = reading.load(args, task="auto")
     parts = []
     written = []

@@ -108,23 +108,20 @@ class NamedModel(Trusted):
 
 
 class TextColumn(Options):
-    """Columns of the file; a trained model uses those of its training by default.
+    """Columns of the file.
 
-    text: column of the text, by default text
-    no_header: the file has no header; name columns by number, from 1
+    text: column of the text (default: text). A trained model uses the columns of its training,
+        except those that you give
+    header: whether the first row names the columns (default: yes). With --no-header, name columns
+        by number, from 1
     """
 
     text: str | None = None
-    no_header: bool = False
-
-    @property
-    def header(self):
-        """False without a header; `None` if the command line does not say it."""
-        return False if self.no_header else None
+    header: bool | None = option(None, action=argparse.BooleanOptionalAction)
 
 
 class Columns(TextColumn):
-    """Columns of the file; a trained model uses those of its training by default.
+    """Columns of the file.
 
     text_pair: column of the second text of a pair
     separator: separator of the labels of one text (default: ,)
@@ -137,7 +134,7 @@ class Columns(TextColumn):
 
 
 class Labels(Columns):
-    """Columns of the file; a trained model uses those of its training by default.
+    """Columns of the file.
 
     label: column of the label (default: label). Multi-label: also the columns of 0 and 1 of each
         label, such as toxic,obscene
@@ -149,7 +146,7 @@ class Labels(Columns):
 
 
 class FileFormat(Options):
-    """Columns of the file; a trained model uses those of its training by default.
+    """Columns of the file.
 
     format: file format (default: by extension)
     """
@@ -341,6 +338,7 @@ class Finetune(
     task: what the model learns: classification, pair, multi_label, regression, tagging,
         question_answering, multiple_choice, embedding, sparse_embedding or reranking (default:
         classification)
+    text: column of the text (default: text)
     keep_layers: keep only these layers of the encoder, from 0
     teacher: a model to imitate. embedding: an embedder: its vectors of the texts in --train, or
         with --loss cosent or cosine_similarity its scores of the pairs. Scores and negatives in
@@ -371,7 +369,8 @@ class Evaluate(
     model: folder or .keras file of a fine-tuned model, or folder of an ONNX or OpenVINO export
     task: score as another task: embedding scores the embeddings of any model
     input: file for the model's task. Embeddings: pairs, or a folder in the format of BEIR or TREC,
-        or SQuAD's JSON, to search for the paragraph of each question
+        or SQuAD's JSON, to search for the paragraph of each question. With --text and --text-pair,
+        also give --label if the pairs have scores
     split: embeddings, reranking: the file in qrels/ of a folder
     retriever: reranking: bm25, or an embedder; it finds the documents of the folder to rerank
     candidates: reranking: number of documents to rerank (default: 50)
@@ -459,7 +458,7 @@ class Mine(
     """Add hard negatives to a file of pairs, to train embeddings.
 
     file: TSV, CSV or JSON Lines file of queries and positives; the negatives are other positives
-    text_pair: column of the positives
+    text_pair: column of the positives (default: that of the model's training)
     output: .tsv, .csv or .jsonl file with the columns of the texts and negative_1, negative_2, ...
     model: an encoder or embedder, or an export of one
     count: negatives per row
@@ -467,7 +466,7 @@ class Mine(
     """
 
     file: str = argument()
-    text_pair: str
+    text_pair: str | None = None
     output: str
     model: str = "minilm"
     count: PositiveInt = 1
@@ -568,7 +567,7 @@ class PretrainRecipe(Options):
     batch_size: PositiveInt = 256
     max_predictions: Sequence[PositiveInt] | None = option(None, metavar="N")
     learning_rate: PositiveFloat = 1e-4
-    warmup_steps: int | None = None
+    warmup_steps: NonNegativeInt | None = None
     optimizer: Literal["adamw", "lamb"] = "adamw"
     whole_words: bool = False
     no_next_sentence: bool = False
@@ -615,7 +614,8 @@ class Pretrain(
 
     records: folder that records wrote
     output: folder for checkpoints, curves and the model
-    model: continue from this model, which must have the records' vocabulary
+    model: continue from this model, which must have the records' vocabulary. A model whose only
+        head is that of masked LM is trained without next sentence prediction
     size: size of a new model (default: base)
     config: bert_config.json of a new model, instead of --size
     """

@@ -11,6 +11,7 @@ from keras_bert.checkpoints import canonical, folder, huggingface
 from keras_bert.cli import options, reading, writing
 from keras_bert.pretraining import corpus, records, vocabulary
 from keras_bert.pretraining import train as pretraining
+from keras_bert.provenance import MODEL_FILE
 from keras_bert.runtime import distribution
 from keras_bert.runtime.packages import import_tensorflow
 from keras_bert.runtime.terminal import metrics_table, print_line, progress, waiting
@@ -40,6 +41,11 @@ _REPAIRS = {
     "older_revisions": "older revisions of articles left out",
 }
 
+# Files of models and records, which need the vocabulary in their folder.
+_FILES_WITH_VOCABULARY = (
+    "config.json", "bert_config.json", MODEL_FILE, "*.safetensors", records.MANIFEST,
+)  # fmt: skip
+
 # One of this many documents is held out, to test the vocabulary on unseen text.
 _HELD_OUT_EVERY = 20
 _HELD_OUT_BYTES = 8 << 20
@@ -51,6 +57,7 @@ _HANGUL_SHARE = 0.01  # of the characters; above it, the corpus counts as Korean
 def make_vocabulary(args: options.Vocab) -> None:
     """Learn a vocabulary, and print how well it fits the held-out documents."""
     writing.check_folder(args.output)
+    _check_no_model(args.output)
     corpus.check_outside(args.output, args.corpus)
     counts: collections.Counter[str] = collections.Counter()
     held_out: list[corpus.Document] = []
@@ -71,6 +78,13 @@ def make_vocabulary(args: options.Vocab) -> None:
     print_line(f"{len(tokens):,} tokens from {counts['documents']:,} documents in {args.output}")
     _print_coverage(keras_bert.Preprocessor(tokens, **tokenizer_options), held_out, args.corpus)
     _print_repairs(counts)
+
+
+def _check_no_model(path):
+    """Raise an error if a folder has a model or records, whose vocabulary must not change."""
+    for pattern in _FILES_WITH_VOCABULARY:
+        for file in pathlib.Path(path).glob(pattern):
+            raise ValueError(f"{file} needs the vocabulary in its folder. Use another --output")
 
 
 def _print_coverage(preprocessor, documents, paths):

@@ -4,6 +4,7 @@ Keras is imported in functions, because commands can run without it on ONNX or O
 """
 
 import os
+import pathlib
 import sys
 from typing import Any
 
@@ -70,40 +71,89 @@ def dtype_of(args):
     return dtype
 
 
-def columns_of(args, model=None):
-    """Return the columns from the command line, or those that a model was trained with."""
+def given_columns(args):
+    """Return the options for columns that the command line names, as a dict."""
     columns = {name: getattr(args, name, None) for name in COLUMNS}
-    columns = {name: value for name, value in columns.items() if value is not None}
-    if model is not None and not columns:
-        columns = _columns_of_training(model)
+    return {name: value for name, value in columns.items() if value is not None}
+
+
+def flag(name, value):
+    """Return an option as on the command line, such as --text-pair or --no-header."""
+    prefix = "no-" if value is False else ""
+    return f"--{prefix}{name.replace('_', '-')}"
+
+
+def check_columns(args, name):
+    """Raise an error if the command line names a column that a task or variant does not read."""
+    takes = _read_options(name)
+    for option, value in given_columns(args).items():
+        if option not in takes:
+            raise ValueError(f"{flag(option, value)} does not apply to the task {name}. Remove it")
+
+
+def columns_of(args, model=None, task=None):
+    """Return the columns from the command line; the others are those of a model's training.
+
+    `task` is the name of the task that reads them, if it is not an option of the command.
+    """
+    columns = given_columns(args)
+    if model is not None:
+        columns = _columns_of_training(model, columns) | columns
     defaults = dict(COLUMNS)
-    if getattr(args, "task", None) is not None:
-        defaults["label"] = registry.by_name(args.task).default_label
+    task = task or getattr(args, "task", None)
+    if task is not None:
+        defaults["label"] = registry.by_name(task).default_label
     return {name: columns.get(name, default) for name, default in defaults.items()}
 
 
-def _columns_of_training(model):
-    """Return the columns in the metrics of a saved model, checked: its author may be a stranger."""
+def text_options(args, path):
+    """Return the options of `tabular.read` for the texts of a file."""
+    columns = columns_of(args, args.model)
+    is_chosen = args.text is not None or args.format is not None
+    if not is_chosen and _has_a_text_per_line(path, columns["text"]):
+        columns = COLUMNS  # such a file does not have the columns of the training
+    return {"text": columns["text"], "header": columns["header"], "format": args.format}
+
+
+def _has_a_text_per_line(path, column):
+    """Return True for a .txt file without columns; `column` may be its header."""
+    path = pathlib.Path(path)
+    if path.suffix.lower() != ".txt" or not path.is_file():
+        return False
+    with open(path, encoding="utf-8-sig", errors="replace") as file:
+        first_line = file.readline().rstrip("\n")
+    return "\t" not in first_line and first_line != column
+
+
+def _columns_of_training(model, given):
+    """Return the columns in the metrics of a saved model, checked: its author may be a stranger.
+
+    `given` are the columns of the command line.
+    """
     columns = provenance.read_metrics(model).get("columns") or {}
     simple = (str, int, list, type(None))
     if not isinstance(columns, dict) or not all(isinstance(v, simple) for v in columns.values()):
+        if given:
+            return {}
         raise ValueError(
             f"{model}: its metrics have wrong columns: {shown(columns)}. Name the columns on the "
             "command line, such as --text and --label"
         )
+    if "label" in given:  # rows have scores or negatives, not both
+        columns = columns | {"negatives": []}
     return columns
 
 
 def read(path, name, columns, format=None, limit=None):
     """Read a file as labeled data of a task or of a variant, such as "pair"."""
     task = registry.by_name(name)
-    return task.read(name, path, _options(task, name, columns, format, limit))
+    return task.read(name, path, _options(name, columns, format, limit))
 
 
 def read_in_parts(path, name, columns, format):
     """Read a file without labels, which may be larger than the memory, in parts."""
     task = registry.by_name(name)
-    return task.read_in_parts(name, path, _options(task, name, columns, format, None))
+    return task.read_in_parts(name, path, _options(name, columns, format, None))
 
 
 def read_retrieval(path, split):
@@ -112,11 +162,17 @@ def read_retrieval(path, split):
     return reader.read(path, "retrieval", split=split) if is_retrieval else None
 
 
-def _options(task, name, columns, format, limit):
-    """Return the options for `Task.read` from the command line."""
+def _read_options(name):
+    """Return the names of the options with which a task or a variant reads files."""
+    task = registry.by_name(name)
     if name not in task.reads:
         raise ValueError(f"the task {name} reads no files{task.instead}")
-    takes = task.reads[name]
+    return task.reads[name]
+
+
+def _options(name, columns, format, limit):
+    """Return the options for `Task.read` from the command line."""
+    takes = _read_options(name)
     if format is not None and "format" not in takes:
         raise ValueError(f"the task {name} reads one format only. Remove --format {format}")
     values = {**columns, "format": format, "limit": limit}

@@ -222,6 +222,7 @@ def _read_training_data(args):
     if bool(args.glue) == bool(args.train) or (args.glue and (args.dev or args.task)):
         raise ValueError("give either --glue, or --train with --dev and --task")
     if args.glue:
+        _check_options_of_glue(args)
         glue_columns = tabular.GLUE[tabular.find_glue(args.glue)]
         columns = {name: glue_columns.get(name, value) for name, value in reading.COLUMNS.items()}
         examples = tabular.read_glue(args.glue, "train", limit=args.limit)
@@ -248,9 +249,19 @@ def _read_training_data(args):
     return examples, dev, columns
 
 
+def _check_options_of_glue(args):
+    """Raise an error for an option that --glue replaces, or that its tasks ignore."""
+    given = reading.given_columns(args)
+    given |= {option: getattr(args, option) for option in ("format", "teacher", "pooling")}
+    for option, value in given.items():
+        if value is not None:
+            raise ValueError(f"{reading.flag(option, value)} does not apply to --glue. Remove it")
+
+
 def _check_options_of_task(args, task, name):
     """Raise an error for an option that the task ignores."""
-    ignored = [option for option in reading.COLUMNS if option not in task.reads[name]]
+    reading.check_columns(args, name)
+    ignored = []
     if not task.reads_encoders:
         ignored.append("pooling")
         if not task.has_teachers:
@@ -258,5 +269,5 @@ def _check_options_of_task(args, task, name):
         if len(args.train) > 1:
             raise ValueError(f"the task {name} takes one --train file; received {len(args.train)}")
     for option in ignored:
-        if getattr(args, option, None) not in (None, False):
-            raise ValueError(f"--{option.replace('_', '-')} does not apply to the task {name}")
+        if getattr(args, option) is not None:
+            raise ValueError(f"--{option} does not apply to the task {name}. Remove it")

@@ -12,16 +12,25 @@ from keras_bert.runtime.resumable_file import ResumableFile
 
 
 def check_folder(path):
-    """Raise an error if the folder of an output (or `None`) does not exist."""
-    if path and not pathlib.Path(path).absolute().parent.is_dir():
-        raise ValueError(f"the folder of {path} does not exist. Create it first")
+    """Raise an error if an output folder cannot be created, or is a file."""
+    _check_parent(path)
+    if pathlib.Path(path).exists() and not pathlib.Path(path).is_dir():
+        raise ValueError(f"the output must be a folder; {path} is a file")
 
 
-def check_output(path, input):
-    """Raise an error if the output (or `None`) cannot be written, or is the input."""
-    check_folder(path)
-    if path and input and pathlib.Path(path).is_file() and pathlib.Path(path).samefile(input):
+def check_file(path, input=None):
+    """Raise an error if an output file cannot be written, is a folder, or is the input."""
+    _check_parent(path)
+    path = pathlib.Path(path)
+    if path.is_dir():
+        raise ValueError(f"the output must be a file; {path} is a folder")
+    if input and path.is_file() and path.samefile(input):
         raise ValueError(f"the output must not be the input; received {path} for both")
+
+
+def _check_parent(path):
+    if not pathlib.Path(path).absolute().parent.is_dir():
+        raise ValueError(f"the folder of {path} does not exist. Create it first")
 
 
 def is_stream(path):
@@ -65,18 +74,23 @@ def open_predictions(args, format):
         return
     settings = dataclasses.asdict(args) | {"output": None}
     settings["columns"] = reading.columns_of(args, args.model)
-    settings["files"] = [_version_of(file) for file in (args.input, args.model) if file]
+    settings["files"] = [_version_of(file, path) for file in (args.input, args.model) if file]
     with ResumableFile(path, settings) as file:
         yield file
 
 
-def _version_of(name):
-    """Return a list that changes when a file, or a file in a folder, changes."""
+def _version_of(name, output):
+    """Return a list that changes when a file changes, or a file in a folder.
+
+    The output may be in the folder: it and hidden files, such as its lock, do not count.
+    """
     path = pathlib.Path(name).absolute()
-    files = sorted(path.rglob("*")) if path.is_dir() else [path]
+    files = [path]
+    if path.is_dir():
+        files = [file for file in sorted(path.rglob("*")) if not file.name.startswith(".")]
     version: list = [str(name)]
     for file in files:
-        if file.is_file():
+        if file.is_file() and file.resolve() != output:
             status = file.stat()
             version.append([str(file), status.st_size, status.st_mtime_ns])
     return version

@@ -1,5 +1,6 @@
 """The documents of a corpus: plain text, JSON Lines and MediaWiki dumps in files of any size."""
 
+import codecs
 import collections
 import dataclasses
 import fnmatch
@@ -198,7 +199,7 @@ def _documents_of(path, counts):
         counts.setdefault(key, 0)
     counts["files"] += 1
     with open_decompressed(path) as file:
-        head = file.read(_HEAD).lstrip()
+        head = file.read(_HEAD).removeprefix(codecs.BOM_UTF8).lstrip()
     if _is_json_lines(path, head):
         documents = _read_json_lines(path, counts)
     elif _is_xml(head):
@@ -265,7 +266,7 @@ def _text_of_json(where, line):
         raise ValueError(f"{where} is not JSON ({error})") from error
     text = value.get("text") if isinstance(value, dict) else None
     if isinstance(text, list) and all(isinstance(paragraph, str) for paragraph in text):
-        text = "\n".join(paragraph.replace("\n", " ") for paragraph in text)
+        text = "\n".join(_with_line_feeds(paragraph).replace("\n", " ") for paragraph in text)
     if not isinstance(text, str):
         raise ValueError(
             f"{where}: must have a text or a list of paragraphs with the key 'text'; received "
@@ -273,6 +274,11 @@ def _text_of_json(where, line):
         )
     if "\\u" in line:  # escapes of surrogates and NUL, which are not text
         text = text.encode("utf-8", "replace").decode("utf-8").replace("\0", "")
+    return _with_line_feeds(text)
+
+
+def _with_line_feeds(text):
+    r"""Return the text with `"\n"` as the end of each line."""
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 

@@ -160,7 +160,7 @@ class PretrainingRun:
             for phase in self.recipe.phases
         )
         devices = distribution.devices()
-        text = f"{self.model.count_params():,} weights, {phases}, "
+        text = f"{self.model.count_params():,} weights, {' and '.join(self.tasks)}, {phases}, "
         text += f"{devices} device{'s' if devices > 1 else ''}"
         if self.step == self.recipe.steps:
             return f"{text}; the run is complete"

@@ -4,7 +4,7 @@ import dataclasses
 
 from keras_bert import optimizers
 from keras_bert.pretraining.pairs import SHORTEST
-from keras_bert.runtime.arguments import as_integer, check_one_of
+from keras_bert.runtime.arguments import as_integer, as_number, check_one_of
 
 OPTIMIZERS = {"adamw": optimizers.adamw, "lamb": optimizers.lamb}
 _WARMUP_STEPS = 10_000  # in the paper, of 1,000,000 steps
@@ -108,6 +108,8 @@ class Recipe:
     seed: int = 0
 
     def __post_init__(self):
+        if not self.phases:
+            raise ValueError("phases must have at least one Phase, see two_phases; received none")
         check_one_of("optimizer", self.optimizer, OPTIMIZERS)
         for name in ("masked_share", "short_share"):
             if not 0 <= getattr(self, name) <= 1:
@@ -115,8 +117,11 @@ class Recipe:
         if not 0 < self.masked_share < 1:
             raise ValueError(f"masked_share must be between 0 and 1; received {self.masked_share}")
         as_integer("gradient_accumulation_steps", self.gradient_accumulation_steps, 1)
+        if as_number("weight_decay", self.weight_decay) < 0:
+            raise ValueError(f"weight_decay must be at least 0; received {self.weight_decay}")
         if self.warmup_steps is None:
             self.warmup_steps = min(_WARMUP_STEPS, self.steps // 10)
+        self.warmup_steps = as_integer("warmup_steps", self.warmup_steps, 0)
 
     @property
     def steps(self):

@@ -113,7 +113,13 @@ def pretrain(
     ('pretraining', 2)
     """
     import_tensorflow("pretraining")
-    for name, value in (("log_every", log_every), ("save_every", save_every), ("keep", keep)):
+    if eval_every is None:
+        eval_every = save_every
+    counts = {
+        "log_every": log_every, "save_every": save_every, "eval_every": eval_every,
+        "eval_rows": eval_rows, "keep": keep,
+    }  # fmt: skip
+    for name, value in counts.items():
         as_integer(name, value, 1)
     with stop_requests() as stop:
         _check_batches(recipe)
@@ -125,7 +131,7 @@ def pretrain(
         compile_model(training_model, recipe.new_optimizer())
         run = PretrainingRun(
             model, training_model, records, pathlib.Path(folder), recipe,
-            log_every=log_every, save_every=save_every, eval_every=eval_every or save_every,
+            log_every=log_every, save_every=save_every, eval_every=eval_every,
             eval_rows=eval_rows, keep=keep,
         )  # fmt: skip
         if not run.checkpoints.files() and pathlib.Path(folder, loading.MODEL_FILE).is_file():

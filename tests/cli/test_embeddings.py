@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import keras_bert
+from keras_bert import provenance
 from tests import tiny
 from tests.cli.shared import run
 from tests.tasks.embedding.test_retrieval import beir
@@ -156,6 +157,29 @@ def test_embed_refuses(tmp_path, capsys, encoder_folder):
         assert run("embed", encoder_folder, "--input", file, *options) == 1
         assert re.search(message, capsys.readouterr().err)
     assert [path.name for path in tmp_path.iterdir()] == ["a.tsv"]
+
+
+def test_search_and_mine_use_the_columns_of_the_training(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("KERAS_BERT_CACHE", str(tmp_path / "cache"))
+    model = tmp_path / "model"
+    keras_bert.save(keras_bert.heads.embedder(tiny.encoder(initializer_range=0.5)), model)
+    (file := tmp_path / "a.tsv").write_text("q\ta\nbad film\tso bad\nso good\tgood film\n")
+    mine = ["mine", file, "--model", model, "--margin", -2, "--output", tmp_path / "mined.csv"]
+    assert run(*mine, "--text", "q") == 1
+    assert "--text-pair" in capsys.readouterr().err
+    provenance.write_metrics(model, {"columns": {"text": "q", "text_pair": "a", "label": "s"}})
+    assert run("search", file, "bad film", "--model", model, "--top", 1) == 0
+    assert capsys.readouterr().out == "1.0000\t1\tbad film\n"
+    assert run(*mine) == 0
+    assert (tmp_path / "mined.csv").read_text().startswith("q,a,negative_1\n")
+
+
+def test_too_few_candidates_are_refused_before_the_models_load(tmp_path, capsys):
+    (file := tmp_path / "a.tsv").write_text("text\ngood\n")
+    (model := tmp_path / "empty").mkdir()  # to load it is another error
+    options = ["--rerank", model, "--top", 100, "--candidates", 10]
+    assert run("search", file, "good", "--model", model, *options) == 1
+    assert "--candidates must be at least --top" in capsys.readouterr().err
 
 
 def test_search_without_texts_or_query(encoder_folder, tmp_path, capsys):

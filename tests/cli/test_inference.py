@@ -170,6 +170,29 @@ def test_a_large_file_is_read_in_parts(
     assert len(once.read_text().splitlines()) == lines
 
 
+def test_predictions_in_the_folder_of_the_model_are_continued(
+    trained, tmp_path, monkeypatch, capsys
+):
+    model = shutil.copytree(trained("classification") / "model", tmp_path / "model")
+    (file := tmp_path / "in.tsv").write_text("text\nso good\nso bad\nthis film\n")
+    (output := model / "answers.tsv").write_text("of another run")
+    read = tabular.read_in_parts
+
+    def one_row(*args, **options):
+        yield next(read(*args, **options, size=1))
+        raise KeyboardInterrupt
+
+    arguments = ["predict", model, "--input", file, "--output", output]
+    with monkeypatch.context() as patch:
+        patch.setattr(tabular, "read_in_parts", one_row)
+        assert run(*arguments) == 130
+    monkeypatch.setattr(tabular, "read_in_parts", functools.partial(read, size=1))
+    capsys.readouterr()
+    assert run(*arguments) == 0
+    assert "resuming after 1 rows" in capsys.readouterr().err
+    assert len(output.read_text().splitlines()) == 4
+
+
 @pytest.mark.parametrize("ending", ["jsonl", "csv", "tsv"])
 def test_an_interrupted_run_is_continued(trained, tmp_path, monkeypatch, capsys, ending):
     model, file, folder = trained("classification") / "model", tmp_path / "in.tsv", tmp_path / "out"
@@ -330,6 +353,18 @@ def test_what_is_read_is_not_written(trained, encoder_folder, tmp_path, capsys):
     assert file.read_text() == "text\nso good\n"
 
 
+def test_a_folder_in_place_of_the_output_file_is_refused_first(tmp_path, capsys):
+    (file := tmp_path / "a.tsv").write_text("text\nso good\n")
+    (folder := tmp_path / "out.npy").mkdir()
+    (model := tmp_path / "empty").mkdir()  # to load it is another error
+    for command in (
+        ["embed", model, "--input", file], ["mine", file, "--model", model],
+        ["explain", model, "so good"], ["predict", model, "--input", file],
+    ):  # fmt: skip
+        assert run(*command, "--output", folder) == 1
+        assert "the output must be a file" in capsys.readouterr().err
+
+
 @pytest.mark.slow
 def test_conllu_by_another_name(encoder_folder, tmp_path, capsys):
     file = tmp_path / "tags.txt"
@@ -422,3 +457,7 @@ def test_evaluate_may_name_the_task_of_the_model(tmp_path, capsys):
     arguments = ("--task", "tagging", "--input", tmp_path / "dev.tsv")
     assert run("evaluate", tmp_path / "model.keras", *arguments) == 0
     assert "accuracy" in capsys.readouterr().out
+    for command in ("evaluate", "predict"):
+        common = [command, tmp_path / "model.keras", "--input", tmp_path / "dev.tsv"]
+        assert run(*common, "--text", "so") == 1
+        assert "--text does not apply to the task tagging" in capsys.readouterr().err

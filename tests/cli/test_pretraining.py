@@ -73,6 +73,18 @@ def test_vocab_of_one_document_is_tried_on_it(tmp_path, capsys):
     assert lines[-1] == mended
 
 
+def test_vocab_refuses_files_and_folders_of_models(tmp_path, capsys):
+    (corpus := tmp_path / "a.txt").write_text("low lower lowest\n" * 9)
+    assert run("vocab", corpus, "--output", corpus) == 1
+    assert "the output must be a folder" in capsys.readouterr().err
+    for name in ("config.json", "model.keras", "a.safetensors", "records.json"):
+        (folder := tmp_path / f"{name} folder").mkdir()
+        (folder / name).touch()
+        assert run("vocab", corpus, "--output", folder, "--size", 24) == 1
+        assert "Use another --output" in capsys.readouterr().err
+        assert [path.name for path in folder.iterdir()] == [name]
+
+
 CONFIG = {
     "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16,
     "max_position_embeddings": 32, "hidden_act": "gelu_new",

@@ -34,6 +34,23 @@ def test_wrong_columns_are_one_clear_error(tmp_path, columns):
     assert reading.columns_of(options, tmp_path)["text"] == "words"
 
 
+def test_columns_of_the_command_line_replace_only_themselves(tmp_path):
+    provenance.write_metrics(tmp_path, {"columns": {"text": "a", "label": "b", "header": False}})
+    options = argparse.Namespace(text="words", header=True)
+    columns = reading.columns_of(options, tmp_path)
+    assert (columns["text"], columns["label"], columns["header"]) == ("words", "b", True)
+
+
+def test_a_text_file_without_columns_ignores_those_of_the_training(tmp_path):
+    provenance.write_metrics(tmp_path, {"columns": {"text": "a"}})
+    options = argparse.Namespace(text=None, format=None, model=tmp_path)
+    for name, content, column in (
+        ("lines.txt", "so good\n", "text"), ("table.txt", "a\tb\n1\t2\n", "a"),
+    ):  # fmt: skip
+        (tmp_path / name).write_text(content)
+        assert reading.text_options(options, tmp_path / name)["text"] == column
+
+
 def test_a_list_of_label_columns_is_remembered(tmp_path):
     data = tmp_path / "a.csv"
     data.write_text("text,toxic,rude\na,1,1\n")

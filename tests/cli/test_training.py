@@ -153,10 +153,10 @@ def test_the_columns_of_the_training_are_remembered(encoder_folder, tmp_path, ca
     assert run("evaluate", model, "--input", file) == 0
     assert run("predict", model, "--input", file, "--output", tmp_path / "answers.tsv") == 0
     assert len((tmp_path / "answers.tsv").read_text().splitlines()) == 1 + len(rows)
-    # What is given counts, and none of what was.
-    columns = ["--text", "words", "--label", "kind"]
+    # What is given replaces the columns of the training.
+    columns = ["--header", "--text", "words", "--label", "kind"]
     assert run("evaluate", model, "--input", other, *columns) == 0
-    assert run("predict", model, "--input", other, "--text", "words") == 0
+    assert run("predict", model, "--input", other, "--header", "--text", "words") == 0
     capsys.readouterr()
     assert run("evaluate", model, "--input", plain) == 1
     assert "a column is a number from 1 to 2; received '3'" in capsys.readouterr().err
@@ -187,7 +187,7 @@ def test_the_broken_rows_of_qqp_are_left_out_when_it_is_scored_too(
     assert "row 8: must have 3 columns; received 1" in capsys.readouterr().err
 
 
-def test_glue(calls, encoder_folder, tmp_path):
+def test_glue(calls, encoder_folder, tmp_path, capsys):
     folder = tmp_path / "RTE"
     folder.mkdir()
     for split in ("train", "dev"):
@@ -196,6 +196,12 @@ def test_glue(calls, encoder_folder, tmp_path):
     assert run(*common, "--glue", folder) == 1
     _, (examples, dev), _ = calls[0]
     assert (examples.labels, dev.labels) == (["train"], ["dev"])
+    for option in (
+        ["--text", "a"], ["--no-header"], ["--format", "csv"], ["--teacher", "a"],
+        ["--pooling", "cls"],
+    ):  # fmt: skip
+        assert run(*common, "--glue", folder, *option) == 1
+        assert f"{option[0]} does not apply to --glue" in capsys.readouterr().err
 
 
 @pytest.mark.slow
@@ -358,6 +364,8 @@ def test_frozen_layers_stay_frozen(texts, calls, tmp_path):
     [
         (["--task", "masked-tokens"], "finetune does not train the task masked_tokens"),
         (["--task", "tagging", "--text", "text"], "--text does not apply to the task tagging"),
+        (["--task", "tagging", "--no-header"], "--no-header does not apply to the task tagging"),
+        (["--word", "0"], "--word does not apply to the task classification"),
     ],
 )
 def test_options_that_do_not_apply_to_the_task(options, message, tmp_path, capsys):

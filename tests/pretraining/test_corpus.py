@@ -464,3 +464,13 @@ def test_deeply_nested_xml_is_an_error(tmp_path):
     file = write(tmp_path / "a.xml", "<mediawiki>" + "<a>" * 200)
     with pytest.raises(ValueError, match=r"a\.xml, page 0: XML must have at most 100 nested"):
         read(file)
+
+
+@pytest.mark.parametrize("text", ['{"text": "One."}\n', dump(page("One."))])
+def test_byte_order_mark_before_json_and_xml(tmp_path, text):
+    assert read(write(tmp_path / "a", text.encode("utf-8-sig"))) == [["One."]]
+
+
+def test_carriage_returns_do_not_split_a_paragraph_of_a_list(tmp_path):
+    row = {"text": ["One\r\ntwo.", "Three\rfour."]}
+    assert read(write(tmp_path / "a.jsonl", json.dumps(row))) == [["One two.", "Three four."]]

@@ -449,9 +449,11 @@ def test_options_learn_and_resume(options, eager, after, records, tmp_path):
 
 
 @pytest.mark.parametrize("packed", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_masked_lm_without_next_sentence(packed, eager, records, tmp_path):
+def test_masked_lm_without_next_sentence(packed, eager, records, tmp_path, capsys):
     model = heads.masked_lm(runs.encoder())
-    model, history = runs.pretrain(records, tmp_path, model, packed=packed)
+    model, history = runs.pretrain(records, tmp_path, model, packed=packed, show_progress=True)
+    description = capsys.readouterr().err.splitlines()[0]
+    assert "masked_lm" in description and "next_sentence" not in description
     assert {name for name in history[-1] if "next_sentence" in name} == set()
     for prefix in ("", "eval_"):
         assert history[-1][prefix + "masked_lm_loss"] == history[-1][prefix + "loss"]
@@ -544,7 +546,7 @@ def test_invalid_arguments_raise(eager, records, tmp_path):
     refused("^optimizer must be one of adamw, lamb; received 'sgd'$", optimizer="sgd")
     refused("gradient_accumulation_steps x devices, 3 x 1", gradient_accumulation_steps=3)
     refused("warmup_steps between 0 and total_steps", warmup_steps=7)
-    for option in ("keep", "log_every", "save_every"):
+    for option in ("keep", "log_every", "save_every", "eval_every", "eval_rows"):
         refused(f"{option} must be an integer of at least 1; received 0", **{option: 0})
     refused("at most max_position_embeddings=48; received 64$", length=64)
     other = keras_bert.Preprocessor([*runs.PIECES[:-1], "!"])
@@ -594,6 +596,19 @@ def test_broken_shard_is_named(records, tmp_path):
         (made.folder / name).write_bytes(b"something else")
     with pytest.raises(ValueError, match=r"^.*train-\d+\.tfrecord is missing or has changed"):
         runs.pretrain(made, tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    ("phases", "options", "message"),
+    [
+        ([], {}, "phases must have at least one Phase"),
+        ([Phase(9)], {"warmup_steps": 0.1}, "warmup_steps must be an integer of at least 0"),
+        ([Phase(9)], {"weight_decay": -0.1}, "weight_decay must be at least 0"),
+    ],
+)
+def test_invalid_recipes_raise(phases, options, message):
+    with pytest.raises(ValueError, match=message):
+        train.Recipe(phases, **options)
 
 
 @pytest.mark.parametrize(("steps", "expected"), [(20, 2), (10**6, 10_000)])

@@ -25,6 +25,9 @@ from keras_bert.tasks.sparse_embedding.pipeline import SparsePipeline
 from keras_bert.tasks.task import Options
 from keras_bert.tasks.text import READ_OPTIONS
 
+# A pair is always a query with its document, so the files have no labels.
+_READ_OPTIONS = tuple(option for option in READ_OPTIONS if option != "label")
+
 
 @dataclasses.dataclass(frozen=True)
 class SparseOptions(Options):
@@ -48,7 +51,7 @@ class SparseEmbedding(Embedding):
     """Sparse embeddings: a weight for each token of the vocabulary."""
 
     name = "sparse_embedding"
-    reads: typing.ClassVar = {"sparse_embedding": (*READ_OPTIONS, "negatives")}
+    reads: typing.ClassVar = {"sparse_embedding": (*_READ_OPTIONS, "negatives")}
     training_options = SparseOptions
     pipeline = SparsePipeline
     reads_encoders = False

@@ -173,3 +173,16 @@ def test_command_line(tmp_path, capsys):
     capsys.readouterr()
     run("evaluate", tmp_path / "sparse", "--input", tmp_path / "train.tsv")
     assert "document_terms" in capsys.readouterr().out
+
+
+def test_labels_of_pairs_are_refused(tmp_path, capsys):
+    file = tmp_path / "a.tsv"
+    file.write_text("query\tdocument\tlabel\ngood film\tso bad\t0\n")
+    columns = {"text": "query", "text_pair": "document"}
+    assert keras_bert.read(file, "sparse_embedding", **columns).scores is None
+    with pytest.raises(ValueError, match="label does not apply"):
+        keras_bert.read(file, "sparse_embedding", **columns, label="label")
+    options = ["--text", "query", "--text-pair", "document", "--label", "label"]
+    arguments = ["--task", "sparse_embedding", "--train", file, "--output", tmp_path / "out"]
+    assert run("finetune", *arguments, *options) == 1
+    assert "--label does not apply" in capsys.readouterr().err
