@@ -51,9 +51,17 @@ def test_schedule(total, warmup):
         assert found.max() == found[warmup] == pytest.approx(2e-5)
 
 
-@pytest.mark.parametrize(("total", "warmup"), [(0, 0), (-1, 0), (10, 11), (10, -1)])
-def test_schedule_errors(total, warmup):
-    message = f"received total_steps={total}, warmup_steps={warmup}"
+@pytest.mark.parametrize(
+    ("total", "warmup", "message"),
+    [
+        (0, 0, "received total_steps=0, warmup_steps=0"),
+        (-1, 0, "received total_steps=-1, warmup_steps=0"),
+        (10, 11, "received total_steps=10, warmup_steps=11"),
+        (10, -1, "warmup_steps must be an integer of at least 0; received -1"),
+        (10, 0.1, "warmup_steps must be an integer of at least 0; received 0.1"),
+    ],
+)
+def test_schedule_errors(total, warmup, message):
     with pytest.raises(ValueError, match=message):
         optimizers.WarmupLinearDecay(1e-4, total, warmup)
     with pytest.raises(ValueError, match=message):
