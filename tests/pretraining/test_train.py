@@ -205,7 +205,8 @@ def test_ctrl_c_saves_the_current_step(eager, after, records, tmp_path, capsys):
     after(10**9, interrupt)
     model, same = runs.pretrain(records, tmp_path / "mine", **options, show_progress=True)
     said = "4 steps of 8 x 16 and 4 steps of 8 x 24, 1 device; resuming from step 3\n"
-    assert f"{model.count_params():,} weights, {said}" in capsys.readouterr().err
+    described = f"{model.count_params():,} weights, masked_lm and next_sentence, {said}"
+    assert described in capsys.readouterr().err
     assert [line["step"] for line in same] == [2, 3, 4, 6, 8]
     # The stop added one line; the other lines are equal.
     assert runs.figures(same)[0] == runs.figures(history)[0]
