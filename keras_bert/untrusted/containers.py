@@ -4,6 +4,8 @@ A small file can declare many gigabytes: compressed or overlapping zip members, 
 were never written. These checks ensure that reading a file needs no more memory than its size.
 """
 
+import contextlib
+import io
 import os
 import re
 import zipfile
@@ -39,48 +41,64 @@ def is_below(name: str) -> bool:
     )
 
 
-def check_zip(file: Path | IO[bytes]) -> list[zipfile.ZipInfo]:
-    """Return the members of a zip file, after checking that they are uncompressed and fit into it.
+@contextlib.contextmanager
+def open_zip(file: Path | IO[bytes], *, compressed: bool = False) -> Iterator[zipfile.ZipFile]:
+    """Yield an untrusted zip file whose members are unique and, unless `compressed`, fit into it.
 
-    Keras, NumPy and torch write such files.
+    Keras, NumPy and torch write uncompressed members. Read through the yielded object only: it
+    keeps the list of members that was checked.
     """
-    members = list_members(file)
-    size = file.stat().st_size if isinstance(file, Path) else file.seek(0, os.SEEK_END)
+    with contextlib.ExitStack() as stack:
+        stream = stack.enter_context(open(file, "rb")) if isinstance(file, Path) else file
+        limited: Any = _LimitedReads(stream)
+        archive = stack.enter_context(zipfile.ZipFile(limited))
+        limited.is_limited = False
+        _check_members(archive.infolist())
+        if not compressed:
+            _check_stored(archive.infolist(), stream.seek(0, os.SEEK_END))
+        yield archive
+
+
+def _check_members(members: list[zipfile.ZipInfo]) -> None:
+    """Check the number of members, and that each has one name, which no other member has."""
+    if len(members) > MAX_MEMBERS:
+        raise ValueError(f"{len(members)} members, at most {MAX_MEMBERS} are allowed")
     names = set()
     for member in members:
-        is_encrypted = member.flag_bits & 1
-        if member.compress_type != zipfile.ZIP_STORED or is_encrypted or member.filename in names:
-            rule = "must be stored once, uncompressed and unencrypted"
-            raise ValueError(f"the member {shown(member.filename)} {rule}")
+        # `filename` ends at a zero byte. Python 3.12 replaces it by the "Unicode path" field.
+        if member.filename != member.orig_filename:
+            rule = f"has a second name, {shown(member.filename)}"
+            raise ValueError(f"the member {shown(member.orig_filename)} {rule}")
+        if member.filename in names:
+            raise ValueError(f"names of members must be unique; {shown(member.filename)} is twice")
         names.add(member.filename)
+
+
+def _check_stored(members: list[zipfile.ZipInfo], size: int) -> None:
+    """Check that the members are uncompressed, and no larger than a file of `size` bytes."""
+    for member in members:
+        is_encrypted = member.flag_bits & 1
+        if member.compress_type != zipfile.ZIP_STORED or is_encrypted:
+            rule = "must be stored uncompressed and unencrypted"
+            raise ValueError(f"the member {shown(member.filename)} {rule}")
     declared = sum(member.file_size for member in members)
     if declared > size:
         raise ValueError(f"the members overlap: they declare {declared} bytes in a file of {size}")
-    return members
-
-
-def list_members(file: Path | IO[bytes]) -> list[zipfile.ZipInfo]:
-    """Return the members of a zip file of at most `MAX_MEMBERS` members."""
-    if isinstance(file, Path):
-        with open(file, "rb") as stream:
-            return list_members(stream)
-    limited: Any = _LimitedReads(file)
-    with zipfile.ZipFile(limited) as archive:
-        members = archive.infolist()
-    if len(members) > MAX_MEMBERS:
-        raise ValueError(f"{len(members)} members, at most {MAX_MEMBERS} are allowed")
-    return members
 
 
 class _LimitedReads:
     """A file that limits each read: `zipfile` parses the whole list of members when it opens."""
 
     def __init__(self, file: IO[bytes]) -> None:
+        self.is_limited = True
         self.seek = file.seek
         self.tell = file.tell
+        self.seekable = file.seekable
         self._read = file.read
 
     def read(self, size: int = -1) -> bytes:
+        if not self.is_limited:
+            return self._read(size)
         limit = _MAX_DIRECTORY + 1
         data = self._read(limit if size < 0 else min(size, limit))
         if len(data) == limit:
@@ -90,22 +108,23 @@ class _LimitedReads:
 
 def read_npz(file: Path, names: Collection[str] | None = None) -> dict[str, Any]:
     """Return name -> array of a file that `numpy.savez` wrote, or only of some names."""
-    import numpy as np
-
-    with open(file, "rb") as stream:  # NumPy does not close a broken file
+    with open(file, "rb") as stream:
         try:
-            check_zip(stream)
-            stream.seek(0)
-            with np.load(stream, allow_pickle=False) as opened:
-                chosen = opened.files if names is None else names
-                arrays = {name: opened[name] for name in chosen}
+            with open_zip(stream) as archive:
+                chosen = archive.namelist() if names is None else [f"{name}.npy" for name in names]
+                return {name.removesuffix(".npy"): _read_npy(archive, name) for name in chosen}
         except Exception as error:  # NumPy and zipfile raise many types
             raise ValueError(one_line(error)) from error
-    for name, array in arrays.items():
-        # NumPy returns other members as bytes.
-        if not isinstance(array, np.ndarray) or array.dtype.kind not in "biufU":
-            raise ValueError(f"{shown(name)} is not an array of numbers or of text")
-    return arrays
+
+
+def _read_npy(archive: zipfile.ZipFile, name: str) -> Any:
+    import numpy as np
+
+    content = io.BytesIO(archive.read(name))
+    array = np.load(content, allow_pickle=False) if name.endswith(".npy") else None
+    if not isinstance(array, np.ndarray) or array.dtype.kind not in "biufU":
+        raise ValueError(f"{shown(name)} is not an array of numbers or of text")
+    return array
 
 
 class Dataset(NamedTuple):

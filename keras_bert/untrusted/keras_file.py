@@ -37,8 +37,9 @@ def load(file: Path) -> keras.Model:
     """
     with tempfile.TemporaryDirectory(prefix="keras_bert-") as temporary:
         folder = Path(temporary)
-        config = keras_config.rewrite(_read_config(file))
-        _unpack(file, folder)
+        with containers.open_zip(file) as archive:
+            config = keras_config.rewrite(_read_config(archive))
+            _unpack(archive, folder)
         datasets = _check_weights(folder / _WEIGHTS, config)
         budget = _Budget((folder / _WEIGHTS).stat().st_size)
         with keras_private.variables_of_zeros(budget.check):
@@ -51,29 +52,28 @@ def load(file: Path) -> keras.Model:
 def contains_code(file: Path) -> bool:
     """Return True if `load` refuses the config of a `.keras` file."""
     try:
-        keras_config.rewrite(_read_config(file))
+        with containers.open_zip(file) as archive:
+            keras_config.rewrite(_read_config(archive))
     except ValueError:
         return True
     return False
 
 
-def _read_config(file: Path) -> dict[str, Any]:
-    members = {member.filename: member for member in containers.check_zip(file)}
-    if not {_CONFIG, _WEIGHTS} <= members.keys():
+def _read_config(archive: zipfile.ZipFile) -> dict[str, Any]:
+    names = archive.namelist()
+    if _CONFIG not in names or _WEIGHTS not in names:
         raise ValueError(f"{_CONFIG} or {_WEIGHTS} is missing")
-    if members[_CONFIG].file_size > _MAX_CONFIG:
+    if archive.getinfo(_CONFIG).file_size > _MAX_CONFIG:
         raise ValueError(f"{_CONFIG} has more than {_MAX_CONFIG} bytes")
-    with zipfile.ZipFile(file) as archive:
-        return reading.parse_json(archive.read(_CONFIG), _CONFIG)
+    return reading.parse_json(archive.read(_CONFIG), _CONFIG)
 
 
-def _unpack(file: Path, folder: Path) -> None:
+def _unpack(archive: zipfile.ZipFile, folder: Path) -> None:
     """Unpack the weights and the vocabularies. Other members are not read."""
-    with zipfile.ZipFile(file) as archive:
-        vocabularies = [name for name in archive.namelist() if _VOCABULARY.fullmatch(name)]
-        if len(vocabularies) > _MAX_VOCABULARIES:
-            raise ValueError(f"it has more than {_MAX_VOCABULARIES} vocabularies")
-        archive.extractall(folder, [_WEIGHTS, *vocabularies])
+    vocabularies = [name for name in archive.namelist() if _VOCABULARY.fullmatch(name)]
+    if len(vocabularies) > _MAX_VOCABULARIES:
+        raise ValueError(f"it has more than {_MAX_VOCABULARIES} vocabularies")
+    archive.extractall(folder, [_WEIGHTS, *vocabularies])
 
 
 def _check_weights(file: Path, config: dict[str, Any]) -> dict[str, containers.Dataset]:

@@ -14,7 +14,6 @@ import mmap
 import pickletools
 import struct
 import warnings
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -91,8 +90,7 @@ def read(file: str | Path) -> dict[str, np.ndarray]:
 
 
 def _read_zip(stream: IO[bytes]) -> dict[str, np.ndarray]:
-    containers.check_zip(stream)
-    with zipfile.ZipFile(stream) as archive:
+    with containers.open_zip(stream) as archive:
         programs = [name for name in archive.namelist() if name.endswith("/data.pkl")]
         if len(programs) != 1:
             raise ValueError(f"a zip file with {len(programs)} data.pkl")

@@ -1,12 +1,14 @@
 """Unpacking of untrusted zip archives."""
 
 import os
+import re
 import shutil
 import stat
 import struct
 import time
 import types
 import zipfile
+import zlib
 
 import pytest
 
@@ -20,6 +22,7 @@ def names(folder):
 
 def make_zip(path, entries, method=zipfile.ZIP_DEFLATED):
     """Write a zip archive of {name or ZipInfo: bytes}."""
+    path.parent.mkdir(exist_ok=True)
     with zipfile.ZipFile(path, "w", method) as archive:
         for name, content in entries.items():
             archive.writestr(name, content)
@@ -68,13 +71,34 @@ def patched(path, old, new, times):
 @pytest.mark.parametrize(
     ("name", "old", "new", "message"),
     [
-        ("vocab.txt!exe", b"txt!", b"txt\0", "must stay inside the folder"),
+        ("vocab.txt!exe", b"txt!", b"txt\0", "second name, 'vocab.txt'"),
         ("abc", b"abc", b"a\xe9c", "names must be in UTF-8"),
         ("é", "é".encode(), b"\xff\xff", "must be a complete zip archive"),
     ],
 )
 def test_broken_names_are_refused(tmp_path, name, old, new, message):
     refused(patched(make_zip(tmp_path / "a.zip", {name: b"x"}), old, new, 2), message)
+
+
+def second_name(name):
+    """Return an entry `vocab.txt` with a "Unicode path" field, which Python 3.12 and later use."""
+    entry = zipfile.ZipInfo("vocab.txt")
+    field = struct.pack("<BL", 1, zlib.crc32(b"vocab.txt")) + name.encode()
+    entry.extra = struct.pack("<HH", 0x7075, len(field)) + field
+    return entry
+
+
+@pytest.mark.parametrize("name", ["../a", "../../a", "/dev/shm/a", "b/../../a", "C:\\a", "a"])
+def test_a_second_name_of_an_entry_has_no_effect(tmp_path, name):
+    """Run this file also on Python 3.12 and later, where `zipfile` uses the second name."""
+    path = make_zip(tmp_path / "inner" / "a.zip", {second_name(name): b"x"})
+    try:
+        archives.unpack(path, tmp_path / "inner" / "unpacked")
+    except ValueError as error:
+        assert re.search("'vocab.txt' has a second name", str(error))
+    files = {str(file.relative_to(tmp_path)) for file in tmp_path.rglob("*") if file.is_file()}
+    assert files <= {"inner/a.zip", "inner/unpacked/vocab.txt"}
+    assert not os.path.exists("/dev/shm/a")
 
 
 @pytest.mark.parametrize(

@@ -23,14 +23,27 @@ def zipped(names, content=b"", compression=zipfile.ZIP_STORED):
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (zipped(["zeros"], bytes(1000), zipfile.ZIP_DEFLATED), "'zeros' must be stored once, unc"),
+        (
+            zipped(["zeros"], bytes(1000), zipfile.ZIP_DEFLATED),
+            "'zeros' must be stored uncompressed",
+        ),
         (zipped(map(str, range(10_001))), "10001 members, at most 10000"),
         (zipped(f"{n}".zfill(60_000) for n in range(100)), "a list of members of over"),
     ],
 )
 def test_zip_files(data, message):
-    with pytest.raises(ValueError, match=message):
-        containers.check_zip(data)
+    with pytest.raises(ValueError, match=message), containers.open_zip(data):
+        pass
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def test_a_member_has_one_name_and_a_name_one_member():
+    with pytest.raises(ValueError, match="'a' is twice"), containers.open_zip(zipped("aa")):
+        pass
+    data = io.BytesIO(zipped(["a!b"]).getvalue().replace(b"a!b", b"a\0b"))
+    message = r"'a\\x00b' has a second name, 'a'"
+    with pytest.raises(ValueError, match=message), containers.open_zip(data, compressed=True):
+        pass
 
 
 def test_an_npz_file_holds_arrays_only(tmp_path):
