@@ -21,7 +21,7 @@ from keras_bert.data import tabular
 from keras_bert.data.examples import Examples
 from keras_bert.pipelines import factory
 from keras_bert.runtime.escaping import printable
-from keras_bert.runtime.files import atomic_write, cache_folder
+from keras_bert.runtime.files import atomic_write, cache_folder, check_cache
 from keras_bert.runtime.terminal import metrics_table, print_line, progress
 from keras_bert.tasks import prediction_files, registry
 from keras_bert.tasks.embedding import nearest
@@ -398,12 +398,13 @@ def _vectors(pipe, texts, args):
     name = hashlib.sha256(os.fsencode(os.path.realpath(args.file))).hexdigest()
     path = cache_folder() / "vectors" / f"{name}.npz"
     with contextlib.suppress(OSError, ValueError, KeyError):  # no file, or a broken one
+        check_cache(path.parent)
         arrays = containers.read_npz(path)
         if np.array_equal(arrays["key"], key):
             return arrays["vectors"]
     vectors = pipe.encode(texts, prompt=args.corpus_prompt)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        check_cache(path.parent, create=True)
         with atomic_write(path) as temporary, open(temporary, "wb") as stream:
             np.savez(stream, key=key, vectors=vectors)
     except OSError as error:  # the cache may be read-only

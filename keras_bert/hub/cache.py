@@ -6,7 +6,13 @@ import os
 import shutil
 
 from keras_bert.hub.download import check_sha256
-from keras_bert.runtime.files import atomic_write, cache_folder, sha256_of, temporary_folder
+from keras_bert.runtime.files import (
+    atomic_write,
+    cache_folder,
+    check_cache,
+    sha256_of,
+    temporary_folder,
+)
 from keras_bert.runtime.terminal import waiting
 
 _STAMP_FILE = "checked.txt"  # in a cached folder: sizes and times of its files at the last check
@@ -25,9 +31,10 @@ def locked(name):
     import filelock
 
     path = cache_folder() / ".locks" / f"{name}.lock"
+    check_cache(path.parent)
     lock = filelock.FileLock(path)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        check_cache(path.parent, create=True)
         try:
             lock.acquire(blocking=False)
         except filelock.Timeout:
@@ -68,6 +75,7 @@ def cached(folder, sha256):
     """
     if not folder.is_dir():
         return None
+    check_cache(folder)
     if not _is_unchanged(folder):
         expected = {**first_download(folder).get("sha256", {}), **sha256}
         _check_hashes(folder, expected, folder, f"delete {folder} to download it again")
@@ -81,6 +89,7 @@ def first_download(folder):
     The record is a dict with `"sha256"`, {file: hash}, and `"revision"` (the commit on the Hub) or
     `"archive"` (the hash of the archive).
     """
+    check_cache(folder.parent)
     file = _record_file(folder)
     try:
         return json.loads(file.read_text(encoding="utf-8"))
@@ -98,7 +107,7 @@ def install(fill, folder, shown, sha256, *, remedy="try again", record=True, **f
     first download records its hashes and `facts`. `shown` names the source in errors, and `remedy`
     says what to do about a file that does not match.
     """
-    folder.parent.mkdir(parents=True, exist_ok=True)
+    check_cache(folder.parent, create=True)
     for stale in folder.parent.glob(_INCOMPLETE_PREFIX + "*"):  # left by killed processes
         shutil.rmtree(stale, ignore_errors=True)
     with temporary_folder(folder.parent, _INCOMPLETE_PREFIX) as incomplete:
@@ -115,12 +124,20 @@ def install(fill, folder, shown, sha256, *, remedy="try again", record=True, **f
                 content = json.dumps({"sha256": hashes, **facts}, indent=1, sort_keys=True)
                 file.write_text(content, encoding="utf-8")
         _write_stamp(filled)
+        _make_private(filled)
         try:
             os.rename(filled, folder)
         except OSError:
             if not folder.is_dir():  # another process may have created the same folder
                 raise
     return folder
+
+
+def _make_private(folder):
+    """Take from other users the right to write, which some umasks give to the group."""
+    for path in (folder, *folder.rglob("*")):
+        with contextlib.suppress(OSError):  # a hard link to a file of another user
+            path.chmod(path.stat().st_mode & ~0o022)
 
 
 def _record_file(folder):

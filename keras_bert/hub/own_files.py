@@ -11,7 +11,7 @@ import pathlib
 import warnings
 
 from keras_bert.runtime.escaping import printable
-from keras_bert.runtime.files import cache_folder, sha256_of
+from keras_bert.runtime.files import cache_folder, check_cache, sha256_of
 from keras_bert.runtime.warn import level_of_caller
 
 # What TensorFlow loads. Folders of a SavedModel can hold other files, such as warm-up requests.
@@ -26,7 +26,7 @@ def record(path):
     """Remember a SavedModel or a `.keras` file. Warn if the cache cannot be written."""
     try:
         file = _record_file(path)
-        file.parent.mkdir(parents=True, exist_ok=True)
+        check_cache(file.parent, create=True, by_root=False)
         file.touch()
     except (OSError, RuntimeError) as error:  # RuntimeError: the user has no home folder
         warnings.warn(
@@ -39,12 +39,21 @@ def record(path):
 def may_be_own(path):
     """Return True if `record` was called for a model with files of the same names and sizes.
 
-    Files are not read, so this is fast for large files.
+    Files are not read, so this is fast for large files. Warn if another user can write the record.
     """
     try:
-        return os.path.isdir(_record_folder(path))
-    except RuntimeError:
+        folder = _record_folder(path)
+    except RuntimeError:  # the user has no home folder
         return False
+    if not folder.is_dir():
+        return False
+    try:
+        check_cache(folder, by_root=False)
+    except OSError as error:
+        message = f"the record that this machine wrote {printable(str(path))} is not used: {error}"
+        warnings.warn(message, stacklevel=level_of_caller())
+        return False
+    return True
 
 
 def is_own(path):

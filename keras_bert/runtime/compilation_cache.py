@@ -2,13 +2,12 @@
 
 import functools
 import os
-import stat
 import sys
 import time
 
 import keras
 
-from keras_bert.runtime.files import cache_folder
+from keras_bert.runtime.files import cache_folder, check_cache
 from keras_bert.runtime.processor import instruction_sets
 from keras_bert.runtime.terminal import print_line
 
@@ -39,10 +38,7 @@ def enable():
         if max_size != -1:  # without a limit, JAX writes no `KEY-atime`
             _delete_incomplete(folder)
     except (OSError, RuntimeError) as error:
-        print_line(
-            f"compiled programs are not kept: {error}. Set KERAS_BERT_CACHE to another folder",
-            file=sys.stderr,
-        )
+        print_line(f"compiled programs are not kept: {error}", file=sys.stderr)
         return
     jax.config.update("jax_compilation_cache_dir", str(folder))
     jax.config.update(_MAX_SIZE, max_size)
@@ -50,26 +46,14 @@ def enable():
 
 def _private_folder(is_cpu):
     """Return the folder of the programs for this processor; only this user can write to it."""
-    # JAX runs the programs, so nobody else may put programs or folders there.
     folder = cache_folder() / "jax"  # a RuntimeError if the user has no home folder
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    _check_private(folder)
     if is_cpu:
         # Machines with other processors may share the folder.
         folder /= "-".join(instruction_sets()) or "cpu"
-        folder.mkdir(mode=0o700, exist_ok=True)
-        _check_private(folder)
-    return folder
-
-
-def _check_private(folder):
-    """Raise an `OSError` unless this user, and nobody else, can write to a folder."""
+    check_cache(folder, create=True, by_root=False)
     if not os.access(folder, os.W_OK):
-        raise OSError(f"{folder} cannot be written")
-    if os.name == "posix":
-        status = folder.stat()
-        if status.st_uid != os.getuid() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-            raise OSError(f"another user can write to {folder}")
+        raise OSError(f"{folder} cannot be written; set KERAS_BERT_CACHE to another folder")
+    return folder
 
 
 def _delete_incomplete(folder):

@@ -4,6 +4,7 @@ import contextlib
 import errno
 import glob
 import hashlib
+import itertools
 import os
 import pathlib
 import secrets
@@ -190,3 +191,38 @@ def cache_folder() -> pathlib.Path:
         return pathlib.Path(chosen).expanduser().absolute()
     base = os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
     return pathlib.Path(base).absolute() / "keras_bert"
+
+
+def check_cache(folder: pathlib.Path, *, create: bool = False, by_root: bool = True) -> None:
+    """Raise an `OSError` if another user can write to a folder of the cache, or above it there.
+
+    Whoever writes to the cache chooses what later processes read, and programs that they run.
+
+    Args:
+        folder: The cache folder or a folder below it. What does not exist needs no check.
+        create: Whether to create the folders that do not exist.
+        by_root: Whether root may own the folders, as in an image of a container.
+    """
+    root = cache_folder()
+    names = folder.relative_to(root).parts
+    if create:
+        root.parent.mkdir(parents=True, exist_ok=True)
+    for path in itertools.accumulate(names, pathlib.Path.joinpath, initial=root):
+        if create:
+            path.mkdir(mode=0o755 if by_root or path == root else 0o700, exist_ok=True)
+        if not os.path.lexists(path):
+            return
+        _check_private(path, by_root)
+
+
+def _check_private(folder: pathlib.Path, by_root: bool) -> None:
+    if os.name != "posix":
+        return
+    owners = {os.getuid(), 0} if by_root else {os.getuid()}
+    link, status = folder.lstat(), folder.stat()  # equal if it is no link
+    is_writable = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    if is_writable or link.st_uid not in owners or status.st_uid not in owners:
+        raise OSError(
+            f"another user can write to {folder}; run chmod go-w on it, or set KERAS_BERT_CACHE to "
+            "another folder"
+        )

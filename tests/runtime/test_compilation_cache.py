@@ -88,26 +88,6 @@ def test_a_user_without_a_home_folder(enable, monkeypatch, capsys):
     assert "compiled programs are not kept: Could not determine" in capsys.readouterr().err
 
 
-@pytest.mark.skipif(os.name != "posix", reason="POSIX permissions")
-def test_a_folder_that_others_can_write_is_not_used(enable, tmp_path, capsys):
-    folder = enable()
-    assert folder.startswith(str(tmp_path))
-    os.chmod(folder, 0o770)
-    jax.config.update("jax_compilation_cache_dir", None)
-    assert enable() is None
-    assert "another user can write to" in capsys.readouterr().err
-
-
-@pytest.mark.skipif(os.name != "posix", reason="POSIX permissions")
-def test_a_folder_whose_parent_others_can_write_is_not_used(enable, monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr(jax, "default_backend", lambda: "cpu")
-    assert enable() != str(tmp_path / "jax")  # the folder of this processor
-    os.chmod(tmp_path / "jax", 0o770)
-    jax.config.update("jax_compilation_cache_dir", None)
-    assert enable() is None
-    assert f"another user can write to {tmp_path / 'jax'}." in capsys.readouterr().err
-
-
 def write_programs(folder, contents):
     """Write files as a process that was killed an hour ago."""
     killed = time.time() - 3600
