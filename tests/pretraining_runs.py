@@ -1,7 +1,6 @@
 """Tiny pretraining runs, in the tests' own process or in processes that are killed.
 
-python -m tests.pretraining_runs records FOLDER
-python -m tests.pretraining_runs killed FOLDER SEED [TIMES]      # after that
+python -m tests.pretraining_runs killed FOLDER SEED [TIMES]
 python -m tests.pretraining_runs worker RECORDS INDEX NUMBER
 """
 
@@ -181,22 +180,12 @@ def killed(folder, seed, times=4):
 
 
 def parallel(folder, strategy, model_parallel):
-    """Run on several virtual devices; print the losses and how the large weights are split."""
+    """Run on several virtual devices of JAX; print the losses and how weights are split."""
     import json
-
-    import keras
-    import numpy as np
 
     from keras_bert.pretraining.records import Records
     from keras_bert.runtime import distribution
 
-    if strategy == "mirrored" and keras.backend.backend() == "tensorflow":
-        import tensorflow as tf
-
-        cpu = tf.config.list_physical_devices("CPU")[0]
-        tf.config.set_logical_device_configuration(
-            cpu, [tf.config.LogicalDeviceConfiguration()] * 2
-        )
     made = Records(folder / "records")
     with distribution.scope(strategy, model_parallel=model_parallel) as found:
         model = encoder(**STILL)
@@ -211,20 +200,10 @@ def parallel(folder, strategy, model_parallel):
             "devices": distribution.devices(),
             "files": sorted(file.name for file in (folder / name / "checkpoints").iterdir()),
         }
-    if keras.backend.backend() == "tensorflow" and found is not None:
-        copies = [
-            [copy.numpy() for copy in found.experimental_local_results(variable.value)]
-            for variable in model.trainable_variables
-        ]
-        report["copies"] = min(map(len, copies))
-        report["equal"] = all(np.array_equal(a[0], b) for a in copies for b in a)
-    elif found is not None:
+    if found is not None:
         report["split"] = {
             variable.path: list(map(str, variable.value.sharding.spec))
             for variable in model.variables
-        }
-        report["sizes"] = {
-            variable.path: int(np.prod(variable.shape)) for variable in model.variables
         }
     print("report " + json.dumps(report))
 
@@ -275,9 +254,7 @@ def worker(folder, index, number):
 
 if __name__ == "__main__":
     command, where, *rest = sys.argv[1:]
-    if command == "records":
-        records(where)
-    elif command == "killed":
+    if command == "killed":
         killed(pathlib.Path(where), *map(int, rest))
     else:
         worker(pathlib.Path(where), *map(int, rest))

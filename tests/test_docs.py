@@ -1,39 +1,17 @@
 """The documentation: its prose, its commands, and its programs."""
 
-import ast
 import importlib.util
-import inspect
 import re
 import shlex
 
 import pytest
 
-import keras_bert
-from docs import check_prose, pictures
+from docs import pictures
 from keras_bert.cli.parser import make_parser
-from keras_bert.tasks.registry import TASKS
 from tests import docs_pages
 from tests.test_readme import folder  # noqa: F401
 
-ROOT = docs_pages.ROOT
 PAGES = {page.name: page for page in docs_pages.pages()}
-
-
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ("A module is a house.", ["docs/page.md:1: excluded by the style guide: house"]),
-        ("word " * 31 + ".", ["docs/page.md:1: 32 words: " + "word " * 31 + "."]),
-        ("```\nA house.\n```", []),
-        ("See `house`.", []),
-    ],
-)
-def test_prose_findings(text, found, tmp_path, monkeypatch):
-    monkeypatch.setattr(check_prose, "ROOT", tmp_path)
-    page = tmp_path / "docs" / "page.md"
-    page.parent.mkdir()
-    page.write_text(text)
-    assert list(check_prose.findings(page)) == found
 
 
 @pytest.mark.generated
@@ -62,70 +40,6 @@ def test_commands():
                         assert parser.parse_args(arguments), (path, line)
                     count += 1
     assert count > 20
-
-
-def _messages():
-    """Return the string literals of the package, with `...` for the values in f-strings."""
-    for file in (ROOT / "keras_bert").rglob("*.py"):
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                yield node.value
-            elif isinstance(node, ast.JoinedStr):
-                yield "".join(
-                    part.value if isinstance(part, ast.Constant) else "..." for part in node.values
-                )
-
-
-@pytest.mark.parametrize(
-    ("page", "title", "least"),
-    [
-        ("reference/troubleshooting.md", "Messages of keras_bert", 20),
-        ("korean/troubleshooting.md", "keras_bert의 메시지", 10),
-    ],
-)
-def test_quoted_messages_exist(page, title, least):
-    """Each part of a message occurs in the package. Several literals can make one message."""
-    text = (docs_pages.DOCS / page).read_text(encoding="utf-8")
-    ours = text.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
-    quoted = re.findall(r"^```text\n(.*?)\n```", ours, re.DOTALL | re.MULTILINE)
-    assert len(quoted) > least
-    messages = "\n".join(_messages())
-    for message in quoted:
-        for part in re.split(r"\.\.\.|[;,.:] | \(|\)", message):
-            assert part.strip(" .;,?") in messages, (message, part)
-
-
-def test_formats_are_complete():
-    """The page on formats has all keys of the encoder, and our environment variables."""
-    page = (docs_pages.DOCS / "reference" / "formats.md").read_text(encoding="utf-8")
-    arguments = set(inspect.signature(keras_bert.BertEncoder).parameters)
-    assert {key for key in arguments if f"| `{key}` |" not in page} == set()
-    variables = {name for text in _messages() for name in re.findall(r"KERAS_BERT_[A-Z_]+", text)}
-    assert {name for name in variables if f"| `{name}` |" not in page} == set()
-
-
-def test_the_page_for_assistants_has_all_losses():
-    page = (docs_pages.DOCS / "assistants.md").read_text(encoding="utf-8")
-    losses = {
-        name
-        for name, item in vars(keras_bert.losses).items()
-        if isinstance(item, type) and not name.startswith("_")
-    }
-    assert {name for name in losses if f"`{name}`" not in page} == set()
-
-
-@pytest.mark.parametrize("page", ["deploy/savedmodel.md", "guides/tasks.md"])
-def test_tables_have_all_heads(page):
-    text = (docs_pages.DOCS / page).read_text(encoding="utf-8")
-    heads = {task.head_function().__name__ for task in TASKS} - {"pretraining"}
-    rows = "".join(line for line in text.splitlines() if line.startswith("|"))
-    assert {name for name in heads if not re.search(rf"`(heads\.)?{name}\b", rows)} == set()
-
-
-def test_pages_that_do_not_run_say_why():
-    reasons = [page.options["not-executable"] for page in PAGES.values() if not _runs(page)]
-    assert all(len(reason.split()) >= 3 for reason in reasons)
-    assert len(reasons) < 5
 
 
 def _runs(page):

@@ -108,20 +108,6 @@ def test_one_graph_takes_any_length():
     assert graph.experimental_get_tracing_count() == 1
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("jit_compile", [False, True])
-@pytest.mark.parametrize("rematerialize", [False, True])
-def test_fit(rematerialize, jit_compile):
-    keras.utils.set_random_seed(0)
-    encoder = contract.build("encoder", rematerialize=rematerialize)
-    model = keras.Model(encoder.input, encoder.output["pooled_output"])
-    model.compile("adam", loss="mse", jit_compile=jit_compile)
-    inputs, target = contract.batch(4), np.full((4, 16), 0.5, np.float32)
-    history = model.fit(inputs, target, batch_size=2, epochs=6, verbose=0, shuffle=False)
-    losses = history.history["loss"]
-    assert losses[-1] < 0.9 * losses[0]
-
-
 @pytest.mark.peers
 @pytest.mark.parametrize("hidden_act", ["gelu", "gelu_new", "relu"])
 def test_parity_with_transformers(tmp_path, hidden_act):
@@ -334,12 +320,6 @@ def test_gradients_with_output_positions(rematerialize):
         gradients.append([tf.convert_to_tensor(each).numpy() for each in found])
     for variable, a, b in zip(encoder.trainable_variables, *gradients, strict=True):
         np.testing.assert_allclose(a, b, atol=1e-4, err_msg=variable.path)
-
-
-def test_with_options_errors():
-    encoder = tiny.encoder(num_hidden_layers=1)
-    with pytest.raises(ValueError, match="must have the same shapes. Leave out options"):
-        encoder.with_options(hidden_size=4)
 
 
 def test_with_options_copies_lora_and_frozen_layers():

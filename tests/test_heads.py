@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import keras_bert
-from keras_bert import heads, layers, optimizers, packed_heads
+from keras_bert import heads, optimizers, packed_heads
 from tests import contract, tiny
 
 
@@ -152,11 +152,7 @@ def test_default_dropout_is_that_of_the_encoder(encoder, given, expected):
         (lambda e: heads.classifier(e), "at least 2 classes; received 0"),
         (lambda e: heads.classifier(e, 3, labels=["a", "b"]), "needs 3 classes; received 2"),
         (lambda e: heads.classifier(e, labels=[1, "1"]), "must be unique"),
-        (lambda e: heads.tagger(e, 1), "a tagger needs at least 2 classes; received 1"),
-        (lambda e: heads.tagger(e, labels=["O", ""]), "not empty; received ''"),
         (lambda e: heads.classifier(e, labels=["a\tb", "c"]), r"received 'a\\tb'"),
-        (lambda e: heads.classifier(e, multi_label=True), "at least 1 classes; received 0"),
-        (lambda e: heads.embedder(e, pooling="sum"), "one of mean, cls, max, .*; received 'sum'"),
         (lambda e: heads.features(e, combine="max"), "one of concat, sum, .*; received 'max'"),
     ],
 )
@@ -183,20 +179,6 @@ def test_with_text_refuses_what_it_would_drop():
     for model in (prompted, windowed):
         with pytest.raises(ValueError, match="adds no prompt and reads no windows"):
             heads.with_text(model)
-
-
-@pytest.mark.parametrize(
-    "function", [heads.find_encoder, heads.find_output, heads.find_task, heads.with_text]
-)
-def test_functions_of_models_need_a_model(function):
-    with pytest.raises(ValueError, match="must be a keras.Model; received 'base'. Load a name"):
-        function("base")
-
-
-def test_an_output_needs_as_many_labels_as_logits():
-    output = heads.TaskOutput("classification", labels=["a", "b"])
-    with pytest.raises(ValueError, match="received 2 labels for 3 logits"):
-        output(np.ones((1, 3)))
 
 
 def test_find_encoder_errors(encoder):
@@ -398,25 +380,6 @@ def packed_batch(task="pretraining"):
     return plain, packed, places
 
 
-def test_the_last_layer_of_a_packed_classifier_computes_only_cls_positions(monkeypatch):
-    shapes = []
-    compute = layers.TransformerBlock._compute
-
-    def spy(*args):
-        outputs = compute(*args)
-        shapes.append(tuple(outputs.shape))
-        return outputs
-
-    _, inputs, _ = packed_batch("pretraining")
-    del inputs["masked_lm_positions"]
-    model = packed_heads.packed(heads.classifier(contract.build("encoder"), 2))
-    monkeypatch.setattr(layers.TransformerBlock, "_compute", spy)
-    assert tuple(model(inputs).shape) == (3, 3, 2)
-    rows, length = inputs["input_word_ids"].shape
-    *others, last = shapes
-    assert {shape[:2] for shape in others} == {(rows, length)} and last[:2] == (3, 3)
-
-
 def check_packed():
     """Check that a packed pair has the logits of a row of its own, whatever the other pairs."""
     to_numpy = keras.ops.convert_to_numpy
@@ -471,23 +434,6 @@ def test_packed_pairs_have_the_same_logits():
 def test_packed_on_other_backends(python, other):
     pytest.importorskip(other)
     python("-c", "from tests.test_heads import check_packed; check_packed()", backend=other)
-
-
-@pytest.mark.parametrize("task", ["pretraining", "masked_tokens"])
-def test_a_packed_model_reloads(tmp_path, task):
-    view = packed_heads.packed_pretraining(contract.build(task))
-    _, packed, _ = packed_batch(task)
-    view.save(tmp_path / "packed.keras")
-    again = keras.saving.load_model(tmp_path / "packed.keras")
-    for a, b in zip(contract.run(view, packed), contract.run(again, packed), strict=True):
-        np.testing.assert_allclose(a, b, atol=2e-6)
-    assert len(again.weights) == len(view.weights)
-    # The weights are still tied.
-    again.get_layer("bert_encoder").get_layer("embeddings").word_embeddings.embeddings.assign(
-        np.zeros((contract.CONFIG["vocab_size"], contract.CONFIG["hidden_size"]))
-    )
-    logits = keras.tree.flatten(again(packed))[0]
-    assert np.ptp(np.array(logits), axis=-1).max() < 1e-6  # only the bias
 
 
 def test_packed_training_step_equals_the_unpacked_one():

@@ -7,11 +7,8 @@ import pytest
 
 import keras_bert
 import keras_bert.hub.resolve
-from keras_bert import heads
-from tests import tiny
 
 ROOT = pathlib.Path(__file__).parent.parent
-MAX_LINES = 120
 
 
 def programs(path):
@@ -32,15 +29,6 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_both_readmes_are_one_screen_and_have_the_same_programs():
-    """Their comments are in two languages. tests/test_docs.py runs the programs."""
-    both = []
-    for name in ("README.md", "README.ko.md"):
-        assert len((ROOT / name).read_text(encoding="utf-8").splitlines()) <= MAX_LINES
-        both.append([re.sub(r"\s*#.*", "", program) for program in programs(name)])
-    assert both[0] == both[1]
-
-
 def test_links_lead_to_files():
     for name in ("README.md", "README.ko.md", "CONTRIBUTING.md", "examples/README.md"):
         page = (ROOT / name).read_text(encoding="utf-8")
@@ -56,20 +44,6 @@ def test_fit_on_other_backends(folder, python, backend):
     (program,) = [block for block in blocks if "to_dataset" in block]
     start = f"import os; os.chdir({str(folder)!r})\nimport keras\nimport keras_bert\n"
     python("-c", start + program, backend=backend)
-
-
-@pytest.mark.slow
-def test_load_model_without_the_package(python, tmp_path):
-    """The guide has the words of Keras' error."""
-    page = (ROOT / "docs/guides/plain-keras.md").read_text(encoding="utf-8")
-    models = {"TokenModel": heads.classifier(tiny.encoder(), 2), "BertEncoder": tiny.encoder()}
-    for name, model in models.items():
-        keras_bert.save(model, tmp_path / "model.keras")
-        program = f"import keras; keras.models.load_model({str(tmp_path / 'model.keras')!r})"
-        error = f"Could not locate class '{name}'"
-        assert error in python("-c", program, check=False)
-        assert f"`{error}`" in page
-        python("-c", program.replace("import keras;", "import keras, keras_bert;"))
 
 
 @pytest.mark.parametrize("name", ["support_train.tsv", "support_dev.tsv"])

@@ -69,9 +69,7 @@ def test_strings_are_refused():
     texts, labels = np.array(["good", "bad"]), np.array([0, 1])
     ids = heads.find_encoder(model).preprocessor(["good", "bad"])
     message = "takes token ids, not strings. Call .*to_dataset"
-    for given in (
-        ["so good"], "so good", texts, texts.astype(object), [["good"]], {"text": ["good"]},
-    ):  # fmt: skip
+    for given in (["so good"], "so good", texts, {"text": ["good"]}):
         for call in (model, model.predict, model.evaluate, model.fit):
             with pytest.raises(ValueError, match=r"not strings. Call keras_bert.pipeline\(model"):
                 call(given)
@@ -84,9 +82,6 @@ def test_strings_are_refused():
     ):
         with pytest.raises(ValueError, match=message):
             call()
-    pandas = pytest.importorskip("pandas")
-    with pytest.raises(ValueError, match=message):
-        model.fit(pandas.DataFrame({"text": texts}), labels)
 
 
 @pytest.mark.parametrize("save", [keras.Model.save, keras.saving.save_model])

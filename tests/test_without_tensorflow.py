@@ -5,8 +5,6 @@
 
 import importlib.util
 import json
-import pathlib
-import subprocess
 import sys
 import threading
 
@@ -109,16 +107,6 @@ def test_commands(tmp_path, capsys):
     assert run("convert", model, tmp_path / "other", "--to", "huggingface") == 0
     assert run("embed", tmp_path / "encoder", "--input", file, "--output", tmp_path / "v.npy") == 0
     assert "tensorflow" not in sys.modules
-
-
-@pytest.mark.skipif(keras.backend.backend() != "jax", reason="the benchmark runs on JAX")
-def test_benchmark_of_accelerators():
-    script = pathlib.Path(__file__).parents[1] / "benchmarks" / "accelerator.py"
-    command = [sys.executable, script, "--tiny", "--ours", "--only", "pretrain-base-128"]
-    output = subprocess.run(command, capture_output=True, text=True).stdout
-    _, utilization, speed, _ = map(json.loads, output.splitlines())
-    assert 0 < utilization["keras_bert"] < 1
-    assert speed["keras_bert"] > 0
 
 
 @pytest.mark.parametrize(

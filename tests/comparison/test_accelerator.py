@@ -3,7 +3,6 @@
 import importlib.util
 import json
 import pathlib
-import runpy
 import signal
 import subprocess
 import sys
@@ -12,7 +11,6 @@ import time
 import pytest
 
 SCRIPT = pathlib.Path(__file__).parents[2] / "benchmarks" / "accelerator.py"
-MADE_UP_DATA = SCRIPT.with_name("accelerator_workers") / "made_up_data.py"
 # Figures of one question of each kind, which `--tiny` asks.
 FIGURES = {
     "pretrain-base-128": {"utilization", "speed", "peak memory"},
@@ -73,9 +71,3 @@ def test_ctrl_c_ends_the_run_at_once():
             assert process.wait(timeout=30) != 0
         finally:
             process.kill()
-
-
-def test_an_odd_number_of_labeled_sentences():
-    sentences, labels = runpy.run_path(MADE_UP_DATA)["labeled_sentences"](7, vocabulary_size=2000)
-    assert len(sentences) == 7
-    assert sorted(labels) == [0, 0, 0, 1, 1, 1, 1]

@@ -1,4 +1,4 @@
-"""The programs of docs/coming-from/comparison.md run; ours are never longer than the peers'."""
+"""The programs of examples/comparison run. docs/coming-from/comparison.md shows them."""
 
 import importlib.util
 import os
@@ -9,8 +9,10 @@ import sys
 
 import pytest
 
-from tests.comparison import files, table
+from tests.comparison import files
+from tests.conftest import ROOT
 
+PROGRAMS = ROOT / "examples" / "comparison"
 # Packages that a peer's program imports.
 PACKAGES = {
     "transformers": ("torch", "transformers", "accelerate", "datasets", "sentence_transformers"),
@@ -35,31 +37,7 @@ OUTPUTS = {
 
 
 def runs(library):
-    return [task for task in table.TASKS if (task, library) not in table.NOT_AVAILABLE]
-
-
-@pytest.mark.parametrize("task", table.TASKS)
-def test_ours_is_not_longer(task):
-    lines = table.counts(task)
-    assert lines["keras_bert"] == min(lines.values())
-
-
-def test_all_programs_are_in_the_table():
-    programs = {
-        table.program(task, library) for library in table.LIBRARIES for task in runs(library)
-    }
-    written = {file for library in table.LIBRARIES for file in table.FOLDER.glob(f"*_{library}.py")}
-    assert written == programs
-
-
-def test_page_is_up_to_date():
-    assert table.PAGE.read_text(encoding="utf-8") == table.updated()
-
-
-def test_lines_that_count(tmp_path):
-    file = tmp_path / "program.py"
-    file.write_text("import a\nfrom b import (\n    c,\n)\n\n# Why.\nx = [\n    a, c\n]  # what\n")
-    assert table.count_lines(file) == 3
+    return [task for task in OUTPUTS if (PROGRAMS / f"{task}_{library}.py").exists()]
 
 
 @pytest.fixture(scope="session")
@@ -79,7 +57,7 @@ def run(material, tmp_path):
     def run(task, library, *options, backend="tensorflow"):
         environment = {"KERAS_BACKEND": backend, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
         done = subprocess.run(
-            [sys.executable, *options, table.program(task, library)],
+            [sys.executable, *options, PROGRAMS / f"{task}_{library}.py"],
             cwd=folder,
             env=os.environ | environment,
             capture_output=True,
@@ -136,7 +114,7 @@ def test_plain_fit_on_other_backends(run, backend):
     ],
 )
 def test_peers(run, library, task):
-    source = table.program(task, library).read_text(encoding="utf-8")
+    source = (PROGRAMS / f"{task}_{library}.py").read_text(encoding="utf-8")
     needed = [name for name in PACKAGES[library] if re.search(rf"\b{name}\b", source)]
     # transformers' Trainer uses accelerate, which its own package does not require.
     needed += ["accelerate"] * ("Trainer" in source)

@@ -158,13 +158,6 @@ def test_rows_have_little_padding(lengths):
     assert sequences <= 40
 
 
-def test_shape_is_widened_for_another_plan():
-    lengths = np.array([3, 5, 4, 4])
-    plan = packing.plan_batches(lengths, 4, 1)
-    assert packing.widen_shape((2, 8, 2), lengths, plan) == (2, 8, 2)
-    assert packing.widen_shape((2, 6, 2), lengths, plan) == (2, 8, 2)
-
-
 @pytest.mark.parametrize("devices", [2, 4])
 def test_rows_are_a_multiple_of_the_devices(devices):
     lengths = encoded(sizes_like_sentences()).lengths
@@ -292,48 +285,3 @@ def test_only_models_on_the_last_layer_are_packed():
     x = keras.layers.Dropout(0.1, name="dropout")(outputs["sequence_output"][:, 0])
     model = keras.Model(inputs, classes(keras.layers.Dense(2, name="logits")(x)))
     assert not packed_heads.can_be_packed(model)
-
-
-def check_packed():
-    """Compare the logits of packed texts with those of single texts."""
-    encoder = tiny.encoder()
-    for build, of_positions in (
-        (lambda e: heads.classifier(e, 2, pairs=True), False),
-        (heads.regressor, False),
-        (lambda e: heads.tagger(e, 3), True),
-    ):
-        model = build(encoder)
-        rows = encoded([1, 9, 4, 2, 7, 3, 5, 0])
-        _, (inputs, targets, weights) = one_batch(rows, of_positions=False)
-        if of_positions:
-            taken = {key: value for key, value in inputs.items() if key != "cls_positions"}
-        else:
-            taken = inputs
-        view = packed_heads.packed(model)
-        # In the same order: they share an optimizer.
-        assert [id(v) for v in view.weights] == [id(v) for v in model.weights]
-        assert [id(v) for v in view.trainable_variables] == [
-            id(v) for v in model.trainable_variables
-        ]
-        found = keras.ops.convert_to_numpy(view(taken))
-        for row, number in np.argwhere(weights > 0):
-            which = targets[row, number]
-            alone = model(rows.batch([which], rows.lengths[which])[0])
-            if of_positions:
-                here = found[row, inputs["text_ids"][row] == number + 1]
-            else:
-                here = found[row, number]
-            np.testing.assert_allclose(here, keras.ops.convert_to_numpy(alone)[0], atol=1e-5)
-
-
-@pytest.mark.slow
-def test_packed_logits_match_single_logits():
-    check_packed()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("other", ["jax", pytest.param("torch", marks=pytest.mark.peers)])
-def test_packed_on_other_backends(python, other):
-    pytest.importorskip(other)
-    code = "from tests.data.test_packing import check_packed; check_packed()"
-    python("-c", code, backend=other)

@@ -101,23 +101,6 @@ def test_a_batch(made, next_sentence):
         assert (weights[task].shape, str(weights[task].dtype)) == (shape, "float32")
 
 
-def test_a_packed_batch(made):
-    stream = small(made, length=128, packed=True)
-    assert (stream.texts_in_row, stream.predictions_in_row, stream.rows) == (8, 24, 4)
-    _, (inputs, targets, weights) = next(stream.batches())
-    assert {key: (x.shape, str(x.dtype)) for key, x in inputs.items()} == {
-        **{
-            key: ((4, 128), "int32")
-            for key in ("input_word_ids", "input_type_ids", "position_ids", "text_ids")
-        },
-        "masked_lm_positions": ((4, 24), "int32"),
-        "cls_positions": ((4, 8), "int32"),
-    }
-    for task, shape in zip(TASKS, [(4, 24), (4, 8)], strict=True):
-        assert (targets[task].shape, str(targets[task].dtype)) == (shape, "int32")
-        assert (weights[task].shape, str(weights[task].dtype)) == (shape, "float32")
-
-
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("next_sentence", [False, True])
 def test_example_has_the_shapes_of_a_batch_and_no_rows(made, packed, next_sentence):
@@ -317,10 +300,3 @@ def test_last_batch_of_an_epoch(made):
 def test_errors(made, options, message):
     with pytest.raises(ValueError, match=message):
         next(small(made, **options).batches())
-
-
-def test_one_document_raises_for_pairs(tmp_path):
-    made = prose.build(tmp_path, GIVEN[:1])
-    with pytest.raises(ValueError, match="needs at least two documents; received 1"):
-        next(Stream(made, 4, 48).batches())
-    assert next(Stream(made, 1, 48, next_sentence=False).batches())

@@ -1,6 +1,5 @@
 """Pretraining: runs learn, resume bit for bit, and report errors."""
 
-import functools
 import itertools
 import json
 import re
@@ -15,8 +14,7 @@ import keras_bert
 from keras_bert import heads, optimizers, packed_heads
 from keras_bert.pretraining import pretraining_run as run_module
 from keras_bert.pretraining import train
-from keras_bert.pretraining.pretraining_run import Feed
-from keras_bert.pretraining.stream import StreamPosition
+from keras_bert.pretraining.stream import Stream, StreamPosition
 from keras_bert.pretraining.train import Phase
 from keras_bert.training import engine, run_state
 from tests import pretraining_runs as runs
@@ -66,6 +64,8 @@ def test_history_lines(learned):
         assert line["loss"] == pytest.approx(parts, rel=1e-4)
         for name in ("seconds", "tokens_per_second", "sequences_per_second", "flop_utilization"):
             assert line[name] > 0 or name == "flop_utilization", name
+        most_tokens = line["sequence_length"] * line["sequences_per_second"]
+        assert 0.2 * most_tokens < line["tokens_per_second"] <= 1.01 * most_tokens
     names = {name.removeprefix("eval_") for name in history[-1] if name.startswith("eval_")}
     assert names == {f"{task}_{kind}" for task in ("masked_lm", "next_sentence")
                      for kind in ("loss", "accuracy")} | {"loss"}  # fmt: skip
@@ -262,13 +262,13 @@ def test_evaluation_rows_do_not_depend_on_the_batch_size(eager, records, tmp_pat
 def test_phases_differ_and_evaluations_are_equal(eager, records, tmp_path, monkeypatch):
     drawn = []
 
-    class Stream(run_module.Stream):
+    class RecordedStream(Stream):
         def batches(self, position=None, epochs=None):
             for after, batch in super().batches(position, epochs):
                 drawn.append((self.split == "train", position, batch[0]["input_word_ids"]))
                 yield after, batch
 
-    monkeypatch.setattr(run_module, "Stream", Stream)
+    monkeypatch.setattr(run_module, "Stream", RecordedStream)
     phases = [Phase(2, 16, 8), Phase(2, 16, 8)]
     for seed in (0, 1):
         runs.pretrain(records, tmp_path / str(seed), phases=phases, seed=seed)
@@ -342,8 +342,9 @@ def test_a_linked_folder_of_checkpoints_is_refused(eager, records, tmp_path):
 CHANGES = {
     "recipe.seed": {"seed": 1},
     "recipe.phases.0.steps": {"steps": 5},
-    "recipe.weight_decay": {"weight_decay": 0.1},
     "recipe.packed": {"packed": True},
+    "model.hidden_size": {"model": {"hidden_size": 32}},
+    "dtype": {"model": {"dtype": "mixed_bfloat16"}},
 }
 
 
@@ -361,18 +362,11 @@ def begun(records, tmp_path_factory):
 @pytest.mark.parametrize("name", CHANGES)
 def test_changed_settings_raise_with_their_name(name, eager, begun, records):
     before = {file: file.stat().st_mtime_ns for file in begun.rglob("*")}
-    with pytest.raises(
-        ValueError, match=rf"belongs to a run with {name.strip()}=.* another folder"
-    ):
-        runs.pretrain(records, begun, **{"steps": 4, **CHANGES[name]})
+    options = {"steps": 4, **CHANGES[name]}
+    encoder = runs.encoder(**options.pop("model", {}))
+    with pytest.raises(ValueError, match=rf"belongs to a run with {name}=.* another folder"):
+        runs.pretrain(records, begun, encoder, **options)
     assert {file: file.stat().st_mtime_ns for file in begun.rglob("*")} == before
-
-
-@pytest.mark.parametrize("options", [{"hidden_size": 32}, {"dtype": "mixed_bfloat16"}])
-def test_another_model_raises_with_the_setting(options, eager, begun, records):
-    name = next(iter(options)).replace("hidden_size", "model.hidden_size")
-    with pytest.raises(ValueError, match=f"belongs to a run with {name}="):
-        runs.pretrain(records, begun, runs.encoder(**options), steps=4)
 
 
 @pytest.mark.slow
@@ -462,23 +456,8 @@ def test_masked_lm_without_next_sentence(packed, eager, records, tmp_path, capsy
     assert heads.find_task(keras_bert.load(tmp_path, task="masked_tokens")) == "masked_tokens"
 
 
-def diverged(folder):
-    (file,) = folder.glob("diverged-step-*.npz")
-    with np.load(file) as arrays:
-        return int(file.stem.rpartition("-")[2]), dict(arrays)
-
-
-def the_batch(records, step, accumulate=1, batch_size=8):
-    """Return the batches of a step."""
-    from keras_bert.pretraining.stream import Stream
-
-    stream = Stream(records, batch_size // accumulate, 16, max_predictions=None, seed=0)
-    batches = (batch for _, batch in stream.batches())
-    return [next(batches) for _ in range(step * accumulate)][-accumulate:]
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize(("at", "accumulate"), [(1, 1), (4, 1), (4, 2)])
+@pytest.mark.parametrize(("at", "accumulate"), [(1, 1), (4, 2)])
 def test_nan_loss_raises(at, accumulate, eager, after, records, tmp_path):
     tmp_path = tmp_path / "new"
     encoder = runs.encoder()
@@ -502,14 +481,12 @@ def test_nan_loss_raises(at, accumulate, eager, after, records, tmp_path):
             save_every=2,
             gradient_accumulation_steps=accumulate,
         )
-    step, arrays = diverged(tmp_path)
-    assert step == at
-    inputs, targets, weights = the_batch(records, at, accumulate)[0]
-    expected = {**inputs, **{f"target_{key}": value for key, value in targets.items()},
-                **{f"weight_{key}": value for key, value in weights.items()}}  # fmt: skip
-    assert set(arrays) == set(expected)
-    for key, value in expected.items():
-        np.testing.assert_array_equal(arrays[key], value)
+    stream = Stream(records, 8 // accumulate, 16, max_predictions=None, seed=0)
+    batches = [batch for _, batch in itertools.islice(stream.batches(), at * accumulate)]
+    inputs, _, _ = batches[-accumulate]
+    with np.load(tmp_path / f"diverged-step-{at}.npz") as arrays:
+        for key, value in inputs.items():
+            np.testing.assert_array_equal(arrays[key], value)
     assert (tmp_path / "model.keras").is_file() == (at > 2)  # of the last checkpoint
 
 
@@ -524,11 +501,6 @@ def test_nan_weights_are_not_saved(eager, after, records, tmp_path, eval_every):
     with pytest.raises(ValueError, match=message):
         runs.pretrain(records, tmp_path, encoder, steps=8, eval_every=eval_every)
     assert checkpoints(tmp_path) == ["step-00000002.npz"]
-
-
-def test_a_huge_learning_rate(eager, records, tmp_path):
-    with pytest.raises(ValueError, match=r"^(the loss is (nan|inf) at|after) step \d+"):
-        runs.pretrain(records, tmp_path, learning_rate=1e38, warmup_steps=0, steps=8)
 
 
 @pytest.mark.slow
@@ -547,8 +519,7 @@ def test_invalid_arguments_raise(eager, records, tmp_path):
     refused("^optimizer must be one of adamw, lamb; received 'sgd'$", optimizer="sgd")
     refused("gradient_accumulation_steps x devices, 3 x 1", gradient_accumulation_steps=3)
     refused("warmup_steps between 0 and total_steps", warmup_steps=7)
-    for option in ("keep", "log_every", "save_every", "eval_every", "eval_rows"):
-        refused(f"{option} must be an integer of at least 1; received 0", **{option: 0})
+    refused("keep must be an integer of at least 1; received 0", keep=0)
     refused("at most max_position_embeddings=48; received 64$", length=64)
     other = keras_bert.Preprocessor([*runs.PIECES[:-1], "!"])
     refused("records were made with another vocabulary", runs.encoder(preprocessor=other))
@@ -571,34 +542,6 @@ def test_second_process_in_the_folder_raises(eager, records, tmp_path):
     runs.pretrain(records, folder)
 
 
-@pytest.mark.slow
-def test_each_window_is_read_once(records, tmp_path, monkeypatch):
-    """Pauses to log and to evaluate do not repeat the reading."""
-    monkeypatch.setattr(
-        run_module, "Stream", functools.partial(run_module.Stream, shards_in_memory=1)
-    )
-    read = []
-    plain = records.read
-    monkeypatch.setattr(records, "read", lambda names: (read.append(names), plain(names))[1])
-    runs.pretrain(records, tmp_path, steps=12, log_every=1, save_every=6)
-    trained = [names for names in read if names[0].startswith("train")]
-    assert len(trained) > len(records.shards()), "expected more than an epoch"
-    count = len(records.shards())
-    for start in range(0, len(trained), count):
-        epoch = [name for names in trained[start : start + count] for name in names]
-        assert len(set(epoch)) == len(epoch), trained
-
-
-@pytest.mark.slow
-def test_broken_shard_is_named(records, tmp_path):
-    """TensorFlow's error does not contain the cause."""
-    made = type(records)(shutil.copytree(records.folder, tmp_path / "records"))
-    for name in made.shards():
-        (made.folder / name).write_bytes(b"something else")
-    with pytest.raises(ValueError, match=r"^.*train-\d+\.tfrecord is missing or has changed"):
-        runs.pretrain(made, tmp_path / "run")
-
-
 @pytest.mark.parametrize(
     ("phases", "options", "message"),
     [
@@ -617,56 +560,6 @@ def test_default_warmup_is_at_most_a_tenth(steps, expected):
     assert train.Recipe([Phase(steps)]).warmup_steps == expected
 
 
-class _Clock:
-    def __init__(self):
-        self.now = 100.0
-
-    def perf_counter(self):
-        return self.now
-
-
-@pytest.mark.parametrize("packed", [False, True])
-def test_measured_speed(packed, records, monkeypatch):
-    """Four batches of 8 rows take 2 s each, after a first batch of 10 s."""
-    from keras_bert.pretraining.stream import Stream
-    from keras_bert.runtime.terminal import progress
-    from keras_bert.training import flops
-
-    clock = _Clock()
-    monkeypatch.setattr(run_module, "time", clock)
-    monkeypatch.setattr(flops, "peak", lambda: 1e9)
-    model = heads.pretraining(runs.encoder())
-    stream = Stream(records, 8, 16, packed=packed)
-    feed = Feed(stream, StreamPosition(), 5)
-    with progress(show=False) as bar:
-        task = bar.add_task("", total=5, loss="", rate="")
-        recipe = train.Recipe([Phase(5, 16, 8)])
-        run = run_module.PretrainingRun(model, model, records, None, recipe, 1, 1, 1, 1, 1)
-        measured = run_module.Meter(run, feed, bar, task, 0)
-        measured.on_train_begin()
-        tokens, shown = [], []
-        for number, (_, batch) in enumerate(itertools.islice(stream.batches(), 5)):
-            clock.now += 2.0 if number else 10.0
-            ids = batch[0]["input_word_ids"]
-            tokens.append(int((ids != 0).sum()))
-            feed.tokens[number] = tokens[-1]
-            measured.on_train_batch_end(number, {"loss": 1.0})
-            shown.append(bar.tasks[task].fields["rate"])
-        found = measured.figures()
-    row = flops.of_sequence(
-        runs.encoder().bert_config, 16, stream.predictions_in_row, stream.texts_in_row
-    )
-    assert shown[0] == ""  # the first batch includes the compilation
-    for number in range(1, 5):  # during the run
-        assert shown[number] == f"{sum(tokens[1 : number + 1]) / (2 * number):,.0f}"
-    assert found == {
-        "seconds": 18.0,
-        "tokens_per_second": round(sum(tokens[1:]) / 8, 1),
-        "sequences_per_second": 4.0,
-        "flop_utilization": round(row * 4 / 1e9, 4),
-    }
-
-
 @pytest.mark.slow
 def test_float16_trains_with_a_scaled_loss(eager, records, tmp_path):
     model, history = runs.pretrain(records, tmp_path, runs.encoder(dtype="mixed_float16"))
@@ -675,11 +568,6 @@ def test_float16_trains_with_a_scaled_loss(eager, records, tmp_path):
     assert history[-1]["learning_rate"] == pytest.approx(0.0025)
     _, same = runs.pretrain(records, tmp_path, runs.encoder(dtype="mixed_float16"))
     assert same == history
-
-
-def test_vocab_size_below_the_vocabulary_raises(eager, records, tmp_path):
-    with pytest.raises(ValueError, match="vocab_size"):
-        runs.pretrain(records, tmp_path, runs.encoder(vocab_size=9))
 
 
 def compiler_ir(model, batch):
@@ -703,8 +591,6 @@ def check_hlo(text):
 
 @pytest.mark.parametrize("packed", [False, True])
 def test_step_has_static_shapes_and_no_host_calls(packed, records):
-    from keras_bert.pretraining.stream import Stream
-
     model = heads.pretraining(runs.encoder())
     if packed:
         model = packed_heads.packed_pretraining(model)

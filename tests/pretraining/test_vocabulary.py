@@ -4,7 +4,6 @@ import collections
 import errno
 import pathlib
 import random
-import sys
 
 import pytest
 
@@ -14,7 +13,6 @@ from keras_bert.text import unicode_tables
 from keras_bert.text.python_tokenizer import PythonTokenizer
 from tests import fuzz, reference_tokenizer
 
-ROOT = pathlib.Path(__file__).parents[2]
 OPTIONS = [
     {"lowercase": True, "strip_accents": True, "split_cjk": True},
     {"lowercase": True, "strip_accents": False, "split_cjk": True},
@@ -135,14 +133,6 @@ def test_each_training_learns_the_same_tokens():
         assert vocabulary.train(texts(), 150) == tokens
 
 
-def test_large_counts_are_scaled_down(monkeypatch):
-    expected = vocabulary.train(texts(), 150)
-    monkeypatch.setattr(vocabulary, "_MAX_OCCURRENCES", 2_000)
-    scaled = vocabulary.train(texts(), 150)
-    assert len(scaled) == 150
-    assert len(set(scaled) & set(expected)) > 130
-
-
 def test_max_bytes_selects_every_nth_document():
     documents = [f"document{index} of many" for index in range(1000)]
     kept = vocabulary._sample(iter(documents), 2_000)
@@ -191,12 +181,6 @@ def test_a_size_without_room_for_learned_tokens_is_an_error(size):
         ValueError, match=rf"size must be an integer of at least 6; received {size}"
     ):
         vocabulary.train(["low lower"] * 3, size)
-
-
-def test_without_tokenizers_the_error_names_the_package(monkeypatch):
-    monkeypatch.setitem(sys.modules, "tokenizers", None)
-    with pytest.raises(ImportError, match=r"run: pip install"):
-        vocabulary.train(["a b"] * 9, 7)
 
 
 # --- Coverage and files ---

@@ -1,17 +1,14 @@
 """The plan of a run: packed batches, accumulated batches and the choice of compilation."""
 
-import keras
 import numpy as np
 import pytest
 
 from keras_bert import BertEncoder, heads, packed_heads
 from keras_bert.data import packing
-from keras_bert.data.batching import LENGTHS
 from keras_bert.data.packing import PackedBatches
 from keras_bert.text.encoded_texts import Encoded
 from keras_bert.training import batch_plan
 from keras_bert.training.batch_plan import BatchPlan
-from tests import tiny
 
 
 class Sequences(Encoded):
@@ -65,12 +62,6 @@ def test_unpackable_batches_have_similar_lengths(monkeypatch):
     assert len(shapes(plan)) > 2
 
 
-def test_small_batches_are_not_packed():
-    plan = BatchPlan(classifier(), Sequences(), 1, 0, epochs=1, losses=None)
-    assert plan.shape is None
-    assert shapes(plan) == {(1, length) for length in set(Sequences().lengths)}
-
-
 @pytest.mark.parametrize(("accumulate", "steps", "missing"), [(1, 14, 0), (2, 7, 0), (4, 4, 2)])
 @pytest.mark.parametrize("batch_size", [16, 15])
 def test_last_step_is_completed(accumulate, steps, missing, batch_size):
@@ -86,19 +77,6 @@ def test_last_step_is_completed(accumulate, steps, missing, batch_size):
     assert (plan.steps, plan.missing) == (steps, missing)
     if missing:
         assert len(plan.epoch(2)) == 7
-
-
-@pytest.mark.parametrize("packable", [True, False])
-def test_steps_are_compiled_if_that_saves_time(packable, monkeypatch):
-    monkeypatch.setattr(packed_heads, "can_be_packed", lambda model: packable)
-    few = BatchPlan(classifier(), Sequences(), 16, 0, epochs=2, losses=None)
-    monkeypatch.setattr(batch_plan, "_OPERATIONS_PER_COMPILATION", 1.0)
-    many = BatchPlan(classifier(), Sequences(), 16, 0, epochs=2, losses=None)
-    assert (few.compiled, many.compiled) == (False, True)
-    if not packable:
-        # A few lengths, and the last batch is padded with rows.
-        assert {length for _, length in shapes(many)} <= {*LENGTHS, Sequences.max_length}
-        assert {rows for rows, _ in shapes(many)} == {16}
 
 
 def test_many_epochs_are_compiled():
@@ -130,35 +108,3 @@ def test_rematerialization_is_never_compiled_on_a_cpu(fixed_length, monkeypatch)
     assert not BatchPlan(
         model, Sequences(), 16, 0, epochs=2, losses=None, fixed_length=fixed_length
     ).compiled
-
-
-def check_devices(count):
-    """Compare a packed run on several JAX devices to one on a single device."""
-    import jax
-
-    from keras_bert.runtime import distribution
-    from keras_bert.training import finetuning
-
-    assert jax.device_count() == count
-    learned, fits, fit = [], [], keras.Model.fit
-    keras.Model.fit = lambda self, *args, **more: fits.append(self.name) or fit(self, *args, **more)
-    for name in ("one-device", "auto"):
-        with distribution.scope(name):
-            _, metrics = finetuning.finetune(
-                tiny.learner(), tiny.examples(), batch_size=32, max_length=16, epochs=3,
-                learning_rate=1e-2, show_progress=False,
-            )  # fmt: skip
-        learned.append([record["loss"] for record in metrics["history"]])
-    assert set(fits) == {"packed"}
-    np.testing.assert_allclose(*learned, atol=2e-4)
-    assert learned[0][-1] < learned[0][0]
-
-
-@pytest.mark.slow
-def test_several_devices_equal_one_device(python):
-    pytest.importorskip("jax")
-    code = (
-        "import os; os.environ['XLA_FLAGS'] = '--xla_force_host_platform_device_count=2'\n"
-        "from tests.training.test_batch_plan import check_devices; check_devices(2)"
-    )
-    python("-c", code, backend="jax")

@@ -99,14 +99,6 @@ def test_what_contrastive_training_needs(train, options, problem):
         finetune(train, contrastive=True, **options)
 
 
-def test_many_texts_on_request(monkeypatch):
-    from keras_bert.tasks.classification import contrastive
-
-    monkeypatch.setattr(contrastive, "MOST_TEXTS_PER_CLASS", 1)
-    _, metrics = finetune(contrastive=True)
-    assert metrics["recipe"]["contrastive"] is True
-
-
 class Stop(Exception):
     """Ends a run before it deletes its state."""
 
@@ -169,26 +161,9 @@ def test_an_optimizer_trains_on_the_labels():
     assert metrics["recipe"]["contrastive"] is True
 
 
-def test_a_note_says_that_an_optimizer_replaces_contrastive_training(capsys):
-    # A note is printed once per process, so the runs without it come first.
-    options = {"optimizer": "sgd", "show_progress": True}
-    finetune(contrastive=False, **options)
-    finetune(contrastive=True, **options)
-    finetune(encoder=tiny.encoder(), **options)
-    assert "With optimizer" not in capsys.readouterr().err
-    finetune(**options)
-    assert "6 texts of 2 labels. With optimizer" in capsys.readouterr().err
-
-
 def test_a_label_with_one_text_trains_only_the_head(recwarn):
     data = Examples([*TEXTS, "a film"], labels=[*LABELS, "maybe"])
     model, metrics = finetune(data)
     assert metrics["recipe"]["contrastive"] is True
     assert model.layers[-1].labels == ["maybe", "no", "yes"]
     assert not [warning for warning in recwarn if "left out" in str(warning.message)]
-
-
-@pytest.mark.parametrize("value", ["no", 0, 1])
-def test_other_values_of_the_option(value):
-    with pytest.raises(ValueError, match=f"True, False or None; received {value!r}"):
-        finetune(contrastive=value)

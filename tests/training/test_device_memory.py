@@ -4,7 +4,7 @@ import keras
 import pytest
 
 import keras_bert
-from keras_bert.runtime import distribution, memory
+from keras_bert.runtime import memory
 from keras_bert.runtime.memory import OutOfMemory
 from keras_bert.tasks import inference
 from keras_bert.training import device_memory, engine, head_initialization
@@ -45,34 +45,6 @@ def test_a_batch_that_fits(monkeypatch, rows_of_memory, advice):
     assert advice in text
     # 32 texts with 4 choices
     assert "128 x 128 positions" in advice_for_training(encoder, (32, 4, 128), 32, 1)
-
-
-@pytest.mark.parametrize(
-    ("rows", "batch_size", "accumulated", "advice"),
-    [
-        (3, 24, 1, "gradient_accumulation_steps=2 and, in finetune, batch_size=12"),
-        (1, 32, 2, "gradient_accumulation_steps=4 and, in finetune, batch_size=16"),
-        (7, 7, 1, "gradient_accumulation_steps=7 and, in finetune, batch_size=1"),
-        (1, 1, 1, "and for one sequence"),
-    ],
-)
-def test_the_advice_names_the_batch_size_of_the_user(rows, batch_size, accumulated, advice):
-    text = advice_for_training(tiny.encoder(), (rows, 16), batch_size, accumulated)
-    assert advice in text
-
-
-def test_only_measures_that_help_are_named(monkeypatch):
-    advice = advice_for_training(tiny.encoder(rematerialize=True), (256, 128), 256, 1)
-    assert "LoRA" in advice and "rematerialize" not in advice
-    advice = advice_for_training(tiny.encoder(trainable=False), (256, 128), 256, 1)
-    assert "LoRA" not in advice and "rematerialize" not in advice
-
-    def forbid(batches):
-        raise ValueError("Keras cannot accumulate")
-
-    monkeypatch.setattr(distribution, "check_accumulation", forbid)
-    advice = advice_for_training(tiny.encoder(), (256, 128), 256, 1)
-    assert "use batch_size=128" in advice and "accumulation" not in advice
 
 
 @pytest.mark.parametrize(

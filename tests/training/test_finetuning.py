@@ -1,7 +1,6 @@
 """Fine-tuning: every task learns, the best epoch is kept, runs repeat, and Ctrl-C stops."""
 
 import contextlib
-import random
 import re
 import signal
 
@@ -41,18 +40,6 @@ DATA = {
     "questions": (tiny.questions(), 10),
     "choices": (tiny.choices(), 4),
 }
-METRICS = {
-    "one label": ["accuracy", "f1", "mcc", "majority"],
-    "pairs": ["accuracy", "f1", "mcc", "majority"],
-    "label sets": ["micro_f1", "macro_f1", "exact_match"],
-    "scores": ["pearson", "spearman", "rmse"],
-    "tags": ["f1", "precision", "recall", "accuracy", "majority"],
-    "questions": [
-        "f1", "exact_match", "has_answer_f1", "no_answer_accuracy", "best_f1", "best_f1_threshold",
-        "best_exact_match", "best_exact_match_threshold",
-    ],
-    "choices": ["accuracy", "majority"],
-}  # fmt: skip
 
 
 def assert_equal(arrays, others):
@@ -90,7 +77,6 @@ def test_each_task_learns(kind, capsys):
     model, metrics = finetune(examples, epochs=epochs, show_progress=True)
     assert metrics["history"][-1]["loss"] == metrics["train_loss"] < metrics["history"][0]["loss"]
     scores = inference.evaluate(model, examples)
-    assert list(scores) == METRICS[kind]
     names = registry.for_data(examples).metric_names(heads.find_output(model), examples)
     assert tuple(s for s in scores if s != "majority" and not s.endswith("threshold")) == names
     assert next(iter(scores.values())) > 0.99
@@ -250,25 +236,6 @@ def test_failure_of_on_end_can_be_repeated(eager, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["one label", "tags"])
-def test_padding_rows_do_not_change_the_loss(kind, eager):
-    """5 sequences have the same loss in a batch of 5 and in a batch of 32."""
-    examples = {
-        "one label": tiny.examples(tiny.ROWS[:5]),
-        "tags": conll.TaggedSentences(tiny.tagged().words[:5], tiny.tagged().tags[:5]),
-    }[kind]
-
-    def loss(**options):
-        options = {"epochs": 1, "learning_rate": 1e-9, "batch_size": 32, **options}
-        encoder = tiny.encoder(
-            hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, num_hidden_layers=1
-        )
-        return finetune(examples, encoder=encoder, **options)[1]["train_loss"]
-
-    assert loss(fixed_length=True) == pytest.approx(loss(), rel=1e-5)
-
-
 def test_line_per_epoch_without_terminal(eager, capsys, scored):
     scored(accuracy=[0.5, 0.75], majority=[0.5, 0.5])
     examples = tiny.examples(tiny.ROWS[:4])
@@ -307,34 +274,6 @@ def test_truncated_and_empty_texts_are_counted(eager):
     _, metrics = finetune(examples, dev, epochs=1)
     assert (metrics["truncated"], metrics["without_tokens"], metrics["dev_truncated"]) == (1, 1, 3)
     assert "dev_without_tokens" not in metrics
-
-
-@pytest.mark.slow
-def test_same_seed_gives_same_run(eager):
-    def run(seed):
-        encoder = tiny.encoder(num_hidden_layers=1)
-        # Earlier random numbers and the state of the encoder's dropout do not matter.
-        keras.utils.set_random_seed(99 + len(runs))
-        encoder = encoder.with_options()
-        model, _ = finetune(tiny.examples(), encoder=encoder, epochs=1, seed=seed)
-        return weights(model)
-
-    runs = []
-    for seed in (1, 1, 2):
-        runs.append(run(seed))
-    assert_equal(runs[0], runs[1])
-    assert not any(np.array_equal(a, b) for a, b in zip(runs[0], runs[2], strict=True))
-
-
-def test_the_random_numbers_of_the_caller_do_not_change(eager):
-    model = heads.classifier(tiny.encoder(num_hidden_layers=1), labels=["bad", "good"])
-    numbers = []
-    for train in (False, True):
-        keras.utils.set_random_seed(5)
-        if train:
-            finetune(tiny.examples(tiny.ROWS[:4]), encoder=model, epochs=1)
-        numbers.append((random.random(), np.random.random()))
-    assert numbers[0] == numbers[1]
 
 
 def test_an_optimizer_and_a_loss_of_the_caller(eager):
@@ -388,16 +327,6 @@ def test_last_batches_become_a_step(accumulate, steps, eager):
     assert int(model.optimizer.iterations) == steps
     trained = heads.find_encoder(model).weights
     assert any((a != b.numpy()).any() for a, b in zip(before, trained, strict=True))
-
-
-@pytest.mark.slow
-def test_invisible_texts_are_counted_or_raise(eager):
-    rows = [*tiny.ROWS[:6], ("good", ""), ("bad", "\u200b")]
-    _, metrics = finetune(tiny.examples(rows), epochs=1)
-    assert metrics["without_tokens"] == 2
-    nothing = conll.TaggedSentences([["\u200b"]] * 2, [["O"], ["B-x"]])
-    with pytest.raises(ValueError, match="no text has tokens"):
-        finetune(nothing)
 
 
 @pytest.fixture
@@ -463,12 +392,6 @@ def test_divergence_raises(eager):
         finetune(epochs=2, learning_rate=1e30)
 
 
-@pytest.mark.parametrize(("option", "minimum"), [("epochs", 1), ("max_length", 3)])
-def test_numbers_below_the_minimum_raise(option, minimum):
-    with pytest.raises(ValueError, match=f"{option} must be .*of at least {minimum}; received 0"):
-        finetune(**{option: 0})
-
-
 ONE_TAG = conll.TaggedSentences([["a"]], [["O"]], source="it")
 ODD_TAG = conll.TaggedSentences([["a"]], [["B-odd"]], source="it")
 PAIRS = tabular.Examples(["a"], text_pairs=["b"], labels=["good"], source="it")
@@ -490,39 +413,12 @@ PAIRS = tabular.Examples(["a"], text_pairs=["b"], labels=["good"], source="it")
         (ONE_TAG, None, "it: .*two tags.*'O'"),
         (tiny.tagged(), tiny.examples(), "must be TaggedSentences; received Examples"),
         (["a", "b"], None, "Examples, .*list"),
+        (conll.TaggedSentences([["\u200b"]] * 2, [["O"], ["B-x"]]), None, "no text has tokens"),
     ],
 )  # fmt: skip
 def test_unusable_data_raises(examples, dev, message):
     with pytest.raises(ValueError, match=message):
         finetune(examples, dev, epochs=1)
-
-
-def test_truncated_texts_are_counted_in_a_note(capsys):
-    long = tiny.examples([("good", "a " * 40), ("bad", "b")] * 2, source="it")
-    finetune(long, long, epochs=1, max_length=8, show_progress=True)
-    finetune(long, epochs=1, max_length=8, show_progress=True)
-    note = "it: 2 texts were truncated to 8 tokens (max_length)\n"
-    assert capsys.readouterr().err.count(note) == 1
-
-
-@pytest.mark.parametrize(
-    ("examples", "options", "message"),
-    [
-        (tiny.examples(), {"patience": 1}, "metric, patience and evaluate_every need dev"),
-        (tiny.examples(), {"stride": 4}, "stride is not an option of finetune for Examples"),
-        (tiny.tagged(), {"class_weight": "balanced"}, "class_weight is not an option of finetune"),
-    ],
-)
-def test_unknown_options_raise_before_the_model_is_built(examples, options, message, monkeypatch):
-    monkeypatch.setattr(registry.for_data(examples), "build", None)  # it would be called
-    with pytest.raises(ValueError, match=message):
-        finetune(examples, **options)
-
-
-def test_metric_of_another_task_raises_before_training():
-    examples = tiny.examples()
-    with pytest.raises(ValueError, match="one of accuracy, f1, mcc, dev_loss; received 'rmse'"):
-        finetune(examples, examples, metric="rmse", callbacks=[CtrlC(1)])
 
 
 def test_name_instead_of_encoder_raises():
@@ -535,48 +431,6 @@ def test_encoder_without_preprocessor_raises():
     encoder.preprocessor = None
     with pytest.raises(ValueError, match="has no preprocessor"):
         finetune(encoder=encoder)
-
-
-@pytest.mark.slow
-def test_jax_run_resumes(python, tmp_path):
-    """A JAX run that Ctrl-C stops in its third epoch is the same if it was killed in between."""
-    program = f"""
-import keras, numpy as np
-from keras_bert.tasks import inference
-from keras_bert.training import callbacks, finetuning
-from tests import tiny
-
-class End(keras.callbacks.Callback):
-    def __init__(self, batches, error):
-        self.left, self.error = batches, error
-    def on_train_batch_end(self, batch, logs=None):
-        self.left -= 1
-        if not self.left:
-            raise self.error
-
-def run(batches, error, folder=None):
-    return finetuning.finetune(
-        tiny.encoder(num_hidden_layers=1, hidden_size=16, initializer_range=0.25),
-        tiny.examples(tiny.ROWS[:30]),
-        batch_size=8, learning_rate=2e-2, max_length=16, folder=folder,
-        callbacks=[End(batches, error)])
-
-whole, metrics = run(10, KeyboardInterrupt)
-assert metrics["stopped"] and int(whole.optimizer.iterations) == 10
-first, second = [record["loss"] for record in metrics["history"]]
-assert metrics["train_loss"] == second < 0.8 * first
-callbacks._SAVE_SECONDS = 0
-try:
-    run(6, OSError, {str(tmp_path)!r})  # the state of five batches
-except OSError:
-    model, again = run(5, KeyboardInterrupt, {str(tmp_path)!r})
-for a, b in zip(whole.weights, model.weights, strict=True):
-    np.testing.assert_allclose(a.numpy(), b.numpy(), atol=1e-6)
-np.testing.assert_allclose([r["loss"] for r in again["history"]], [first, second], rtol=1e-6)
-scores = inference.evaluate(model, tiny.examples(tiny.ROWS[:4]), batch_size=8)
-assert list(scores) == ["accuracy", "f1", "mcc", "majority"]
-"""
-    python("-c", program, backend="jax")
 
 
 @pytest.mark.slow
@@ -593,59 +447,18 @@ def test_step_is_traced_once(kind, monkeypatch):
     assert len(traced) == 1
 
 
-STRATEGY = """
-import os
-import sys
-
-if os.environ["KERAS_BACKEND"] == "jax":
-    os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=2"
-else:
-    import tensorflow as tf
-
-    (cpu,) = tf.config.list_physical_devices("CPU")
-    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
-import keras_bert
-from keras_bert import distribution
-from tests import tiny
-
-histories = []
-for name, count in (("one-device", 1), ("mirrored", 2)):
-    with distribution.scope(name):
-        assert distribution.replicas() == count
-        _, metrics = keras_bert.finetune(
-            tiny.learner(), tiny.examples(), tiny.examples(tiny.ROWS[:7]), epochs=2, batch_size=8,
-            learning_rate=0.01, fixed_length=True, show_progress=False,
-        )
-    histories.append(metrics["history"])
-for one, two in zip(*histories, strict=True):
-    assert one.keys() == two.keys() and "dev_loss" in one
-    for key, value in one.items():
-        assert abs(value - two[key]) < 1e-4, (key, value, two[key])
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("backend", ["tensorflow", "jax"])
-def test_two_devices_train_and_score_like_one(python, backend):
-    python("-c", STRATEGY, backend=backend)
-
-
 @pytest.mark.parametrize(
     "options",
     [
         {"dev": [1]},
+        {"epochs": 0},
+        {"max_length": 2},
         {"optimizer": "nope"},
-        {"optimizer": 3},
-        {"optimizer": keras.optimizers.Adam},
-        {"optimizer": {"a": 1}},
         {"callbacks": [3]},
         {"seed": 2**70},
         {"learning_rate": None},
-        {"learning_rate": "x"},
-        {"warmup": None},
         {"evaluate_every": "a"},
         {"folder": 3},
-        {"tensorboard": 3},
     ],
 )
 def test_an_error_names_the_argument(options):
@@ -659,6 +472,7 @@ def test_an_error_names_the_argument(options):
     [
         ({"long_texts": "windows"}, "long_texts must be one of .*received 'windows'"),
         ({"class_weight": "equal"}, "class_weight must be"),
+        ({"stride": 4}, "stride is not an option of finetune for Examples"),
         ({"long_texts": "window", "metric": "f2"}, "metric must be one of accuracy"),
     ],
 )
@@ -760,10 +574,6 @@ def test_a_schedule_counts_optimizer_steps(eager):
             {"optimizer": keras.optimizers.Adam(gradient_accumulation_steps=4)},
             "gradient_accumulation_steps of finetune",
         ),
-        (
-            {"optimizer": keras.optimizers.LossScaleOptimizer(keras.optimizers.Adam())},
-            "the inner_optimizer",
-        ),
         ({"optimizer": "adam", "learning_rate": -1}, "learning_rate must be at least 0"),
     ],
 )
@@ -778,24 +588,6 @@ def test_the_name_of_an_optimizer_trains_with_the_learning_rate(eager):
     assert float(model.optimizer.learning_rate) == 0.25
     assert "warmup" not in metrics["recipe"]
     assert metrics["recipe"]["optimizer"]["learning_rate"] == 0.25
-
-
-def test_a_run_with_an_optimizer_resumes_in_the_same_process(eager, tmp_path):
-    class Stop(keras.callbacks.Callback):
-        def on_epoch_end(self, epoch, logs=None):
-            if epoch == 0:
-                raise RuntimeError("stop")
-
-    def run(**options):
-        return finetune(
-            tiny.examples(tiny.ROWS[:8]), epochs=2, folder=tmp_path, loss=_Focal(1.0),
-            optimizer=keras.optimizers.Adam(1e-3), **options,
-        )  # fmt: skip
-
-    with pytest.raises(RuntimeError, match="stop"):
-        run(callbacks=[Stop()])
-    _, metrics = run()
-    assert len(metrics["history"]) == 2
 
 
 class OwnStep(keras.Model):

@@ -98,34 +98,6 @@ def test_confusion_of_a_classifier(tmp_path, monkeypatch, labels, fonts):
     assert not np.array_equal(picture(tmp_path / report.CONFUSION_FILE), image)
 
 
-@pytest.mark.parametrize(("label", "name"), [("yes", "yes"), ("\U0010ffff", "1")])
-def test_labels_of_a_confusion_matrix(tmp_path, monkeypatch, label, name):
-    figure = report.new_figure(4, 4)
-    monkeypatch.setattr(report, "new_figure", lambda *size: figure)
-    model = heads.classifier(tiny.encoder(num_hidden_layers=1), labels=["no", label])
-    report.draw_confusion(tmp_path, model, Examples(["a"], labels=["no"]), np.eye(2)[:1])
-    ticks = figure.axes[0].get_xticklabels()
-    assert ticks[1].get_text() == name
-    assert ticks[1].get_fontfamily() == report.font_families()  # with a font for Hangul, if any
-    assert ("index of the label" in figure.axes[0].get_xlabel()) == (name != label)
-
-
-def test_confusion_rows_are_true_and_columns_are_predicted(tmp_path, monkeypatch):
-    figures, plain = [], report.new_figure
-    monkeypatch.setattr(
-        report, "new_figure", lambda *size: figures.append(plain(*size)) or figures[0]
-    )
-    model = heads.classifier(tiny.encoder(num_hidden_layers=1), labels=["no", "yes"])
-    examples = Examples(["a"] * 4, labels=["no", "no", "no", "yes"])
-    report.draw_confusion(tmp_path, model, examples, np.eye(2)[[1, 1, 0, 1]])
-    (axes,) = figures[0].axes
-    counts = {(*text.get_position(), text.get_text()) for text in axes.texts}
-    assert counts == {(0, 0, "1"), (1, 0, "2"), (0, 1, "0"), (1, 1, "1")}  # column, row
-    assert (axes.get_ylabel(), axes.get_xlabel()) == ("true", "predicted")
-    for labels in (axes.get_xticklabels(), axes.get_yticklabels()):
-        assert [label.get_text() for label in labels] == ["no", "yes"]
-
-
 def test_confusion_of_a_tagger(tmp_path):
     model = heads.tagger(tiny.encoder(num_hidden_layers=1), labels=["O", "B-work", "B-mood"])
     answers = [[("O", 0.5)] * len(row) for row in tiny.tagged().tags]

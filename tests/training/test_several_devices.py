@@ -44,6 +44,11 @@ def classes():
     return EmbeddingExamples(test_embedding.rows(22), classes=labels)
 
 
+def scored():
+    """Return 22 pairs of texts with scores."""
+    return EmbeddingExamples(test_embedding.rows(22), scores=np.linspace(0, 1, 22))
+
+
 # Data and batch sizes. The batches are large enough to be packed on eight devices.
 RUNS = {
     "texts": (texts, 16),
@@ -51,12 +56,14 @@ RUNS = {
     "tags": (tags, 18),
     "questions": (tiny.questions, 6),
     "pairs": (pairs, 8),
+    "scored": (scored, 8),
     "classes": (classes, 8),
 }
 # A scale of 1, since the default of 20 multiplies the rounding errors: the runs would differ by
 # 1e-5, not 6e-8.
 LOSSES = {
     "pairs": losses.MultipleNegativesRanking(scale=1.0),
+    "scored": losses.Matryoshka(losses.CoSENT(scale=1.0), [8, 4]),
     "classes": ClassContrast(scale=1.0),
 }
 

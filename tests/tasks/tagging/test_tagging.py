@@ -188,17 +188,9 @@ def test_words_of_short_and_long_sentences_have_the_same_weight():
     assert np.mean([array.sum() for array in weights]) == pytest.approx(1)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"max_length": 2}, "max_length must be an integer of at least 3"),
-        ({"stride": 7}, "stride must be from 1 to max_length - 2, 6; received 7"),
-        ({"stride": 0}, "received 0"),
-    ],
-)
-def test_encode_rejects_bad_lengths_and_strides(options, message):
-    with pytest.raises(ValueError, match=message):
-        tiny.encode(model_of(NAMES), TaggedSentences([["so"]]), **{"max_length": 8, **options})
+def test_encode_rejects_a_stride_above_a_window():
+    with pytest.raises(ValueError, match="stride must be from 1 to max_length - 2, 6; received 7"):
+        tiny.encode(model_of(NAMES), TaggedSentences([["so"]]), max_length=8, stride=7)
 
 
 def test_encode_rejects_unknown_tags():
