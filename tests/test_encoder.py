@@ -296,32 +296,6 @@ check_optional_inputs_in_a_functional_model(sys.argv[1])
     python("-c", program, tmp_path / "model.keras", backend=other)
 
 
-@pytest.mark.parametrize("rematerialize", [False, True])
-def test_gradients_with_output_positions(rematerialize):
-    import tensorflow as tf
-
-    encoder = contract.build(
-        "encoder", rematerialize=rematerialize, hidden_dropout_prob=0.0,
-        attention_probs_dropout_prob=0.0,
-    )  # fmt: skip
-    cls_positions, gradients = np.array([[6, 0], [1, 2], [0, 3]], np.int32), []
-    some = np.array([[3, 5, 5], [1, 0, 6], [0, 2, 4]], np.int32)
-    for given_positions in (False, True):
-        given = optional() | {"cls_positions": cls_positions}
-        with tf.GradientTape() as tape:
-            outputs = encoder(
-                given | ({"output_positions": some} if given_positions else {}), training=True
-            )
-            vectors = outputs["sequence_output"]
-            vectors = vectors if given_positions else tf.gather(vectors, some, batch_dims=1)
-            loss = tf.reduce_sum(outputs["pooled_output"] * tf.range(16.0))
-            loss += tf.reduce_sum(vectors**2 * tf.range(16.0))
-        found = tape.gradient(loss, [v.value for v in encoder.trainable_variables])
-        gradients.append([tf.convert_to_tensor(each).numpy() for each in found])
-    for variable, a, b in zip(encoder.trainable_variables, *gradients, strict=True):
-        np.testing.assert_allclose(a, b, atol=1e-4, err_msg=variable.path)
-
-
 def test_with_options_copies_lora_and_frozen_layers():
     encoder = tiny.encoder(num_hidden_layers=1)
     encoder.get_layer("embeddings").trainable = False

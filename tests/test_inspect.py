@@ -90,19 +90,6 @@ def test_empty_long_and_korean_texts(encoder):
     assert seen.weights.shape[-1] == len(seen.tokens) == 32
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ((["good"],), "text 1 must be a string"),
-        (("good", "bad"), "'classifier' reads text; received 2 texts. Remove text_pair"),
-    ],
-)
-def test_wrong_texts(classifier, arguments, message):
-    for function in (inspect.attention, inspect.attributions):
-        with pytest.raises(ValueError, match=message):
-            function(classifier, *arguments)
-
-
 def test_wrong_models(encoder):
     with pytest.raises(ValueError, match="received 'minilm'. Load .*keras_bert.load"):
         inspect.attention("minilm", TEXT)
@@ -308,21 +295,6 @@ def test_masked_tokens(encoder, head):
     assert inspect.attention(model, text).tokens == found.tokens
 
 
-def test_wrong_masked_tokens(encoder):
-    model = heads.masked_lm(encoder)
-    for text, target, message in (
-        ("this film", None, r"The text has 0 \[MASK\] in its first 4 tokens"),
-        ("so [MASK]", "goodness", "a token of the vocabulary; received 'goodness'"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            inspect.attributions(model, text, target=target)
-
-
-def test_an_unknown_label(classifier):
-    with pytest.raises(ValueError, match="received 3. The labels are bad, good, unclear"):
-        inspect.attributions(classifier, TEXT, target=3)
-
-
 @pytest.mark.parametrize("change", ["mixed_bfloat16", "lora", "rematerialize", "frozen"])
 def test_attributions_of_changed_encoders(change):
     options = {
@@ -359,12 +331,6 @@ def test_word_embeddings_are_an_input_of_the_encoder(encoder):
 
 
 ATTACK = '<script>alert("1")</script> & good'
-
-
-def test_grid_of_heads(encoder):
-    assert inspect.attention(encoder, TEXT)._repr_html_().count("<img") == 1
-    large = inspect.Attention(["a"] * 512, np.full((2, 2, 512, 512), 1 / 512, np.float32))
-    assert len(large._repr_html_()) < 40_000
 
 
 def test_figures(encoder, classifier, tmp_path):

@@ -64,18 +64,6 @@ def test_unknown_activation(name):
 # --- Weights
 
 
-def test_query_key_and_value_share_one_matmul():
-    layer = layers.SelfAttention(num_heads=2)
-    layer.build((None, None, HIDDEN))
-    shapes = {"/".join(v.path.split("/")[-2:]): tuple(v.shape) for v in layer.trainable_weights}
-    assert shapes == {
-        "qkv/kernel": (HIDDEN, 3 * HIDDEN),
-        "qkv/bias": (3 * HIDDEN,),
-        "output/kernel": (HIDDEN, HIDDEN),
-        "output/bias": (HIDDEN,),
-    }
-
-
 def test_attention_matches_the_formula():
     layer = layers.SelfAttention(num_heads=2, initializer_range=0.5)
     x, mask = states(2, 5), np.array([[1, 1, 1, 0, 0], [1, 0, 1, 1, 1]])
@@ -170,35 +158,6 @@ def test_masks_of_two_and_three_dimensions_agree(layer):
     x, mask = states(3, 6), np.array([[1, 1, 1, 1, 0, 0], [1] * 6, [0] * 6])
     per_query = np.repeat(mask[:, None], 6, axis=1)
     np.testing.assert_array_equal(call(layer, x, per_query), call(layer, x, mask))
-
-
-@pytest.mark.parametrize("dtype", ["int32", "bool", "float32", "int64"])
-def test_mask_dtypes(layer, dtype):
-    x, mask = states(2, 4), np.array([[1, 1, 0, 0], [1, 1, 1, 1]])
-    np.testing.assert_array_equal(call(layer, x, mask.astype(dtype)), call(layer, x, mask))
-
-
-def test_no_mask_equals_a_mask_of_ones(layer):
-    x = states(2, 4)
-    np.testing.assert_array_equal(call(layer, x), call(layer, x, np.ones((2, 4))))
-
-
-def test_a_block_diagonal_mask_separates_sequences(layer):
-    x, segment = states(2, 7), np.array([0, 0, 0, 1, 1, 1, 1])
-    mask = np.broadcast_to(segment[:, None] == segment, (2, 7, 7))
-    found = call(layer, x, mask)
-    np.testing.assert_allclose(found[:, :3], call(layer, x[:, :3]), atol=2e-6)
-    np.testing.assert_allclose(found[:, 3:], call(layer, x[:, 3:]), atol=2e-6)
-
-
-def test_a_causal_mask_hides_the_future(layer):
-    x, mask = states(2, 6), np.broadcast_to(np.tril(np.ones((6, 6))), (2, 6, 6))
-    before = call(layer, x, mask)
-    for length in (1, 3, 5):
-        changed = np.concatenate([x[:, :length], states(2, 6, seed=1)[:, length:]], 1)
-        found = call(layer, changed, mask)
-        np.testing.assert_allclose(found[:, :length], before[:, :length], atol=2e-6)
-        assert abs(found[:, length:] - before[:, length:]).max() > 0.01
 
 
 # --- Precision
@@ -466,21 +425,6 @@ def test_dropout_is_off_in_inference_and_at_rate_0():
     assert not np.any(layers.Dropout(1.0)(x, training=True))
     for layer, training in ((layers.Dropout(0.5), False), (layers.Dropout(0.0), True)):
         assert np.array_equal(ops.convert_to_numpy(layer(x, training=training)), np.ones((2, 3)))
-
-
-def test_dropout_with_a_noise_shape():
-    x = dropped(0.5, shape=(8, 16, 4), noise_shape=(None, 16, 1))
-    assert len(np.unique(x)) == 2
-    assert (x == x[:, :, :1]).all()
-
-
-def test_dropout_dtype_and_config():
-    layer = layers.Dropout(0.25, seed=3, dtype="bfloat16")
-    assert keras.backend.standardize_dtype(layer(ops.ones((2, 8)), training=True).dtype) == (
-        "bfloat16"
-    )
-    again = layers.Dropout.from_config(layer.get_config())
-    assert (again.rate, again.seed, again.dtype) == (0.25, 3, "bfloat16")
 
 
 def lowbias32(x):

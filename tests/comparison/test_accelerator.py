@@ -3,10 +3,8 @@
 import importlib.util
 import json
 import pathlib
-import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -52,22 +50,3 @@ def test_every_kind_of_question_is_answered():
 def test_a_question_that_takes_too_long_is_skipped():
     _, line = lines_of("--ours", "--only", "encode", "--seconds", "20")
     assert "needs" in line["skipped"]
-
-
-def test_ctrl_c_ends_the_run_at_once():
-    command = [sys.executable, SCRIPT, "--tiny", "--ours", "--only", "encode"]
-    process = subprocess.Popen(
-        command,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        # A job in the background ignores the signal unless it is reset.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )
-    with process:
-        process.stdout.readline()
-        time.sleep(1)  # until the script waits for an answer
-        process.send_signal(signal.SIGINT)
-        try:
-            assert process.wait(timeout=30) != 0
-        finally:
-            process.kill()

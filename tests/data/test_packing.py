@@ -99,40 +99,6 @@ def test_a_resumed_run_keeps_its_rows_on_other_devices():
     assert not filled_weights[len(weights) :].any()
 
 
-@pytest.mark.parametrize("pairs", [False, True])
-def test_packed_sequences_keep_their_contents(pairs):
-    sizes = [1, 9, 4, 2, 7, 3, 5, 0]
-    rows = encoded(sizes, text_pairs=["so bad !"[: 3 * (n % 3)] for n in sizes] if pairs else None)
-    shape, (inputs, targets, weights) = one_batch(rows, of_positions=False)
-    assert targets.shape == weights.shape == (shape[0], shape[2])
-    assert sorted(targets[weights > 0]) == list(range(8))
-    assert (inputs["text_ids"] > 0).sum() == rows.lengths.sum()
-    for row, number in np.argwhere(weights > 0):
-        which = targets[row, number]
-        alone = rows.batch([which], rows.lengths[which])[0]
-        here = inputs["text_ids"][row] == number + 1
-        for key in ("input_word_ids", "input_type_ids"):
-            assert inputs[key][row, here].tolist() == alone[key][0].tolist()
-        assert inputs["position_ids"][row, here].tolist() == list(range(rows.lengths[which]))
-        assert inputs["cls_positions"][row, number] == np.flatnonzero(here)[0]
-
-
-def test_tags_stay_with_their_words():
-    examples = tiny.tagged()
-    model = tagging.build(tiny.encoder(), examples)
-    rows = inference.encode(model, examples, 16)
-    _, (inputs, targets, weights) = one_batch(rows, of_positions=True)
-    expected = rows.batch(np.arange(len(rows)), 16)
-
-    def learned(inputs, targets, weights):
-        where = weights > 0
-        return sorted(
-            zip(inputs["input_word_ids"][where], targets[where], weights[where], strict=True)
-        )
-
-    assert learned(inputs, targets, weights) == learned(*expected)
-
-
 @pytest.mark.parametrize("of_positions", [False, True])
 def test_padding_has_the_id_of_pad(of_positions):
     # In KoBERT's vocabulary, [PAD] is not the first token.
@@ -145,28 +111,6 @@ def test_padding_has_the_id_of_pad(of_positions):
     _, (inputs, _, _) = one_batch(rows, of_positions=of_positions)
     padding = inputs["input_word_ids"][inputs["text_ids"] == 0]
     assert set(padding) == {len(tiny.PIECES) - 1}
-
-
-@pytest.mark.parametrize("lengths", [[12] * 40, [30] * 39 + [3], [3] * 39 + [30], [5, 20] * 20])
-def test_rows_have_little_padding(lengths):
-    lengths = np.array(lengths)
-    rows, positions, sequences = packing.packed_shape(
-        lengths, [packing.plan_batches(lengths, 40, 0)], 768
-    )
-    assert lengths.sum() <= rows * positions < 1.3 * lengths.sum()
-    assert positions <= 2 * lengths.max() + 8
-    assert sequences <= 40
-
-
-@pytest.mark.parametrize("devices", [2, 4])
-def test_rows_are_a_multiple_of_the_devices(devices):
-    lengths = encoded(sizes_like_sentences()).lengths
-    plans = [packing.plan_batches(lengths, 32, 0)]
-    rows, positions, _ = packing.packed_shape(lengths, plans, 8, devices)
-    assert rows % devices == 0
-    assert rows * positions * len(plans[0]) < 1.25 * lengths.sum()
-    few = [packing.plan_batches(lengths[:4], 4, 0)]
-    assert packing.packed_shape(lengths[:4], few, 8, 8) is None  # too small to pack
 
 
 def finetune(examples, packed, monkeypatch, encoder=None, **options):
@@ -222,19 +166,6 @@ def test_training_matches_unpacked_training(kind, accumulate, monkeypatch):
     if kind == "tags":
         answers = [[score for row in found for _, score in row] for found in answers]
     np.testing.assert_allclose(*answers, atol=2e-3)
-
-
-def test_a_head_on_unit_vectors_is_packed(monkeypatch):
-    examples = DATA["one label"]
-    losses = []
-    for packed in (False, True):
-        model = heads.classifier(
-            tiny.learner(pooling="mean"), labels=examples.label_names(), normalize=True
-        )
-        options = {"epochs": 2, "batch_size": len(examples), "learning_rate": 1e-3}
-        _, metrics = finetune(examples, packed, monkeypatch, model, **options)
-        losses.append([record["loss"] for record in metrics["history"]])
-    assert losses[1] == pytest.approx(losses[0], abs=2e-5)
 
 
 @pytest.mark.slow

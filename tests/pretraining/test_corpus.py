@@ -131,13 +131,6 @@ def test_json_array_raises(tmp_path):
         read(file)
 
 
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="Windows has no named pipes")
-def test_pipe_raises(tmp_path):
-    os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(ValueError, match="pipe is not a regular file"):
-        corpus.files(tmp_path / "pipe")
-
-
 def test_file_name_that_looks_like_a_pattern(tmp_path):
     file = write(tmp_path / "a[1].txt", "text")
     assert corpus.files(file) == [file]
@@ -272,17 +265,6 @@ def test_memory_does_not_grow_with_the_file(tmp_path, monkeypatch, unit):
         tracemalloc.stop()
     assert size > 7_900_000
     assert peak < 1_500_000  # measured: 0.6 million; the file has 8 million bytes
-
-
-def test_long_json_text_is_split(tmp_path, monkeypatch):
-    monkeypatch.setattr(corpus, "LONGEST", 100)
-    paragraphs = [f"Paragraph number {n}." for n in range(30)] + ["x" * 250]
-    file = write(tmp_path / "a.jsonl", json.dumps({"text": paragraphs}))
-    documents = list(corpus.documents(file))
-    assert max(len(document.text) for document in documents) <= 100
-    found = [text for document in documents for text in document.paragraphs()]
-    assert found[:30] == paragraphs[:30] and "".join(found[30:]) == "x" * 250
-    assert documents[1].source == f"{file}: line 1, part 2"
 
 
 def test_too_long_record_raises(tmp_path, monkeypatch):

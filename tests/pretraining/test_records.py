@@ -227,21 +227,6 @@ def test_empty_corpus_raises(tmp_path, text):
         prose.build(tmp_path, text)
 
 
-@pytest.mark.parametrize(
-    ("option", "value", "message"),
-    [
-        ("held_out", 1.0, "held_out must be at least 0 and below 1; received 1.0"),
-        ("shard_bytes", 0, "shard_bytes must be an integer of at least 1"),
-    ],
-)
-def test_arguments_out_of_range_raise(tmp_path, option, value, message):
-    (tmp_path / "corpus.txt").write_text("A text.\n")
-    folder = tmp_path / "records"
-    with pytest.raises(ValueError, match=message):
-        records.build([tmp_path / "corpus.txt"], folder, prose.preprocessor(), **{option: value})
-    assert not folder.exists()
-
-
 def test_damaged_files_raise(tmp_path):
     made = prose.build(tmp_path, prose.documents(60), held_out=0.1)
 
@@ -337,26 +322,6 @@ def test_broken_shard_raises_and_is_rebuilt(tmp_path, broken):
     assert again.manifest == made.manifest
 
 
-def test_a_stopped_build_rebuilds_broken_shards_and_goes_on(tmp_path):
-    given = prose.documents(120)
-    expected = contents(prose.build(tmp_path / "a", given).folder)
-
-    def stop(done):
-        if done > 6500:
-            raise Stop
-
-    with pytest.raises(Stop):
-        prose.build(tmp_path / "b", given, on_progress=stop)
-    folder = tmp_path / "b" / "records"
-    first, *others = sorted(folder.glob("*.tfrecord"))
-    assert len(others) > 1
-    first.unlink()
-    before = [other.stat().st_mtime_ns for other in others]
-    prose.build(tmp_path / "b", given)
-    assert contents(folder) == expected
-    assert [other.stat().st_mtime_ns for other in others] == before
-
-
 def test_a_shard_of_a_changed_corpus_is_not_rebuilt(tmp_path, monkeypatch):
     monkeypatch.setattr(records, "_hash_of_ends", lambda file: "")
     made = prose.build(tmp_path, prose.documents(60))
@@ -372,14 +337,6 @@ def test_missing_vocabulary_raises_and_is_rebuilt(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"vocab\.txt"):
         made.preprocessor()
     assert prose.build(tmp_path, prose.documents(9)).preprocessor().vocabulary
-
-
-def test_vocabulary_without_special_tokens_raises(tmp_path):
-    pieces = [piece for piece in prose.PIECES if piece != "[MASK]"]
-    file = tmp_path / "corpus.txt"
-    file.write_text("Zab.\n")
-    with pytest.raises(ValueError, match=r"the vocabulary has no \[MASK\]; pretraining"):
-        records.build([file], tmp_path / "records", prose.preprocessor(pieces), workers=1)
 
 
 def test_another_process_that_makes_records_raises(tmp_path):

@@ -10,6 +10,7 @@ from keras_bert import distribution
 from keras_bert.pretraining.records import Records
 from keras_bert.pretraining.train import Phase
 from tests import pretraining_runs as runs
+from tests.training.test_several_devices import SEVERAL_DEVICES
 
 DEVICES = {"jax": 8, "tensorflow": 2}
 TOLERANCE = 1e-4  # of losses and weights after six steps
@@ -59,29 +60,11 @@ def check(records, folder, packed):
         check_equal(train(records, run_folder, after, packed == "packed"), runs_of[before])
 
 
-PROGRAM = """
-import os
-import sys
-
-os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8"
-if os.environ["KERAS_BACKEND"] == "tensorflow":
-    import tensorflow as tf
-
-    (cpu,) = tf.config.list_physical_devices("CPU")
-    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
-    # The collective operations of two strategies in one process would have the same keys.
-    strategy = tf.distribute.MirroredStrategy()
-    tf.distribute.MirroredStrategy = lambda devices: strategy
-from tests.pretraining.test_several_devices import check
-
-check(*sys.argv[1:])
-"""
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("backend", "packed"), [("jax", "single"), ("jax", "packed"), ("tensorflow", "single")]
 )
 def test_several_devices_equal_one_device(backend, packed, python, tmp_path):
     made = runs.records(tmp_path)
-    python("-c", PROGRAM, made.folder, tmp_path / "runs", packed, backend=backend)
+    arguments = (made.folder, tmp_path / "runs", packed)
+    python("-c", SEVERAL_DEVICES, __name__, "check", *arguments, backend=backend)

@@ -225,18 +225,6 @@ def test_seed(made):
     assert epoch(small(made, seed=-1))
 
 
-def test_epochs_have_different_orders_of_shards(made):
-    stream = small(made, shards_in_memory=1)
-    orders = []
-    for number in range(3):
-        read = []
-        made.read = lambda names, read=read: read.extend(names) or type(made).read(made, names)
-        epoch(stream, number)
-        orders.append(read)
-    assert all(sorted(order) == made.shards() for order in orders)
-    assert len({tuple(order) for order in orders}) == 3
-
-
 # --- Resuming ---
 
 

@@ -291,12 +291,6 @@ def test_unrelated_model_is_not_replaced(eager, records, tmp_path):
     assert (tmp_path / "model.keras").read_bytes() == before
 
 
-def test_stale_temporary_files_are_deleted(eager, records, tmp_path):
-    (tmp_path / ".model.0123abcd.keras").touch()
-    runs.pretrain(records, tmp_path, steps=2)
-    assert not (tmp_path / ".model.0123abcd.keras").exists()
-
-
 def test_model_can_be_finetuned(eager, learned):
     from keras_bert.data import tabular
     from keras_bert.training.finetuning import finetune
@@ -540,19 +534,6 @@ def test_second_process_in_the_folder_raises(eager, records, tmp_path):
     with filelock.FileLock(folder / ".lock"), pytest.raises(ValueError, match=message):
         runs.pretrain(records, folder)
     runs.pretrain(records, folder)
-
-
-@pytest.mark.parametrize(
-    ("phases", "options", "message"),
-    [
-        ([], {}, "phases must have at least one Phase"),
-        ([Phase(9)], {"warmup_steps": 0.1}, "warmup_steps must be an integer of at least 0"),
-        ([Phase(9)], {"weight_decay": -0.1}, "weight_decay must be at least 0"),
-    ],
-)
-def test_invalid_recipes_raise(phases, options, message):
-    with pytest.raises(ValueError, match=message):
-        train.Recipe(phases, **options)
 
 
 @pytest.mark.parametrize(("steps", "expected"), [(20, 2), (10**6, 10_000)])

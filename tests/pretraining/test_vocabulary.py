@@ -134,11 +134,6 @@ def test_each_training_learns_the_same_tokens():
 
 
 def test_max_bytes_selects_every_nth_document():
-    documents = [f"document{index} of many" for index in range(1000)]
-    kept = vocabulary._sample(iter(documents), 2_000)
-    assert 1_000 < sum(map(len, kept)) <= 2_000
-    assert kept == documents[:: documents.index(kept[1])]
-    assert vocabulary._sample(iter(documents), 10**9) == documents
     tokens = vocabulary.train(["few"] + ["many"] * 5, 20, max_bytes=8, min_frequency=1)
     assert tokens == vocabulary.train(["few", "many"], 20, min_frequency=1)
 
@@ -164,15 +159,6 @@ def test_a_size_above_the_tokens_of_the_corpus_is_an_error_with_the_maximum():
     assert len(vocabulary.train(documents, possible)) == possible
     with pytest.raises(ValueError, match=rf"at most {possible},"):
         vocabulary.train(documents, possible + 1)
-
-
-def test_the_maximum_can_be_reached_when_fewer_characters_fit():
-    characters = [chr(0xAC00 + number) for number in range(400)]
-    documents = ["".join(characters[start : start + 4]) for start in range(0, 400, 4)] * 2
-    with pytest.raises(ValueError, match=r"size must be at most (\d+), .* received 2000") as error:
-        vocabulary.train(documents, 2000)
-    possible = int(str(error.value).split("at most ")[1].split(",")[0])
-    assert len(vocabulary.train(documents, possible)) == possible
 
 
 @pytest.mark.parametrize("size", [3, 5])

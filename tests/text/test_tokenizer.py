@@ -6,7 +6,6 @@ import json
 import os
 import time
 import unicodedata
-import warnings
 
 import numpy as np
 import pytest
@@ -353,10 +352,3 @@ def test_warns_if_options_do_not_fit_the_vocabulary(vocabularies, name, options,
     with pytest.warns(UserWarning, match=message) as caught:
         WordPieceTokenizer(tokens_of(vocabularies, name), **options)
     assert len(caught) == 1
-
-
-def test_does_not_warn_for_a_few_tokens():
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        WordPieceTokenizer(["[UNK]", "Play", "한국", "é"])
-        WordPieceTokenizer(["[UNK]", "play", "##ing"], lowercase=False)

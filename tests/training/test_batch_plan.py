@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from keras_bert import BertEncoder, heads, packed_heads
+from keras_bert import BertEncoder, heads
 from keras_bert.data import packing
 from keras_bert.data.packing import PackedBatches
 from keras_bert.text.encoded_texts import Encoded
@@ -53,15 +53,6 @@ def test_fixed_length_is_one_shape_without_packing():
     assert shapes(plan) == {(16, 32)}
 
 
-def test_unpackable_batches_have_similar_lengths(monkeypatch):
-    monkeypatch.setattr(packed_heads, "can_be_packed", lambda model: False)
-    model = classifier()
-    plan = BatchPlan(model, Sequences(), 16, 0, epochs=2, losses=None)
-    assert plan.trained is model
-    assert {rows for rows, _ in shapes(plan)} == {16, 4}
-    assert len(shapes(plan)) > 2
-
-
 @pytest.mark.parametrize(("accumulate", "steps", "missing"), [(1, 14, 0), (2, 7, 0), (4, 4, 2)])
 @pytest.mark.parametrize("batch_size", [16, 15])
 def test_last_step_is_completed(accumulate, steps, missing, batch_size):
@@ -77,16 +68,6 @@ def test_last_step_is_completed(accumulate, steps, missing, batch_size):
     assert (plan.steps, plan.missing) == (steps, missing)
     if missing:
         assert len(plan.epoch(2)) == 7
-
-
-def test_many_epochs_are_compiled():
-    sequences, model = Sequences(), classifier()
-    compiled = [
-        BatchPlan(model, sequences, 16, 0, epochs=epochs, losses=None, fixed_length=fixed).compiled
-        for fixed in (False, True)
-        for epochs in (1, 10**9)
-    ]
-    assert compiled == [False, True, False, True]
 
 
 def test_late_epochs_fit_the_planned_shape(monkeypatch):

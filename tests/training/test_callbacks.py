@@ -1,6 +1,5 @@
 """Keras' callbacks in `finetune`: they see one `fit` of the caller's model."""
 
-import contextlib
 import csv
 import math
 
@@ -10,7 +9,7 @@ import pytest
 
 import keras_bert
 from keras_bert.tasks import inference
-from keras_bert.training import finetuning, progress
+from keras_bert.training import finetuning
 from tests import tiny
 
 EXAMPLES = tiny.examples(tiny.ROWS[:12])
@@ -110,12 +109,6 @@ def test_early_stopping_restores_the_epoch_that_it_monitors():
         np.testing.assert_array_equal(weight, best)
 
 
-def test_early_stopping_on_a_score_needs_no_mode():
-    stopping = callbacks.EarlyStopping("val_f1", patience=1)
-    finetune(stopping, epochs=2)
-    assert stopping.monitor_op is keras.ops.greater
-
-
 def test_model_checkpoint_writes_the_callers_model(tmp_path):
     """Also in the middle of an epoch, and not the model for packed batches."""
     file = tmp_path / "{epoch}-{val_accuracy:.2f}.keras"
@@ -191,42 +184,6 @@ def test_scores_within_an_epoch():
         assert all("accuracy" in record and "dev_loss" in record for record in history)
     # The scores do not change the training.
     assert history[-1] == pytest.approx(finetune(**options)[1]["history"][-1])
-
-
-@pytest.fixture
-def bar(monkeypatch):
-    """Replace the progress bar; return the list of the fields of all its changes."""
-    changes = []
-
-    class Bar(contextlib.nullcontext):
-        disable = False
-
-        def add_task(self, name, **fields):
-            changes.append({"name": name, **fields})
-
-        def update(self, task, **fields):
-            changes.append(fields)
-
-    monkeypatch.setattr(progress, "progress", lambda *columns, show: Bar())
-    return changes
-
-
-def test_the_rate_leaves_out_what_is_not_training(bar, monkeypatch):
-    """The first batch, which includes the compilation, and the time to score the model."""
-    clock = [0.0]
-    monkeypatch.setattr(progress.time, "perf_counter", lambda: clock[0])
-
-    class OneSecondPerBatch(callbacks.Callback):
-        def on_train_batch_begin(self, batch, logs=None):
-            clock[0] += 1.0
-
-        def on_test_begin(self, logs=None):
-            clock[0] += 50.0
-
-    _, metrics = finetune(OneSecondPerBatch(), epochs=1, evaluate_every=1)
-    rates = [fields["rate"] for fields in bar if "rate" in fields and "name" not in fields]
-    assert rates == ["4 examples/s"] * 2
-    assert metrics["train_seconds"] == 3.0
 
 
 def test_callbacks_can_monitor_the_training():

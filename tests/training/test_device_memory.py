@@ -1,13 +1,12 @@
 """The error of a device with too little memory says which batch fits."""
 
-import keras
 import pytest
 
 import keras_bert
 from keras_bert.runtime import memory
 from keras_bert.runtime.memory import OutOfMemory
 from keras_bert.tasks import inference
-from keras_bert.training import device_memory, engine, head_initialization
+from keras_bert.training import device_memory, engine
 from keras_bert.training.device_memory import advice_for_training
 from tests import tiny
 
@@ -82,13 +81,6 @@ def test_fine_tuning_that_does_not_fit(monkeypatch):
         keras_bert.finetune(tiny.encoder(), tiny.examples(), show_progress=False)
 
 
-def test_a_head_that_cannot_be_initialized(monkeypatch):
-    monkeypatch.setattr(head_initialization, "predict_function", lambda model: fail)
-    monkeypatch.setattr(fail, "compiles", False, raising=False)
-    with pytest.raises(OutOfMemory, match="batches of 8; use a smaller batch_size"):
-        keras_bert.finetune(tiny.encoder(), tiny.tagged(), batch_size=8, show_progress=False)
-
-
 @pytest.mark.parametrize("batch_size", [1, 2])
 def test_predictions_that_do_not_fit(monkeypatch, batch_size):
     monkeypatch.setattr(inference.SortedBatches, "__getitem__", fail)
@@ -96,12 +88,3 @@ def test_predictions_that_do_not_fit(monkeypatch, batch_size):
     remedy = "a smaller batch_size" if batch_size > 1 else "a smaller max_length"
     with pytest.raises(OutOfMemory, match=remedy):
         keras_bert.evaluate(model, tiny.examples(), batch_size=batch_size)
-
-
-def test_scoring_within_a_training_keeps_its_own_advice(monkeypatch):
-    def fit(*args, **options):
-        raise OutOfMemory("use a smaller batch_size")
-
-    monkeypatch.setattr(keras.Model, "fit", fit)
-    with pytest.raises(OutOfMemory, match="^use a smaller batch_size"):
-        keras_bert.finetune(tiny.encoder(), tiny.examples(), show_progress=False)

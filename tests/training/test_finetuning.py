@@ -1,7 +1,6 @@
 """Fine-tuning: every task learns, the best epoch is kept, runs repeat, and Ctrl-C stops."""
 
 import contextlib
-import re
 import signal
 
 import keras
@@ -236,17 +235,6 @@ def test_failure_of_on_end_can_be_repeated(eager, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_line_per_epoch_without_terminal(eager, capsys, scored):
-    scored(accuracy=[0.5, 0.75], majority=[0.5, 0.5])
-    examples = tiny.examples(tiny.ROWS[:4])
-    finetune(examples, examples, epochs=2, show_progress=True)
-    lines = capsys.readouterr().err.splitlines()
-    assert [line.partition(":")[0] for line in lines] == ["epoch 1 of 2", "epoch 2 of 2"]
-    assert re.fullmatch(
-        r"epoch 2 of 2: loss 0\.\d{3}, accuracy 0\.750, dev_loss 0\.\d{3}", lines[1]
-    )
-
-
 def test_tensorboard_gets_each_epoch(eager, tmp_path, scored):
     scored(accuracy=[0.5, 0.75])
     examples = tiny.examples(tiny.ROWS[:4])
@@ -426,27 +414,6 @@ def test_name_instead_of_encoder_raises():
         finetuning.finetune("minilm", tiny.examples())
 
 
-def test_encoder_without_preprocessor_raises():
-    encoder = tiny.learner()
-    encoder.preprocessor = None
-    with pytest.raises(ValueError, match="has no preprocessor"):
-        finetune(encoder=encoder)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["one label", "questions"])
-def test_step_is_traced_once(kind, monkeypatch):
-    """A second trace of a model of six layers costs as much as twenty steps."""
-    examples, _ = DATA[kind]
-    traced, step = [], keras.Model.train_step
-    monkeypatch.setattr(
-        keras.Model, "train_step", lambda self, *a, **k: traced.append(self) or step(self, *a, **k)
-    )
-    encoder = tiny.encoder()
-    finetuning.finetune(encoder, examples, epochs=2, fixed_length=True, max_length=32)
-    assert len(traced) == 1
-
-
 @pytest.mark.parametrize(
     "options",
     [
@@ -565,21 +532,6 @@ def test_a_schedule_counts_optimizer_steps(eager):
     schedule = keras.optimizers.schedules.CosineDecay(1e-2, 2)
     with pytest.raises(ValueError, match="CosineDecay would count batches"):
         finetune(rows, optimizer=keras.optimizers.Adam(schedule), **options)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (
-            {"optimizer": keras.optimizers.Adam(gradient_accumulation_steps=4)},
-            "gradient_accumulation_steps of finetune",
-        ),
-        ({"optimizer": "adam", "learning_rate": -1}, "learning_rate must be at least 0"),
-    ],
-)
-def test_an_optimizer_that_finetune_would_change_is_an_error(options, message):
-    with pytest.raises(ValueError, match=message):
-        finetune(tiny.examples(tiny.ROWS[:8]), **options)
 
 
 def test_the_name_of_an_optimizer_trains_with_the_learning_rate(eager):

@@ -120,13 +120,6 @@ def test_some_models_have_no_confusion_matrix(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_key_of_labels_without_a_font_is_printed(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(report, "drawable", lambda text: re.sub("[^\\x00-\\xff]", "?", text))
-    model = heads.classifier(tiny.encoder(num_hidden_layers=1), labels=KOREAN)
-    report.draw_confusion(tmp_path, model, Examples(["a"], labels=["긍정"]), np.eye(2)[:1])
-    assert "0: 긍정, 1: 부정" in capsys.readouterr().out
-
-
 def test_pictures_from_python(tmp_path):
     metrics = {"accuracy": 0.8, "history": HISTORY}
     figure = keras_bert.plot_curves(metrics)

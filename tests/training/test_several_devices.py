@@ -160,7 +160,9 @@ def check_model_of_another_scope():
     keras_bert.finetune(model, examples, epochs=1, show_progress=False)
 
 
+# The arguments are a module, a function and its arguments.
 SEVERAL_DEVICES = """
+import importlib
 import os
 import sys
 
@@ -173,9 +175,8 @@ if os.environ["KERAS_BACKEND"] == "tensorflow":
     # The collective operations of two strategies in one process would have the same keys.
     strategy = tf.distribute.MirroredStrategy()
     tf.distribute.MirroredStrategy = lambda devices: strategy
-from tests.training import test_several_devices
-
-getattr(test_several_devices, sys.argv[1])(*sys.argv[2:])
+module = importlib.import_module(sys.argv[1])
+getattr(module, sys.argv[2])(*sys.argv[3:])
 """
 
 
@@ -183,10 +184,10 @@ getattr(test_several_devices, sys.argv[1])(*sys.argv[2:])
 @pytest.mark.parametrize("kind", RUNS)
 @pytest.mark.parametrize("backend", DEVICES)
 def test_several_devices_equal_one_device(kind, backend, python, tmp_path):
-    python("-c", SEVERAL_DEVICES, "check", kind, tmp_path, backend=backend)
+    python("-c", SEVERAL_DEVICES, __name__, "check", kind, tmp_path, backend=backend)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("backend", DEVICES)
 def test_a_model_of_another_scope_raises(backend, python):
-    python("-c", SEVERAL_DEVICES, "check_model_of_another_scope", backend=backend)
+    python("-c", SEVERAL_DEVICES, __name__, "check_model_of_another_scope", backend=backend)

@@ -165,14 +165,6 @@ def test_answer_positions_count_characters(model, before):
         assert (found["text"], found["start"], found["end"]) == (answer, place, place + len(answer))
 
 
-def test_combining_accents_belong_to_the_answer(model):
-    context = "this go\u0301od\u0301 film"
-    examples = one(context, ("go\u0301od\u0301", 5))
-    encoded = tiny.encode(model, examples, 32)
-    [found] = inference.decode(model, examples, encoded, logits_at_targets(encoded))
-    assert found["text"] == "go\u0301od\u0301"
-
-
 def test_korean_answers(korean_model):
     context = "so 한국 film 한국어 good"
     examples = Questions(
@@ -311,15 +303,6 @@ def test_no_answer_needs_all_windows(model_with_no_answer):
     assert answer["text"] == "good"
     outputs = logits(encoded, *sure, *span, (1, "end", 0, 5))
     assert inference.decode(model_with_no_answer, examples, encoded, outputs)[0]["text"] == ""
-
-
-def test_truncated_questions_and_empty_texts_are_counted(model):
-    examples = Questions(["so so so so", "so", ""], ["bad", " ", "bad"])
-    encoded = tiny.encode(model, examples, 16, max_question_length=3)
-    assert (encoded.cut_questions, encoded.without_tokens) == (1, 2)
-    encoded = tiny.encode(model, examples, 9)  # a question has at most 3 tokens
-    assert encoded.cut_questions == 1
-    assert tiny.encode(model, examples, 16).cut_questions == 0
 
 
 def test_context_without_tokens_has_no_answer(model, model_with_no_answer):
@@ -479,20 +462,9 @@ def test_score_of_characters_matches_korquad(given, accepted, f1, exact):
     assert scored(given, *accepted, characters=True) == pytest.approx((f1, exact))
 
 
-def test_metric_names_without_an_answer():
-    names = question_answering.metric_names(None, Questions(["Who?"], ["It was Ada."], [[]]))
-    assert names == ("f1", "exact_match", "no_answer_accuracy")
-
-
 def test_default_ids_are_numbers():
     examples = Questions(["is"] * 2, ["a"] * 2)
     answers = [{"text": text, "start": 0, "end": 1, "score": 1.0} for text in "ab"]
     rows = question_answering.rows(None, examples, answers)
     assert [row["id"] for row in rows] == ["1", "2"]
     assert question_answering.predictions(examples, answers) == {"1": "a", "2": "b"}
-
-
-def test_predictions_need_unique_ids():
-    examples = Questions(["is"] * 2, ["a"] * 2, ids=["x", "x"], source="the file")
-    with pytest.raises(ValueError, match="the file: ids must be unique"):
-        question_answering.predictions(examples, [{"text": ""}] * 2)

@@ -179,12 +179,6 @@ def test_a_list_beside_single_documents_is_ranked(model):
     assert task.metrics(None, data, answers)["mrr@10"] == pytest.approx((1 / 2 + 1) / 2)
 
 
-def test_errors_need_lists(model):
-    data = RankingExamples(["a film", "films"], [["good"], ["bad"]], [[1], [0]])
-    with pytest.raises(ValueError, match="its order has no errors"):
-        keras_bert.pipeline(model).errors(data)
-
-
 def test_a_teacher_reads_long_documents_as_its_pipeline(model):
     long = RankingExamples(["a film"], [["so bad " * 40 + "good"]])
     teacher = keras_bert.pipeline(model, long_texts="window")
@@ -296,17 +290,6 @@ def test_queries_that_teach_nothing_are_left_out():
             keras_bert.finetune(tiny.learner(), data, loss=loss, **{**QUICK, "epochs": 1})
 
 
-@pytest.mark.slow
-def test_a_teacher_leaves_out_queries_without_documents(model):
-    teacher = keras_bert.pipeline(model)
-    data = RankingExamples(["a", "b"], [[], ["good", "bad"]], missed=[[1], []])
-    with pytest.warns(UserWarning, match="1 of 2 queries were left out"):
-        scored = teacher.as_teacher(data)
-    assert (scored.queries, len(scored.scores[0])) == (["b"], 2)
-    with pytest.raises(ValueError, match="no query has documents"):
-        teacher.as_teacher(data[:1])
-
-
 def test_a_teacher_gives_the_scores_of_its_logits(model):
     teacher = keras_bert.pipeline(model)
     data = teacher.as_teacher(RankingExamples(["a film"], [["good", "bad"]]))
@@ -347,16 +330,6 @@ def test_finetune_turns_rows_of_texts_into_rankings():
     more, metrics = keras_bert.finetune(model, pairs, pairs, task="reranking", **QUICK)
     assert more is model
     assert metrics["mrr@10"] == 1
-    with pytest.raises(ValueError, match="takes RankingExamples; received EmbeddingExamples"):
-        keras_bert.pipeline(model).evaluate(EmbeddingExamples(rows))
-    with pytest.raises(ValueError, match="is data of the task classification; received task="):
-        keras_bert.finetune(tiny.learner(), tiny.examples(), task="tagging")
-
-
-def test_models_without_an_activation(model):
-    linear = heads.reranker(tiny.encoder(), activation=None)
-    assert head.with_logits(linear) is linear
-    assert head.with_logits(model).layers[-1].activation is None
 
 
 def test_terms_do_not_depend_on_the_normalization():

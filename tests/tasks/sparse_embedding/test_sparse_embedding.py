@@ -6,7 +6,7 @@ import pytest
 from scipy import sparse
 
 import keras_bert
-from keras_bert import EmbeddingExamples, Examples, RankingExamples, RetrievalData, heads, losses
+from keras_bert import EmbeddingExamples, Examples, RankingExamples, RetrievalData, heads
 from keras_bert.data.batching import Batches
 from keras_bert.tasks import inference
 from keras_bert.training.batch_plan import BatchPlan
@@ -243,32 +243,6 @@ def test_wrong_training(train, options, message):
         )
 
 
-def test_models_without_a_masked_lm_head():
-    data = EmbeddingExamples(ROWS)
-    with pytest.raises(ValueError, match="has no masked-LM head, which a sparse embedder needs"):
-        keras_bert.finetune(tiny.learner(), data, task="sparse_embedding", **QUICK)
-    with pytest.raises(ValueError, match="has the task embedding; received task='sparse_embed"):
-        keras_bert.finetune(tiny.embedder("mean"), data, task="sparse_embedding", **QUICK)
-
-
-def test_wrong_inputs(model):
-    pipe = keras_bert.pipeline(model)
-    with pytest.raises(ValueError, match="text 2 must be a string; received 3"):
-        pipe.encode(["a", 3])
-    with pytest.raises(ValueError, match="sparse embedders are scored on a search"):
-        pipe.evaluate(EmbeddingExamples([("a", "b"), ("b", "c")], [0.0, 1.0]))
-
-
 def test_scores_of_documents_make_rankings():
     rows = EmbeddingExamples([("a", "b", "c")], document_scores=[[4.0, -1.0]])
     assert RankingExamples.of_rows(rows).scores == [[4, -1]]
-
-
-def test_a_loss_of_the_package(trained):
-    model, _ = trained
-    loss = losses.Splade(losses.MultipleNegativesRanking(scale=20), query_regularizer_weight=0)
-    again, metrics = keras_bert.finetune(
-        model, EmbeddingExamples(ROWS), loss=loss, **{**QUICK, "epochs": 1}
-    )
-    assert again is model
-    assert metrics["recipe"]["loss"]["name"] == "splade"
