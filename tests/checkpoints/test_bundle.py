@@ -135,6 +135,7 @@ except ImportError as error:
 """
 
 
+@pytest.mark.slow
 def test_loading_without_tensorflow(tmp_path, python):
     folders = []
     for reader in ("google", "model_garden", "saved_model"):

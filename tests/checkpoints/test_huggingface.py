@@ -389,15 +389,6 @@ def test_config_keys(tmp_path):
         huggingface.read_config(tmp_path)
 
 
-@pytest.mark.peers
-def test_config_written_by_transformers(tmp_path):
-    transformers = pytest.importorskip("transformers")
-    write_json(tmp_path / "config.json", transformers.BertConfig().to_dict())
-    config = huggingface.read_config(tmp_path)
-    sizes = dict(zip(canonical.SIZES, (30522, 768, 12, 12, 3072, 512, 2), strict=True))
-    assert config == sizes | canonical.DEFAULTS
-
-
 def test_missing_files(tmp_path):
     with pytest.raises(FileNotFoundError, match="config.json"):
         huggingface.read(tmp_path)
@@ -429,14 +420,6 @@ def test_labels_of_any_form_are_strings(tmp_path, names, labels, fits):
     with contextlib.nullcontext() if fits else warns:
         model = keras_bert.load(tmp_path, task="classification")
     assert keras_bert.heads.find_output(model).labels == labels
-
-
-def test_labels_with_control_characters(tmp_path):
-    names = {"0": "good", "1": "\x1b[2Jbad", "2": "so-so"}
-    make_folder(tmp_path, encoder_tensors() | fill(CLASSIFIER), id2label=names)
-    keras_bert.load(tmp_path)
-    with pytest.raises(ValueError, match=r"a label .*\\x1b.* Rename it"):
-        keras_bert.load(tmp_path, task="classification")
 
 
 # Folders written by transformers

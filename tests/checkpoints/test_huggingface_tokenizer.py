@@ -36,64 +36,57 @@ def normalizer(**values):
 NORMALIZER = normalizer(lowercase=True, strip_accents=False, handle_chinese_chars=False)
 
 
+def config(**values):
+    return {"tokenizer_config": values}
+
+
+def fast(**values):
+    return {"tokenizer": normalizer(**values)}
+
+
 @pytest.mark.parametrize(
     ("vocabulary", "files", "expected"),
     [
         (VOCABULARY, {}, options(True, True)),
         (CASED, {}, options(False, False)),
         (None, {}, options(True, True)),
-        (VOCABULARY, {"tokenizer_config": {"do_lower_case": False}}, options(False, False)),
-        (CASED, {"tokenizer_config": {"do_lower_case": True}}, options(True, True)),
+        (VOCABULARY, config(do_lower_case=False), options(False, False)),
+        (CASED, config(do_lower_case=True), options(True, True)),
+        (CASED, config(do_lower_case=True, strip_accents=False), options(True, False)),
         (
             CASED,
-            {"tokenizer_config": {"do_lower_case": True, "strip_accents": False}},
-            options(True, False),
+            config(strip_accents=True, tokenize_chinese_chars=False),
+            options(False, True, False),
         ),
+        (CASED, fast(lowercase=True, strip_accents=None), options(True, True)),
         (
             CASED,
-            {"tokenizer_config": {"strip_accents": True, "tokenize_chinese_chars": False}},
-            options(False, True, split_cjk=False),
-        ),
-        (
-            CASED,
-            {"tokenizer": normalizer(lowercase=True, strip_accents=None)},
-            options(True, True),
-        ),
-        (
-            CASED,
-            {
-                "tokenizer": NORMALIZER,
-                "tokenizer_config": {
-                    "do_lower_case": False,
-                    "tokenizer_class": "PreTrainedTokenizerFast",
-                },
-            },
-            options(True, False, split_cjk=False),
+            {"tokenizer": NORMALIZER}
+            | config(do_lower_case=False, tokenizer_class="PreTrainedTokenizerFast"),
+            options(True, False, False),
         ),
         (CASED, {"tokenizer": {"post_processor": None}}, options(False, False)),
     ],
 )
 def test_tokenizer_options(tmp_path, vocabulary, files, expected):
-    if vocabulary is None:
-        files = {}
     assert read_tokenizer(tmp_path, vocabulary, **files) == expected
 
 
 @pytest.mark.parametrize(
-    ("stated", "config", "expected", "named"),
+    ("stated", "changes", "expected", "named"),
     [
-        (NORMALIZER, {}, options(True, False, split_cjk=False), "strip_accents=false"),
+        (NORMALIZER, {}, options(True, False, False), "strip_accents=false"),
         (
             NORMALIZER,
             {"do_lower_case": False},
-            options(False, False, split_cjk=False),
-            "tokenize_chinese_chars=false",
+            options(False, False, False),
+            "chinese_chars=false",
         ),
         (normalizer(lowercase=False), {}, options(False, False), "do_lower_case=false"),
     ],
 )
-def test_options_that_only_tokenizer_json_states(tmp_path, stated, config, expected, named):
-    files = {"tokenizer": stated, "tokenizer_config": config}
+def test_options_that_only_tokenizer_json_states(tmp_path, stated, changes, expected, named):
+    files = {"tokenizer": stated, "tokenizer_config": changes}
     with pytest.warns(UserWarning, match=f"{named}.*transformers uses its defaults"):
         assert read_tokenizer(tmp_path, VOCABULARY, **files) == expected
 

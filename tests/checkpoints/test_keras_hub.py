@@ -1,6 +1,7 @@
 """KerasHub: presets in both directions, and models in memory."""
 
 import json
+import shutil
 
 import h5py
 import keras
@@ -123,26 +124,22 @@ def test_keras_hub_reads_written_presets(preset, tmp_path, recwarn):
 
 
 def test_save_as_keras_hub(tmp_path):
-    """Save an encoder and a classifier with options that differ from the defaults."""
-    encoder = tiny.encoder(hidden_act="gelu_new")
-    encoder.preprocessor = keras_bert.Preprocessor(
-        tiny.PIECES, lowercase=False, max_sequence_length=20
-    )
-    keras_bert.save(encoder, tmp_path / "a", format="keras_hub")
-    tokenizer = keras_hub.tokenizers.BertTokenizer.from_preset(str(tmp_path / "a"))
-    assert not tokenizer.lowercase and not tokenizer.strip_accents
-    backbone = keras_hub.models.BertBackbone.from_preset(str(tmp_path / "a"))
+    """Save a classifier with options that differ from the defaults."""
     ids = np.array([[2, 5, 7, 3]])
     ones = np.ones_like(ids)
     given = {"token_ids": ids, "padding_mask": ones, "segment_ids": ones * 0}
     mine = {"input_word_ids": ids, "input_mask": ones, "input_type_ids": ones * 0}
-    for key in ("sequence_output", "pooled_output"):
-        np.testing.assert_allclose(backbone(given)[key], encoder(mine)[key], atol=1e-5)
+    encoder = tiny.encoder(hidden_act="gelu_new")
+    encoder.preprocessor = keras_bert.Preprocessor(
+        tiny.PIECES, lowercase=False, max_sequence_length=20
+    )
     classifier = keras_bert.heads.classifier(encoder, 3)
     keras_bert.save(classifier, tmp_path / "b", format="keras_hub")
     theirs = keras_hub.models.BertTextClassifier.from_preset(str(tmp_path / "b"))
     np.testing.assert_allclose(theirs(given), classifier(mine), atol=1e-5)
     assert theirs.preprocessor.sequence_length == 20
+    tokenizer = theirs.preprocessor.tokenizer
+    assert not tokenizer.lowercase and not tokenizer.strip_accents
     sets = keras_bert.heads.classifier(encoder, 2, multi_label=True)
     with pytest.raises(ValueError, match="classes must exclude each other"):
         keras_bert.save(sets, tmp_path / "c", format="keras_hub")
@@ -165,26 +162,14 @@ def test_models_in_memory():
     assert preprocessor.vocabulary == tuple(tiny.PIECES)
     encoder = conversion.from_keras_hub(model.backbone)
     assert isinstance(encoder, keras_bert.BertEncoder) and encoder.preprocessor is None
-    # Train the encoder in a task of KerasHub, and convert it back.
     backbone = conversion.to_keras_hub(encoder)
-    assert backbone is not model.backbone
-    for ours, theirs in zip(backbone.weights, model.backbone.weights, strict=True):
-        np.testing.assert_array_equal(numpy(ours), numpy(theirs))
-    task = keras_hub.models.BertTextClassifier(backbone, num_classes=2, preprocessor=None)
-    ids, mask, types = inputs()
-    task.compile(keras.optimizers.SGD(1.0), keras.losses.SparseCategoricalCrossentropy(True))
-    task.fit(
-        {"token_ids": ids, "padding_mask": mask, "segment_ids": types}, np.array([0, 1, 0]),
-        shuffle=False, verbose=0,
-    )  # fmt: skip
-    again = conversion.from_keras_hub(task.backbone)
-    moved = np.abs(numpy(again.weights[5]) - numpy(encoder.weights[5])).max()
-    assert moved > 0
-    filled = conversion.to_keras_hub(again, keras_hub.models.BertBackbone(**CONFIG))
-    np.testing.assert_array_equal(numpy(filled.weights[5]), numpy(task.backbone.weights[5]))
+    filled = conversion.to_keras_hub(encoder, keras_hub.models.BertBackbone(**CONFIG))
+    for copy in (backbone, filled):
+        for ours, theirs in zip(copy.weights, model.backbone.weights, strict=True):
+            np.testing.assert_array_equal(numpy(ours), numpy(theirs))
     with pytest.raises(ValueError, match="shape"):
         conversion.to_keras_hub(
-            again, keras_hub.models.BertBackbone(**{**CONFIG, "intermediate_dim": 9})
+            encoder, keras_hub.models.BertBackbone(**{**CONFIG, "intermediate_dim": 9})
         )
     with pytest.raises(ValueError, match="must be a BertBackbone, .* received Dense"):
         conversion.from_keras_hub(keras.layers.Dense(1))
@@ -193,12 +178,18 @@ def test_models_in_memory():
 # Names of earlier versions, and bad files
 
 
+@pytest.fixture(scope="module")
+def classifier_preset(tmp_path_factory):
+    model, _ = make("classifier")
+    folder = tmp_path_factory.mktemp("classifier") / "preset"
+    model.save_to_preset(folder)
+    return folder
+
+
 @pytest.fixture
-def folder(tmp_path):
+def folder(classifier_preset, tmp_path):
     """A folder that KerasHub saved."""
-    model, tokenizer = make("classifier")
-    model.save_to_preset(tmp_path / "preset")
-    return tmp_path / "preset"
+    return shutil.copytree(classifier_preset, tmp_path / "preset")
 
 
 def test_names_of_earlier_versions(folder):
@@ -279,6 +270,6 @@ def test_bad_files_are_one_line_errors(folder, case):
 def test_damaged_files(folder):
     files = ["model.weights.h5", "task.weights.h5", "config.json", "task.json", "tokenizer.json"]
     survived = damage.check(
-        [folder / name for name in files], lambda: checkpoints.read(folder), times=200
+        [folder / name for name in files], lambda: checkpoints.read(folder), times=80
     )
-    assert survived < 150  # flipped bits of weights are not detected
+    assert survived < 60  # flipped bits of weights are not detected

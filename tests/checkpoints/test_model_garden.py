@@ -42,15 +42,6 @@ def test_read(tmp_path):
     objects.assert_same(checkpoint.weights, objects.expected(encoder))
 
 
-@pytest.mark.parametrize("name", ["encoder", None])
-def test_the_place_of_the_encoder_does_not_matter(tmp_path, name):
-    encoder = objects.Maker(named=False).functional_encoder()
-    objects.write_config(tmp_path)
-    root = tf.train.Checkpoint(**{name: encoder}) if name else tf.train.Checkpoint(encoder)
-    root.write(str(tmp_path / "ckpt"))
-    objects.assert_same(checkpoints.read(tmp_path).weights, objects.expected(encoder))
-
-
 @pytest.mark.parametrize("by_hand", [False, True])
 def test_functional_encoder_without_attributes(tmp_path, by_hand):
     maker = objects.Maker(by_hand=by_hand, named=False)
@@ -59,14 +50,6 @@ def test_functional_encoder_without_attributes(tmp_path, by_hand):
     keys = bundle.read(bundle.find(path)).shapes
     assert "model/layer_with_weights-1/embeddings/.ATTRIBUTES/VARIABLE_VALUE" in keys
     objects.assert_same(checkpoints.read(path).weights, objects.expected(encoder))
-
-
-def test_variables_without_attributes(tmp_path):
-    """The checkpoint of a loaded SavedModel holds a list of variables."""
-    for number, by_hand in enumerate((False, True)):
-        encoder = objects.Maker("bert_encoder_v2/", by_hand=by_hand).encoder()
-        path = save(tmp_path / str(number), v=list(encoder.variables))
-        objects.assert_same(checkpoints.read(path).weights, objects.expected(encoder))
 
 
 @pytest.mark.parametrize("functional", [False, True])
@@ -83,39 +66,6 @@ def test_a_pretrainer(tmp_path, functional, as_items):
         del expected["next_sentence/kernel"], expected["next_sentence/bias"]
     objects.assert_same(weights, expected)
     np.testing.assert_array_equal(weights["pooler/dense/kernel"], head.dense.kernel)
-
-
-def test_a_pretrainer_without_a_head_has_the_pooler_of_its_encoder(tmp_path):
-    maker = objects.Maker()
-    encoder = maker.encoder()
-    pretrainer = maker.pretrainer(encoder, [])
-    weights = checkpoints.read(save(tmp_path, model=pretrainer)).weights
-    objects.assert_same(weights, objects.expected(encoder, pretrainer.masked_lm))
-
-
-@pytest.mark.parametrize("pools", [False, True])
-def test_a_classifier(tmp_path, pools):
-    maker = objects.Maker()
-    encoder, head = maker.encoder(), maker.classification_head(5, pools=pools)
-    model = objects.tree(**{"layer_with_weights-0": encoder, "layer_with_weights-1": head})
-    model._network, model.classifier = encoder, head
-    weights = checkpoints.read(save(tmp_path, model=model)).weights
-    np.testing.assert_array_equal(weights["classifier/kernel"], head.out_proj.kernel)
-    np.testing.assert_array_equal(weights["classifier/bias"], head.out_proj.bias)
-    pooler = head.dense if pools else encoder._pooler_layer
-    np.testing.assert_array_equal(weights["pooler/dense/kernel"], pooler.kernel)
-
-
-def test_a_tagger_and_a_span_labeler(tmp_path):
-    maker = objects.Maker()
-    for name in ("classifier", "span_labeling"):
-        encoder, dense = maker.encoder(), maker.dense("predictions/transform/logits", (H, 2), (2,))
-        head = dense if name == "classifier" else objects.tree(**{"layer_with_weights-0": dense})
-        model = objects.tree(_network=encoder, **{name: head})
-        weights = checkpoints.read(save(tmp_path / name, model=model)).weights
-        group = {"classifier": "classifier", "span_labeling": "span_selector"}[name]
-        np.testing.assert_array_equal(weights[f"{group}/kernel"], dense.kernel)
-        np.testing.assert_array_equal(weights[f"{group}/bias"], dense.bias)
 
 
 def test_optimizer_state_is_ignored(tmp_path):
@@ -143,14 +93,6 @@ def test_unknown_tensors_are_errors(tmp_path, name):
         ValueError,
         match=rf"bert_model.ckpt: .*; unknown \(1\): model/{name}/kernel/.ATTRIBUTES/",
     ):
-        checkpoints.read(tmp_path)
-
-
-def test_a_second_head_is_an_error(tmp_path):
-    maker = objects.Maker()
-    heads = [maker.classification_head(), maker.classification_head(name="other", pools=False)]
-    save(tmp_path, model=maker.pretrainer(maker.encoder(), heads))
-    with pytest.raises(ValueError, match=r"unknown \(2\): .*classification_heads/1/out_proj/bias"):
         checkpoints.read(tmp_path)
 
 
@@ -324,37 +266,6 @@ def test_invalid_object_graph(tmp_path, graph):
 
 def tanh_gelu(x):
     return tf.nn.gelu(x, approximate=True)
-
-
-@pytest.mark.parametrize(
-    ("activation", "expected"),
-    [(tanh_gelu, "gelu_new"), (tf.nn.gelu, "gelu"), (tf.nn.relu, "relu")],
-)
-def test_from_encoder(activation, expected):
-    encoder = objects.Maker().encoder_in_memory(activation)
-    checkpoint = model_garden.from_encoder(encoder)
-    assert checkpoint.config == {
-        **objects.SIZES,
-        "hidden_act": expected,
-        "hidden_dropout_prob": 0.3,
-        "attention_probs_dropout_prob": 0.4,
-        "initializer_range": 0.5,
-        "layer_norm_eps": 1e-12,
-    }
-    assert checkpoint.vocabulary is None
-    objects.assert_same(checkpoint.weights, objects.expected(encoder))
-
-
-def test_to_encoder():
-    checkpoint = model_garden.from_encoder(objects.Maker().encoder_in_memory(tanh_gelu))
-    other = objects.Maker(seed=1).encoder_in_memory(tanh_gelu)
-    assert model_garden.to_encoder(checkpoint, other) is other
-    objects.assert_same(model_garden.from_encoder(other).weights, dict(checkpoint.weights))
-    heads = {"masked_lm/output_bias": np.ones(V), "classifier/bias": np.ones(2)}
-    with_heads = dataclasses.replace(checkpoint, weights={**checkpoint.weights, **heads})
-    other = objects.Maker(seed=2).encoder_in_memory(tanh_gelu)
-    model_garden.to_encoder(with_heads, other)  # heads are ignored
-    objects.assert_same(model_garden.from_encoder(other).weights, dict(checkpoint.weights))
 
 
 @pytest.mark.parametrize(

@@ -234,17 +234,3 @@ def test_a_published_layout_gives_the_numbers_of_its_tensors(layout, tmp_path):
         outputs = model(INPUTS | {"masked_lm_positions": np.arange(5)[None]})
         outputs = outputs if layout.task == "masked_tokens" else outputs["masked_lm"]
         np.testing.assert_allclose(outputs, logits, atol=1e-4)
-
-
-@pytest.mark.parametrize(
-    ("source", "config", "message"),
-    [
-        ("klue/roberta-base", {"model_type": "roberta"}, "model_type must be 'bert'"),
-        ("google/bert_for_seq_generation_L-24_bbc_encoder", {"is_decoder": True}, "is_decoder"),
-    ],
-)
-def test_a_layout_of_another_model_is_one_clear_line(source, config, message, tmp_path):
-    make_folder(tmp_path, encoder_tensors(), VOCABULARY, **config)
-    with pytest.raises(ValueError, match=f"config.json: {message}") as caught:
-        keras_bert.load(tmp_path)
-    assert "\n" not in str(caught.value)

@@ -16,6 +16,7 @@ import keras_bert
 from keras_bert import heads
 from tests import contract, tiny
 from tests.parameters import fast
+from tests.properties import subjects
 
 TEXTS = ["this film is good!", "so bad", "", "한국어 film", "good " * 50]
 
@@ -129,15 +130,6 @@ def test_engines(tmp_path):
     assert_close(keras_bert.pipeline(path, engine="onnx")("so good"), expected)
     loaded = keras_bert.load(path, task="auto")
     assert_close(keras_bert.pipeline(loaded)("bad"), keras_bert.pipeline(other)("bad"))
-
-
-def test_wrong_inputs_and_options(tmp_path):
-    model = heads.masked_lm(tiny.encoder())
-    ask = keras_bert.pipeline(keras_bert.export(model, tmp_path / "a", format="onnx"))
-    with pytest.raises(ValueError, match=r"at least one \[MASK\]"):
-        ask("so good")
-    with pytest.raises(ValueError, match="grouped is not an option of this task"):
-        ask("so [MASK]", grouped=True)
 
 
 def test_long_texts_in_windows(tmp_path):
@@ -272,12 +264,6 @@ def test_broken_folders(classes, name, tmp_path):
         keras_bert.pipeline(folder)
 
 
-def test_an_encoder_has_no_pipeline(tmp_path):
-    encoder = keras_bert.export(tiny.encoder(), tmp_path / "b", format="onnx")
-    with pytest.raises(ValueError, match=r"has the task 'encoder'. Export .*heads\.embedder"):
-        keras_bert.pipeline(encoder)
-
-
 def test_a_copied_pipeline_computes_the_same(classes):
     ask = keras_bert.pipeline(classes)
     assert pickle.loads(pickle.dumps(ask))(TEXTS[:3]) == ask(TEXTS[:3])
@@ -397,51 +383,15 @@ def test_what_needs_the_keras_model(tmp_path):
             call()
 
 
-WORDS = [["so", "good"], ["a", "bad", "film"]]
-TAGS = [contract.LABELS[:2], contract.LABELS]
-PAIRS = keras_bert.EmbeddingExamples([("good", "so good"), ("bad", "so bad"), ("film", "this")])
-# Heads, and labeled data.
-SCORED = [
-    ("classification", keras_bert.Examples(TEXTS[:3], labels=contract.LABELS)),
-    ("label sets", keras_bert.Examples(TEXTS[:3], label_sets=[("a",), (), ("a", "b")])),
-    (
-        "regression",
-        keras_bert.Examples(TEXTS[:3], scores=[0.0, 1.0, 3.0]),
-    ),
-    ("tagging", keras_bert.TaggedSentences(WORDS, TAGS)),
-    (
-        "question_answering",
-        keras_bert.Questions(["who?", "what?"], ["so good", "a film"], answers=[[("good", 3)], []]),
-    ),
-    (
-        "multiple_choice",
-        keras_bert.Choices(["so", "a"], [["good", "bad"], ["film", "this"]], labels=[0, 1]),
-    ),
-    ("prompts", PAIRS),
-    ("embedding", PAIRS.with_prompts("so ", "film ")),
-    (
-        "embedding",
-        keras_bert.RetrievalData(
-            {"1": "good", "2": "bad"}, {"a": "so good", "b": "so bad"}, {"1": {"a"}, "2": {"b"}}
-        ),
-    ),
-]
-
-
-@pytest.mark.parametrize(("head", "data"), SCORED)
-def test_scores_equal_those_of_the_keras_model(head, data, tmp_path):
-    asks = pipelines(HEADS[head](tiny.encoder(initializer_range=0.5)), tmp_path)
+@pytest.mark.parametrize("name", subjects.TRAINED_NAMES)
+def test_scores_equal_those_of_the_keras_model(name, tmp_path):
+    data = subjects.data(name)
+    asks = pipelines(subjects.model(name), tmp_path)
     expected, found = (ask.evaluate(data) for ask in asks)
-    assert list(found) == list(expected)
-    rows = expected.pop("report", {}), found.pop("report", {})
-    assert rows[0] == rows[1]
+    assert found.pop("report", {}) == expected.pop("report", {})
+    if name == "regression":  # equal texts have equal scores only up to rounding
+        assert found.pop("spearman") == pytest.approx(expected.pop("spearman"), abs=0.01)
     assert found == pytest.approx(expected, abs=1e-5)
-    if asks[0].task != "embedding":
-        mistakes = [ask.errors(data) for ask in asks]
-        assert len(mistakes[0]) == len(mistakes[1])
-        for one, other in zip(*mistakes, strict=True):
-            assert one["score"] == pytest.approx(other["score"], abs=1e-5)
-            assert one | {"score": 0} == other | {"score": 0}
 
 
 @pytest.mark.parametrize(
@@ -452,22 +402,9 @@ def test_scores_equal_those_of_the_keras_model(head, data, tmp_path):
         (keras_bert.Examples(["a"], text_pairs=["b"], labels=["a"]), "reads single texts"),
         (keras_bert.Examples(["good"], labels=["c"]), "the label 'c' is not one of the model's"),
         (keras_bert.Examples(["good"], scores=[1.0]), "the model takes labels; received scores"),
-        (keras_bert.TaggedSentences(WORDS, WORDS), "takes Examples"),
+        (tiny.tagged(), "takes Examples"),
     ],
 )
-def test_scoring_needs_labeled_data_of_the_task(tmp_path, data, message):
-    for ask in pipelines(heads.classifier(tiny.encoder(), labels=["a", "b"]), tmp_path):
-        with pytest.raises(ValueError, match=message):
-            ask.evaluate(data)
-
-
-def test_scoring_with_unknown_tags_or_vectors_of_another_width(tmp_path):
-    encoder = tiny.encoder()
-    tagged = keras_bert.TaggedSentences(WORDS, [["O", "B-x"], ["O", "O", "B-y"]])
-    for ask in pipelines(heads.tagger(encoder, labels=["O", "B-x"]), tmp_path):
-        with pytest.raises(ValueError, match="sentence 2: the tag 'B-y' is not one of the model's"):
-            ask.evaluate(tagged)
-    vectors = keras_bert.EmbeddingExamples([("good",)], vectors=np.ones([1, 3], np.float32))
-    for ask in pipelines(heads.embedder(encoder), tmp_path):
-        with pytest.raises(ValueError, match="has vectors of the width 3"):
-            ask.evaluate(vectors)
+def test_scoring_needs_labeled_data_of_the_task(classes, data, message):
+    with pytest.raises(ValueError, match=message):
+        keras_bert.pipeline(classes).evaluate(data)

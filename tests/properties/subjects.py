@@ -48,7 +48,7 @@ def _examples(name):
     pairs = {"text_pairs": texts[1:] + texts[:1]} if name in ("pair", "next_sentence") else {}
     if registry.by_name(name).is_pretraining:
         return Examples(texts, **pairs)
-    argument = "label_sets" if name == "multi_label" else "labels"
+    argument = {"multi_label": "label_sets", "regression": "scores"}.get(name, "labels")
     return Examples(texts, **{argument: labels_of(name)}, **pairs)
 
 

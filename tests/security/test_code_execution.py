@@ -169,14 +169,6 @@ def test_a_saved_model_does_not_run_without_trust(hostile, target, run):
     assert not target.exists()
 
 
-def test_serve_refuses_a_saved_model_without_trust(hostile, target, capsys):
-    hostile.rename(hostile.with_name("1"))
-    folder = str(hostile.with_name("1"))
-    assert command_line.main(["serve", folder, "--port", "0"]) == 1
-    assert re.search(f"{re.escape(folder)}: {NOT_OWN}", capsys.readouterr().err)
-    assert not target.exists()
-
-
 @pytest.mark.parametrize("run", RUN)
 def test_an_export_of_this_machine_needs_no_trust(own, run):
     assert run(own) is not None
@@ -410,26 +402,3 @@ def test_layers_that_run_code_are_rejected(tmp_path):
     for trusted, match in ((False, "was not loaded"), (True, "could not be loaded")):
         with pytest.raises(ValueError, match=match):
             keras_bert.load(tmp_path / "lambda.keras", trusted=trusted)
-
-
-def test_a_model_with_operations_of_keras_needs_no_trust(tmp_path):
-    x = keras.Input((2,))
-    y = keras.ops.concatenate([x * 2 + 1, keras.ops.softmax(x), x[:, :1]], axis=1)
-    y = keras.layers.Dense(2, keras.ops.silu, kernel_regularizer="l2", dtype="mixed_bfloat16")(y)
-    model = keras.Model(x, keras.layers.GaussianNoise(0.1, seed=1)(y))
-    model.save(tmp_path / "model.keras")
-    loaded = keras_bert.load(tmp_path / "model.keras")
-    np.testing.assert_array_equal(loaded(np.ones((1, 2))), model(np.ones((1, 2))))
-
-
-def test_a_compiled_model_needs_no_trust(tmp_path):
-    """The compile config of a model, or of a model within a model, is not code."""
-    inner = keras.Sequential([keras.Input((2,)), keras.layers.Dense(2)])
-    inner.compile("adam", "mse", metrics=["mae"])
-    inner.fit(np.ones((4, 2)), np.ones((4, 2)), verbose=0)
-    outer = keras.Sequential([keras.Input((2,)), inner, keras.layers.Dense(1)])
-    outer.compile(keras.optimizers.AdamW(), keras.losses.MeanSquaredError())
-    outer.fit(np.ones((4, 2)), np.ones((4, 1)), verbose=0)
-    outer.save(tmp_path / "model.keras")
-    loaded = keras_bert.load(tmp_path / "model.keras")
-    np.testing.assert_array_equal(loaded(np.ones((1, 2))), outer(np.ones((1, 2))))

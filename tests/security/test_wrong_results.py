@@ -1,7 +1,6 @@
 """Attack: runs that succeed but produce a wrong model."""
 
 import json
-import pathlib
 
 import keras
 import numpy as np
@@ -17,8 +16,6 @@ from keras_bert.tasks.question_answering.windows import AnswerOptions
 from keras_bert.training import run_state
 from tests import tiny
 from tests.training import test_run_state as runs
-
-ROOT = pathlib.Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -127,29 +124,15 @@ def test_impossible_numbers(option, value):
 
 
 def test_user_exclusions_from_weight_decay():
-    layers = [keras.layers.Dense(2, name=name) for name in ("first", "second")]
-    for layer in layers:
-        layer.build((None, 3))
-    variables = [variable for layer in layers for variable in layer.trainable_variables]
+    dense = keras.layers.Dense(2)
+    dense.build((None, 3))
     for make in (optimizers.AdamW, optimizers.Lamb):
-        before = [keras.ops.convert_to_numpy(variable).copy() for variable in variables]
+        before = dense.get_weights()
         optimizer = make(learning_rate=0.1, weight_decay=0.5)
-        optimizer.exclude_from_weight_decay(var_list=[layers[0].kernel])
-        optimizer.build(variables)
-        optimizer.apply([keras.ops.zeros_like(variable) for variable in variables])
-        changed = [
-            variable.path
-            for variable, old in zip(variables, before, strict=True)
-            if np.abs(keras.ops.convert_to_numpy(variable) - old).max() > 0
-        ]
-        assert changed == ["second/kernel"]  # no excluded variable and no bias
-
-
-def test_white_space_in_a_vocabulary(tmp_path):
-    (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\ngood \n bad\t\r\n")
-    preprocessor = keras_bert.Preprocessor(tmp_path / "vocab.txt", sequence_length=4)
-    ids = keras.ops.convert_to_numpy(preprocessor(["good bad"])["input_word_ids"])
-    assert ids.tolist() == [[2, 4, 5, 3]]
+        optimizer.exclude_from_weight_decay(var_list=[dense.kernel])
+        optimizer.build(dense.trainable_variables)
+        optimizer.apply([keras.ops.zeros_like(variable) for variable in dense.trainable_variables])
+        np.testing.assert_array_equal(dense.kernel, before[0])
 
 
 @pytest.fixture
