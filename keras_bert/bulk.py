@@ -12,6 +12,7 @@ import typing
 from collections.abc import Iterable, Mapping
 
 import apache_beam as beam
+import numpy as np
 from apache_beam.coders import BytesCoder
 from apache_beam.io import filesystems, parquetio
 from apache_beam.metrics import Metrics
@@ -231,6 +232,12 @@ class _SavedModel:
                 columns[name] = [
                     row[:count] for row, count in zip(rows_of_words, counts, strict=True)
                 ]
+        if "weights" in columns:  # of a sparse embedder: 0 after the last term
+            counts = [np.count_nonzero(row) for row in columns["weights"]]
+            for name in ("ids", "weights"):
+                columns[name] = [
+                    row[:count] for row, count in zip(columns[name], counts, strict=True)
+                ]
         return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
@@ -254,9 +261,7 @@ class _GraphModel:
         if task.has_probabilities:
             return [self._classes(ranked) for ranked in self._pipeline(texts, top_k=None)]
         answers = self._pipeline(texts)
-        if task.reads_encoders:
-            return [{"embedding": vector.tolist()} for vector in answers]
-        return answers
+        return task.served_rows(answers)
 
     def _classes(self, ranked):
         """Return the outputs for a list of labels with their scores, the best one first."""

@@ -127,8 +127,8 @@ def _labeled_data(args, pipe, name):
         data = reading.read(args.input, name, columns, args.format)
     if not has_prompts:
         return data
-    prompt = prompt_of(pipe.output, args.prompt or "")
-    return data.with_prompts(prompt, prompt_of(pipe.output, args.corpus_prompt or ""))
+    prompts = (args.prompt, args.corpus_prompt)
+    return data.with_prompts(*(prompt_of(pipe.output, prompt) for prompt in prompts))
 
 
 def _read_candidates(args, pipe):
@@ -141,11 +141,8 @@ def _read_candidates(args, pipe):
     retriever = args.retriever
     if retriever != "bm25":
         retriever = _other_pipeline(args, retriever, "embedding")
-        prompts = [
-            prompt_of(retriever.output, prompt) for prompt in (args.prompt, args.corpus_prompt)
-        ]
-        if any(prompts):
-            data = data.with_prompts(*prompts)
+        prompts = (args.prompt, args.corpus_prompt)
+        data = data.with_prompts(*(prompt_of(retriever.output, prompt) for prompt in prompts))
     elif args.prompt is not None or args.corpus_prompt is not None:
         raise ValueError("--prompt and --corpus-prompt do not apply to --retriever bm25")
     return RankingExamples.of_retrieval(data, retriever, args.candidates or _CANDIDATES)

@@ -168,8 +168,9 @@ class Pooling(Options):
 class Prompts(Pooling):
     """Embeddings.
 
-    prompt: prompt of the queries, a name of the model's prompts or a text
-    corpus_prompt: prompt of the texts to find
+    prompt: prompt of the queries, a name of the model's prompts or a text (default: the default
+        prompt of the model)
+    corpus_prompt: prompt of the texts to find (default: the default prompt of the model)
     """
 
     prompt: str | None = None

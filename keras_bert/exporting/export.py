@@ -16,6 +16,8 @@ from keras_bert.runtime.arguments import as_output_path, check_one_of
 from keras_bert.runtime.escaping import shown
 from keras_bert.runtime.warn import level_of_caller
 
+FORMATS = ("saved_model", *GRAPH_FILES, "openvino_server", "litert")
+
 
 def export(
     model: keras.Model,
@@ -57,6 +59,9 @@ def export(
     the requests of TensorFlow Serving; it needs the extra `openvino`. `"litert"` writes a graph of
     ids for phones, `litert/model.tflite`, and works on the TensorFlow backend.
 
+    Before it returns, `export` opens the result with the library that serves it, and compares its
+    outputs with those of the model.
+
     Args:
         model: The trained `keras.Model`.
         path: Model folder. The version is written to `path/1`, or to the number after the highest
@@ -82,12 +87,14 @@ def export(
         It appears when it is complete.
 
     Raises:
-        ValueError: If the backend is not TensorFlow, the encoder has no vocabulary, the model
-            cannot take strings or cannot compute in this precision, an argument has an unknown
-            value or does not apply to the format, or `dev` is not data of the task with labels
-            that the model knows.
+        ValueError: If a SavedModel or LiteRT is exported on another backend than TensorFlow; the
+            encoder of a SavedModel has no vocabulary; a weight is NaN or infinite; the model does
+            not fit the format or the precision; the folder of another format than a SavedModel is
+            not empty; an argument has an unknown value or does not apply to the format; `dev` is
+            not data of the task with labels that the model knows; or the result computes something
+            else than the model.
         OSError: If the folder cannot be written. Incomplete files are removed.
-        ImportError: For ONNX and OpenVINO, if the extra is not installed.
+        ImportError: If the extra of the format is not installed.
 
     Example:
 
@@ -126,7 +133,7 @@ def export(
     known_metrics, known_license = provenance.known_metrics_and_license(model)
     metrics = known_metrics if metrics is None else metrics
     license = license or known_license
-    check_one_of("format", format, ("saved_model", *GRAPH_FILES, "openvino_server", "litert"))
+    check_one_of("format", format, FORMATS)
     if format == "openvino_server":
         if (precision, quantize, dev) != (None, None, None):
             raise ValueError("precision, quantize and dev do not apply to 'openvino_server'")

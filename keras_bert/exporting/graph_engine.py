@@ -31,6 +31,7 @@ class GraphEngine:
         precision: For OpenVINO, `"float32"` or `"bfloat16"`.
 
     Attributes:
+        session: The `graph_session.Session`.
         seconds: Time that the graph has taken.
 
     Raises:
@@ -44,12 +45,14 @@ class GraphEngine:
         self._graph = graph
         self._precision = precision
         links.check(folder)
-        self._session = open_session(file, precision)
+        self.session = open_session(file, precision)
         if graph.is_old:
-            output = graph_folder.read_old_output(self._session.metadata, file)
+            output = graph_folder.read_old_output(self.session.metadata, file)
             digests: dict[str, str] = {}
+            vocabulary_size = None
         else:
             output, digests = graph_folder.read_output(folder)
+            vocabulary_size = digests.pop("vocabulary_size")
         if output.task not in registry.names():
             raise ValueError(
                 f"a pipeline needs a model with a head; {folder} has the task "
@@ -58,11 +61,11 @@ class GraphEngine:
                 "OpenVINO, as its README shows"
             )
         self.task = registry.by_name(output.task)
-        self._outputs = list(self._session.widths if graph.is_old else self.task.graph_outputs)
-        _check_outputs(self._session, self._outputs, None if graph.is_old else self.task.graph_rank)
-        tokenizer, self.longest = _read_tokenizer(folder)
+        self._outputs = list(self.session.widths if graph.is_old else self.task.graph_outputs)
+        _check_outputs(self.session, self._outputs, None if graph.is_old else self.task.graph_rank)
+        tokenizer, self.longest = _read_tokenizer(folder, vocabulary_size)
         _check_digests(graph, tokenizer.vocabulary, digests)
-        width = self._session.widths[self._outputs[0]]
+        width = self.session.widths[self._outputs[0]]
         if self.task.has_labels:
             if graph.is_old:
                 output.labels = _read_labels(folder / graph_folder.OLD_LABELS_FILE)
@@ -100,7 +103,7 @@ class GraphEngine:
     def outputs(self, encoded, *, batch_size, on_batch=None):
         start = time.perf_counter()
         outputs = graph_outputs.compute(
-            self._session,
+            self.session,
             encoded,
             self._outputs,
             is_old=self._graph.is_old,
@@ -139,12 +142,16 @@ def _check_digests(graph, vocabulary, digests):
             )
 
 
-def _read_tokenizer(folder):
-    """Return the `PythonTokenizer` of a folder, and the maximum number of tokens of a text."""
+def _read_tokenizer(folder, vocabulary_size):
+    """Return the `PythonTokenizer` of a folder, and the maximum number of tokens of a text.
+
+    `vocabulary_size` is the number of tokens of the model; the files may name further ids.
+    """
     file = folder / tokenizer_json.FILE
     with errors_as_value_error(f"{folder}: its tokenizer cannot be read"):
         content = tokenizer_json.read(folder)
         vocabulary = tokenizer_config.read_vocabulary(folder, MAX_TOKENS, content) or []
+        vocabulary = vocabulary[:vocabulary_size]
         added = tokenizer_config.read_added(folder, vocabulary, content)
     normalizer = content.get("normalizer")
     truncation = content.get("truncation")

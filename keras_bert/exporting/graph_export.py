@@ -12,10 +12,11 @@ from keras_bert.exporting import (
     graph_folder,
     graph_outputs,
     onnx_graph,
+    verification,
 )
 from keras_bert.exporting.graph_engine import GraphEngine
 from keras_bert.exporting.graph_folder import GraphFile
-from keras_bert.exporting.graph_session import import_openvino
+from keras_bert.exporting.graph_session import import_openvino, open_session
 from keras_bert.model_structure import find_encoder
 from keras_bert.runtime.arguments import check_one_of
 from keras_bert.runtime.packages import import_extra
@@ -73,6 +74,7 @@ def export(model, path, format, *, quantize=None, dev=None, metrics=None, licens
             agreement.warn_of_changes(comparison, dev)
         preprocessor = find_encoder(model).preprocessor
         graph_folder.write_digests(exported, preprocessor and preprocessor.vocabulary)
+        _verify(float32, exported, model, task)
         if quantize:
             float32.file.unlink()
             float32.file.with_suffix(".bin").unlink(missing_ok=True)
@@ -106,6 +108,24 @@ def _check(path, format, task, model, quantize, dev):
             "Give some hundred examples"
         )
     agreement.check_dev(dev, quantize, model, task)
+
+
+def _verify(float32, exported, model, task):
+    """Open the exported graph as a pipeline does, and compare the float32 graph with the model."""
+    session = _open(exported, model, task)
+    if exported == float32:
+        verification.check_graph(session, model, task)
+        return
+    verification.check_is_finite(session, model, task)
+    verification.check_graph(open_session(float32.file), model, task)
+
+
+def _open(graph, model, task):
+    """Return the session of a graph, that of a pipeline if the model can have one."""
+    has_pipeline = task is not None and not task.is_pretraining
+    if has_pipeline and find_encoder(model).preprocessor is not None:
+        return GraphEngine(graph).session
+    return open_session(graph.file)
 
 
 def _import(module, extra):

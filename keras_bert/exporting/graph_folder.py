@@ -40,7 +40,7 @@ OLD_LABELS_FILE = "labels.txt"
 _OTHER_FORMATS = ("model.keras", "saved_model.pb")
 EXPORT_AGAIN = "Export the model again"
 
-_DIGESTS = ("graph_sha256", "vocabulary_sha256")
+_FACTS = ("graph_sha256", "vocabulary_sha256", "vocabulary_size")
 _MAX_LABELS = 100_000
 
 # Options in the description -> function that returns True for a valid value.
@@ -157,12 +157,14 @@ def describe(output: Any, task: str) -> dict[str, Any]:
 
 
 def write_digests(graph: GraphFile, vocabulary: list[str] | None) -> None:
-    """Add hashes of the graph and of the vocabulary to `keras_bert.json`."""
+    """Add hashes of the graph and of the vocabulary, and its size, to `keras_bert.json`."""
     file = graph.folder / DESCRIPTION_FILE
     description = checkpoint_folder.read_json(file)
     description["graph_sha256"] = digest_of_graph(graph.file)
     if vocabulary is not None:
         description["vocabulary_sha256"] = digest_of_vocabulary(vocabulary)
+        # Libraries need a name for each row of the embeddings, so the files name further ids.
+        description["vocabulary_size"] = len(vocabulary)
     checkpoint_folder.write_json(file, description)
 
 
@@ -182,10 +184,16 @@ def digest_of_vocabulary(vocabulary: list[str]) -> str:
 
 
 def read_output(folder: pathlib.Path) -> tuple[GraphOutput, dict[str, Any]]:
-    """Return the output that `keras_bert.json` and `config.json` describe, and the hashes."""
+    """Return the output that `keras_bert.json` and `config.json` describe, and the `_FACTS`."""
     file = folder / DESCRIPTION_FILE
     options = checkpoint_folder.read_json(file)
-    digests = {name: options.pop(name, None) for name in _DIGESTS}
+    facts = {name: options.pop(name, None) for name in _FACTS}
+    size = facts["vocabulary_size"]
+    if size is not None and (type(size) is not int or size < 1):
+        raise ValueError(
+            f"{file}: vocabulary_size must be a positive int; received {shown(size)}. "
+            f"{EXPORT_AGAIN}"
+        )
     output = output_of(options, file)
     config_file = folder / "config.json"
     names = checkpoint_folder.read_json(config_file).get("id2label")
@@ -196,7 +204,7 @@ def read_output(folder: pathlib.Path) -> tuple[GraphOutput, dict[str, Any]]:
                 f"{file}: label_type is {output.label_type!r}, but the labels in {config_file} are "
                 f"not of this type. {EXPORT_AGAIN}"
             )
-    return output, digests
+    return output, facts
 
 
 def _labels_of(names, config_file):

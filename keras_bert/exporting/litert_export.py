@@ -18,22 +18,15 @@ from keras_bert.exporting import (
     graph_folder,
     litert_engine,
     mediapipe_metadata,
+    verification,
 )
 from keras_bert.model_structure import find_encoder, find_output
 from keras_bert.runtime.arguments import check_one_of
+from keras_bert.runtime.packages import import_extra
 from keras_bert.tasks import registry
 
 # Files of the graph, by the argument `quantize`.
 FILES = {None: "litert/model.tflite", "int8": "litert/model_int8.tflite"}
-# Outputs of Keras models with several outputs -> names in the graph.
-_OUTPUTS = {
-    "sequence_output": "last_hidden_state",
-    "pooled_output": "pooler_output",
-    "masked_lm": "prediction_logits",
-    "next_sentence": "seq_relationship_logits",
-    "start_logits": "start_logits",
-    "end_logits": "end_logits",
-}
 
 
 def export(model, path, *, quantize=None, dev=None, metrics=None, license=None):
@@ -66,6 +59,10 @@ def export(model, path, *, quantize=None, dev=None, metrics=None, license=None):
         file = folder / FILES[quantize]
         file.parent.mkdir()
         file.write_bytes(_with_metadata(content, model, task))
+        interpreter = _interpreter(file)  # its runner does not keep it alive
+        verification.check_litert(
+            interpreter.get_signature_runner(), model, is_exact=quantize is None
+        )
         graph_files.write_card(
             model,
             task,
@@ -114,7 +111,11 @@ def _function(model, task):
             training=False,
         )
         if isinstance(outputs, dict):
-            return {name: outputs[key] for key, name in _OUTPUTS.items() if key in outputs}
+            return {
+                verification.GRAPH_NAMES.get(key, key): output
+                for key, output in outputs.items()
+                if not isinstance(output, (list, tuple))
+            }
         if not _has_probabilities(task):
             return {task.graph_outputs[0]: outputs}
         activation = tf.sigmoid if find_output(model).multi_label else tf.nn.softmax
@@ -132,6 +133,12 @@ def _convert(function, quantize):
     if quantize:
         converter.optimizations = [tf.lite.Optimize.DEFAULT]
     return converter.convert()
+
+
+def _interpreter(file):
+    """Open a LiteRT file with the library that serves it."""
+    module = import_extra("ai_edge_litert.interpreter", "litert", "this format")
+    return module.Interpreter(str(file))
 
 
 def _with_metadata(content, model, task):

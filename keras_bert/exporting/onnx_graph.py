@@ -174,7 +174,9 @@ class Graph:
         return self.constant(values, np.int64)
 
     def dense(self, x, kernel, bias):
-        return self.node("Add", self.node("MatMul", x, self.weight(kernel)), self.weight(bias))
+        """Add a matrix product, and a bias unless it is `None`."""
+        x = self.node("MatMul", x, self.weight(kernel))
+        return x if bias is None else self.node("Add", x, self.weight(bias))
 
     def dense_layer(self, x, layer):
         """Add a `keras.layers.Dense` without its activation."""

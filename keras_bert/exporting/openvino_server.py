@@ -12,13 +12,14 @@ import urllib.parse
 
 from keras_bert.checkpoints import tokenizer_json
 from keras_bert.checkpoints.folder import write_json
-from keras_bert.exporting import graph_files, graph_folder, model_card, onnx_graph
+from keras_bert.exporting import graph_files, graph_folder, model_card, onnx_graph, verification
 from keras_bert.exporting.graph_session import import_openvino
 from keras_bert.hub import conversion
 from keras_bert.model_structure import find_encoder, find_output, max_sequence_length
 from keras_bert.runtime.packages import import_extra
 from keras_bert.runtime.terminal import shell_quoted
 from keras_bert.tasks import registry
+from keras_bert.tasks.activations import sigmoid, softmax
 
 MODEL_FILE = "1/model.xml"
 CONFIG_FILE = "config.json"
@@ -72,6 +73,7 @@ def export(model, path, metrics=None, license=None):
     with graph_files.new_folder(path) as folder:
         (folder / MODEL_FILE).parent.mkdir()
         openvino.save_model(served, folder / MODEL_FILE, compress_to_fp16=False)
+        _verify(openvino, folder / MODEL_FILE, model, task, output)
         config = {"name": path.name, "base_path": "/models/model"}
         write_json(folder / CONFIG_FILE, {"model_config_list": [{"config": config}]})
         _write_card(model, path.name, folder, served, task, output, metrics, license)
@@ -104,7 +106,10 @@ def _tokenizer(openvino, model, output):
     names = {f"{name}_token": f"[{name.upper()}]" for name in ("pad", "unk", "cls", "sep")}
     length = max_sequence_length(find_encoder(model))
     tokenizer = transformers.PreTrainedTokenizerFast(
-        tokenizer_object=tokenizers.Tokenizer.from_str(content), model_max_length=length, **names
+        tokenizer_object=tokenizers.Tokenizer.from_str(content),
+        model_max_length=length,
+        model_input_names=list(graph_folder.INPUTS.values()),  # transformers 5 leaves out segments
+        **names,
     )
     graph = convert(
         tokenizer, truncation=True, max_length=length, number_of_inputs=2 if output.pairs else 1
@@ -138,13 +143,30 @@ def _served(openvino, tokenizer, graph, task, output):
     x = connected.output(name).get_node().input_value(0)
     if task.has_probabilities:
         x = operations.sigmoid(x) if output.multi_label else operations.softmax(x, -1)
-    elif not task.reads_encoders:  # a number: (batch,) as in a SavedModel
+    elif name == "score":  # a number: (batch,) as in a SavedModel
         x = operations.squeeze(x, [-1])
     result = operations.result(x)
     result.output(0).get_tensor().set_names({_NAMES[name]})
     for parameter, text in zip(connected.inputs, task.inputs_of(output), strict=True):
         parameter.get_tensor().set_names({text})
     return openvino.Model([result], connected.get_parameters(), "keras_bert")
+
+
+def _verify(openvino, file, model, task, output):
+    """Compare the answers of the graph for plain texts, whose ids are Google's, with the model."""
+    options = {"INFERENCE_PRECISION_HINT": "f32"}
+    served = openvino.compile_model(file, "CPU", options)
+    preprocessor = find_encoder(model).preprocessor
+    words = [token for token in preprocessor.vocabulary if token.isascii() and token.isalnum()]
+    texts = ["", " ".join(words[:9])]
+    columns = {name: texts for name in task.inputs_of(output)}
+    [values] = served(columns).values()
+    ids = preprocessor.with_options(sequence_length=None)(*columns.values())
+    expected = verification.outputs_of(model, ids)[""]
+    if task.has_probabilities:
+        expected = sigmoid(expected) if output.multi_label else softmax(expected)
+    actual = values.reshape(expected.shape)
+    verification.check_equal({"": actual}, {"": expected}, model)
 
 
 def _write_card(model, name, folder, served, task, output, metrics, license):

@@ -5,16 +5,25 @@ it needs neither Keras nor tensorflow-text, and no file outside its folder. The 
 are in its folder, `tasks/<task>/serving.py`.
 """
 
+import functools
 import os
 import pathlib
 import tempfile
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from keras_bert import heads, keras_private
 from keras_bert.encoder import BertEncoder
-from keras_bert.exporting import agreement, inference_graph, model_card, tf_serving, tfhub
+from keras_bert.exporting import (
+    agreement,
+    inference_graph,
+    model_card,
+    tf_serving,
+    tfhub,
+    verification,
+)
 from keras_bert.exporting.hub_layer import HubLayer
 from keras_bert.exporting.model_card import ModelInfo
 from keras_bert.hub import own_files
@@ -52,8 +61,10 @@ def export(model, path, *, precision, dev, metrics, license):
     with tempfile.TemporaryDirectory() as assets:
         if _takes_strings(model):
             module, functions = _functional_model(model, precision)
+            verify = functools.partial(_verify_functional, model, precision)
         elif task is not None:
             module, functions = _head(model, output, assets, precision)
+            verify = functools.partial(_verify_head, model, output, precision)
         else:
             raise ValueError(
                 f"{model.name!r} must end in a head of keras_bert.heads or start at a string "
@@ -69,7 +80,7 @@ def export(model, path, *, precision, dev, metrics, license):
             facts["output"] = output
             facts["max_sequence_length"] = max_sequence_length(heads.find_encoder(model))
         info = ModelInfo(parameters=model.count_params(), metrics=metrics, license=license, **facts)
-        return _write(module, functions, path, info)
+        return _write(module, functions, path, info, verify)
 
 
 def _write_labels(folder, labels):
@@ -114,7 +125,8 @@ def _export_pair(model, path, metrics, license):
                 max_sequence_length=length,
                 license=license,
             )
-            _write(module, functions, path / "preprocess", info)
+            verify = functools.partial(_verify_preprocessor, encoder.preprocessor, length)
+            _write(module, functions, path / "preprocess", info, verify)
         module, functions = tfhub.encoder(encoder, assets, masked_lm)
         info = ModelInfo(
             description=_ENCODER,
@@ -123,7 +135,8 @@ def _export_pair(model, path, metrics, license):
             metrics=metrics,
             license=license,
         )
-        return _write(module, functions, path / "encoder", info)
+        verify = functools.partial(_verify_encoder, encoder)
+        return _write(module, functions, path / "encoder", info, verify)
 
 
 def _head(model, output, assets, precision):
@@ -227,22 +240,27 @@ def _functional_model(model, precision):
 
     def serve(*values):
         outputs = predict(keras.tree.pack_sequence_as(model.input, list(values)))
-        if isinstance(outputs, dict):  # the tensors in `encoder_outputs` get numbered names
-            names = ["_".join(map(str, path)) for path, _ in keras.tree.flatten_with_path(outputs)]
-        else:
-            names = model.output_names
-        if len(set(names)) < len(names):
-            raise ValueError(
-                f"the outputs of {model.name!r} have the same name: {', '.join(names)}. Give the "
-                "outputs as a dict whose keys, joined by _, differ"
-            )
-        return dict(zip(names, keras.tree.flatten(outputs), strict=True))
+        return _named_outputs(model, outputs)
 
     serving_default = tf.function(serve, input_signature=inputs, autograph=False)
     module = _module(model, serving_default)
     module.serving_default = serving_default
     _make_callable(module)
     return module, {"serving_default": module.serving_default}
+
+
+def _named_outputs(model, outputs):
+    """Return the outputs of a functional model by their names in its signature."""
+    if isinstance(outputs, dict):  # the tensors in `encoder_outputs` get numbered names
+        names = ["_".join(map(str, path)) for path, _ in keras.tree.flatten_with_path(outputs)]
+    else:
+        names = model.output_names
+    if len(set(names)) < len(names):
+        raise ValueError(
+            f"the outputs of {model.name!r} have the same name: {', '.join(names)}. Give the "
+            "outputs as a dict whose keys, joined by _, differ"
+        )
+    return dict(zip(names, keras.tree.flatten(outputs), strict=True))
 
 
 def _make_callable(module):
@@ -258,13 +276,73 @@ def _make_callable(module):
     module.__call__ = tf.function(call, input_signature=serve.input_signature, autograph=False)
 
 
-def _write(module, functions, path, info):
-    """Write a version under a temporary name, then rename it; return its path."""
+def _verify_head(model, output, precision, loaded):
+    """Compare the answers of a loaded SavedModel with those of the model, which runs eagerly."""
+    encoder = heads.find_encoder(model)
+    task_signatures = registry.by_name(output.task).signatures(
+        lambda inputs: model(inputs, training=False),
+        output,
+        encoder.preprocessor,
+        max_sequence_length(encoder),
+    )
+    # The signature `ids` has the same function of ids as `serving_default`.
+    verification.check_signature(
+        loaded.signatures["serving_default"],
+        verification.sample_strings(task_signatures.input_signature),
+        lambda inputs: task_signatures.from_strings(*inputs.values()),
+        model,
+        precision,
+    )
+
+
+def _verify_functional(model, precision, loaded):
+    """Compare a loaded SavedModel with a functional model of strings."""
+    serve = loaded.signatures["serving_default"]
+    specs = list(serve.structured_input_signature[1].values())
+
+    def compute(inputs):
+        values = [inputs[keras_private.producing_operation(item).name] for item in model.inputs]
+        packed = keras.tree.pack_sequence_as(model.input, values)
+        return _named_outputs(model, model(packed, training=False))
+
+    inputs = verification.sample_strings(specs)
+    verification.check_signature(serve, inputs, compute, model, precision)
+
+
+def _verify_encoder(encoder, loaded):
+    """Compare a loaded SavedModel with an encoder."""
+    ids = verification.sample_inputs(encoder)
+
+    def compute(inputs):
+        outputs = encoder(inputs, training=False)
+        return {key: outputs[key] for key in ("pooled_output", "sequence_output")}
+
+    serve = loaded.signatures["serving_default"]
+    verification.check_signature(serve, ids, compute, encoder, mask=ids["input_mask"])
+
+
+def _verify_preprocessor(preprocessor, length, loaded):
+    """Compare a loaded SavedModel with a preprocessor."""
+    actual = loaded(tf.constant(verification.TEXTS))
+    expected = preprocessor.with_options(sequence_length=length)(list(verification.TEXTS))
+    for name, ids in expected.items():
+        if not np.array_equal(actual[name], ids):
+            raise ValueError(
+                f"the export of the preprocessor computes other {name}. {verification.NOT_WRITTEN}"
+            )
+
+
+def _write(module, functions, path, info, verify):
+    """Write a version under a temporary name, then rename it; return its path.
+
+    `verify` is called with the loaded SavedModel. An error of it removes the version.
+    """
     inputs = functions["serving_default"].input_signature
     path.mkdir(parents=True, exist_ok=True)
     # TensorFlow Serving ignores folders whose name is not a number.
     with temporary_folder(path, ".writing-") as temporary:
         tf.saved_model.save(module, str(temporary), signatures=functions)
+        verify(tf.saved_model.load(str(temporary)))
         tf_serving.write_warmup(temporary, inputs)
         own_files.record(temporary)
         taken = [int(entry.name) for entry in path.iterdir() if entry.name.isdecimal()]

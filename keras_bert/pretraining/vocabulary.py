@@ -67,8 +67,9 @@ def train(
         The tokens, a list of strings; the index of a token is its id.
 
     Raises:
-        ValueError: If the corpus has no words or gives too few tokens, `size` has no room for the
-            special tokens, or `tokenizers` is not installed.
+        ValueError: If the corpus has no words or gives too few tokens, or `size` has no room for
+            the special tokens.
+        ImportError: If `tokenizers` is not installed.
 
     Example:
 

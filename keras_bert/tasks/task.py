@@ -404,6 +404,10 @@ class Task:
         """Return further signatures: pairs of function of strings and specs, by name."""
         return {}
 
+    def served_rows(self, results) -> list[dict]:
+        """Return results of the pipeline as rows with the outputs of `signatures`."""
+        return list(results)
+
     def right_labels(self, examples) -> list | None:
         """Return the right label of each example, if an export returns `label`."""
         return None

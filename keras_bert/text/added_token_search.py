@@ -9,7 +9,7 @@ of added tokens, and what is a letter beside them, follow the Unicode version of
 import functools
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -63,11 +63,11 @@ class Search:
             if token.single_word and self._is_joined(source, start, limit):
                 continue
             if token.rstrip:
-                limit += _count_spaces(text[limit:])
+                limit = _edge_of_spaces(text, limit, len(text), 1)
             if token.lstrip:
                 # The spaces between two matches belong to the first one if it has `rstrip`.
                 previous_limit = matches[-1].limit if matches else 0
-                start -= _count_spaces(reversed(text[previous_limit:start]))
+                start = _edge_of_spaces(text, start - 1, previous_limit - 1, -1) + 1
             matches.append(Match(token, start, limit))
         return matches
 
@@ -78,15 +78,15 @@ class Search:
         return any(is_word[ord(character)] for character in beside)
 
 
-def _count_spaces(characters: Iterable[str]) -> int:
-    """Return the number of white space characters before the first other one."""
+def _edge_of_spaces(text: str, index: int, end: int, step: int) -> int:
+    """Return the index of the first character that is not white space, at most `end`.
+
+    The indices are `range(index, end, step)`. Nothing is copied: a text can have many matches.
+    """
     space = unicode_tables.tables().space
-    count = 0
-    for character in characters:
-        if not space[ord(character)]:
-            break
-        count += 1
-    return count
+    while index != end and space[ord(text[index])]:
+        index += step
+    return index
 
 
 def normalize(text: str, lowercase: bool, strip_accents: bool) -> str:

@@ -8,6 +8,7 @@ those of the graph in `text.tokenizer`, so the ids are the same.
 import functools
 import itertools
 import re
+import sys
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
@@ -20,7 +21,11 @@ _SIGMA = chr(unicode_tables.CAPITAL_SIGMA)
 _SMALL_SIGMA = "σ"  # noqa: RUF001
 _FINAL_SIGMA = chr(unicode_tables.FINAL_SIGMA)
 _SURROGATES = range(0xD800, 0xE000)  # code points that UTF-8 cannot encode; they are removed
-_MAX_CACHED = 500_000  # strings per cache, of which a tokenizer has three
+_MAX_CACHED = 2**27  # bytes per cache, of which a tokenizer has three
+# Estimates of the bytes in a cache.
+_BYTES_PER_ENTRY = 200
+_BYTES_PER_ID = 8
+_BYTES_PER_OFFSETS = 90  # of an id, and two integers in lists
 _SPACE_LIMIT = 0x3001  # the code points of all white space are below this
 _NEVER = "(?!)"  # matches nothing
 
@@ -91,9 +96,9 @@ class PythonTokenizer(BaseTokenizer):
         self._longest_piece = max(map(len, self.word_pieces))
         self._patterns = _patterns(self.lowercase, self.strip_accents, self.split_cjk)
         self._replacements = _replacements(self.lowercase, self.strip_accents)
-        self._ids_of_chunk = _Cache(self._tokenize_chunk)
-        self._ids_of_word = _Cache(self._tokenize_word)
-        self._tokens_of_word = _Cache(self._tokenize_word_with_offsets)
+        self._ids_of_chunk = _Cache(self._tokenize_chunk, _BYTES_PER_ID)
+        self._ids_of_word = _Cache(self._tokenize_word, _BYTES_PER_ID)
+        self._tokens_of_word = _Cache(self._tokenize_word_with_offsets, _BYTES_PER_OFFSETS)
         self._exact_search = added_token_search.Search(self._exact_tokens)
         self._normalized_search = added_token_search.Search(self._normalized_tokens, self.split_cjk)
 
@@ -330,16 +335,27 @@ def _is_cased(text: str, indices: range) -> bool:
 
 
 class _Cache(dict[str, Any]):
-    """Caches the values of a function of a string. A full cache is emptied."""
+    """Caches the tokens of strings, as a function returns them. A full cache is emptied.
 
-    def __init__(self, function: Callable[[str], Any]) -> None:
+    A string has at most as many tokens as characters.
+    """
+
+    def __init__(self, function: Callable[[str], Any], bytes_per_token: int) -> None:
         super().__init__()
         self._function = function
+        self._bytes_per_token = bytes_per_token
+        self._bytes = 0
 
     def __missing__(self, key: str) -> Any:
-        if len(self) >= _MAX_CACHED:
+        value = self._function(key)
+        size = _BYTES_PER_ENTRY + sys.getsizeof(key) + len(key) * self._bytes_per_token
+        if size > _MAX_CACHED:
+            return value
+        if self._bytes + size > _MAX_CACHED:
             self.clear()
-        value = self[key] = self._function(key)
+            self._bytes = 0
+        self[key] = value
+        self._bytes += size
         return value
 
 

@@ -21,6 +21,7 @@ HEADS = {
     "pairs": lambda encoder: heads.classifier(encoder, labels=LABELS, pairs=True),
     "number": lambda encoder: heads.regressor(encoder, activation="sigmoid"),
     "vectors": heads.embedder,
+    "terms": heads.sparse_embedder,
 }
 
 
@@ -42,6 +43,8 @@ def test_answers_equal_those_of_the_keras_model(head, tmp_path):
     found = answers(folder, *columns)
     if head == "number":
         assert found["score"] == pytest.approx([row["score"] for row in expected(inputs)], abs=1e-5)
+    elif head == "terms":
+        np.testing.assert_allclose(found["embedding"], expected(inputs).toarray(), atol=1e-5)
     elif head == "vectors":
         np.testing.assert_allclose(found["embedding"], expected.encode(inputs), atol=1e-5)
     else:

@@ -190,6 +190,9 @@ class Embedding(Task):
             names += ("triplet_accuracy",)
         return names
 
+    def served_rows(self, results):
+        return [{"embedding": vector.tolist()} for vector in results]
+
     def signatures(self, predict, output, preprocessor, max_sequence_length):
         from keras_bert.tasks.embedding import serving
 

@@ -4,6 +4,7 @@ Source: Formal et al. (2021), SPLADE v2.
 """
 
 import dataclasses
+import itertools
 import typing
 
 import numpy as np
@@ -181,6 +182,16 @@ class SparseEmbedding(Embedding):
             "query_terms": queries.nnz / queries.shape[0],
             "document_terms": documents.nnz / documents.shape[0],
         }
+
+    def served_rows(self, results):
+        """Return the terms of each row of a `csr_array`, the largest weight first."""
+        rows = []
+        for start, end in itertools.pairwise(results.indptr):
+            weights = results.data[start:end]
+            order = np.lexsort((results.indices[start:end], -weights))
+            ids = results.indices[start:end][order]
+            rows.append({"ids": ids.tolist(), "weights": weights[order].tolist()})
+        return rows
 
     def signatures(self, predict, output, preprocessor, max_sequence_length):
         from keras_bert.tasks.sparse_embedding import serving
