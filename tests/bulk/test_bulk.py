@@ -36,6 +36,10 @@ def folder(tmp_path_factory):
     encoder = tiny.encoder(num_hidden_layers=1, initializer_range=0.3)
     models = {
         "classification": heads.classifier(encoder, labels=["no", "yes", "unclear"]),
+        "pairs": heads.classifier(encoder, labels=["no", "yes"], pairs=True),
+        "labels": heads.classifier(encoder, labels=["no", "yes"], multi_label=True),
+        "embedding": heads.embedder(encoder),
+        "regression": heads.regressor(encoder),
         "tagging": heads.tagger(encoder, labels=["O", "B-X"]),
         "choice": heads.multiple_choice(encoder),
         "questions": heads.span_selector(encoder),
@@ -43,7 +47,8 @@ def folder(tmp_path_factory):
     for name, model in models.items():
         model.save(folder / f"{name}.keras")
         keras_bert.export(model, folder / name)
-    keras_bert.export(models["classification"], folder / "classification-onnx", format="onnx")
+        if name in ("classification", "pairs", "labels", "embedding", "regression"):
+            keras_bert.export(model, folder / f"{name}-onnx", format="onnx")
     return folder
 
 
@@ -77,6 +82,23 @@ def test_answers_are_those_of_the_pipeline(folder):
             by_label = [scores[label] for label in ("no", "yes", "unclear")]
             np.testing.assert_allclose(row["probabilities"], by_label, atol=1e-5)
             np.testing.assert_allclose(row["score"], max(by_label), atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["pairs", "labels", "embedding", "regression"])
+def test_onnx_folders_answer_like_saved_models(folder, name):
+    rows = [{"id": n, "text": text, "text_pair": "so bad"} for n, text in enumerate(TEXTS)]
+    rows = [row for row in rows if len(row["text"]) < 100]  # over-long pairs differ by a token
+    both = [
+        sorted(answers(folder / each, rows)[0], key=lambda row: row["id"])
+        for each in (name, f"{name}-onnx")
+    ]
+    for one, other in zip(*both, strict=True):
+        assert list(sorted(one)) == list(sorted(other))
+        for column, value in one.items():
+            if isinstance(value, (float, list)):
+                np.testing.assert_allclose(other[column], value, atol=1e-5)
+            else:
+                assert other[column] == value
 
 
 def test_padding_is_removed(folder):
@@ -143,11 +165,37 @@ def test_parquet_in_and_out(folder, tmp_path):
     assert rejected["row"]["id"] == 4 and "must be a str; received None" in rejected["reason"]
 
 
+def test_json_lines_to_parquet(folder, tmp_path):
+    (tmp_path / "in.jsonl").write_text('{"text": "good", "tags": [1]}\n{"text": "bad", "x": 1}\n')
+    run_example(
+        folder / "embedding", "--input", tmp_path / "in.jsonl", "--output", tmp_path / "out",
+        "--parquet",
+    )  # fmt: skip
+    rows = parquet.read_table(list((tmp_path / "out").glob("*.parquet"))).to_pylist()
+    assert {(row["text"], row["tags"]) for row in rows} == {("good", "[1]"), ("bad", None)}
+    assert all(len(row["embedding"]) == 8 for row in rows)
+
+
 @pytest.mark.parametrize("path", ["missing", "two"])
 def test_wrong_models(folder, tmp_path, path):
     model = {"missing": tmp_path / "missing", "two": folder}[path]
     with pytest.raises(Exception, match="must hold one exported model"):
         answers(model, [{"text": "good"}])
+
+
+def test_wrong_inputs(tmp_path):
+    with pytest.raises(ValueError, match="the format of reviews.csv must be one of text, jsonl"):
+        bulk.ReadRows("reviews.csv")
+    with pytest.raises(OSError, match="No files found"):
+        beam.Pipeline() | bulk.ReadRows(str(tmp_path / "*.txt"))
+
+
+def test_wrong_input_of_the_example(folder, tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        run_example(
+            folder / "classification", "--input", tmp_path / "*.txt", "--output", tmp_path / "out"
+        )
+    assert f"argument --input: no file matches {tmp_path}/*.txt" in capsys.readouterr().err
 
 
 class Model:

@@ -455,4 +455,4 @@ def test_models_saved_by_transformers(tmp_path, model, dtype):
     }
     assert_weights(checkpoint.weights, expected_weights(tensors))
     assert checkpoint.labels == (list(labels.values()) if "Classif" in model else None)
-    assert checkpoint.config["hidden_act"] == "gelu"
+    assert checkpoint.config == SIZES | canonical.DEFAULTS

@@ -124,22 +124,26 @@ def test_keras_hub_reads_written_presets(preset, tmp_path, recwarn):
 
 
 def test_save_as_keras_hub(tmp_path):
-    """Save a classifier with options that differ from the defaults."""
-    ids = np.array([[2, 5, 7, 3]])
-    ones = np.ones_like(ids)
-    given = {"token_ids": ids, "padding_mask": ones, "segment_ids": ones * 0}
-    mine = {"input_word_ids": ids, "input_mask": ones, "input_type_ids": ones * 0}
+    """Save an encoder and a classifier with options that differ from the defaults."""
     encoder = tiny.encoder(hidden_act="gelu_new")
     encoder.preprocessor = keras_bert.Preprocessor(
         tiny.PIECES, lowercase=False, max_sequence_length=20
     )
+    keras_bert.save(encoder, tmp_path / "a", format="keras_hub")
+    tokenizer = keras_hub.tokenizers.BertTokenizer.from_preset(str(tmp_path / "a"))
+    assert not tokenizer.lowercase and not tokenizer.strip_accents
+    backbone = keras_hub.models.BertBackbone.from_preset(str(tmp_path / "a"))
+    ids = np.array([[2, 5, 7, 3]])
+    ones = np.ones_like(ids)
+    given = {"token_ids": ids, "padding_mask": ones, "segment_ids": ones * 0}
+    mine = {"input_word_ids": ids, "input_mask": ones, "input_type_ids": ones * 0}
+    for key in ("sequence_output", "pooled_output"):
+        np.testing.assert_allclose(backbone(given)[key], encoder(mine)[key], atol=1e-5)
     classifier = keras_bert.heads.classifier(encoder, 3)
     keras_bert.save(classifier, tmp_path / "b", format="keras_hub")
     theirs = keras_hub.models.BertTextClassifier.from_preset(str(tmp_path / "b"))
     np.testing.assert_allclose(theirs(given), classifier(mine), atol=1e-5)
     assert theirs.preprocessor.sequence_length == 20
-    tokenizer = theirs.preprocessor.tokenizer
-    assert not tokenizer.lowercase and not tokenizer.strip_accents
     sets = keras_bert.heads.classifier(encoder, 2, multi_label=True)
     with pytest.raises(ValueError, match="classes must exclude each other"):
         keras_bert.save(sets, tmp_path / "c", format="keras_hub")

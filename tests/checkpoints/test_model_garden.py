@@ -269,6 +269,37 @@ def tanh_gelu(x):
 
 
 @pytest.mark.parametrize(
+    ("activation", "expected"),
+    [(tanh_gelu, "gelu_new"), (tf.nn.gelu, "gelu"), (tf.nn.relu, "relu")],
+)
+def test_from_encoder(activation, expected):
+    encoder = objects.Maker().encoder_in_memory(activation)
+    checkpoint = model_garden.from_encoder(encoder)
+    assert checkpoint.config == {
+        **objects.SIZES,
+        "hidden_act": expected,
+        "hidden_dropout_prob": 0.3,
+        "attention_probs_dropout_prob": 0.4,
+        "initializer_range": 0.5,
+        "layer_norm_eps": 1e-12,
+    }
+    assert checkpoint.vocabulary is None
+    objects.assert_same(checkpoint.weights, objects.expected(encoder))
+
+
+def test_to_encoder():
+    checkpoint = model_garden.from_encoder(objects.Maker().encoder_in_memory(tanh_gelu))
+    other = objects.Maker(seed=1).encoder_in_memory(tanh_gelu)
+    assert model_garden.to_encoder(checkpoint, other) is other
+    objects.assert_same(model_garden.from_encoder(other).weights, dict(checkpoint.weights))
+    heads = {"masked_lm/output_bias": np.ones(V), "classifier/bias": np.ones(2)}
+    with_heads = dataclasses.replace(checkpoint, weights={**checkpoint.weights, **heads})
+    other = objects.Maker(seed=2).encoder_in_memory(tanh_gelu)
+    model_garden.to_encoder(with_heads, other)  # heads are ignored
+    objects.assert_same(model_garden.from_encoder(other).weights, dict(checkpoint.weights))
+
+
+@pytest.mark.parametrize(
     ("config", "weights", "message"),
     [
         ({"hidden_act": "relu"}, {}, r"different \(1\): hidden_act \(expected 'relu', found"),

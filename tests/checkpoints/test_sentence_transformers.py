@@ -145,6 +145,14 @@ def test_unknown_modules(tmp_path, modules, message):
         keras_bert.load(path)
 
 
+def test_many_modules_are_an_error(tmp_path):
+    path = folder_of(tmp_path, pooling="mean")
+    modules = [{"type": "sentence_transformers.models.Dense", "path": "2_Dense"}] * 21
+    (path / "modules.json").write_text(json.dumps(modules))
+    with pytest.raises(ValueError, match="must list at most 20 modules, received 21"):
+        keras_bert.load(path)
+
+
 def test_a_dense_layer_with_nan_is_refused(tmp_path):
     path = folder_of(tmp_path, pooling="mean", layers=[(4, "tanh")])
     file = path / "2_Dense/model.safetensors"
@@ -200,3 +208,16 @@ def test_models_that_the_format_cannot_hold(tmp_path):
     with pytest.raises(ValueError, match="activation of a head must be one of"):
         keras_bert.save(model, tmp_path / "d", format="sentence_transformers")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_options_of_encode():
+    encode = keras_bert.pipeline(tiny.embedder(**STACKS["prompts"])).encode
+    np.testing.assert_allclose(encode("good"), encode("so good", prompt=""), atol=1e-6)
+    assert encode(TEXTS, truncate_dim=3, normalize=True).shape == (5, 3)
+    assert encode([], truncate_dim=3).shape == (0, 3)
+    for options, message in (
+        ({"truncate_dim": 9}, "at most 8"),
+        ({"truncate_dim": 0}, "at least 1"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            encode("good", **options)

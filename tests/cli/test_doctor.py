@@ -3,13 +3,16 @@
 import importlib.metadata
 import os
 import re
+import shutil
 import subprocess
 import sys
+import types
 
 import pytest
 
 import keras_bert
 from keras_bert.cli import doctor
+from keras_bert.hub import cache
 from tests.cli.shared import run
 from tests.conftest import ROOT
 
@@ -102,6 +105,19 @@ def test_missing_packages(no_imports, monkeypatch, capsys):
         f"extra fast         needs no-such-text: pip install -e '{CLONE}[fast]'",
         f"extra serve        needs no-such.a, no-such-b: pip install -e '{CLONE}[serve]'",
     ]
+
+
+def test_the_cache(no_imports, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("KERAS_BERT_CACHE", str(tmp_path))
+    tmp_path.joinpath("model").mkdir()
+    with open(tmp_path / "model" / "weights", "wb") as file:
+        file.truncate(2_500_000_000)
+    tmp_path.joinpath("dangling").symlink_to(tmp_path / "none")
+    usage = types.SimpleNamespace(free=3_210_000_000)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
+    assert run("doctor") == 0
+    line = f"{cache.cache_folder()}, 2.5 GB, 3.2 GB free\n"
+    assert line in capsys.readouterr().out
 
 
 def test_an_import_that_hangs(monkeypatch, tmp_path):

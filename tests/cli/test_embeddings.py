@@ -1,6 +1,7 @@
 """Embeddings: `finetune --task embedding`, `embed`, `search`, `mine` and `evaluate`."""
 
 import csv
+import json
 import re
 
 import numpy as np
@@ -240,6 +241,64 @@ def test_mine_and_train_with_the_negatives(pairs, tmp_path, capsys):
     assert file.read_bytes() == content
 
 
+@pytest.mark.parametrize(
+    ("rows", "options", "message"),
+    [
+        (["a\tb", "a\tc"], [], "all rows have the same query"),
+        ([" \t ", " \t "], [], "no text has tokens"),
+        (["a\tb", "c\td"], ["--score-range", 0, 1], "name their column with label"),
+        (["a\tb", "c\td"], ["--teacher", "x", "--loss", "contrastive"], "--teacher works with"),
+    ],
+)
+def test_rows_without_anything_to_learn(rows, options, message, pairs, tmp_path, capsys):
+    encoder, _ = pairs
+    (file := tmp_path / "rows.tsv").write_text("q\ta\n" + "\n".join(rows) + "\n")
+    options = [encoder if option == "x" else option for option in options]
+    arguments = ["finetune", "--model", encoder, "--task", "embedding", "--train", file, *options]
+    arguments += ["--text", "q", "--text-pair", "a", "--output", tmp_path / "out"]
+    assert run(*arguments) == 1
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.slow
+def test_embedders_have_the_options_of_other_tasks(pairs, tmp_path, capsys):
+    encoder, file = pairs
+    out, board = tmp_path / "out", tmp_path / "board"
+    arguments = [
+        "finetune", "--model", encoder, "--task", "embedding", "--train", file, "--dev", file,
+        "--text", "q", "--text-pair", "a", "--epochs", 9, "--learning-rate", 1e-12, "--patience", 1,
+        "--tensorboard", board, "--dtype", "mixed_bfloat16", "--output", out,
+    ]  # fmt: skip
+    assert run(*arguments) == 0
+    metrics = json.loads((out / "metrics.json").read_text())
+    assert len(metrics["history"]) == 2 and metrics["recipe"]["dtype"] == "mixed_bfloat16"
+    assert (out / "curves.png").is_file() and any(board.rglob("events*"))
+    assert run("export", out, tmp_path / "exported") == 0
+    assert "mrr@10" in (tmp_path / "exported" / "README.md").read_text()
+
+
+@pytest.mark.slow
+def test_several_sets_and_gradient_caching(pairs, tmp_path, capsys):
+    encoder, file = pairs
+    arguments = [
+        "finetune", "--model", encoder, "--task", "embedding", "--text", "q", "--text-pair", "a",
+        "--epochs", 2, "--batch-size", 4, "--output", tmp_path / "out",
+    ]  # fmt: skip
+    caching = ["--gradient-caching", "--gradient-accumulation-steps", 2]
+    assert run(*arguments, "--train", file, *caching) == 0
+    recipe = json.loads((tmp_path / "out" / "metrics.json").read_text())["recipe"]
+    assert recipe["gradient_caching"] is True
+    assert run(*arguments, "--train", file, file, "--sampling", "round_robin") == 0
+    recipe = json.loads((tmp_path / "out" / "metrics.json").read_text())["recipe"]
+    assert recipe["sampling"] == "round_robin"
+    capsys.readouterr()
+    assert run(*arguments, "--train", file, file, *caching) == 1
+    assert "train on one set" in capsys.readouterr().err
+    assert run("finetune", "--train", file, file, "--output", tmp_path / "out") == 1
+    assert "the task classification takes one --train file" in capsys.readouterr().err
+
+
 @pytest.mark.slow
 def test_teacher_and_evaluation_of_an_encoder(pairs, tmp_path, capsys):
     encoder, file = pairs
@@ -249,6 +308,33 @@ def test_teacher_and_evaluation_of_an_encoder(pairs, tmp_path, capsys):
     assert run(*arguments, "--keep-layers", 1, "--output", tmp_path / "out") == 0
     student = keras_bert.load(tmp_path / "out")
     assert keras_bert.heads.find_encoder(student).bert_config["num_hidden_layers"] == 1
+    capsys.readouterr()
+    assert run("evaluate", encoder, "--task", "embedding", "--input", file, *columns) == 0
+    assert "mrr@10" in capsys.readouterr().out
+    assert run(*arguments, "--keep-layers", 7, "--output", tmp_path / "out") == 1
+    assert "increasing numbers from 0 to 1" in capsys.readouterr().err
+    narrow = tmp_path / "narrow"
+    keras_bert.save(tiny.encoder(hidden_size=4, num_attention_heads=2, pooling="mean"), narrow)
+    other = [*arguments[:2], narrow, *arguments[3:]]
+    assert run(*other, "--output", tmp_path / "other") == 0
+    assert keras_bert.load(tmp_path / "other").output_shape == (None, 8)
+    assert run(*other, "--loss", "cosent", "--output", tmp_path / "scores") == 0
+    assert keras_bert.load(tmp_path / "scores").output_shape == (None, 4)
+
+
+def test_scores_of_a_range(pairs, tmp_path, capsys):
+    encoder, _ = pairs
+    (file := tmp_path / "scored.tsv").write_text("a\tb\ts\ngood\tso\t0\nbad\tfilm\t5\n")
+    arguments = ["finetune", "--model", encoder, "--task", "embedding", "--train", file]
+    arguments += ["--text", "a", "--text-pair", "b", "--label", "s", "--epochs", 1]
+    arguments += ["--loss", "cosine_similarity", "--output", tmp_path / "out"]
+    assert run(*arguments) == 1
+    assert "needs scores from -1 to 1" in capsys.readouterr().err
+    assert run(*arguments, "--score-range", 0, 4) == 1
+    assert "row 3: the score 5 is not from 0 to 4" in capsys.readouterr().err
+    assert run(*arguments, "--score-range", 0, 5) == 0
+    assert run("evaluate", tmp_path / "out", "--input", file) == 0
+    assert "spearman" in capsys.readouterr().out
 
 
 def test_evaluate_retrieval(pairs, tmp_path, capsys):

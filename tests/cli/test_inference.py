@@ -89,23 +89,32 @@ def test_an_answer_is_one_line_whatever_its_text(trained, capsys):
 
 
 @pytest.mark.parametrize("ending", ["jsonl", "csv", "tsv"])
-def test_probability_of_every_class(trained, tmp_path, ending):
-    folder, output = trained("classification"), tmp_path / f"answers.{ending}"
-    arguments = ["--input", folder / "a.tsv", "--output", output, "--probabilities"]
+@pytest.mark.parametrize(
+    ("task", "classes", "answer"),
+    [
+        ("classification", ["bad", "good"], "predicted_label"),
+        ("multiple-choice", ["0", "1"], "choice"),
+    ],
+)
+def test_probability_of_every_class(trained, tmp_path, ending, task, classes, answer):
+    folder, output = trained(task), tmp_path / f"answers.{ending}"
+    arguments = ["--input", folder / TASKS[task][0], "--output", output, "--probabilities"]
     assert run("predict", folder / "model", *arguments) == 0
     lines = output.read_text().splitlines()
     if ending == "jsonl":
         rows = [json.loads(line) for line in lines]
         scores = [row["scores"] for row in rows]
+        if task == "multiple-choice":
+            scores = [dict(zip(classes, row, strict=True)) for row in scores]
     else:
         rows = list(csv.DictReader(lines, delimiter="\t" if ending == "tsv" else ","))
-        names = ["predicted_label", "score", "bad", "good", "text", "label"]
-        assert list(rows[0]) == names
-        scores = [{name: float(row[name]) for name in ("bad", "good")} for row in rows]
-    assert len(rows) == 8
-    for row, of_labels in zip(rows, scores, strict=True):
-        assert sum(of_labels.values()) == pytest.approx(1, abs=1e-3)
-        assert of_labels[row["predicted_label"]] == max(of_labels.values()) == float(row["score"])
+        given = ["text", "label"] if task == "classification" else ["text"]
+        assert list(rows[0]) == [answer, "score", *classes, *given]
+        scores = [{name: float(row[name]) for name in classes} for row in rows]
+    assert len(rows) == ANSWERS[task]
+    for row, each in zip(rows, scores, strict=True):
+        assert list(each) == classes and sum(each.values()) == pytest.approx(1, abs=1e-3)
+        assert each[str(row[answer])] == max(each.values()) == float(row["score"])
 
 
 def test_texts_with_surrogates_are_written(trained, tmp_path):
@@ -218,11 +227,61 @@ def test_an_interrupted_run_is_continued(trained, tmp_path, monkeypatch, capsys,
     assert [path.name for path in folder.iterdir()] == [output.name]
 
 
-def test_korquad_is_scored_over_characters(tmp_path):
+CHARACTERS = "한\tB-x\n국\tI-x\n \tO\ng\tO\n\ng\tO\n!\tO\n\n" * 4
+
+
+@pytest.mark.slow
+def test_a_tagger_of_characters_splits_texts_into_those(encoder_folder, tmp_path, capsys):
+    import tensorflow as tf
+
+    file, folder = tmp_path / "klue.tsv", tmp_path / "out"
+    file.write_text(CHARACTERS)
+    common = ["--task", "tagging", "--train", file, "--output", folder, "--epochs", 1]
+    assert run("finetune", "--model", encoder_folder, *common) == 0
+    capsys.readouterr()
+    assert run("predict", folder, "한국 g!") == 0
+    rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
+    assert [row[0] for row in rows] == ["한", "국", "g", "!", ""]
+    assert run("export", folder, tmp_path / "served") == 0
+    served = tf.saved_model.load(tmp_path / "served" / "1").signatures["serving_default"]
+    answer = {name: value.numpy() for name, value in served(text=tf.constant(["한국 g!"])).items()}
+    assert [token.decode() for token in answer["token"][0]] == ["한", "국", "g", "!"]
+    assert answer["start"].tolist() == [[0, 3, 7, 8]] and answer["end"].tolist() == [[3, 6, 8, 9]]
+    for row, tag, score in zip(rows, answer["tag"][0], answer["score"][0], strict=False):
+        assert (row[2], float(row[1])) == (tag.decode(), pytest.approx(score, abs=1e-4))
+
+
+@pytest.mark.slow
+def test_korquad_is_scored_over_characters(encoder_folder, tmp_path, capsys):
+    content = json.loads(QUESTIONS)
+    files = {}
     for version in ("1.1", "KorQuAD_v1.0_train"):
-        file = tmp_path / f"{version}.json"
-        file.write_text(json.dumps({"version": version, **json.loads(QUESTIONS)}))
+        file = files[version] = tmp_path / f"{version}.json"
+        file.write_text(json.dumps({"version": version, **content}))
         assert squad.read(file).characters == (version != "1.1")
+    folder = tmp_path / "out"
+    common = ["--output", folder, "--epochs", 1, "--max-length", 16]
+    scores = {}
+    for version, options in (("1.1", []), ("KorQuAD_v1.0_train", []), ("1.1", ["--characters"])):
+        given = ["--train", files[version], "--dev", files[version], *options]
+        given += ["--task", "question-answering"]
+        assert run("finetune", "--model", encoder_folder, *given, *common) == 0
+        metrics = json.loads((folder / "metrics.json").read_text())
+        scores[version, *options] = metrics["f1"]
+        capsys.readouterr()
+        assert run("evaluate", folder, "--input", files["1.1"], *options) == 0
+        assert metrics["columns"]["characters"] == bool(options)
+    assert scores["KorQuAD_v1.0_train",] == scores["1.1", "--characters"] != scores["1.1",]
+    assert run("finetune", "--train", files["1.1"], *common, "--characters") == 1
+    assert "--characters does not apply to the task classification" in capsys.readouterr().err
+
+
+def test_what_is_replaced_is_told(texts, trained, encoder_folder, tmp_path, capsys):
+    model = shutil.copytree(trained("classification") / "model", tmp_path / "model")
+    capsys.readouterr()
+    common = ["--train", texts, "--output", model, "--epochs", 1]
+    assert run("finetune", "--model", encoder_folder, *common) == 0
+    assert f"this run will replace the model in {model}" in capsys.readouterr().err
 
 
 def test_what_a_link_names_is_written(trained, encoder_folder, tmp_path):
@@ -298,6 +357,23 @@ def test_a_folder_in_place_of_the_output_file_is_refused_first(tmp_path, capsys)
         assert "the output must be a file" in capsys.readouterr().err
 
 
+@pytest.mark.slow
+def test_conllu_by_another_name(encoder_folder, tmp_path, capsys):
+    file = tmp_path / "tags.txt"
+    row = "\tO\t_\t_\t_\t_\t_\t_\n"
+    file.write_text(f"1\tgood\t_{row.replace('O', 'ADJ')}2\tfilm\t_{row}\n" * 4)
+    common = ["finetune", "--model", encoder_folder, "--task", "tagging", "--train", file]
+    common += ["--epochs", 1, "--output", tmp_path / "out"]
+    assert run(*common) == 1
+    assert "--format conllu" in capsys.readouterr().err
+    assert run(*common, "--format", "conllu") == 0
+    for command in ("evaluate", "predict"):
+        arguments = [command, tmp_path / "out", "--input", file]
+        assert run(*arguments, "--format", "conllu") == 0
+    first_word = capsys.readouterr().out.split("majority")[1].split("\n")[1]
+    assert re.fullmatch(r"good\t0\.\d+\t(ADJ|O)", first_word)
+
+
 def test_a_failure_leaves_no_half_written_answers(trained, tmp_path, monkeypatch, capsys):
     file = tmp_path / "a.tsv"
     file.write_text("text\tx\nso good\tb\nso bad\n")
@@ -307,6 +383,20 @@ def test_a_failure_leaves_no_half_written_answers(trained, tmp_path, monkeypatch
     assert run("predict", folder / "model", "--input", file, "--output", before) == 1
     assert before.read_text() == "of another run"
     assert sorted(file.name for file in tmp_path.iterdir()) == ["a.tsv", "answers"]
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls"])
+def test_embed(encoder_folder, tmp_path, capsys, pooling):
+    file = tmp_path / "a.tsv"
+    file.write_text("text\nso good\nbad\nso good\n")
+    arguments = ["--input", file, "--output", tmp_path / "v.npy", "--pooling", pooling]
+    assert run("embed", encoder_folder, *arguments) == 0
+    vectors = np.load(tmp_path / "v.npy")
+    assert vectors.shape == (3, 8)
+    np.testing.assert_allclose(vectors[0], vectors[2], atol=1e-6)
+    np.testing.assert_allclose((vectors**2).sum(1), 1, atol=1e-5)
+    assert capsys.readouterr().out == f"3 vectors of 8 numbers in {tmp_path / 'v.npy'}\n"
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["a.tsv", "v.npy"]
 
 
 def test_vectors_with_nan_are_not_written(tmp_path, capsys):
@@ -359,3 +449,7 @@ def test_evaluate_may_name_the_task_of_the_model(tmp_path, capsys):
     arguments = ("--task", "tagging", "--input", tmp_path / "dev.tsv")
     assert run("evaluate", tmp_path / "model.keras", *arguments) == 0
     assert "accuracy" in capsys.readouterr().out
+    for command in ("evaluate", "predict"):
+        common = [command, tmp_path / "model.keras", "--input", tmp_path / "dev.tsv"]
+        assert run(*common, "--text", "so") == 1
+        assert "--text does not apply to the task tagging" in capsys.readouterr().err

@@ -21,16 +21,33 @@ pytestmark = pytest.mark.usefixtures("eager")
     ("arguments", "message"),
     [
         ("finetune --output x", "give either --glue, or --train"),
+        ("finetune --train {rows} --task chess --output x", "received 'chess'"),
+        ("finetune --train {rows} --text t --output x", "has no column 't'"),
         ("finetune --train {rows} --task pair --output x", "needs text_pair (--text-pair)"),
         ("finetune --train {rows} --search --output x", "--search needs --dev"),
+        (
+            "finetune --train {rows} --task question-answering --format csv --output x",
+            "--format csv",
+        ),
+        (
+            "finetune --model {encoder} --train {rows} --output x --stride 4",
+            "stride is not an option",
+        ),
         ("predict {model} a --input {rows}", "give either texts or --input"),
         ("predict {model} {rows}", "a.tsv is a file. To read it, give --input "),
+        ("predict {model} a --output no/such", "no/such does not exist"),
         ("predict {encoder} a", "Train one with keras-bert finetune; for vectors"),
         ("predict {pair} --input {rows}", "has no column 'other'; its columns are text"),
         ("predict {model} a --output a.json", "question answering; use .jsonl"),
         ("predict {qa} a b --probabilities", "--probabilities does not apply to the task"),
+        ("evaluate {model} --input {rows} --characters", "--characters does not apply to "),
         ("evaluate {model} --input {rows} --pooling mean", "--pooling applies only with --task"),
+        ("evaluate {model} --input {rows} --prompt a", "apply only to embeddings"),
         ("fill {encoder} 'a [MASK]'", "has no masked LM head. Use a checkpoint"),
+        ("predict {rows} a", "must be a folder or a .keras file"),
+        ("vocab missing/*.txt --output x", "missing/*.txt: no such file, folder or"),
+        ("records {rows} --vocab none --output x", "'none' is neither a folder"),
+        ("pretrain --records none --output x", "none contains no records.json; make"),
     ],
 )
 def test_errors_are_one_line(
@@ -105,6 +122,24 @@ def test_errors_of_the_parser_are_short(capsys):
         error = capsys.readouterr().err
         assert raised.value.code == 2 and message in error
         assert error.count("\n") == 2 and "usage" not in error
+
+
+def test_without_a_command_there_is_help(capsys):
+    assert main([]) == 2
+    said = capsys.readouterr()
+    assert said.out.startswith("usage: keras-bert") and "finetune" in said.out and not said.err
+
+
+def test_help_has_groups_types_and_defaults(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "1000")
+    with pytest.raises(SystemExit):
+        main(["pretrain", "--help"])
+    help = " ".join(capsys.readouterr().out.split())
+    assert (
+        "--lengths LENGTHS [LENGTHS ...] sequence length of each phase (default: 128 512)" in help
+    )
+    assert "recipe; the defaults are those of the paper: --steps STEPS optimizer steps" in help
+    assert "--optimizer {adamw,lamb}" in help and "(default: 15%)" in help
 
 
 @pytest.mark.parametrize(

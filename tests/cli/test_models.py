@@ -1,6 +1,7 @@
 """`info`, `convert` and `export`."""
 
 import json
+import pathlib
 import re
 
 import numpy as np
@@ -34,6 +35,38 @@ def test_export(trained, tmp_path, capsys):
     metrics = json.loads((folder / "model" / "metrics.json").read_text())
     assert f"| accuracy | {metrics['accuracy']:.4g} |" in page and "| trained on | a.tsv |" in page
     assert "unknown. Check it before" in page and str(folder) not in page
+
+
+def test_export_in_bfloat16(trained, tmp_path, capsys):
+    folder = trained("classification")
+    options = ("--precision", "bfloat16", "--dev", folder / "a.tsv")
+    assert run("export", folder / "model", tmp_path / "served", *options) == 0
+    page = (tmp_path / "served" / "README.md").read_text()
+    assert "| precision | bfloat16 |" in page and "examples, 100.00% of the answers" in page
+
+
+def test_the_export_of_an_encoder_names_both_models(encoder_folder, tmp_path, capsys):
+    capsys.readouterr()
+    assert run("export", encoder_folder, tmp_path) == 0
+    encoder, preprocessor = capsys.readouterr().out.splitlines()
+    assert encoder == str(tmp_path / "encoder" / "1")
+    assert preprocessor.endswith(str(tmp_path / "preprocess"))
+
+
+def test_export_takes_a_license(tmp_path, monkeypatch):
+    said = {}
+    monkeypatch.setattr(keras_bert, "load", lambda name, **options: None)
+
+    def export(model, path, **options):
+        said.update(options)
+        return pathlib.Path(path, "1")
+
+    monkeypatch.setattr(keras_bert, "export", export)
+    for options, expected in (([], None), (["--license", "MIT"], "MIT")):
+        assert run("export", "minilm", tmp_path / "there", *options) == 0
+        assert said.pop("license") == expected
+        assert said.pop("format") == "saved_model"
+        assert set(said.values()) == {None}
 
 
 def test_convert(tmp_path, capsys):

@@ -3,12 +3,13 @@
 import argparse
 import json
 
+import keras
 import numpy as np
 import pytest
 
 import keras_bert
 from keras_bert.cli import pretraining
-from keras_bert.pretraining import vocabulary
+from keras_bert.pretraining import records, vocabulary
 from tests import prose
 from tests.cli.shared import run
 
@@ -101,16 +102,22 @@ def test_records_and_pretrain(tmp_path, capsys):
     command = ["records", corpus, "--vocab", vocab, "--output", tmp_path / "records"]
     command += ["--held-out", "0.1", "--workers", "1"]
     assert run(*command) == 0
+    made = records.Records(tmp_path / "records")
+    counts = made.manifest["counts"]
     output = capsys.readouterr().out
-    assert output.startswith("201 documents")
+    assert output.splitlines() == [
+        f"201 documents, {counts['sentences']:,} sentences, {counts['pieces']:,} tokens in "
+        f"{tmp_path / 'records'}",
+        f"  held out         {made.counts('eval')['documents']} documents",
+        f"  unknown          {1 / counts['pieces']:.3%}",
+    ]
     assert run(*command) == 0
     assert capsys.readouterr().out == output
     assert run(*command[:-3], "0.2", *command[-2:]) == 1
     assert "held_out=0.1; received 0.2" in capsys.readouterr().err
 
     config = tmp_path / "bert_config.json"
-    published = {"directionality": "bidi", "pooler_fc_size": 8, "model_type": "bert"}
-    config.write_text(json.dumps(CONFIG | published))
+    config.write_text(json.dumps(CONFIG))
     command = [
         "pretrain", "--records", tmp_path / "records", "--output", tmp_path / "run",
         "--config", config, "--steps", 2, "--lengths", 16, 32, "--first-share", 0.5,
@@ -135,11 +142,26 @@ def test_records_and_pretrain(tmp_path, capsys):
     assert encoder.preprocessor.vocabulary == tuple(prose.PIECES)
     assert keras_bert.heads.find_task(model) == "pretraining"
 
+    # Its heads can be served, or the encoder alone.
+    capsys.readouterr()
+    assert run("export", tmp_path / "run", tmp_path / "fill", "--task", "masked_tokens") == 0
+    assert capsys.readouterr().out.split() == [str(tmp_path / "fill" / "1")]
+    card = (tmp_path / "fill" / "README.md").read_text(encoding="utf-8")
+    assert "candidates" in card
+
     # Given again it is done already; with other settings it is another run.
     assert run(*command) == 0
     assert "; the run is complete\n" in capsys.readouterr().err
     assert run(*command, "--seed", 1) == 1
     assert "use another folder" in capsys.readouterr().err
+
+    # In another folder it is the same, whatever was drawn before.
+    keras.utils.set_random_seed(99)
+    command[4] = tmp_path / "again"
+    assert run(*command) == 0
+    again = keras_bert.load(tmp_path / "again", task="auto")
+    for a, b in zip(model.get_weights(), again.get_weights(), strict=True):
+        np.testing.assert_array_equal(a, b)
 
     # Packed, with the other options, from that model.
     command = [
@@ -153,6 +175,15 @@ def test_records_and_pretrain(tmp_path, capsys):
     model = keras_bert.load(tmp_path / "on", task="auto")
     assert keras_bert.heads.find_task(model) == "masked_tokens"
     assert keras_bert.heads.find_encoder(model).dtype_policy.name == "mixed_bfloat16"
+
+    capsys.readouterr()
+    for options, message in (
+        (("--size", "base"), "give one of --model, --size and --config"),
+        (("--max-predictions", 3, 4), "--max-predictions one, or as many"),
+        (("--output", "gs://mine/run"), "gs://mine/run must be a local folder"),
+    ):
+        assert run(*command, *options) == 1
+        assert message in capsys.readouterr().err
 
 
 def test_pretraining_goes_on_with_all_weights(tmp_path):
@@ -177,6 +208,19 @@ def test_pretraining_goes_on_with_all_weights(tmp_path):
         np.testing.assert_array_equal(a, b)
 
 
+def test_published_configs_make_new_models(tmp_path):
+    prose.build(tmp_path, prose.documents(9))
+    made = records.Records(tmp_path / "records")
+    config = tmp_path / "bert_config.json"
+    published = {"directionality": "bidi", "pooler_fc_size": 8, "model_type": "bert"}
+    config.write_text(json.dumps(CONFIG | published))
+    args = argparse.Namespace(config=str(config), lengths=[16], size=None)
+    assert pretraining._bert_config(args, made).items() >= CONFIG.items()
+    config.write_text(json.dumps(CONFIG | {"model_type": "gpt2"}))
+    with pytest.raises(ValueError, match="model_type"):
+        pretraining._bert_config(args, made)
+
+
 def test_a_second_phase_that_is_too_short_is_known_before_the_first(tmp_path, capsys):
     prose.build(tmp_path, prose.documents(20))
     command = ["pretrain", "--records", tmp_path / "records", "--output", tmp_path / "run"]
@@ -194,6 +238,27 @@ def test_too_few_documents_are_said_when_records_are_made(tmp_path, capsys):
     output = capsys.readouterr().out
     assert "Separate documents by blank lines, or pretrain with --no-next-sentence" in output
     assert "fewer than two documents are held out" in output
+    config = tmp_path / "bert_config.json"
+    config.write_text(json.dumps(CONFIG))
+    command = ["pretrain", "--records", tmp_path / "r", "--output", tmp_path / "run",
+               "--config", config, "--steps", 1, "--lengths", 16, "--batch-size", 2]  # fmt: skip
+    assert run(*command) == 1
+    error = capsys.readouterr().err
+    assert "separate documents by blank lines, or use --no-next-sentence" in error
+
+
+def test_what_was_mended_in_a_corpus_is_said_with_its_place(tmp_path, capsys):
+    corpus = tmp_path / "corpus.txt"
+    lines = [prose.text([document]).encode() for document in prose.documents(40, seed=7)]
+    lines.insert(3, b"Caf\xe9 one.\n\n")
+    corpus.write_bytes(b"".join(lines))
+    number = b"".join(lines[:3]).count(b"\n") + 1
+    vocab = tmp_path / "vocab"
+    vocabulary.write(vocab, prose.PIECES, lowercase=True, strip_accents=True, split_cjk=True)
+    file = vocab / "vocab.txt"
+    assert run("records", corpus, "--vocab", file, "--output", tmp_path / "r", "--workers", 1) == 0
+    expected = "1 lines with invalid UTF-8, replaced by U+FFFD; first: corpus.txt, "
+    assert f"{expected}line {number}" in capsys.readouterr().out
 
 
 def test_documents_of_one_sentence_have_no_next_one(tmp_path, capsys):

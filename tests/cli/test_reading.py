@@ -14,6 +14,17 @@ def remembered(folder, columns):
     return reading.columns_of(argparse.Namespace(), folder)
 
 
+def test_the_columns_of_the_training_are_returned(tmp_path):
+    columns = {
+        **reading.COLUMNS, "text": "3", "header": False, "word": 2, "tag": "b",
+        "negatives": ["c"], "score_range": [0, 5.0],
+    }  # fmt: skip
+    assert remembered(tmp_path, columns) == columns
+    defaults = {**reading.COLUMNS, "negatives": []}
+    assert remembered(tmp_path, {**reading.COLUMNS, "a later option": 1}) == defaults
+    assert remembered(tmp_path, None) == reading.COLUMNS
+
+
 @pytest.mark.parametrize("columns", [{"text": {"a": 1}}, {"text_pair": 3.0}, ["a"], "text", 5])
 def test_wrong_columns_are_one_clear_error(tmp_path, columns):
     with pytest.raises(ValueError, match="metrics have wrong columns: .* --text and") as caught:
@@ -21,6 +32,13 @@ def test_wrong_columns_are_one_clear_error(tmp_path, columns):
     assert str(caught.value).isprintable()
     options = argparse.Namespace(text="words")
     assert reading.columns_of(options, tmp_path)["text"] == "words"
+
+
+def test_columns_of_the_command_line_replace_only_themselves(tmp_path):
+    provenance.write_metrics(tmp_path, {"columns": {"text": "a", "label": "b", "header": False}})
+    options = argparse.Namespace(text="words", header=True)
+    columns = reading.columns_of(options, tmp_path)
+    assert (columns["text"], columns["label"], columns["header"]) == ("words", "b", True)
 
 
 def test_a_text_file_without_columns_ignores_those_of_the_training(tmp_path):

@@ -5,13 +5,17 @@ import re
 import signal
 import subprocess
 import sys
+import types
 
 import keras
 import numpy as np
 import pytest
 
 import keras_bert
+from keras_bert.cli import reading
+from keras_bert.data import tabular
 from keras_bert.runtime import distribution, files
+from keras_bert.tasks.question_answering import data as squad
 from keras_bert.training import finetuning
 from tests import tiny
 from tests.cli.shared import SCORES, TEXTS, run
@@ -78,6 +82,14 @@ def test_dtype_auto(texts, calls, encoder_folder, tmp_path, monkeypatch, capsys,
     assert f"--dtype auto: {dtype}\n" in capsys.readouterr().out
 
 
+def test_dtype_auto_on_torch_which_has_no_distribution(monkeypatch, capsys):
+    monkeypatch.setattr(keras.backend, "backend", lambda: "torch")
+    monkeypatch.setattr(distribution, "has_accelerator", lambda: False)
+    monkeypatch.setattr(keras.distribution, "list_devices", None)
+    assert reading.dtype_of(types.SimpleNamespace(dtype="auto")) == "float32"
+    assert capsys.readouterr().out == "--dtype auto: float32\n"
+
+
 def test_nothing_of_another_run_stays(texts, encoder_folder, tmp_path):
     (scores := tmp_path / "b.tsv").write_text("text\tlabel\na good film\t1\na bad film\t2\n")
     common = ["finetune", "--model", encoder_folder, "--output", tmp_path / "out", "--epochs", 1]
@@ -112,6 +124,20 @@ def test_a_full_disk_at_the_end_costs_no_run(texts, encoder_folder, tmp_path, mo
     assert not (tmp_path / "out" / "training.npz").exists()
 
 
+def test_what_was_not_read_or_learned_is_told():
+    train, dev = (
+        tabular.Examples(["a"], source=name, ragged_rows=rows)
+        for name, rows in (("a.tsv", 2), ("b.tsv", 3))
+    )
+    told = list(reading.notes(train, dev, {"truncated": 4, "dev_truncated": 5}))
+    assert [line.rpartition(": ")[2] for line in told] == [
+        "2 (a.tsv)", "4 (a.tsv)", "3 (b.tsv)", "5 (b.tsv)"
+    ]  # fmt: skip
+    questions = squad.Questions(["a", "a"], ["c b", "c"], [[("b", 0)], [("x", 0)]], source="a.json")
+    moved, lost = reading.notes(questions)
+    assert "not at the position" in moved and "do not occur in their context" in lost
+
+
 @pytest.mark.slow
 def test_the_columns_of_the_training_are_remembered(encoder_folder, tmp_path, capsys):
     file, other, model = tmp_path / "a.tsv", tmp_path / "b.tsv", tmp_path / "model"
@@ -134,6 +160,10 @@ def test_the_columns_of_the_training_are_remembered(encoder_folder, tmp_path, ca
     capsys.readouterr()
     assert run("evaluate", model, "--input", plain) == 1
     assert "a column is a number from 1 to 2; received '3'" in capsys.readouterr().err
+    # The .keras file has them too.
+    (model / "model.keras").rename(tmp_path / "moved.keras")
+    assert run("evaluate", tmp_path / "moved.keras", "--input", file) == 0
+    (tmp_path / "moved.keras").rename(model / "model.keras")
     (model / "metrics.json").unlink()
     assert run("evaluate", model, "--input", plain) == 0
 
@@ -166,8 +196,43 @@ def test_glue(calls, encoder_folder, tmp_path, capsys):
     assert run(*common, "--glue", folder) == 1
     _, (examples, dev), _ = calls[0]
     assert (examples.labels, dev.labels) == (["train"], ["dev"])
-    assert run(*common, "--glue", folder, "--text", "a") == 1
-    assert "--text does not apply to --glue" in capsys.readouterr().err
+    for option in (
+        ["--text", "a"], ["--no-header"], ["--format", "csv"], ["--teacher", "a"],
+        ["--pooling", "cls"],
+    ):  # fmt: skip
+        assert run(*common, "--glue", folder, *option) == 1
+        assert f"{option[0]} does not apply to --glue" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_search_keeps_the_best(texts, monkeypatch, encoder_folder, tmp_path, capsys):
+    seen, stop_at, plain = [], None, finetuning.finetune
+
+    def finetune(encoder, examples, dev, **options):
+        model, metrics = plain(encoder, examples, dev, **options)
+        metrics["accuracy"] = {1e-3: 0.5, 1e-2: 0.75, 1e-4: 0.6}[options["learning_rate"]]
+        metrics["stopped"] = options["learning_rate"] == stop_at
+        seen.append((options["learning_rate"], model.get_weights()))
+        return model, metrics
+
+    monkeypatch.setattr(finetuning, "finetune", finetune)
+    rates = (1e-4, 1e-2, 1e-3)
+    monkeypatch.setattr("keras_bert.training.search.GRID", {"learning_rate": rates})
+    common = ["finetune", "--model", encoder_folder, "--train", texts, "--output", tmp_path / "out"]
+    common += ["--epochs", 1]
+    for stop_at in (None, 1e-2):
+        seen.clear()
+        assert run(*common, "--dev", texts, "--search") == 0
+        # None is trained again, and Ctrl-C is the end.
+        assert [rate for rate, _ in seen] == [1e-4, 1e-2, *([] if stop_at else [1e-3])]
+        output = capsys.readouterr().out
+        assert "best: learning_rate 0.01" in output
+        assert ("stopped early; these are the best results" in output) == bool(stop_at)
+        for a, b in zip(keras_bert.load(tmp_path / "out").get_weights(), seen[1][1], strict=True):
+            np.testing.assert_array_equal(a, b)
+        metrics = json.loads((tmp_path / "out" / "metrics.json").read_text())
+        assert len(metrics["search"]) == len(seen)
+        assert metrics["accuracy"] == 0.75
 
 
 def test_a_search_takes_no_run_that_is_not_finished(texts, encoder_folder, tmp_path, capsys):
@@ -281,6 +346,17 @@ def test_the_head_of_a_trained_model(calls, tmp_path, capsys, content, options, 
         np.testing.assert_array_equal(
             start.get_layer("logits").kernel, model.get_layer("logits").kernel
         )
+
+
+@pytest.mark.slow
+def test_frozen_layers_stay_frozen(texts, calls, tmp_path):
+    encoder = tiny.encoder()
+    encoder.get_layer("layer_0").trainable = False
+    keras_bert.save(encoder, tmp_path / "model")
+    run("finetune", "--model", tmp_path / "model", "--train", texts, "--output", tmp_path / "out")
+    start, _, _ = calls[0]
+    assert not start.get_layer("layer_0").trainable_variables
+    assert start.get_layer("layer_1").trainable_variables
 
 
 @pytest.mark.parametrize(

@@ -68,11 +68,13 @@ def windows(encoder):
     ("build", "options", "message"),
     [
         (heads.span_selector, {}, "one answer per text; received the task question_answering"),
+        (lambda encoder: encoder, {}, "one answer per text; received an encoder"),
         (windows, {}, "cannot hold long_texts='window'"),
         (
             lambda encoder: heads.embedder(encoder, prompts={"q": "a "}, default_prompt="q"), {},
             "cannot hold a default prompt",
         ),
+        (HEADS["classes"], {"quantize": "int8"}, "do not apply to 'openvino_server'"),
     ],
 )  # fmt: skip
 def test_what_the_format_cannot_hold(build, options, message, tmp_path):

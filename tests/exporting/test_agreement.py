@@ -46,6 +46,15 @@ def test_nan_is_a_difference():
         assert agreement.compare(*functions, Examples(["a", "b"]), OUTPUT).difference != 0
 
 
+def test_answers_that_are_only_numbers():
+    def score(function):
+        return lambda text: {"score": function(text)["score"]}
+
+    found = agreement.compare(score(lengths), score(short_lengths), Examples(["abcde"]), OUTPUT)
+    assert found.equal is None and found.difference == 2
+    assert "answers are equal" not in str(found)
+
+
 EXPORTED = [task.name for task in registry.TASKS if task.name != "pretraining"]
 DATA = {
     "tagging": conll.TaggedSentences([["a"]]),

@@ -124,6 +124,24 @@ def test_lists_losses_and_state(tmp_path):
     assert [weight.name for weight in layer.trainable_weights] == ["deep_kernel"]
 
 
+def test_outputs_named_shape_and_dtype(tmp_path):
+    module = tf.Module()
+    specs = [tf.TensorSpec([None, 2])]
+    module.__call__ = tf.function(lambda x: {"shape": x, "dtype": [x]}, input_signature=specs)
+    tf.saved_model.save(module, str(tmp_path / "module"))
+    x = keras.Input((2,))
+    keras.Model(x, HubLayer(tmp_path / "module", trusted=True)(x)).save(tmp_path / "model.keras")
+    reloaded = keras.models.load_model(tmp_path / "model.keras", safe_mode=False)
+    assert sorted(reloaded(np.ones((1, 2), "float32"))) == ["dtype", "shape"]
+
+
+def test_layer_from_config_cannot_be_called(tmp_path):
+    tf.saved_model.save(Doubler(), str(tmp_path))
+    layer = HubLayer.from_config(HubLayer(tmp_path, trusted=True).get_config())
+    with pytest.raises(ValueError, match="has no SavedModel"):
+        layer(np.ones((1, 2), "float32"))
+
+
 @pytest.mark.parametrize("content", ["nothing", "signatures", "broken"])
 def test_errors(tmp_path, content):
     message = "must be the folder of a SavedModel"

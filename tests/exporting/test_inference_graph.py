@@ -186,6 +186,13 @@ def test_weights_of_a_large_encoder_stay_variables(precision, monkeypatch):
     assert max(sizes) < 100
 
 
+def test_the_precision_is_that_of_the_model():
+    encoder = tiny.encoder(initializer_range=1.0, dtype="mixed_bfloat16")
+    found = compute(encoder, batch())["pooled_output"]
+    expected = compute(encoder, batch(), precision="bfloat16")["pooled_output"]
+    np.testing.assert_array_equal(found, expected)
+
+
 def test_lora():
     encoder = tiny.encoder(initializer_range=1.0)
     dense = encoder.get_layer("layer_1").intermediate
@@ -222,6 +229,11 @@ def test_layers_that_read_padding(layer):
     inputs = {key: keras.Input((6,), dtype="int32", name=key) for key in encoder.input}
     model = keras.Model(inputs, layer()(encoder(inputs)["sequence_output"]))
     np.testing.assert_allclose(compute(model, batch()), model(batch()), atol=2e-5)
+
+
+def test_unknown_precision():
+    with pytest.raises(ValueError, match="float32, bfloat16; received 'int4'"):
+        keras_bert.export(heads.classifier(tiny.encoder(), 2), "unused", precision="int4")
 
 
 @pytest.mark.skipif(not IsMklEnabled(), reason="TensorFlow runs without oneDNN")

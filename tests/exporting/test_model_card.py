@@ -15,6 +15,7 @@ from keras_bert.exporting import model_card, saved_model
 from keras_bert.exporting.graph_folder import GraphOutput
 from keras_bert.exporting.model_card import ModelInfo
 from keras_bert.hub import resolve
+from keras_bert.tasks import registry
 from tests import served, tiny
 
 TENSORS = [("input", "text", "string", ["batch"]), ("output", "score", "float32", ["batch"])]
@@ -91,6 +92,15 @@ def test_license():
     assert "unknown" in card and huggingface_hub.ModelCard(card).data.license is None
 
 
+@pytest.mark.parametrize("task", registry.TASKS, ids=str)
+def test_every_head_has_a_description(task):
+    output = heads.TaskOutput(task.name)
+    card = render(ModelInfo(output))
+    assert task.describe(output) in card
+    assert huggingface_hub.ModelCard(card).data.pipeline_tag == task.hub_tag
+    assert all(row[-1] for row in table(card, "Graph"))
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """A folder with exported models of each kind."""
@@ -123,6 +133,32 @@ def test_card_describes_the_saved_model_and_its_example_runs(folder, name, monke
     for row in [*rows, *table(card, "Signature ids")]:
         # An empty meaning is a name that the table of meanings lacks.
         assert len(row) == 5 and all(row[: 4 if name == "own" else 5])
+
+
+@pytest.mark.parametrize(
+    ("task", "long_texts", "words"),
+    [
+        ("classification", "window", "overlapping windows"),
+        ("classification", "truncate", "truncated"),
+        ("tagging", "truncate", "split into windows"),
+    ],
+)
+def test_the_card_says_what_happens_to_long_texts(task, long_texts, words):
+    info = ModelInfo(GraphOutput(task, long_texts=long_texts), max_sequence_length=24)
+    assert words in render(info)
+
+
+@pytest.mark.slow
+def test_facts_about_the_model(folder):
+    card = read(folder / "한국 {}")
+    rows = dict(table(card, "Model"))
+    assert rows["longest input"].startswith("32 tokens") and rows["size of the files"]
+    assert int(rows["parameters"].replace(",", "")) > 100
+    assert table(card, "Labels") == [["0", "좋음"], ["1", "a|b"]]
+    assert table(card, "Metrics") == [["accuracy", "0.5"]]
+    assert "windows" in read(folder / "tagging")
+    assert "MIT" in read(folder / "pair" / "encoder")
+    assert "## Metrics" not in read(folder / "pair" / "preprocess")
 
 
 FUNCTIONS = {"serving_default": served.function(lambda text: {"y": text}, "text")}
@@ -213,6 +249,21 @@ def test_card_of_a_loaded_file(minilm, info_of, tmp_path):
     model.weights[-1].assign(model.weights[-1] + 1)
     keras_bert.save(model, tmp_path / "mine.keras")
     assert info_of(keras_bert.load(tmp_path / "mine.keras")).metrics is None
+
+
+def test_card_of_a_loaded_run(minilm, info_of, tmp_path):
+    folder, metrics = tmp_path / "run", {"model": "minilm", "train": "a.tsv", "accuracy": 0.5}
+    keras_bert.save(heads.classifier(keras_bert.load("minilm"), labels=["no", "yes"]), folder)
+    assert info_of(keras_bert.load(folder)).metrics is None
+    provenance.write_metrics(folder, metrics)
+    for name in (folder, str(folder / "model.keras")):
+        info = info_of(keras_bert.load(name))
+        assert (info.metrics, info.license) == (metrics, None)
+        assert "(minilm): Apache-2.0, if the name in the metrics is true" in render(info)
+    again = keras_bert.load(folder, task="classification", fresh_head=True, labels=["a", "b"])
+    assert (info_of(again).metrics, info_of(again).license) == (None, None)
+    (folder / "model.keras").rename(folder / "other.keras")
+    assert info_of(keras_bert.load(folder / "other.keras")).metrics is None
 
 
 def test_the_metrics_of_a_stranger_give_no_license_and_no_path(info_of, tmp_path, monkeypatch):

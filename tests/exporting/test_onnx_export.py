@@ -137,6 +137,10 @@ def test_outputs_of_openvino_equal_those_of_keras(head):
     check(head, run=run_openvino)
 
 
+def test_every_head_is_tested():
+    assert set(contract.OF_TASKS) <= set(HEADS)
+
+
 @pytest.mark.parametrize("hidden_act", ["gelu_new", "relu", "silu"])
 def test_activations(hidden_act):
     check("masked_tokens", hidden_act)
@@ -154,6 +158,13 @@ def test_onnx_runtime_fuses_attention_layer_norm_and_gelu(head, tmp_path):
     )
     assert (ops["Attention"], ops["SkipLayerNormalization"], ops["BiasGelu"]) == (3, 6, 3)
     assert ops["Erf"] == ops["ReduceMean"] == 0
+
+
+def test_different_sizes_have_different_names():
+    """ONNX Runtime may share memory between tensors whose shapes have the same names."""
+    proto = onnx_graph.build_model_proto(heads.multiple_choice(tiny.encoder()))
+    (shape,) = [item.type.tensor_type.shape for item in proto.graph.value_info]
+    assert shape.dim[0].dim_param == "batch_choices"
 
 
 FILES = [
@@ -244,6 +255,19 @@ def test_the_program_of_question_answering(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
+    "head", ["masked_tokens", "multiple_choice", "question_answering", "tagging"]
+)
+def test_the_program_of_each_readme_runs(head, tmp_path, monkeypatch):
+    model = HEADS[head][0](tiny.encoder())
+    folder = keras_bert.export(model, tmp_path / "a", format="onnx")
+    page = (folder / "README.md").read_text(encoding="utf-8")
+    choices = "num_choices, " if head == "multiple_choice" else ""
+    axes = f"batch_size, {choices}sequence_length"
+    assert f"| input | `attention_mask` | int64 | ({axes}) |" in page
+    assert len(run_program(folder, monkeypatch)) == (1 if choices else 2)
+
+
+@pytest.mark.parametrize(
     "task", ["classification", pytest.param("regression", marks=pytest.mark.slow)]
 )
 def test_the_program_of_the_readme_reads_long_texts_in_windows(task, tmp_path, monkeypatch):
@@ -299,6 +323,12 @@ def test_int8(tmp_path):
     assert re.search(
         r"float32 \| on 40 examples, .*, it takes \d+\.\d\d of the time of float32", card
     )
+
+
+def test_int8_logs_no_advice(tmp_path, caplog):
+    model = heads.classifier(tiny.encoder(), 2)
+    keras_bert.export(model, tmp_path / "a", format="onnx", quantize="int8")
+    assert caplog.messages == []
 
 
 @pytest.mark.filterwarnings("ignore:__array__ implementation")
@@ -380,6 +410,16 @@ def test_a_changed_head_is_refused(change, tmp_path):
         (lambda: heads.classifier(tiny.encoder(), 2), {"dev": [1]}, 'needs quantize="int8"'),
         pytest.param(quantized, {}, "weights that are not quantized", marks=pytest.mark.slow),
         (own_head, {}, "an encoder or an unchanged model of keras_bert.heads"),
+        (
+            lambda: heads.tagger(tiny.encoder(), 2),
+            {"quantize": "int8", "dev": keras_bert.Choices(["a"], [["a", "b"]])},
+            "dev must be keras_bert.TaggedSentences",
+        ),
+        (
+            lambda: heads.classifier(tiny.encoder(), 2),
+            {"quantize": "int8", "dev": "dev.tsv"},
+            "dev must be keras_bert.Examples; received str. Read a file with keras_bert.read",
+        ),
         (
             lambda: heads.next_sentence(tiny.encoder()),
             {"quantize": "int8", "dev": keras_bert.Examples(["a"])},

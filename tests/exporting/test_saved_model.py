@@ -76,6 +76,21 @@ def test_invalid_utf8(classifier, exported):
     )
 
 
+def test_texts_are_padded_to_the_longest_of_the_batch(tmp_path, monkeypatch):
+    model = keras_bert.heads.classifier(tiny.encoder(), 2)
+    calls = []
+    pack = keras_bert.Preprocessor.pack
+
+    def spy(self, *ids, **options):
+        calls.append(options)
+        return pack(self, *ids, **options)
+
+    monkeypatch.setattr(keras_bert.Preprocessor, "pack", spy)
+    keras_bert.export(model, tmp_path)
+    assert calls
+    assert all(options == {"sequence_length": None, "max_sequence_length": 32} for options in calls)
+
+
 def test_ids_signature(classifier, exported):
     ids = tf.saved_model.load(str(exported)).signatures["ids"]
     inputs = classifier_inputs = keras_bert.heads.find_encoder(classifier).preprocessor(
@@ -196,8 +211,8 @@ def test_agreement_needs_bfloat16_and_data_of_the_task(classifier, tmp_path):
     with pytest.raises(ValueError, match="dev needs precision='bfloat16'"):
         keras_bert.export(classifier, tmp_path / "a", dev=keras_bert.Examples(TEXTS))
     pairs = keras_bert.heads.next_sentence(tiny.encoder())
+    dev = keras_bert.Examples(TEXTS)
     with pytest.raises(ValueError, match="reads pairs of texts; the examples has single texts"):
-        dev = keras_bert.Examples(TEXTS)
         keras_bert.export(pairs, tmp_path / "a", precision="bfloat16", dev=dev)
     assert not (tmp_path / "a").exists()
 

@@ -16,8 +16,8 @@ from keras_bert.tasks.multiple_choice import serving as multiple_choice_serving
 from keras_bert.tasks.multiple_choice.data import Choices
 from keras_bert.tasks.question_answering.data import Questions
 from keras_bert.text import windows_graph as windows
+from tests import contract, tiny
 from tests import served as saved_models
-from tests import tiny
 
 TEXTS = ["this film is good!", "", "good bad " * 40, "한국어 film so bad", "\x00"]
 HEADS = {
@@ -70,6 +70,11 @@ def ask(signature, **texts):
 
 def decoded(array):
     return [item.decode() for item in array.ravel()]
+
+
+def test_every_head_can_be_exported():
+    names = {name.split()[0] for name in HEADS}
+    assert names - {"tagger"} | {"tagging"} == set(contract.OF_TASKS) - {"pretraining"}
 
 
 @pytest.mark.slow
@@ -211,6 +216,26 @@ def test_graphs_use_only_core_ops(served, head):
     ops, foreign = saved_models.foreign_ops(served.versions()[head])
     assert not foreign
     assert len(ops) > 30  # the graph was read
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("head", ["tagging", "question_answering", "masked_tokens"])
+def test_c_library_gives_the_same_answers(served, head):
+    """As in a server: the C library without Python TensorFlow and tensorflow-text."""
+    _, signature = served(head)
+    request = {
+        "tagging": {"text": TEXTS},
+        "question_answering": {"question": ["is good?"] * len(TEXTS), "context": TEXTS},
+        "masked_tokens": {"text": ["this [MASK] is good", "no mask", "[MASK][MASK]!"]},
+    }[head]
+    version = served.versions()[head]
+    found = saved_models.by_c_api(saved_models.LIBRARIES, version, request)
+    assert found["foreign"] == []
+    for name, value in ask(signature, **request).items():
+        if value.dtype == object:
+            assert np.array(found[name]).ravel().tolist() == decoded(value)
+        else:
+            np.testing.assert_allclose(found[name], value, atol=1e-5)
 
 
 @pytest.mark.slow

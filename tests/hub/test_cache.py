@@ -12,6 +12,7 @@ from keras_bert.hub import (
     download,
     hub_source,
     named_source,
+    registry,
     resolve,
 )
 from keras_bert.untrusted import archives
@@ -51,6 +52,20 @@ def test_after_a_wrong_hash_no_other_source_is_tried(web, monkeypatch, tmp_path,
     assert cached_files(cache.cache_folder()) == []
 
 
+def test_interrupted_copy_is_not_cached(source, monkeypatch):
+    monkeypatch.setattr(named_source, "pip_download", pip_download_of(FILES))
+
+    def interrupt(source, target):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(named_source.shutil, "copyfile", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            resolve.find("some")
+    assert not (cache.cache_folder() / "some" / "0123abc").exists()
+    assert resolve.find("some").is_dir()
+
+
 def test_later_downloads_must_match_the_first(web, monkeypatch):
     add_source(monkeypatch)
     make_zip(web.google / f"{STEM}.zip", ARCHIVE)
@@ -75,6 +90,15 @@ def test_later_downloads_must_match_the_first(web, monkeypatch):
     assert resolve.find("some") == folder
 
 
+def test_changed_file_of_a_first_download_is_an_error(web, monkeypatch):
+    add_source(monkeypatch)
+    make_zip(web.google / f"{STEM}.zip", ARCHIVE)
+    folder = resolve.find("some")
+    (folder / "bert_model.ckpt.index").write_bytes(b"swapped")
+    with pytest.raises(ValueError, match=r"bert_model\.ckpt\.index must have the SHA-256"):
+        resolve.find("some")
+
+
 def test_later_downloads_use_the_first_revision(web, monkeypatch, tmp_path):
     add_source(monkeypatch)
     snapshot, asked = tmp_path / "snapshots" / "0123abc", []
@@ -94,6 +118,14 @@ def test_later_downloads_use_the_first_revision(web, monkeypatch, tmp_path):
     (snapshot / "config.json").write_bytes(b"{ }")
     with pytest.raises(ValueError, match=r"some/config\.json must have .*delete .*first\.json"):
         resolve.find("some")
+
+
+def test_alias_and_name_share_a_folder(web, monkeypatch):
+    add_source(monkeypatch)
+    monkeypatch.setitem(registry.ALIASES, "other", "some")
+    make_zip(web.google / f"{STEM}.zip", ARCHIVE)
+    assert resolve.find("other") == resolve.find("some")
+    assert len(web.asked) == 1
 
 
 def test_cached_model_needs_no_lock_and_no_network(web, monkeypatch):
@@ -160,3 +192,12 @@ def test_full_disk_keeps_the_downloaded_archive(web, monkeypatch):
     monkeypatch.setattr(download, "is_offline", lambda: True)
     resolve.find("some")
     assert len(web.asked) == 1
+
+
+def test_broken_record_of_a_download_is_an_error(web):
+    folder = cache.cache_folder() / "some" / "0"
+    write_files(folder, {"checked.txt": b"\xff"})
+    folder.with_name("0.first.json").write_text("not JSON")
+    for read in (cache.first_download, lambda folder: cache.cached(folder, {})):
+        with pytest.raises(ValueError, match=r"0\.first\.json must be JSON with hashes"):
+            read(folder)

@@ -1,5 +1,7 @@
 """Encoders and heads of checkpoints as people have them, with expected numbers from NumPy."""
 
+import warnings
+
 import numpy as np
 import pytest
 import scipy.special
@@ -73,6 +75,15 @@ def test_a_fresh_pooler_is_said_after_a_copy_and_a_reload(tmp_path):
         keras_bert.load(tmp_path / "hf", task="next_sentence")
 
 
+def test_an_export_says_that_the_pooler_is_fresh(tmp_path):
+    make_folder(tmp_path / "hf", encoder_tensors(pooler=False), VOCABULARY)
+    bert = keras_bert.load(tmp_path / "hf")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        keras_bert.export(bert, tmp_path / "onnx", format="onnx")
+    assert any("pooled_output of this export" in str(each.message) for each in caught)
+
+
 @pytest.mark.parametrize("architectures", [None, ["MyClassifier"], ["BertModel"]])
 @pytest.mark.parametrize(
     ("head", "pooler", "tasks"),
@@ -130,14 +141,34 @@ def test_a_decoder_that_is_not_tied(untied):
         keras_bert.save(model, path / "google", format="google")
 
 
+def test_a_saved_decoder_that_is_not_tied_takes_options(untied):
+    path, *_ = untied
+    model = keras_bert.load(path / "hf", task="auto")
+    keras_bert.save(model, path / "keras")
+    again = keras_bert.load(path / "keras", hidden_act="relu")
+    np.testing.assert_array_equal(
+        again.get_layer("masked_lm").output_embeddings,
+        model.get_layer("masked_lm").output_embeddings,
+    )
+
+
 def test_untied_decoders_are_exported(untied):
     pytest.importorskip("onnxruntime")
+    import onnxruntime
+    import tensorflow as tf
+
+    from keras_bert.exporting import graph_outputs, inference_graph
+
     path, *_ = untied
-    ask = keras_bert.pipeline(path / "hf")
-    found = keras_bert.pipeline(ask.export(path / "onnx", format="onnx"))("a [MASK] b", top_k=3)
-    for one, other in zip(found, ask("a [MASK] b", top_k=3), strict=True):
-        assert one["token"] == other["token"]
-        assert one["score"] == pytest.approx(other["score"], abs=1e-5)
+    model = keras_bert.load(path / "hf", task="auto")
+    expected = np.asarray(model(with_positions()))
+    keras_bert.export(model, path / "onnx", format="onnx")
+    session = onnxruntime.InferenceSession(path / "onnx/onnx/model.onnx")
+    inputs = graph_outputs.graph_inputs(INPUTS)
+    np.testing.assert_allclose(session.run(None, inputs)[0], expected, atol=1e-4)
+    forward = inference_graph.forward_function(model, frozen=True)
+    inputs = {name: tf.constant(array, tf.int32) for name, array in with_positions().items()}
+    np.testing.assert_allclose(forward(inputs), expected, atol=1e-4)
 
 
 def test_a_decoder_that_is_not_tied_and_missing(untied):
@@ -147,6 +178,18 @@ def test_a_decoder_that_is_not_tied_and_missing(untied):
     with pytest.raises(ValueError, match="output_embeddings is missing. Pass tied=True .*encoder"):
         keras_bert.load(path / "hf", task="masked_tokens")
     assert keras_bert.load(path / "hf", task="masked_tokens", tied=True).count_params()
+
+
+def test_an_error_lists_five_names_and_a_pattern(tmp_path):
+    extra = fill({f"cls.chain.{index}.weight": (1,) for index in range(9)})
+    make_folder(tmp_path, encoder_tensors() | pretraining_tensors() | extra, VOCABULARY)
+    with pytest.raises(ValueError, match=r"ignore=\['cls.chain.\*'\].*unknown \(9\)") as caught:
+        keras_bert.load(tmp_path)
+    assert str(caught.value).count("cls.chain.") == 1 + 5
+    assert keras_bert.load(tmp_path, ignore=["cls.chain.*"]).count_params()
+    make_folder(tmp_path, fill({"a.b": (20,), "c": (1,)}))
+    with pytest.raises(ValueError, match=r"missing \(37\): bert\..*, \.\.\."):
+        keras_bert.load(tmp_path)
 
 
 @pytest.mark.peers

@@ -250,6 +250,29 @@ def test_heads_agree_with_transformers(saved, task, kind, options, outputs):
 
 
 @pytest.mark.peers
+@pytest.mark.parametrize(
+    ("task", "kind", "tensors"),
+    [
+        (
+            "masked_tokens",
+            "BertForSequenceClassification",
+            ["masked_lm/transform/kernel", "masked_lm/"],
+        ),
+        ("classification", "BertForMaskedLM", ["classifier/kernel", "classifier/bias", "pooler/"]),
+        ("question_answering", "BertForPreTraining", ["span_selector/kernel"]),
+        ("next_sentence", "BertForMaskedLM", ["next_sentence/kernel", "pooler/dense/kernel"]),
+        ("pretraining", "BertForMaskedLM", ["next_sentence/bias"]),
+        ("tagging", "BertModel", ["classifier/kernel"]),
+    ],
+)
+def test_missing_weights_of_a_head_are_named(saved, task, kind, tensors):
+    _, folder = saved(kind)
+    with pytest.raises(ValueError, match=rf"{folder}: .* missing \(\d+\)") as caught:
+        keras_bert.load(folder, task=task)
+    assert all(tensor in str(caught.value) for tensor in tensors)
+
+
+@pytest.mark.peers
 def test_weights_of_another_head_are_an_error(saved):
     _, folder = saved("BertForSequenceClassification", id2label=LABELS)
     for task in ("regression", "tagging", "multiple_choice"):  # their weights have the same names
@@ -350,6 +373,19 @@ def test_options_that_do_not_apply_to_a_saved_model_are_errors(options, message,
         keras_bert.load(tmp_path, **options)
 
 
+@pytest.mark.filterwarnings("ignore:Layer \\w+ does not have a `quantize`")
+@pytest.mark.filterwarnings("ignore:`model.quantize")
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["int8", "int4"])
+def test_a_quantized_model_loads(mode, tmp_path):
+    model = keras_bert.heads.classifier(tiny.encoder(), labels=["bad", "good"])
+    model.quantize(mode)
+    keras_bert.save(model, tmp_path / "model.keras")
+    loaded = keras_bert.load(tmp_path / "model.keras")
+    inputs = keras_bert.heads.find_encoder(model).preprocessor(["good and bad"])
+    np.testing.assert_array_equal(np.asarray(model(inputs)), np.asarray(loaded(inputs)))
+
+
 LFS_POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n"
 
 
@@ -368,8 +404,12 @@ def written(tmp_path_factory):
     "file",
     [
         "huggingface/config.json",
+        "huggingface/vocab.txt",
+        "huggingface/tokenizer_config.json",
         "huggingface/model.safetensors",
         "huggingface/pytorch_model.bin",
+        "huggingface/tf_model.h5",
+        "google/bert_model.ckpt.index",
         "google/bert_model.ckpt.data-00000-of-00001",
         "keras_hub/model.weights.h5",
         "keras/model.keras",

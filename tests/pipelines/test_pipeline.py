@@ -98,11 +98,30 @@ def test_top_k(classify):
     assert classify(["so good"], top_k=1) == [every[:1]]
 
 
+@pytest.mark.slow
+def test_label_sets():
+    ask = keras_bert.pipeline(heads.classifier(encoder(), labels=["x", "y"], multi_label=True))
+    every = ask(TEXTS, top_k=None)
+    chosen = ask(TEXTS)
+    for few, many in zip(chosen, every, strict=True):
+        assert few == [each for each in many if each["score"] >= 0.5]
+    rows = inference.answers(ask.model, keras_bert.Examples(TEXTS))
+    assert {each["label"]: each["score"] for each in every[1]} == pytest.approx(
+        dict(zip("xy", rows[1].tolist(), strict=True)), abs=1e-6
+    )
+
+
 def test_pairs():
     ask = keras_bert.pipeline(heads.classifier(encoder(), 2, pairs=True))
     pair = ask(("so good", "bad"))
     assert pair == ask("so good", text_pair="bad") == ask([["so good", "bad"]])[0]
     assert ask([("so good", "bad"), ("a", "b")]) == ask(["so good", "a"], text_pair=["bad", "b"])
+
+
+def test_regressor():
+    ask = keras_bert.pipeline(heads.regressor(encoder()))
+    rows = inference.answers(ask.model, keras_bert.Examples(TEXTS))
+    np.testing.assert_allclose([answer["score"] for answer in ask(TEXTS)], rows, atol=1e-5)
 
 
 def test_entities_have_offsets_in_characters():
@@ -115,6 +134,10 @@ def test_entities_have_offsets_in_characters():
         assert list(part) == ["text", "tag", "score", "start", "end"]
     assert {part["tag"] for part in ask(KOREAN)} <= {"x", "y"}
     assert ask(["", KOREAN])[0] == []
+
+
+def test_the_task_auto_is_that_of_the_model():
+    assert keras_bert.pipeline(heads.tagger(tiny.encoder(), 2), task="auto").task == "tagging"
 
 
 def test_question_answering():
@@ -131,6 +154,16 @@ def test_question_answering():
     assert two[0]["answer"] == answer["answer"] and len(two) == 2
     assert ask("is this bad", KOREAN) == answer
     assert ask([("is this bad", KOREAN)])[0] == ask(("is this bad", KOREAN)) == answer
+
+
+@pytest.mark.slow
+def test_top_answers_include_no_answer():
+    ask = keras_bert.pipeline(heads.span_selector(encoder(), no_answer=True))
+    context = "film is so good"
+    ranked = ask(question="who", context=context, top_k=100)
+    assert ask(question="who", context=context, top_k=None) == ranked[0]
+    assert [each["answer"] for each in ranked].count("") == 1
+    assert sum(each["score"] for each in ranked) == pytest.approx(1.0, abs=1e-5)
 
 
 def test_multiple_choice():
@@ -207,6 +240,27 @@ def test_columns_of_a_dataframe_may_have_any_name(classify):
         classify(["a"], text="Review Text")
 
 
+@pytest.mark.parametrize(
+    "sentiments",
+    [[True, False], *(pytest.param(row, marks=pytest.mark.slow) for row in ([1, 0], ["1", "0"]))],
+)
+def test_labels_of_results_have_the_type_of_the_data(tmp_path, sentiments):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"text": ["so good", "bad"], "sentiment": sentiments})
+    data = keras_bert.read(frame, label="sentiment")
+    model = classification.build(encoder(), data)
+    answered = keras_bert.pipeline(model)(frame)
+    assert (answered["label"] == frame["sentiment"]).sum() + len(
+        keras_bert.pipeline(model).errors(data)
+    ) == 2
+    assert answered["label"].dtype == frame["sentiment"].dtype
+    keras_bert.save(model, tmp_path / "a.keras")
+    loaded = keras_bert.pipeline(keras_bert.load(tmp_path / "a.keras"))
+    texts = frame["text"].tolist()
+    assert loaded(texts) == keras_bert.pipeline(model)(texts)
+    assert {type(answer["label"]) for answer in loaded(texts)} == {type(sentiments[0])}
+
+
 def test_truncated_texts_of_an_iterator_are_counted_to_its_end(classify):
     texts = ["good " * 40] * 600
     with pytest.warns(UserWarning, match="600 of 600 texts were truncated") as caught:
@@ -226,6 +280,24 @@ def test_long_texts_are_truncated_with_one_warning():
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
         classify("good " * 40)
+
+
+def test_a_limit_below_that_of_the_encoder_is_named():
+    encoder = tiny.encoder(pooling="mean")
+    encoder.preprocessor.max_sequence_length = 16
+    with pytest.warns(UserWarning, match="to 16 tokens.*max_sequence_length, at most 32"):
+        keras_bert.pipeline(encoder)("good " * 20)
+    encoder.preprocessor.max_sequence_length = 32
+    keras_bert.pipeline(encoder)("good " * 20)
+    with pytest.warns(UserWarning, match="to 32 tokens. Shorten them$"):
+        keras_bert.pipeline(encoder)("good " * 40)
+
+
+def test_truncated_texts_of_all_chunks_are_counted(classify, monkeypatch):
+    classify = keras_bert.pipeline(classify.model)
+    monkeypatch.setattr(classify, "chunk", 2)
+    with pytest.warns(UserWarning, match="2 of 4 texts were truncated"):
+        classify(["bad", "good " * 40, "good " * 40, "bad"])
 
 
 def test_long_texts_can_be_errors():
@@ -264,19 +336,42 @@ def test_windows_hold_in_training_files_and_exports(tmp_path):
     texts = [f"{label} " * 70 for label in ("good", "bad")] * 8
     train = keras_bert.Examples(texts, labels=["good", "bad"] * 8)
     model, metrics = keras_bert.finetune(
-        tiny.learner(), train, epochs=1, long_texts="window", show_progress=False
+        tiny.learner(), train, train, epochs=1, long_texts="window", show_progress=False
     )
-    assert "truncated" not in metrics
+    assert "truncated" not in metrics and "dev_truncated" not in metrics
     text = "this film " * 40 + "good " * 30
-    scores = {row["label"]: row["score"] for row in keras_bert.pipeline(model)(text, top_k=None)}
+    answer = keras_bert.pipeline(model)(text, top_k=None)
+    with pytest.warns(UserWarning, match="were truncated"):
+        assert keras_bert.pipeline(model, long_texts="truncate")(text, top_k=None) != answer
+    scores = {row["label"]: row["score"] for row in answer}
     keras_bert.save(model, tmp_path / "model.keras")
     again = keras_bert.pipeline(tmp_path / "model.keras")(text, top_k=None)
     assert {row["label"]: row["score"] for row in again} == pytest.approx(scores, abs=1e-5)
     served = tf.saved_model.load(str(keras_bert.export(model, tmp_path / "served")))
     answer = served.signatures["serving_default"](text=tf.constant([text, "bad", ""]))
-    np.testing.assert_allclose(
-        answer["probabilities"][0], [scores["bad"], scores["good"]], atol=1e-5
-    )
+    expected = [scores[label] for label in heads.find_output(model).labels]
+    np.testing.assert_allclose(answer["probabilities"][0], expected, atol=1e-5)
+
+
+@needs_tensorflow
+def test_second_call_is_not_traced_again():
+    traced = []
+
+    class Counter(keras.layers.Layer):
+        def call(self, x):
+            traced.append(x.shape)
+            return x
+
+    base = encoder()
+    inputs = {key: keras.Input((None,), dtype="int32", name=key) for key in base.input}
+    x = Counter()(keras.layers.Dense(2)(base(inputs)["pooled_output"]))
+    output = heads.TaskOutput("classification", labels=["a", "b"], name="output")
+    classify = keras_bert.pipeline(keras.Model(inputs, output(x)))
+    classify("good")
+    before = len(traced)
+    classify(TEXTS)
+    classify(TEXTS[2])
+    assert len(traced) == before
 
 
 @pytest.mark.parametrize("change", ["assign", "lora", "int8"])
@@ -311,6 +406,48 @@ def test_evaluate_and_errors(classify):
     assert classify.errors(examples, n=1) == mistakes[:1]
     with pytest.raises(ValueError, match="has no labels"):
         classify.errors(keras_bert.Examples(TEXTS))
+
+
+@pytest.mark.slow
+def test_report_of_a_tagger():
+    sentences = tiny.tagged()
+    tagger = keras_bert.pipeline(heads.tagger(encoder(), labels=sentences.label_names()))
+    report = tagger.evaluate(sentences)["report"]
+    assert report["work"]["support"] == 12 and report["mood"]["support"] == 12
+    mistakes = tagger.errors(sentences, 99)
+    assert all(mistake["tag"] != mistake["expected"] for mistake in mistakes)
+    assert all(mistake["word"] in mistake["text"].split() for mistake in mistakes)
+    with pytest.raises(ValueError, match="errors does not apply to the task"):
+        keras_bert.pipeline(encoder(pooling="mean")).errors(
+            keras_bert.EmbeddingExamples([("a", "b")])
+        )
+
+
+@pytest.mark.slow
+def test_errors_of_the_other_tasks():
+    scored = keras_bert.Examples(TEXTS, scores=[0, 9, 0, 0, 0])
+    assert keras_bert.pipeline(heads.regressor(encoder())).errors(scored, 1)[0]["text"] == "bad"
+    choices = tiny.choices()
+    mistakes = keras_bert.pipeline(heads.multiple_choice(encoder())).errors(choices, 99)
+    assert all(mistake["choice"] != mistake["expected"] for mistake in mistakes)
+    questions = tiny.questions()
+    mistakes = keras_bert.pipeline(heads.span_selector(encoder())).errors(questions, 3)
+    assert all(mistake["answer"] not in mistake["expected"] for mistake in mistakes)
+
+
+@needs_tensorflow
+@pytest.mark.slow
+def test_save_and_export_by_name(classify, tmp_path):
+    import tensorflow as tf
+
+    classify.save(tmp_path / "model.keras")
+    again = keras_bert.pipeline(tmp_path / "model.keras")
+    assert again("so good") == classify("so good")
+    version = classify.export(tmp_path / "exported")
+    served = tf.saved_model.load(str(version)).signatures["serving_default"]
+    answer = served(text=tf.constant(["so good"]))
+    assert answer["label"][0].numpy().decode() == classify("so good")["label"]
+    assert keras_bert.predict(classify.model, ["so good"]) == classify(["so good"])
 
 
 @pytest.mark.slow

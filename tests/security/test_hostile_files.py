@@ -145,6 +145,23 @@ def test_token_ids_of_one_hash(tmp_path, name, content):
     assert time.process_time() - start < 3 * slowness()
 
 
+@pytest.mark.parametrize(
+    ("reader", "name", "content"),
+    [
+        ("safetensors", "special_tokens_map.json", {"additional_special_tokens": 1}),
+        ("safetensors", "config.json", {"layer_norm_eps": 10**400}),
+        ("safetensors", "config.json", {"initializer_range": 10**400}),
+        ("safetensors", "config.json", {"hidden_act": ["relu"]}),
+    ],
+)
+def test_values_of_wrong_types(tmp_path, reader, name, content):
+    path = make_folder(reader, tmp_path / "model")
+    file = path / name
+    before = json.loads(file.read_text()) if file.is_file() else {}
+    file.write_text(json.dumps(before | content))
+    assert_rejected(path, rf"{name}: {next(iter(content))} must be|model cannot be read")
+
+
 def test_any_error_of_a_reader_names_the_folder(tmp_path, monkeypatch):
     path = make_folder("safetensors", tmp_path / "model")
 

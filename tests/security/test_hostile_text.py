@@ -1,5 +1,6 @@
 """Attack: text of a model or file that is markup or terminal codes where it is shown."""
 
+import ast
 import html.parser
 import io
 import json
@@ -147,6 +148,15 @@ def test_markdown(text, tmp_path):
     assert not re.search("[\x1b\x07\u202e\u2028]", card)
 
 
+def test_readme_of_an_onnx_folder(tmp_path):
+    name = "[x](javascript:alert(1)) a|b`c <img src=x> *d*"
+    model = tiny.encoder(num_hidden_layers=1)
+    folder = keras_bert.export(model, tmp_path / name, format="onnx")
+    shown, kinds = shown_markdown((folder / "README.md").read_text(encoding="utf-8"))
+    assert name in shown
+    assert not kinds & {"link_open", "html_inline", "em_open"}
+
+
 @pytest.mark.parametrize("name", [*HOSTILE, "\x9b\x7f"])
 def test_compose_file_and_curl(tmp_path, name):
     folder = tmp_path / name.replace("/", "_")
@@ -187,6 +197,20 @@ def test_figures_show_text_literally(text):
 
 
 # Terminals
+
+
+def test_only_one_function_prints():
+    """`terminal.print_line` escapes."""
+    found = set()
+    for file in PACKAGE.rglob("*.py"):
+        source = file.read_text(encoding="utf-8")
+        if "print(" not in source:
+            continue
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "print":
+                found.add(file.relative_to(PACKAGE).as_posix())
+    # inference.py prints predictions, which are data unless stdout is a terminal.
+    assert found == {"cli/writing.py", "runtime/terminal.py"}
 
 
 @pytest.mark.parametrize("text", HOSTILE)
@@ -273,6 +297,10 @@ def change_json(file, **changes):
         ("modules.json", {"type": f"sentence_transformers.models.{ESCAPE}"}),
         ("config_sentence_transformers.json", {"prompts": {ESCAPE: "a"}}),
         ("config_sentence_transformers.json", {"similarity_fn_name": ESCAPE}),
+        (
+            "config_sentence_transformers.json",
+            {"prompts": {"a": "b"}, "default_prompt_name": ESCAPE},
+        ),
         ("config.json", {"hidden_act": ESCAPE}),
     ],
 )
@@ -288,6 +316,13 @@ def test_errors_quote_files_escaped(file, changes, tmp_path):
     with pytest.raises((ValueError, UserWarning), match=r"\\x1b\[2J") as caught:
         keras_bert.load(folder, task="embedding")
     assert str(caught.value).isprintable()
+
+
+def test_readers_limit_the_values_that_they_quote():
+    for name in ("checkpoints", "data", "pretraining", "text", "untrusted"):
+        for file in (PACKAGE / name).rglob("*.py"):
+            quoted = re.findall(r"\{[^{}]*!r\}", file.read_text(encoding="utf-8"))
+            assert not quoted, f"{file}: give {quoted[0]} a limit, as in {{value!r:.80}}"
 
 
 TWO_KEYS = json.dumps({ESCAPE: 1, "b" * 1000: 2})

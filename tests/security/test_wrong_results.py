@@ -124,15 +124,18 @@ def test_impossible_numbers(option, value):
 
 
 def test_user_exclusions_from_weight_decay():
-    dense = keras.layers.Dense(2)
-    dense.build((None, 3))
     for make in (optimizers.AdamW, optimizers.Lamb):
-        before = dense.get_weights()
+        excluded, other = keras.layers.Dense(2), keras.layers.Dense(2)
+        for layer in (excluded, other):
+            layer.build((None, 3))
+        variables = excluded.trainable_variables + other.trainable_variables
+        before = [layer.get_weights()[0] for layer in (excluded, other)]
         optimizer = make(learning_rate=0.1, weight_decay=0.5)
-        optimizer.exclude_from_weight_decay(var_list=[dense.kernel])
-        optimizer.build(dense.trainable_variables)
-        optimizer.apply([keras.ops.zeros_like(variable) for variable in dense.trainable_variables])
-        np.testing.assert_array_equal(dense.kernel, before[0])
+        optimizer.exclude_from_weight_decay(var_list=[excluded.kernel])
+        optimizer.build(variables)
+        optimizer.apply([keras.ops.zeros_like(variable) for variable in variables])
+        np.testing.assert_array_equal(excluded.kernel, before[0])
+        assert np.abs(other.get_weights()[0] - before[1]).max() > 0
 
 
 @pytest.fixture

@@ -20,6 +20,7 @@ import pytest
 import tensorflow as tf
 
 import keras_bert
+from keras_bert.__main__ import main
 from keras_bert.cli import options
 from keras_bert.cli import serving as command
 from keras_bert.server import app, models
@@ -110,6 +111,24 @@ def raw(port, *parts, pause=0.0, timeout=30):
 def check_alive(port):
     status, answer = call(port, PREDICT, {"instances": ["so good"]})
     assert status == 200 and set(answer["predictions"][0]) == {"label", "score", "probabilities"}
+
+
+@pytest.mark.slow
+def test_predictions_equal_those_of_the_signature(port, folder):
+    texts = ["this film is good!", "", "한국어 😀", "bad"]
+    signature = tf.saved_model.load(str(folder / "reviews" / "1")).signatures["serving_default"]
+    expected = {name: value.numpy() for name, value in signature(text=tf.constant(texts)).items()}
+    labels = [label.decode() for label in expected["label"]]
+    status, rows = call(port, PREDICT, {"instances": texts})
+    assert status == 200 and [row["label"] for row in rows["predictions"]] == labels
+    for versioned in (PREDICT, "/v1/models/reviews/versions/1:predict"):
+        _, columns = call(port, versioned, {"inputs": {"text": texts}, "signature_name": ""})
+        assert columns["outputs"]["label"] == labels
+        probabilities = np.array(columns["outputs"]["probabilities"])
+        np.testing.assert_allclose(probabilities, expected["probabilities"], atol=1e-6)
+    ids = {name: [[1, 0, 1]] for name in ("input_word_ids", "input_mask", "input_type_ids")}
+    status, answer = call(port, PREDICT, {"signature_name": "ids", "inputs": ids})
+    assert status == 200 and len(answer["outputs"]["probabilities"][0]) == 3
 
 
 def test_status_and_metadata(port, folder):
@@ -393,6 +412,22 @@ def test_port_in_use():
         port = listener.getsockname()[1]
         with pytest.raises(ValueError, match=f"port {port} of 127.0.0.1: Address already in use"):
             app.listen(port=port)
+
+
+def test_command_needs_starlette_and_uvicorn(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    monkeypatch.delitem(sys.modules, "keras_bert.server.app")
+    monkeypatch.delattr(keras_bert.server, "app")
+    assert main(["serve", "anything"]) == 1
+    assert re.search(r"run: pip install .*\[serve\]'", capsys.readouterr().err)
+
+
+def test_command_reports_models_that_cannot_be_loaded(tmp_path, capsys):
+    (tmp_path / "m" / "1").mkdir(parents=True)
+    assert main(["serve", str(tmp_path / "m"), "--port", "0"]) == 1
+    assert re.search("m/1 .* no saved_model.pb", capsys.readouterr().err)
+    assert main(["serve", str(tmp_path / "none"), "--port", "0"]) == 1
+    assert "none" in capsys.readouterr().err
 
 
 @pytest.mark.slow

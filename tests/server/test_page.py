@@ -215,6 +215,35 @@ def test_model_with_other_inputs_takes_json(browser, page):
     assert "400" in message
 
 
+def test_keyboard_shortcut_and_list_of_models(browser, page):
+    page("pairs")
+    assert browser.run("return document.activeElement.id") == "in-text"
+    browser.do(f"element/{browser.find('#in-text')}/value", text="aaaa\ue009\ue006\ue000")
+    assert browser.wait(lambda: browser.texts("#answer")[0]) == "1.000"
+    browser.do(f"element/{browser.find('option[value=vectors]')}/click")
+    browser.wait(lambda: browser.texts("#title") == ["vectors"])
+    assert browser.texts("#answer") == [""]
+
+
+def test_every_field_has_a_label(browser, page):
+    for model in ("classification", "reader", "choices", "vectors", "own"):
+        page(model)
+        names = browser.run(
+            "return [...document.querySelectorAll('textarea, select')]"
+            ".map(e => e.labels[0]?.textContent || e.getAttribute('aria-label'))"
+        )
+        assert len(names) > 1 and all(names)
+
+
+def test_korean_browser_shows_korean(driver, port):
+    with browsing(driver, "--accept-lang=ko-KR") as browser:
+        browser.open(f"http://127.0.0.1:{port}/", "pairs")
+        assert browser.texts("label") == ["텍스트", "두 번째 텍스트"]
+        assert browser.texts("#ask") == ["물어보기"]
+        assert browser.run("return document.documentElement.lang") == "ko"
+        assert "TensorFlow Serving" in browser.texts("footer")[0]
+
+
 def test_stopped_server(browser, folder):
     with serving(models.find(folder / "pairs")) as port:
         browser.open(f"http://127.0.0.1:{port}/", "pairs")
