@@ -1,16 +1,21 @@
 """The documentation: its prose, its commands, and its programs."""
 
+import ast
 import importlib.util
+import inspect
 import re
 import shlex
 
 import pytest
 
+import keras_bert
 from docs import pictures
 from keras_bert.cli.parser import make_parser
+from keras_bert.tasks.registry import TASKS
 from tests import docs_pages
 from tests.test_readme import folder  # noqa: F401
 
+ROOT = docs_pages.ROOT
 PAGES = {page.name: page for page in docs_pages.pages()}
 
 
@@ -40,6 +45,45 @@ def test_commands():
                         assert parser.parse_args(arguments), (path, line)
                     count += 1
     assert count > 20
+
+
+def _messages():
+    """Return the string literals of the package, with `...` for the values in f-strings."""
+    for file in (ROOT / "keras_bert").rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                yield node.value
+            elif isinstance(node, ast.JoinedStr):
+                yield "".join(
+                    part.value if isinstance(part, ast.Constant) else "..." for part in node.values
+                )
+
+
+def test_formats_are_complete():
+    """The page on formats has all keys of the encoder, and our environment variables."""
+    page = (docs_pages.DOCS / "reference" / "formats.md").read_text(encoding="utf-8")
+    arguments = set(inspect.signature(keras_bert.BertEncoder).parameters)
+    assert {key for key in arguments if f"| `{key}` |" not in page} == set()
+    variables = {name for text in _messages() for name in re.findall(r"KERAS_BERT_[A-Z_]+", text)}
+    assert {name for name in variables if f"| `{name}` |" not in page} == set()
+
+
+def test_the_page_for_assistants_has_all_losses():
+    page = (docs_pages.DOCS / "assistants.md").read_text(encoding="utf-8")
+    losses = {
+        name
+        for name, item in vars(keras_bert.losses).items()
+        if isinstance(item, type) and not name.startswith("_")
+    }
+    assert {name for name in losses if f"`{name}`" not in page} == set()
+
+
+@pytest.mark.parametrize("page", ["deploy/savedmodel.md", "guides/tasks.md"])
+def test_tables_have_all_heads(page):
+    text = (docs_pages.DOCS / page).read_text(encoding="utf-8")
+    heads = {task.head_function().__name__ for task in TASKS} - {"pretraining"}
+    rows = "".join(line for line in text.splitlines() if line.startswith("|"))
+    assert {name for name in heads if not re.search(rf"`(heads\.)?{name}\b", rows)} == set()
 
 
 def _runs(page):

@@ -108,6 +108,20 @@ def test_one_graph_takes_any_length():
     assert graph.experimental_get_tracing_count() == 1
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("jit_compile", [False, True])
+@pytest.mark.parametrize("rematerialize", [False, True])
+def test_fit(rematerialize, jit_compile):
+    keras.utils.set_random_seed(0)
+    encoder = contract.build("encoder", rematerialize=rematerialize)
+    model = keras.Model(encoder.input, encoder.output["pooled_output"])
+    model.compile("adam", loss="mse", jit_compile=jit_compile)
+    inputs, target = contract.batch(4), np.full((4, 16), 0.5, np.float32)
+    history = model.fit(inputs, target, batch_size=2, epochs=6, verbose=0, shuffle=False)
+    losses = history.history["loss"]
+    assert losses[-1] < 0.9 * losses[0]
+
+
 @pytest.mark.peers
 @pytest.mark.parametrize("hidden_act", ["gelu", "gelu_new", "relu"])
 def test_parity_with_transformers(tmp_path, hidden_act):
@@ -294,6 +308,38 @@ check_optional_inputs()
 check_optional_inputs_in_a_functional_model(sys.argv[1])
 """
     python("-c", program, tmp_path / "model.keras", backend=other)
+
+
+@pytest.mark.parametrize("rematerialize", [False, True])
+def test_gradients_with_output_positions(rematerialize):
+    import tensorflow as tf
+
+    encoder = contract.build(
+        "encoder", rematerialize=rematerialize, hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+    )  # fmt: skip
+    cls_positions, gradients = np.array([[6, 0], [1, 2], [0, 3]], np.int32), []
+    some = np.array([[3, 5, 5], [1, 0, 6], [0, 2, 4]], np.int32)
+    for given_positions in (False, True):
+        given = optional() | {"cls_positions": cls_positions}
+        with tf.GradientTape() as tape:
+            outputs = encoder(
+                given | ({"output_positions": some} if given_positions else {}), training=True
+            )
+            vectors = outputs["sequence_output"]
+            vectors = vectors if given_positions else tf.gather(vectors, some, batch_dims=1)
+            loss = tf.reduce_sum(outputs["pooled_output"] * tf.range(16.0))
+            loss += tf.reduce_sum(vectors**2 * tf.range(16.0))
+        found = tape.gradient(loss, [v.value for v in encoder.trainable_variables])
+        gradients.append([tf.convert_to_tensor(each).numpy() for each in found])
+    for variable, a, b in zip(encoder.trainable_variables, *gradients, strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-4, err_msg=variable.path)
+
+
+def test_with_options_errors():
+    encoder = tiny.encoder(num_hidden_layers=1)
+    with pytest.raises(ValueError, match="must have the same shapes. Leave out options"):
+        encoder.with_options(hidden_size=4)
 
 
 def test_with_options_copies_lora_and_frozen_layers():

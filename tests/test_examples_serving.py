@@ -26,17 +26,22 @@ from starlette.testclient import TestClient
 
 import keras_bert
 from keras_bert.server import models
+from keras_bert.tasks import registry
 from tests import served, tiny
 from tests.conftest import ROOT
 from tests.server.test_app import serving
 
 pytest.importorskip("tensorflow_serving")
 
+import pytest
 from tensorflow_serving.apis import (  # noqa: E402
     get_model_metadata_pb2,
     predict_pb2,
     prediction_service_pb2_grpc,
 )
+
+pytest.importorskip("tensorflow_serving")
+
 
 FOLDER = ROOT / "examples" / "serving"
 HEADS = ("classification", "tagging", "reader")
@@ -135,6 +140,24 @@ def ask(request, rest, channel, capsys, monkeypatch):
     return run
 
 
+def values(lines):
+    """Dict of the values that the lines of an answer show."""
+    return dict(line.strip().split(None, 1) for line in lines)
+
+
+@pytest.mark.slow
+def test_classifier(ask):
+    texts = ["so good", "이 영화 정말 좋아요", ""]
+    lines = ask("--model", "classification", *texts)
+    assert lines[::4] == texts
+    for number in range(3):
+        answer = values(lines[4 * number + 1 : 4 * number + 4])
+        assert sorted(answer) == ["label", "probabilities", "score"]
+        assert answer["label"].strip('"') in ("bad", "good", "좋음")
+        assert len(json.loads(answer["probabilities"])) == 3
+        assert 0.3 < float(answer["score"]) <= 1
+
+
 @pytest.mark.slow
 def test_both_clients_print_the_same(folder, rest, channel, capsys, monkeypatch):
     answers = []
@@ -148,6 +171,16 @@ def test_both_clients_print_the_same(folder, rest, channel, capsys, monkeypatch)
     assert re.search(r"^  한국어 +[BI]-\w+ +0\.\d\d  bytes 0 to 9$", answers[0], re.M)
     assert re.search(r"^  film +[BI]-\w+ +0\.\d\d  bytes 10 to 14$", answers[0], re.M)
     assert answers[0].splitlines()[-2] == "a" and len(answers[0].splitlines()) == 8
+
+
+@pytest.mark.slow
+def test_questions_about_the_same_context(ask):
+    context = "한국어 film so good"
+    lines = ask("--model", "reader", "is this bad", "so", "--second", context)
+    assert lines[::5] == ["is this bad", "so"]
+    answer = values(lines[1:5])
+    span = context.encode()[int(answer["start"]) : int(answer["end"])].decode()
+    assert answer["answer"].strip('"') == span
 
 
 @pytest.mark.slow
@@ -199,6 +232,42 @@ def test_graph_server(tmp_path, graph_server):
     assert client.post(path, content=b"{").status_code == 400
 
 
+def test_graph_server_of_pairs_and_vectors(tmp_path, graph_server):
+    model = keras_bert.heads.classifier(tiny.encoder(), labels=["a", "b"], pairs=True)
+    keras_bert.export(model, tmp_path / "pairs", format="onnx")
+    row = {"text": "good", "text_pair": "so bad"}
+    client = graph_server(tmp_path / "pairs", "--example", json.dumps(row))
+    assert client.get("/health").text == "ok"
+    answer = client.post("/v1/models/pairs:predict", json={"instances": [row]}).json()
+    assert answer["predictions"][0]["label"] in ("a", "b")
+    model = keras_bert.heads.embedder(tiny.encoder())
+    keras_bert.export(model, tmp_path / "vectors", format="onnx")
+    client = graph_server(tmp_path / "vectors")
+    answer = client.post("/v1/models/vectors:predict", json={"instances": ["so good"]}).json()
+    assert len(answer["predictions"][0]) == model.output_shape[-1]
+
+
+@pytest.mark.parametrize("client", ["rest_client.py", "grpc_client.py"])
+def test_clients_know_the_inputs_of_all_tasks(client):
+    known = runpy.run_path(str(FOLDER / client))["INPUTS"]
+    assert {task.takes for task in registry.TASKS} <= set(known)
+
+
+def test_choices():
+    """Every text gets all choices."""
+    names, texts, choices = ("text", "choices"), ["a", "b"], ["c", "d", "e"]
+    rows = runpy.run_path(str(FOLDER / "rest_client.py"))["rows"]
+    assert rows(names, texts, choices) == [
+        {"text": "a", "choices": choices},
+        {"text": "b", "choices": choices},
+    ]
+    columns = runpy.run_path(str(FOLDER / "grpc_client.py"))["columns"]
+    assert columns(names, texts, choices) == {"text": texts, "choices": [choices, choices]}
+    for function in (rows, columns):
+        with pytest.raises(SystemExit, match="takes text and choices; received 2 texts, 0"):
+            function(names, texts, [])
+
+
 @pytest.mark.slow
 def test_versions(ask):
     assert ask("--model", "classification", "--version", "1", "a")
@@ -206,6 +275,15 @@ def test_versions(ask):
         ask("--model", "classification", "--version", "7", "a")
     with pytest.raises(SystemExit, match="version label: canary|Not Found"):
         ask("--model", "classification", "--label", "canary", "a")
+
+
+def test_no_server(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["rest_client.py", "--url", "http://127.0.0.1:1", "a"])
+    with pytest.raises(SystemExit, match="no answer: .*refused"):
+        runpy.run_path(str(FOLDER / "rest_client.py"), run_name="__main__")
+    monkeypatch.setattr(sys, "argv", ["grpc_client.py", "--address", "127.0.0.1:1", "a"])
+    with pytest.raises(SystemExit, match="UNAVAILABLE"):
+        runpy.run_path(str(FOLDER / "grpc_client.py"), run_name="__main__")
 
 
 @pytest.fixture
@@ -272,3 +350,27 @@ def test_proxy_forwards_only_predictions_and_status(proxy):
     assert send(proxy, predict, method="DELETE")[0] == 403
     assert send(proxy, predict, b"[" * 70_000)[0] == 413
     assert send(proxy, predict, b"[" * 60_000)[0] == 400  # refused by the server
+
+
+@pytest.mark.slow
+def test_proxy_limits_connections_requests_and_time(proxy):
+    with contextlib.ExitStack() as stack:
+        # A request without its body keeps a connection open for 5 seconds.
+        head = (
+            b"POST /v1/models/classification:predict HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n"
+        )
+        head += b"authorization: Basic " + base64.b64encode(b"me:secret") + b"\r\n\r\n"
+        connections = [stack.enter_context(socket.create_connection(("127.0.0.1", proxy)))
+                for _ in range(16)]  # fmt: skip
+        for connection in connections:
+            connection.settimeout(30)
+            connection.sendall(head)
+        time.sleep(0.5)
+        assert send(proxy, "/v1/models/classification")[0] == 429
+        start = time.monotonic()
+        for connection in connections:
+            with contextlib.suppress(ConnectionError):
+                assert b" 200 " not in connection.recv(100)
+        assert time.monotonic() - start < 10
+    statuses = [send(proxy, "/v1/models/classification")[0] for _ in range(300)]
+    assert statuses.count(200) >= 100 and 429 in statuses

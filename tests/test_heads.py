@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import keras_bert
-from keras_bert import heads, optimizers, packed_heads
+from keras_bert import heads, layers, optimizers, packed_heads
 from tests import contract, tiny
 
 
@@ -152,7 +152,11 @@ def test_default_dropout_is_that_of_the_encoder(encoder, given, expected):
         (lambda e: heads.classifier(e), "at least 2 classes; received 0"),
         (lambda e: heads.classifier(e, 3, labels=["a", "b"]), "needs 3 classes; received 2"),
         (lambda e: heads.classifier(e, labels=[1, "1"]), "must be unique"),
+        (lambda e: heads.tagger(e, 1), "a tagger needs at least 2 classes; received 1"),
+        (lambda e: heads.tagger(e, labels=["O", ""]), "not empty; received ''"),
         (lambda e: heads.classifier(e, labels=["a\tb", "c"]), r"received 'a\\tb'"),
+        (lambda e: heads.classifier(e, multi_label=True), "at least 1 classes; received 0"),
+        (lambda e: heads.embedder(e, pooling="sum"), "one of mean, cls, max, .*; received 'sum'"),
         (lambda e: heads.features(e, combine="max"), "one of concat, sum, .*; received 'max'"),
     ],
 )
@@ -179,6 +183,20 @@ def test_with_text_refuses_what_it_would_drop():
     for model in (prompted, windowed):
         with pytest.raises(ValueError, match="adds no prompt and reads no windows"):
             heads.with_text(model)
+
+
+@pytest.mark.parametrize(
+    "function", [heads.find_encoder, heads.find_output, heads.find_task, heads.with_text]
+)
+def test_functions_of_models_need_a_model(function):
+    with pytest.raises(ValueError, match="must be a keras.Model; received 'base'. Load a name"):
+        function("base")
+
+
+def test_an_output_needs_as_many_labels_as_logits():
+    output = heads.TaskOutput("classification", labels=["a", "b"])
+    with pytest.raises(ValueError, match="received 2 labels for 3 logits"):
+        output(np.ones((1, 3)))
 
 
 def test_find_encoder_errors(encoder):
@@ -363,6 +381,25 @@ def packed_batch(task="pretraining"):
     if task == "masked_tokens":
         del packed["cls_positions"]
     return plain, packed, places
+
+
+def test_the_last_layer_of_a_packed_classifier_computes_only_cls_positions(monkeypatch):
+    shapes = []
+    compute = layers.TransformerBlock._compute
+
+    def spy(*args):
+        outputs = compute(*args)
+        shapes.append(tuple(outputs.shape))
+        return outputs
+
+    _, inputs, _ = packed_batch("pretraining")
+    del inputs["masked_lm_positions"]
+    model = packed_heads.packed(heads.classifier(contract.build("encoder"), 2))
+    monkeypatch.setattr(layers.TransformerBlock, "_compute", spy)
+    assert tuple(model(inputs).shape) == (3, 3, 2)
+    rows, length = inputs["input_word_ids"].shape
+    *others, last = shapes
+    assert {shape[:2] for shape in others} == {(rows, length)} and last[:2] == (3, 3)
 
 
 def check_packed():

@@ -90,13 +90,62 @@ def test_empty_long_and_korean_texts(encoder):
     assert seen.weights.shape[-1] == len(seen.tokens) == 32
 
 
+@pytest.mark.parametrize(
+    "change", ["mixed_bfloat16", "lora", pytest.param("int8", marks=pytest.mark.slow)]
+)
+def test_attention_of_changed_encoders(change):
+    model = tiny.encoder(
+        initializer_range=0.3, dtype="mixed_bfloat16" if change == "mixed_bfloat16" else None
+    )
+    before = inspect.attention(model, TEXT).weights
+    if change == "lora":
+        for index in range(2):
+            qkv = model.get_layer(f"layer_{index}").attention.qkv
+            qkv.enable_lora(2)
+            qkv.lora_kernel_b.assign(np.ones(qkv.lora_kernel_b.shape) * 0.3)
+    elif change == "int8":
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Layer .* does not have a `quantize` method")
+            model.quantize("int8")
+    weights = inspect.attention(model, TEXT).weights
+    assert weights.dtype == np.float32
+    np.testing.assert_allclose(weights.sum(axis=-1), 1, atol=1e-6)
+    plain = tiny.encoder(initializer_range=0.3)
+    difference = np.abs(weights - inspect.attention(plain, TEXT).weights).max()
+    limits = {"mixed_bfloat16": (1e-5, 0.02), "lora": (0.02, 1), "int8": (1e-5, 0.05)}
+    assert limits[change][0] < difference < limits[change][1]
+    assert (change == "mixed_bfloat16") == np.array_equal(before, weights)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((["good"],), "text 1 must be a string"),
+        (("good", 3), "text 2 must be a string; received 3"),
+        (("good", "bad"), "'classifier' reads text; received 2 texts. Remove text_pair"),
+    ],
+)
+def test_wrong_texts(classifier, arguments, message):
+    for function in (inspect.attention, inspect.attributions):
+        with pytest.raises(ValueError, match=message):
+            function(classifier, *arguments)
+
+
 def test_wrong_models(encoder):
     with pytest.raises(ValueError, match="received 'minilm'. Load .*keras_bert.load"):
         inspect.attention("minilm", TEXT)
-    with pytest.raises(ValueError, match="Give text_pair"):
-        inspect.attention(heads.span_selector(encoder), TEXT)
-    with pytest.raises(ValueError, match="has no head of a task; use .*attention"):
-        inspect.attributions(encoder, TEXT)
+    with pytest.raises(ValueError, match="has no preprocessor; set its `preprocessor`"):
+        inspect.attention(tiny.encoder(preprocessor=None), TEXT)
+    for head, second in (
+        (heads.regressor(encoder, pairs=True), "text and text_pair"),
+        (heads.span_selector(encoder), "question and context"),
+        (heads.multiple_choice(encoder), "text and choices"),
+    ):
+        with pytest.raises(ValueError, match=f"reads {second}; .* Give text_pair"):
+            inspect.attention(head, TEXT)
+    for model in (encoder, heads.features(encoder)):
+        with pytest.raises(ValueError, match="has no head of a task; use .*attention"):
+            inspect.attributions(model, TEXT)
 
 
 # --- Attributions --------------------------------------------------------------------------
@@ -253,8 +302,11 @@ def test_tags(encoder):
     assert abs(found.error) < 1e-4
     found = inspect.attributions(model, "films so good", target=0)
     assert found.target == ["O", "B-work", "I-work"][logits[1].argmax()]
-    with pytest.raises(ValueError, match="index of a word.* The words are 0 films, 1 so, 2 g"):
-        inspect.attributions(model, "films so good")
+    for target in (None, 3, "good"):
+        with pytest.raises(ValueError, match="index of a word.* The words are 0 films, 1 so, 2 g"):
+            inspect.attributions(model, "films so good", target=target)
+    with pytest.raises(ValueError, match="The labels are O, B-work, I-work"):
+        inspect.attributions(model, "films so good", target=(0, "chess"))
 
 
 def test_answers(encoder):
@@ -270,6 +322,8 @@ def test_answers(encoder):
         assert abs(found.error) < 1e-4
     with pytest.raises(ValueError, match="one of start, end; received 'middle'"):
         inspect.attributions(model, question, context, target="middle")
+    with pytest.raises(ValueError, match="the context has no tokens"):
+        inspect.attributions(model, question, " ")
 
 
 @pytest.mark.parametrize("head", [heads.masked_lm, heads.pretraining])
@@ -293,6 +347,25 @@ def test_masked_tokens(encoder, head):
         np.log(scores["film"] / scores["good"]), abs=1e-4
     )
     assert inspect.attention(model, text).tokens == found.tokens
+
+
+def test_wrong_masked_tokens(encoder):
+    model = heads.masked_lm(encoder)
+    for text, target, message in (
+        ("this film", None, r"The text has 0 \[MASK\] in its first 4 tokens"),
+        ("so [MASK]", "goodness", "a token of the vocabulary; received 'goodness'"),
+        ("so [MASK]", 3, "a token of the vocabulary; received 3"),
+        ("so [MASK]", (1, "good"), r"index of a \[MASK\] and a token; received"),
+        ("so [MASK]", ("good", 0), r"index of a \[MASK\] and a token; received"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            inspect.attributions(model, text, target=target)
+
+
+@pytest.mark.parametrize("target", ["nonsense", 3, -1, 1.0])
+def test_unknown_labels(classifier, target):
+    with pytest.raises(ValueError, match="received .*. The labels are bad, good, unclear"):
+        inspect.attributions(classifier, TEXT, target=target)
 
 
 @pytest.mark.parametrize("change", ["mixed_bfloat16", "lora", "rematerialize", "frozen"])
@@ -331,6 +404,12 @@ def test_word_embeddings_are_an_input_of_the_encoder(encoder):
 
 
 ATTACK = '<script>alert("1")</script> & good'
+
+
+def test_grid_of_heads(encoder):
+    assert inspect.attention(encoder, TEXT)._repr_html_().count("<img") == 1
+    large = inspect.Attention(["a"] * 512, np.full((2, 2, 512, 512), 1 / 512, np.float32))
+    assert len(large._repr_html_()) < 40_000
 
 
 def test_figures(encoder, classifier, tmp_path):
@@ -386,10 +465,26 @@ def test_explain_an_encoder_and_a_tagger(saved, tmp_path, capsys):
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".*has no pooling")
         assert main([*arguments, "--target", "so good", "--steps", "4"]) == 0
+    assert "attributions to so good and attention of" in capsys.readouterr().out
     arguments = ["explain", str(saved / "tagger.keras"), "so good", "--output", str(page)]
     assert main([*arguments, "--target", "1", "--steps", "4"]) == 0
     assert "good" in page.read_text(encoding="utf-8")
+    capsys.readouterr()
     assert main(arguments) == 0  # a tag needs the index of a word
+    assert capsys.readouterr().out == f"{page}: attention of 2 layers with 2 heads\n"
+    assert main([*arguments, "--target", "good"]) == 1
+    assert "The words are 0 so, 1 good" in capsys.readouterr().err
+
+
+def test_errors_of_explain(saved, tmp_path, capsys):
+    model = str(saved / "classifier.keras")
+    missing = str(tmp_path / "no" / "explain.html")
+    assert main(["explain", model, "good", "--output", missing]) == 1
+    assert "does not exist. Create it first" in capsys.readouterr().err
+    output = str(tmp_path / "explain.html")
+    assert main(["explain", model, "good", "bad", "--output", output]) == 1
+    assert "Remove text_pair" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
 
 
 # --- Other backends and transformers -------------------------------------------------------

@@ -160,6 +160,17 @@ def test_masks_of_two_and_three_dimensions_agree(layer):
     np.testing.assert_array_equal(call(layer, x, per_query), call(layer, x, mask))
 
 
+@pytest.mark.parametrize("dtype", ["int32", "bool", "float32", "int64"])
+def test_mask_dtypes(layer, dtype):
+    x, mask = states(2, 4), np.array([[1, 1, 0, 0], [1, 1, 1, 1]])
+    np.testing.assert_array_equal(call(layer, x, mask.astype(dtype)), call(layer, x, mask))
+
+
+def test_no_mask_equals_a_mask_of_ones(layer):
+    x = states(2, 4)
+    np.testing.assert_array_equal(call(layer, x), call(layer, x, np.ones((2, 4))))
+
+
 # --- Precision
 
 
@@ -188,6 +199,31 @@ def test_large_logits_stay_finite_in_float16():
     largest = (x * 1.4).astype(np.float16) @ (x * 1.4).astype(np.float16).swapaxes(1, 2)
     assert abs(largest).max() > 10_000  # the maximum of float16 is 65,504
     assert np.isfinite(call(layer, x, mask).astype("float32")).all()
+
+
+def test_a_single_position_attends_to_itself():
+    layer = layers.SelfAttention(num_heads=2, initializer_range=0.5)
+    x = states(3, 1)
+    value = np.split(x @ layer_kernel(layer, x), 3, -1)[2]
+    expected = value @ layer.output_dense.kernel.numpy()
+    np.testing.assert_allclose(call(layer, x), expected, atol=1e-6)
+    assert not call(layer, x, np.zeros((3, 1))).any()
+
+
+def layer_kernel(layer, x):
+    layer.build(x.shape)
+    return layer.qkv.kernel.numpy()
+
+
+def test_rematerialize_is_read_at_each_call(monkeypatch):
+    layer = layers.TransformerBlock(2, 12, rematerialize=True)
+    x, calls, remat = states(1, 3), [], keras.remat
+    monkeypatch.setattr(keras, "remat", lambda f: calls.append(f) or remat(f))
+    rematerialized = call(layer, x)
+    assert len(calls) == 1
+    layer.rematerialize = False
+    np.testing.assert_allclose(call(layer, x), rematerialized, atol=1e-6)
+    assert len(calls) == 1
 
 
 # --- Rematerialization; contract.py compares gradients
@@ -289,6 +325,11 @@ def test_pooling_of_a_row_of_padding_is_zeros_and_has_gradients(mode):
     assert np.isfinite(gradient).all()
     assert not gradient[0].any() and gradient[1].any()
     assert found.dtype == layers.SentencePooling(mode, dtype="mixed_float16")(x, mask).dtype
+
+
+def test_pooling_errors():
+    with pytest.raises(ValueError, match="mode must be one of mean, cls, max, .*; received 'sum'"):
+        layers.SentencePooling("sum")
 
 
 def test_weighted_sum():
@@ -420,11 +461,38 @@ def test_dropout_is_random_along_each_axis():
             assert abs((near == zero).mean() - 0.5) < 5 * (0.25 / zero.size) ** 0.5
 
 
+def test_dropout_masks_of_calls_and_seeds_are_independent():
+    layer = layers.Dropout(0.5, seed=0)
+    ones = ops.ones((40, 50, 64))
+    masks = [ops.convert_to_numpy(layer(ones, training=True)) == 0 for _ in range(3)]
+    masks += [dropped(0.5, seed) == 0 for seed in (1, 2, 2**31 - 1)]
+    for number, mask in enumerate(masks):
+        for other in masks[:number]:
+            assert abs((mask == other).mean() - 0.5) < 5 * (0.25 / mask.size) ** 0.5
+    if keras.backend.backend() != "torch":  # torch ignores the seed
+        assert np.array_equal(masks[0], dropped(0.5) == 0)
+
+
 def test_dropout_is_off_in_inference_and_at_rate_0():
     x = ops.ones((2, 3))
     assert not np.any(layers.Dropout(1.0)(x, training=True))
     for layer, training in ((layers.Dropout(0.5), False), (layers.Dropout(0.0), True)):
         assert np.array_equal(ops.convert_to_numpy(layer(x, training=training)), np.ones((2, 3)))
+
+
+def test_dropout_with_a_noise_shape():
+    x = dropped(0.5, shape=(8, 16, 4), noise_shape=(None, 16, 1))
+    assert len(np.unique(x)) == 2
+    assert (x == x[:, :, :1]).all()
+
+
+def test_dropout_dtype_and_config():
+    layer = layers.Dropout(0.25, seed=3, dtype="bfloat16")
+    assert keras.backend.standardize_dtype(layer(ops.ones((2, 8)), training=True).dtype) == (
+        "bfloat16"
+    )
+    again = layers.Dropout.from_config(layer.get_config())
+    assert (again.rate, again.seed, again.dtype) == (0.25, 3, "bfloat16")
 
 
 def lowbias32(x):

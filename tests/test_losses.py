@@ -41,6 +41,17 @@ def test_euclidean_distance_of_equal_vectors_has_a_gradient():
     assert np.isfinite(tape.gradient(value, vectors)).all()
 
 
+def test_unknown_distance():
+    with pytest.raises(ValueError, match="distance must be one of cosine, euclidean, manhattan"):
+        losses.Triplet(distance="dot")
+
+
+@pytest.mark.parametrize("dims", [[0], [4, -1], [2.5], [True]])
+def test_widths_of_matryoshka_are_positive_integers(dims):
+    with pytest.raises(ValueError, match="dims must be an integer of at least 1"):
+        losses.Matryoshka(losses.CosineSimilarity(), dims)
+
+
 def test_widths_of_matryoshka_are_at_most_that_of_the_vectors():
     loss = losses.Matryoshka(losses.CosineSimilarity(), [5, 2])
     with pytest.raises(ValueError, match="dims must be at most 4.*received"):

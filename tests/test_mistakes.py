@@ -5,6 +5,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+import tensorflow as tf
 
 import keras_bert
 from keras_bert import (
@@ -36,6 +37,7 @@ def pairs(encoder):
 
 
 TWO = ["a", "b"]
+PAIRS = EmbeddingExamples([("a", "b")])
 SCORED = Examples(["a"], text_pairs=["b"], scores=[1])
 REPEATED = pd.DataFrame([["good", "x", "y"]], columns=["text", "label", "label"])
 DATA = {
@@ -43,30 +45,62 @@ DATA = {
         lambda: Examples(TWO, label_sets=np.eye(2)),
         "names of the labels; received an array",
     ),
+    "lists as labels": (lambda: Examples(TWO, labels=[["x"], ["y"]]), "give label_sets"),
+    "matrix": (lambda: Examples(TWO, labels=np.eye(2)), "give label_sets"),
     "missing": (lambda: Examples(["a"], labels=[pd.NA]), "must not be missing.* in row 1"),
+    "number as labels": (lambda: Examples(["a"], labels=5), "labels must be a list; received 5"),
     "score": (lambda: Examples(TWO, scores=[1, np.nan]), "received nan in row 2"),
     "frame": (lambda: Examples(pd.DataFrame({"text": TWO})), "with keras_bert.read"),
+    "dict": (lambda: Examples({"text": TWO}), "with keras_bert.read"),
+    "none": (lambda: Examples(None), "texts must be a list"),
+    "words": (lambda: TaggedSentences(None), "words must be a list"),
+    "limit": (lambda: keras_bert.read({"text": TWO, "label": TWO}, limit=-1), "limit"),
     "label of another type": (lambda: Examples(TWO, labels=[1, object()]), "numbers; .*in row 2"),
+    "complex label": (lambda: Examples(["a"], labels=[1j]), "must be strings or numbers"),
+    "tag of another type": (lambda: TaggedSentences([["a"]], [[int]]), "must be strings or num"),
+    "dict as label set": (lambda: Examples(["a"], label_sets=[{"x": 0}]), "a list of labels"),
     "set of texts": (lambda: Examples(set(TWO), labels=TWO), "texts must be a list.* no order"),
+    "set of labels": (lambda: Examples(TWO, labels=frozenset(TWO)), "labels .* no order"),
+    "set of documents": (lambda: RankingExamples(["q"], [set(TWO)], [[1, 0]]), "no order"),
+    "set of a pair": (lambda: EmbeddingExamples([set(TWO)]), "row 1 .* no order"),
+    "set of words": (lambda: TaggedSentences([set(TWO)], [["O", "X"]]), "words .* no order"),
     "set in a table": (lambda: keras_bert.read({"text": set(TWO), "label": TWO}), "no order"),
+    "answers": (lambda: Questions(["q"], ["a"], 3), "answers must be a list"),
     "dict as row": (lambda: EmbeddingExamples([{"query": "a", "pos": "b"}]), "row 1 must be a li"),
+    "none as row": (lambda: EmbeddingExamples([None]), "row 1 must be a list; received None"),
+    "set sizes": (lambda: EmbeddingExamples([("a", "b")], set_sizes=3), "set_sizes must be a list"),
+    "text as vectors": (
+        lambda: EmbeddingExamples([("a",), ("b",)], vectors=[["x"], ["y"]]),
+        "vectors must be an array of numbers",
+    ),
     "vectors of two lengths": (
         lambda: EmbeddingExamples([("a",), ("b",)], vectors=[[1], [1, 2]]),
         "vectors must be an array of numbers, with rows of the same length",
     ),
+    "no pairs": (lambda: EmbeddingExamples.of_pairs(Examples(["a"])), "give text_pairs"),
     "empty range": (
         lambda: EmbeddingExamples.of_pairs(SCORED, score_range=(1, 1)),
         "score_range must be the lowest and the highest",
     ),
+    "range": (lambda: EmbeddingExamples.of_pairs(SCORED, score_range=3), "score_range must be a l"),
+    "list of pairs": (lambda: EmbeddingExamples.of_pairs([("a", "b")]), "must be Examples"),
+    "sets": (lambda: EmbeddingExamples.of_sets([3]), "must be EmbeddingExamples; received 3"),
+    "rows": (lambda: RankingExamples.of_rows(SCORED), "must be EmbeddingExamples"),
+    "pairs": (lambda: RankingExamples.of_pairs(PAIRS), "must be Examples"),
     "retrieval": (lambda: RetrievalData(["q"], ["d"], {}), "queries must be a dict"),
+    "retrieval folder": (lambda: keras_bert.read(3, "retrieval"), "data must be the path"),
     "no path": (lambda: keras_bert.read(""), "data must be the path .*; received ''"),
+    "no columns": (lambda: keras_bert.read(pd.DataFrame()), "it has no columns"),
     "two columns": (lambda: keras_bert.read(REPEATED), "two columns 'label'"),
     "short column": (lambda: keras_bert.read({"text": TWO, "label": ["x"]}), "the 2 rows of"),
+    "long column": (lambda: keras_bert.read({"text": ["a"], "label": TWO}), "the 1 rows of"),
     "string as column": (lambda: keras_bert.read({"text": "ab", "label": "xy"}), "one string"),
+    "number as column": (lambda: keras_bert.read({"text": TWO, "label": 3}), "'label' must be a l"),
     "string as words": (
         lambda: keras_bert.read({"words": ["ab"], "tags": ["xy"]}, "tagging"),
         "words must be a list",
     ),
+    "tagging": (lambda: keras_bert.read({"text": TWO}, "tagging"), "keras_bert.TaggedSentences"),
 }
 
 
@@ -75,6 +109,18 @@ def test_data(name):
     make, message = DATA[name]
     with pytest.raises(ValueError, match=message):
         make()
+
+
+class ArrowArray(list):
+    """Has the method of PyArrow's arrays."""
+
+    def to_pylist(self):
+        return [None if value == "null" else value for value in self]
+
+
+def test_null_of_an_arrow_array_is_no_label():
+    with pytest.raises(ValueError, match="must not be missing.* in row 2"):
+        Examples(TWO, labels=ArrowArray(["x", "null"]))
 
 
 def test_generators_are_lists():
@@ -89,6 +135,13 @@ def test_generators_are_lists():
     assert (tagged.words, tagged.tags) == ([["a", "b"]], [["O", "X"]])
     pairs = EmbeddingExamples(once(once("a", "b")), classes=once("x"))
     assert (pairs.texts, pairs.classes) == ([("a", "b")], ["x"])
+
+
+def test_data_that_is_accepted():
+    examples = Examples(iter(TWO), labels=tf.constant([0, 1]))
+    assert (examples.texts, examples.labels) == (TWO, [0, 1])
+    assert repr(examples) == "<Examples: 2 items with labels, from the examples>"
+    assert "1 item with tags" in repr(TaggedSentences([["a"]], [["O"]]))
 
 
 def test_column_of_pairs_that_is_not_read(tmp_path):
@@ -111,6 +164,9 @@ CALLS = {
         lambda m, p: keras_bert.pipeline(m).evaluate(pd.DataFrame({"text": TWO})),
         "become such data with keras_bert.read",
     ),
+    "finetune a table": (
+        lambda m, p: keras_bert.finetune(m, {"text": TWO}), "with keras_bert.read"
+    ),
     "evaluate a name": (
         lambda m, p: keras_bert.evaluate("minilm", Examples(["a"], labels=["yes"])),
         "Load a name or a path with keras_bert.load",
@@ -119,7 +175,13 @@ CALLS = {
         lambda m, p: keras_bert.save(keras_bert.pipeline(m), "x"), "save takes a keras.Model"
     ),
     "save to h5": (lambda m, p: keras_bert.save(m, "x.h5"), "a folder or a .keras file"),
+    "save nowhere": (lambda m, p: keras_bert.save(m, ""), "path must be the path"),
+    "export a name": (lambda m, p: keras_bert.export("minilm", "x"), "export takes a keras.Model"),
+    "head of a name": (lambda m, p: heads.classifier("minilm", 2), "Load one with keras_bert.load"),
     "no classes": (lambda m, p: heads.classifier(heads.find_encoder(m)), "Give labels"),
+    "one string of labels": (
+        lambda m, p: heads.classifier(heads.find_encoder(m), labels="ab"), "a list of strings"
+    ),
     "learning rate": (
         lambda m, p: keras_bert.finetune(m, Examples(TWO, labels=["no", "yes"]), lr=1),
         "did you mean learning_rate",
@@ -128,12 +190,20 @@ CALLS = {
         lambda m, p: keras_bert.pipeline(m)("a", long_texts="window"), "is not an option"
     ),
     "precision": (lambda m, p: keras_bert.pipeline(m, precision="fp16"), "must be one of"),
+    "errors": (
+        lambda m, p: keras_bert.pipeline(m).errors(Examples(["a"], labels=["yes"]), -1), "n must be"
+    ),
     "pairs for embeddings": (
         lambda m, p: keras_bert.pipeline(heads.find_encoder(m))(Examples(["a"], text_pairs=["b"])),
         "reads single texts; the examples has pairs of texts",
     ),
+    "two columns": (lambda m, p: keras_bert.pipeline(p)((TWO, TWO)), "inputs and text_pair"),
     "single texts for pairs": (lambda m, p: Examples(["a"]).to_dataset(p), "reads pairs of texts"),
+    "pairs for single texts": (
+        lambda m, p: Examples(["a"], text_pairs=["b"]).to_dataset(m), "reads single texts"
+    ),
     "no examples": (lambda m, p: Examples([]).to_dataset(m), "contains no examples"),
+    "batch size": (lambda m, p: Examples(["a"]).to_dataset(m, batch_size=None), "batch_size"),
 }  # fmt: skip
 
 
@@ -142,6 +212,11 @@ def test_calls(name, model, pairs):
     call, message = CALLS[name]
     with pytest.raises(ValueError, match=message):
         call(model, pairs)
+
+
+def test_model_inside_of_another(model):
+    with pytest.raises(ValueError, match="Pass that inner model"):
+        keras_bert.finetune(heads.with_text(model), Examples(TWO, labels=["no", "yes"]))
 
 
 def test_export_is_not_a_model(model, tmp_path):

@@ -140,6 +140,13 @@ def test_steps_are_those_of_the_layers(accumulated):
         np.testing.assert_allclose(a, b, atol=1e-4)
 
 
+def test_models_that_are_trained_as_they_are():
+    encoder = tiny.encoder(dtype="mixed_bfloat16", rematerialize=True)
+    assert not mixed_training.can_train(heads.classifier(encoder, 2))
+    assert not mixed_training.can_train(tiny.encoder(dtype="mixed_bfloat16"))
+    assert not mixed_training.can_train(heads.classifier(tiny.encoder(dtype="mixed_float16"), 2))
+
+
 @pytest.fixture
 def with_bfloat16(monkeypatch):
     """Let the processor have instructions for bfloat16, and let all runs be worth compiling."""

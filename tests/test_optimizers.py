@@ -55,7 +55,9 @@ def test_schedule(total, warmup):
     ("total", "warmup", "message"),
     [
         (0, 0, "received total_steps=0, warmup_steps=0"),
+        (-1, 0, "received total_steps=-1, warmup_steps=0"),
         (10, 11, "received total_steps=10, warmup_steps=11"),
+        (10, -1, "warmup_steps must be an integer of at least 0; received -1"),
         (10, 0.1, "warmup_steps must be an integer of at least 0; received 0.1"),
     ],
 )
@@ -280,6 +282,14 @@ def graphs():
     return sum(type(each).__name__ == "FuncGraph" for each in gc.get_objects())
 
 
+def test_an_unused_nested_pooler_is_no_warning():
+    paths = ["used", "outer/inner/pooler/dense/kernel", "pooler/dense/bias"]
+    variables = list(map(variable_at, paths))
+    optimizer = optimizers.adamw(0.1, total_steps=9)
+    optimizer.build(variables)
+    optimizer.apply([keras.ops.ones(2), None, None], variables)
+
+
 @pytest.mark.parametrize("paths", [["other/dense/kernel"], ["pooler/dense/kernel", "mine/bias"]])
 def test_any_other_variable_without_a_gradient_is_a_warning(paths):
     variables = list(map(variable_at, ["used", *paths]))
@@ -332,6 +342,18 @@ def test_sparse_gradients_equal_dense_ones(make, global_clipnorm):
     for found, expected in zip(*values, strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-6)
     assert (values[0][0][0] != [1.0, 2.0]).all()
+
+
+def test_amsgrad_is_that_of_keras():
+    found = []
+    for adamw in (optimizers.AdamW, keras.optimizers.AdamW):
+        variable = keras.Variable(np.ones((2, 2)), dtype="float32")
+        optimizer = adamw(0.1, amsgrad=True)
+        optimizer.build([variable])
+        for gradient in (0.3, -0.2, 0.1):
+            optimizer.apply([keras.ops.full((2, 2), gradient)])
+        found.append(variable.numpy())
+    np.testing.assert_array_equal(*found)
 
 
 REPLICAS = """

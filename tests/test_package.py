@@ -27,6 +27,21 @@ def run(*command, **environment):
     )
 
 
+def test_public_signatures_have_types():
+    missing = []
+    for module in (keras_bert, keras_bert.heads):
+        for name in module.__all__:
+            value = getattr(module, name)
+            if not callable(value) or name == "Tokenizer":  # conftest.py replaces it
+                continue
+            function = value.__init__ if inspect.isclass(value) else value
+            parameters = inspect.signature(function).parameters
+            untyped = parameters.keys() - function.__annotations__.keys() - {"self"}
+            if untyped or "return" not in function.__annotations__:
+                missing.append((name, untyped))
+    assert not missing
+
+
 @pytest.mark.parametrize("backend", ["jax", pytest.param("torch", marks=pytest.mark.peers)])
 def test_import_brings_in_no_tensorflow(backend):
     if importlib.util.find_spec(backend) is None:
@@ -42,6 +57,14 @@ def test_public_names_load():
     assert set(dir(keras_bert)) == {*keras_bert.__all__, "__version__"}
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         keras_bert.nonsense  # noqa: B018
+
+
+def test_version_is_that_of_the_distribution():
+    try:
+        version = importlib.metadata.version("keras3-bert")
+    except importlib.metadata.PackageNotFoundError:
+        pytest.skip("keras3-bert is not installed")
+    assert keras_bert.__version__ == version
 
 
 @pytest.fixture(params=["module", "script"])
@@ -79,6 +102,34 @@ def test_help_imports_no_framework(command):
 @pytest.mark.generated
 def test_the_architecture_page_lists_all_modules():
     assert module_map.PAGE.read_text(encoding="utf-8") == module_map.updated()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "Preprocessor",
+        *(
+            pytest.param(name, marks=pytest.mark.slow)
+            for name in ("BertEncoder", "heads", "pipeline", "HubLayer")
+        ),
+    ],
+)
+def test_any_name_can_be_the_first(name):
+    """No module is loaded twice, and all layers are registered afterwards."""
+    program = f"""
+import sys
+import keras_bert
+keras_bert.{name}
+import keras
+from keras_bert import heads, model_structure
+assert keras_bert.BertEncoder is model_structure.BertEncoder is heads.find_encoder(
+    keras_bert.BertEncoder(vocab_size=9, hidden_size=4, num_hidden_layers=1,
+                           num_attention_heads=2, intermediate_size=8)).__class__
+registered = keras.saving.get_custom_objects()
+assert registered["keras_bert>BertEncoder"] is keras_bert.BertEncoder
+assert {{"keras_bert>Preprocessor", "keras_bert>HubLayer", "keras_bert>AdamW"}} <= set(registered)
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 def test_public_docstrings_have_an_example():

@@ -80,6 +80,37 @@ def test_sequences_longer_than_all_lengths_are_not_truncated(preprocessor):
     assert min(shapes) == 24 and max(shapes) == 31
 
 
+@pytest.mark.parametrize(
+    ("needed", "cost", "expected"),
+    [
+        ([30] * 10, 1000, None),  # too few steps
+        ([30] * 1000, 1000, (32,)),
+        ([10] * 1000 + [100] * 1000, 1000, (16, 128)),
+        ([10] * 10 + [100] * 1000, 1000, (128,)),  # too few short batches to compile for
+        ([20] * 1000 + [30] * 1000, 10**9, None),
+        ([600] * 1000, 1000, (768,)),
+        ([9000] * 1000, 1000, (9000,)),  # beyond the longest of the list
+    ],
+)
+def test_choose_compiled_lengths(needed, cost, expected):
+    assert choose_compiled_lengths(needed, cost, 0.7) == expected
+
+
+@pytest.mark.parametrize(
+    ("needed", "most", "compiled", "expected"),
+    [
+        ([20] * 1000 + [40] * 1000 + [100] * 1000, 3, (), (24, 48, 128)),
+        ([20] * 1000 + [40] * 1000 + [100] * 1000, 2, (), (48, 128)),
+        ([20, 100], 3, (), (128,)),  # another program costs more than it saves
+        ([20] * 1000, 3, (64,), (24, 64)),
+        ([20] * 1000, 1, (64,), (64,)),
+        ([300], 2, (32, 64), (32, 64, 512)),  # the limit, since none is long enough
+    ],
+)
+def test_few_lengths_are_chosen(needed, most, compiled, expected):
+    assert choose_lengths(needed, 1000, most, compiled, limit=512) == expected
+
+
 def test_many_long_lengths_are_planned_quickly():
     needed = [*range(2049, 2600)] * 20
     started = time.monotonic()

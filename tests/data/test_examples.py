@@ -18,11 +18,15 @@ def test_columns_become_lists():
 @pytest.mark.parametrize(
     ("texts", "columns", "message"),
     [
+        ("good", {}, "texts must be a list of strings; received one string"),
         (["good", 3], {}, "texts must be strings; received 3"),
         (["a", "b"], {"text_pairs": ["b"]}, "the same length as texts, 2; received 1"),
+        (["a", "b"], {"labels": ["x"]}, "labels must have the same length as texts, 2; received 1"),
         (["a", "b"], {"labels": np.array([1, np.nan])}, "must not be missing; received .*nan"),
         (["a", "b"], {"scores": [1, None]}, "the examples: scores must be numbers; received None"),
+        (["a", "b"], {"scores": [1, "nan"]}, "scores must be numbers; received 'nan'"),
         (["a", "b"], {"scores": [1, 1e39]}, "received 1e[+]39.* At most 1,000,000,"),
+        (["a", "b"], {"scores": [1, 10**400]}, "scores must be numbers; received 1000"),
         (["a", "b"], {"label_sets": [["x"], "y,z"]}, "must be a list of labels; received 'y,z'"),
         (["a", "b"], {"labels": ["x", "y"], "scores": [1, 2]}, "only one of labels, label_sets"),
     ],

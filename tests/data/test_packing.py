@@ -168,6 +168,19 @@ def test_training_matches_unpacked_training(kind, accumulate, monkeypatch):
     np.testing.assert_allclose(*answers, atol=2e-3)
 
 
+def test_a_head_on_unit_vectors_is_packed(monkeypatch):
+    examples = DATA["one label"]
+    losses = []
+    for packed in (False, True):
+        model = heads.classifier(
+            tiny.learner(pooling="mean"), labels=examples.label_names(), normalize=True
+        )
+        options = {"epochs": 2, "batch_size": len(examples), "learning_rate": 1e-3}
+        _, metrics = finetune(examples, packed, monkeypatch, model, **options)
+        losses.append([record["loss"] for record in metrics["history"]])
+    assert losses[1] == pytest.approx(losses[0], abs=2e-5)
+
+
 @pytest.mark.slow
 def test_class_weights_of_packed_sequences(monkeypatch):
     options = {"batch_size": 32, "epochs": 2, "class_weight": {"good": 5.0, "bad": 0.2}}
@@ -216,3 +229,48 @@ def test_only_models_on_the_last_layer_are_packed():
     x = keras.layers.Dropout(0.1, name="dropout")(outputs["sequence_output"][:, 0])
     model = keras.Model(inputs, classes(keras.layers.Dense(2, name="logits")(x)))
     assert not packed_heads.can_be_packed(model)
+
+
+def check_packed():
+    """Compare the logits of packed texts with those of single texts."""
+    encoder = tiny.encoder()
+    for build, of_positions in (
+        (lambda e: heads.classifier(e, 2, pairs=True), False),
+        (heads.regressor, False),
+        (lambda e: heads.tagger(e, 3), True),
+    ):
+        model = build(encoder)
+        rows = encoded([1, 9, 4, 2, 7, 3, 5, 0])
+        _, (inputs, targets, weights) = one_batch(rows, of_positions=False)
+        if of_positions:
+            taken = {key: value for key, value in inputs.items() if key != "cls_positions"}
+        else:
+            taken = inputs
+        view = packed_heads.packed(model)
+        # In the same order: they share an optimizer.
+        assert [id(v) for v in view.weights] == [id(v) for v in model.weights]
+        assert [id(v) for v in view.trainable_variables] == [
+            id(v) for v in model.trainable_variables
+        ]
+        found = keras.ops.convert_to_numpy(view(taken))
+        for row, number in np.argwhere(weights > 0):
+            which = targets[row, number]
+            alone = model(rows.batch([which], rows.lengths[which])[0])
+            if of_positions:
+                here = found[row, inputs["text_ids"][row] == number + 1]
+            else:
+                here = found[row, number]
+            np.testing.assert_allclose(here, keras.ops.convert_to_numpy(alone)[0], atol=1e-5)
+
+
+@pytest.mark.slow
+def test_packed_logits_match_single_logits():
+    check_packed()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("other", ["jax", pytest.param("torch", marks=pytest.mark.peers)])
+def test_packed_on_other_backends(python, other):
+    pytest.importorskip(other)
+    code = "from tests.data.test_packing import check_packed; check_packed()"
+    python("-c", code, backend=other)

@@ -46,14 +46,20 @@ def test_blank_line_is_a_text_in_a_file_of_texts_only(tmp_path):
     ("name", "content", "options", "message"),
     [
         ("a.tsv", "text\tlabel\na\tb\nc\n", {}, r"a\.tsv, row 3: must have 2 columns; received 1"),
+        ("a.tsv", "text\tlabel\ttext\na\tb\tc\n", {}, r"has two columns 'text'"),
+        ("a.tsv", "text\tlabel\na\t\n", {}, r"a\.tsv, row 2: a label .* received ''"),
         ("a.csv", 'text,label\n"a,b\nc,d\n', {}, r"a\.csv, after row 1: unexpected end of data"),
         ("a.jsonl", '{"text": "a", "label": ["b", null]}', {}, "line 1: a label must be a string"),
         ("a.jsonl", "[" * 200_000, {}, r"a\.jsonl, line 1 is not JSON"),
+        ("a.tsv", "x\ty\na\tb\n", {}, r"a\.tsv has no column 'text'; its columns are x, y"),
         ("a.csv", "text;label\na;b\n", {}, r"columns are text;label; .* a DataFrame"),
         ("a.tsv", "text\tlabel\n", {}, r"a\.tsv contains no rows"),
         ("a.tsv", b"text\tlabel\n\xff\tb\n", {}, r"line 2: must be UTF-8; received the byte 0xff"),
+        ("a.dat", "a", {}, r"a\.dat: the format must be one of tsv, csv, jsonl; received '\.dat'"),
         ("a.tsv", "a\tb\n", {"header": False}, r"without a header a column is a number from 1"),
+        ("a.jsonl", '{"text": "a"}', {}, r"a\.jsonl, line 1 has no key 'label'"),
         ("a.jsonl", '{"text": null, "label": "a"}', {}, r"'text' must be a string; received null"),
+        ("a.jsonl", '{"text": "3", "label": null}', {}, r"'label' must be a string; received null"),
     ],
 )
 def test_errors_name_file_and_row(tmp_path, name, content, options, message):
@@ -117,8 +123,11 @@ def test_scores_in_files(tmp_path):
     ("name", "content", "kind", "message"),
     [
         ("a.tsv", "text\tlabel\na\t1\nb\tx\n", "score", r"row 3: scores .* received 'x'"),
+        ("a.tsv", "text\tlabel\na\tinf\n", "score", r"row 2: scores .* received 'inf'"),
+        ("a.tsv", "text\tlabel\na\t\n", "score", r"row 2: scores .* received ''"),
         ("a.jsonl", '{"text": "a", "label": [1]}', "score", r"line 1: scores .* received \[1\]"),
         ("a.jsonl", '{"text": ["a"], "label": "x"}', "label", r"'text' must be a string"),
+        ("a.jsonl", '{"text": "a", "label": {}}', "label_set", r"'label' must be a string"),
     ],
 )
 def test_errors_name_the_row_of_a_label(tmp_path, name, content, kind, message):

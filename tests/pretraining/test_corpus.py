@@ -6,6 +6,8 @@ import gzip
 import json
 import lzma
 import os
+import pathlib
+import sys
 import tracemalloc
 
 import pytest
@@ -105,6 +107,15 @@ def test_broken_link_raises(tmp_path):
         corpus.files(tmp_path)
 
 
+def test_file_name_that_is_not_utf8_raises(tmp_path):
+    try:
+        pathlib.Path(os.fsdecode(bytes(tmp_path) + b"/\xff.txt")).write_text("One.")
+    except OSError:
+        pytest.skip("this file system has no such names")
+    with pytest.raises(ValueError, match=r"\\xff\.txt': the file name must be UTF-8"):
+        corpus.files(tmp_path)
+
+
 @pytest.mark.parametrize(
     ("pattern", "folder", "inside"),
     [
@@ -129,6 +140,24 @@ def test_json_array_raises(tmp_path):
     file = write(tmp_path / "a.json", '[\n  {"text": "One."},\n  {"text": "Two."}]\n')
     with pytest.raises(ValueError, match=r"a\.json is a JSON array; convert"):
         read(file)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="Windows has no named pipes")
+def test_pipe_raises(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ValueError, match="pipe is not a regular file"):
+        corpus.files(tmp_path / "pipe")
+
+
+def test_split_documents_are_counted(tmp_path, monkeypatch):
+    monkeypatch.setattr(corpus, "LONGEST", 40)
+    write(tmp_path / "a.txt", "Short.\n\n" + "One two three.\n" * 12 + "\nShort.\n")
+    write(tmp_path / "b.jsonl", json.dumps({"text": "One two three.\n" * 12}))
+    counts = collections.Counter()
+    parts = [document.part for document in corpus.documents(tmp_path, counts=counts)]
+    assert parts[:3] == [1, 1, 2] and parts.count(1) == 4
+    assert counts["long_documents"] == 2
+    assert counts["long_documents_at"] == f"{tmp_path / 'a.txt'}: line 3"
 
 
 def test_file_name_that_looks_like_a_pattern(tmp_path):
@@ -173,6 +202,17 @@ def test_compression_is_detected_by_content(tmp_path, kind):
 
 
 @pytest.mark.parametrize("kind", PACK)
+def test_compressed_files_of_several_streams(tmp_path, kind):
+    file = write(tmp_path / "corpus", PACK[kind](b"One.\nTw") + PACK[kind](b"o.\n\nThree.\n"))
+    assert read(file) == [["One.", "Two."], ["Three."]]
+
+
+def test_zstd_with_a_skippable_frame(tmp_path):
+    skipped = b"\x50\x2a\x4d\x18" + (4).to_bytes(4, "little") + b"size"
+    assert read(write(tmp_path / "corpus", skipped + PACK["zst"](b"One."))) == [["One."]]
+
+
+@pytest.mark.parametrize("kind", PACK)
 @pytest.mark.parametrize("keep", [0.3, 0.95, 1.0])
 def test_truncated_or_damaged_compressed_file_raises(tmp_path, kind, keep):
     pack = zstandard.ZstdCompressor(write_checksum=True).compress if kind == "zst" else PACK[kind]
@@ -195,6 +235,13 @@ def test_damaged_later_stream_raises(tmp_path, kind):
     two[0] ^= 0x55
     padded = write(tmp_path / "corpus", one + bytes(8192) + bytes(two) + bytes(4))
     assert read(padded) == [["One."], ["Two."]]
+
+
+def test_missing_zstandard_raises(tmp_path, monkeypatch):
+    file = write(tmp_path / "a.zst", PACK["zst"](b"text"))
+    monkeypatch.setitem(sys.modules, "zstandard", None)
+    with pytest.raises(ImportError, match=r"a\.zst needs zstandard; run: pip install"):
+        read(file)
 
 
 @pytest.mark.parametrize("content", [b"", b"\n \n\n", b"\xef\xbb\xbf", gzip.compress(b"", mtime=0)])
@@ -265,6 +312,17 @@ def test_memory_does_not_grow_with_the_file(tmp_path, monkeypatch, unit):
         tracemalloc.stop()
     assert size > 7_900_000
     assert peak < 1_500_000  # measured: 0.6 million; the file has 8 million bytes
+
+
+def test_long_json_text_is_split(tmp_path, monkeypatch):
+    monkeypatch.setattr(corpus, "LONGEST", 100)
+    paragraphs = [f"Paragraph number {n}." for n in range(30)] + ["x" * 250]
+    file = write(tmp_path / "a.jsonl", json.dumps({"text": paragraphs}))
+    documents = list(corpus.documents(file))
+    assert max(len(document.text) for document in documents) <= 100
+    found = [text for document in documents for text in document.paragraphs()]
+    assert found[:30] == paragraphs[:30] and "".join(found[30:]) == "x" * 250
+    assert documents[1].source == f"{file}: line 1, part 2"
 
 
 def test_too_long_record_raises(tmp_path, monkeypatch):

@@ -64,12 +64,48 @@ def test_half_of_the_pairs_are_random(length):
     assert share == pytest.approx(0.5, abs=0.01)
 
 
+def test_half_are_random_with_many_short_documents():
+    documents = prose.in_memory(prose.documents(4000, seed=8, sentences=(1, 4)))
+    drawn = pairs.draw(documents, 64, key=1)
+    assert drawn.is_random.mean() == pytest.approx(0.5, abs=0.02)
+
+
 def test_random_documents_are_uniformly_distributed():
     documents = prose.in_memory([[["zab"]]] * 20)
     found = [pairs.draw(documents, 16, key=key).second[:, 0] for key in range(400)]
     counts = np.bincount(np.concatenate(found), minlength=20)
     assert counts.sum() == 8000
     assert counts.min() > 320 and counts.max() < 480  # 400 +- 4 standard deviations
+
+
+def test_starts_of_random_texts_are_uniformly_distributed():
+    documents = prose.in_memory([[["zab"]], [["zab"]] * 10])
+    seconds = []
+    for key in range(2000):
+        drawn = pairs.draw(documents, 16, key=key, short_share=0.0)
+        seconds += drawn.second[drawn.is_random & (drawn.first[:, 0] == 0), 0].tolist()
+    counts = np.bincount(seconds, minlength=11)
+    assert counts[0] == 0 and counts[1:].sum() == 2000
+    assert counts[1:].min() > 140 and counts[1:].max() < 260
+
+
+def test_start_of_random_text_is_independent_of_its_document():
+    documents = prose.in_memory([[["zab"]] * 10] * 40)
+    seconds = [
+        drawn.second[drawn.is_random, 0]
+        for drawn in (pairs.draw(documents, 16, key=key, short_share=0.0) for key in range(200))
+    ]
+    document, sentence = np.divmod(np.concatenate(seconds), 10)
+    assert len(document) > 5000
+    assert abs(np.corrcoef(document, sentence)[0, 1]) < 0.07  # five deviations
+
+
+def test_first_texts_end_anywhere():
+    """The boundary between first and true second texts is uniformly distributed."""
+    documents = prose.in_memory([[["zab", "."]] * 5] * 2000)
+    drawn = pairs.draw(documents, 64, key=2, short_share=0.0)
+    counts = np.bincount(np.diff(drawn.first[~drawn.is_random])[:, 0] // 2, minlength=5)
+    assert counts[0] == 0 and counts[1:5].min() > 0.8 * counts[1:5].max() - 200
 
 
 def test_a_tenth_of_the_pairs_is_shorter():
@@ -101,6 +137,13 @@ def test_one_document_raises(count):
 def test_one_document_is_enough_for_single_texts():
     documents = prose.in_memory(prose.documents(1, sentences=(30, 30)))
     assert len(pairs.draw(documents, 64, key=7, next_sentence=False)) > 3
+
+
+def test_two_documents():
+    documents = prose.in_memory(prose.documents(2, sentences=(40, 40)))
+    drawn = pairs.draw(documents, 64, key=8)
+    inspect(documents, drawn, 64)
+    assert 0 < drawn.is_random.sum() < len(drawn)
 
 
 @pytest.mark.parametrize("length", [-1, 0, 3, 7])
@@ -149,6 +192,12 @@ def test_pairs_depend_only_on_the_key():
     drawn = pairs.draw(documents, 64, key=10)
     assert equal(drawn, pairs.draw(documents, 64, key=10))
     assert not equal(drawn, pairs.draw(documents, 64, key=11))
+
+
+def test_order_is_random():
+    documents = prose.in_memory(prose.documents(500, seed=13))
+    first = pairs.draw(documents, 64, key=12).first[:, 0]
+    assert abs(np.corrcoef(first, np.arange(len(first)))[0, 1]) < 0.15
 
 
 def test_golden():

@@ -1,5 +1,6 @@
 """Records: their content, resumed builds, errors, and memory."""
 
+import functools
 import hashlib
 import re
 
@@ -7,7 +8,7 @@ import filelock
 import numpy as np
 import pytest
 
-from keras_bert.pretraining import records
+from keras_bert.pretraining import records, workers
 from tests import damage, prose
 
 
@@ -63,6 +64,13 @@ def test_unknown_tokens_and_invalid_bytes_are_counted(tmp_path):
     assert manifest["counts"]["invalid_utf8"] == 1
 
 
+def test_pages_that_a_dump_leaves_out_are_counted(tmp_path):
+    page = "<page><ns>0</ns>{}<revision><text>Zab zed.</text></revision></page>"
+    pages = page.format("") + page.format("<redirect/>")
+    made = prose.build(tmp_path, f"<mediawiki>{pages}</mediawiki>")
+    assert made.manifest["counts"]["redirects"] == made.manifest["counts"]["documents"] == 1
+
+
 @pytest.mark.parametrize("words", [127, 128, 129, 300, 1000])
 def test_long_sentences_are_cut_into_similar_parts(tmp_path, words):
     given = [[prose.WORDS[:3] + ["."], (prose.WORDS * 30)[:words], prose.WORDS[3:5] + ["."]]]
@@ -85,6 +93,12 @@ def test_documents_without_tokens_are_omitted(tmp_path):
     assert [len(document) for document in documents(made, "train")] == [1, 1]
     assert made.counts()["documents"] == 2
     assert made.manifest["counts"]["documents"] == 3
+
+
+def test_part_of_empty_documents(tmp_path, monkeypatch):
+    monkeypatch.setattr(records, "_PART_BYTES", 1)
+    made = prose.build(tmp_path, "\u200b\n\n\u200b\n\nZed.\n", shard_bytes=1)
+    assert len(documents(made, "train")) == 1
 
 
 def test_large_vocabulary_has_wider_ids(tmp_path):
@@ -159,6 +173,13 @@ def test_second_build_does_nothing(tmp_path):
     assert {file: file.stat().st_mtime_ns for file in files} == before
 
 
+def test_progress_counts_text(tmp_path):
+    given, seen = prose.documents(50), []
+    prose.build(tmp_path, given, on_progress=seen.append)
+    assert seen == sorted(seen) and len(seen) > 3
+    assert seen[-1] == len(prose.text(given)) - 2 * len(given)  # line ends between documents
+
+
 class Stop(Exception):
     pass
 
@@ -221,10 +242,33 @@ def test_changed_settings_are_refused(tmp_path, change, message):
     assert contents(made.folder) == before
 
 
-@pytest.mark.parametrize("text", ["", " \n\n", "\u200b\n", "\x7f\x7f \x01\n"])
+@pytest.mark.parametrize("text", ["", " \n\n", "\u200b\n"])
 def test_empty_corpus_raises(tmp_path, text):
     with pytest.raises(ValueError, match="the corpus contains no text: corpus.txt"):
         prose.build(tmp_path, text)
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("held_out", 1.0, "held_out must be at least 0 and below 1; received 1.0"),
+        ("held_out", -0.1, "received -0.1"),
+        ("shard_bytes", 0, "shard_bytes must be an integer of at least 1"),
+        ("shard_bytes", 2**40, "shard_bytes must be at most"),
+    ],
+)
+def test_arguments_out_of_range_raise(tmp_path, option, value, message):
+    (tmp_path / "corpus.txt").write_text("A text.\n")
+    folder = tmp_path / "records"
+    with pytest.raises(ValueError, match=message):
+        records.build([tmp_path / "corpus.txt"], folder, prose.preprocessor(), **{option: value})
+    assert not folder.exists()
+
+
+def test_missing_corpus_raises(tmp_path):
+    with pytest.raises(ValueError, match="no such file"):
+        records.build([tmp_path / "none"], tmp_path / "records", prose.preprocessor())
+    assert not (tmp_path / "records").exists()
 
 
 def test_damaged_files_raise(tmp_path):
@@ -322,6 +366,26 @@ def test_broken_shard_raises_and_is_rebuilt(tmp_path, broken):
     assert again.manifest == made.manifest
 
 
+def test_a_stopped_build_rebuilds_broken_shards_and_goes_on(tmp_path):
+    given = prose.documents(120)
+    expected = contents(prose.build(tmp_path / "a", given).folder)
+
+    def stop(done):
+        if done > 6500:
+            raise Stop
+
+    with pytest.raises(Stop):
+        prose.build(tmp_path / "b", given, on_progress=stop)
+    folder = tmp_path / "b" / "records"
+    first, *others = sorted(folder.glob("*.tfrecord"))
+    assert len(others) > 1
+    first.unlink()
+    before = [other.stat().st_mtime_ns for other in others]
+    prose.build(tmp_path / "b", given)
+    assert contents(folder) == expected
+    assert [other.stat().st_mtime_ns for other in others] == before
+
+
 def test_a_shard_of_a_changed_corpus_is_not_rebuilt(tmp_path, monkeypatch):
     monkeypatch.setattr(records, "_hash_of_ends", lambda file: "")
     made = prose.build(tmp_path, prose.documents(60))
@@ -339,6 +403,38 @@ def test_missing_vocabulary_raises_and_is_rebuilt(tmp_path):
     assert prose.build(tmp_path, prose.documents(9)).preprocessor().vocabulary
 
 
+def test_vocabulary_without_special_tokens_raises(tmp_path):
+    pieces = [piece for piece in prose.PIECES if piece != "[MASK]"]
+    file = tmp_path / "corpus.txt"
+    file.write_text("Zab.\n")
+    with pytest.raises(ValueError, match=r"the vocabulary has no \[MASK\]; pretraining"):
+        records.build([file], tmp_path / "records", prose.preprocessor(pieces), workers=1)
+
+
+def test_records_inside_their_corpus_raise(tmp_path):
+    (tmp_path / "corpus.txt").write_text("Zab.\n")
+    with pytest.raises(ValueError, match="records: must not be inside the corpus"):
+        records.build(tmp_path, tmp_path / "records", prose.preprocessor(), workers=1)
+    assert [file.name for file in tmp_path.iterdir()] == ["corpus.txt"]
+
+
+def test_corpus_without_tokens_leaves_no_records(tmp_path):
+    (tmp_path / "a.txt").write_bytes(b"\x7f\x7f \x01\n")  # only control characters
+    (tmp_path / "b.txt").write_text("Zab. Bad.\n")
+    build = functools.partial(
+        records.build, folder=tmp_path / "records", preprocessor=prose.preprocessor(), workers=1
+    )
+    with pytest.raises(ValueError, match=r"the corpus contains no text: a\.txt"):
+        build(tmp_path / "a.txt")
+    assert build(tmp_path / "b.txt")["counts"]["documents"] == 1
+
+
+def test_no_shards(tmp_path):
+    made = prose.build(tmp_path, prose.documents(3))
+    found = made.read([])
+    assert len(found) == 0 and found.sentence_starts.tolist() == [0]
+
+
 def test_another_process_that_makes_records_raises(tmp_path):
     (tmp_path / "records").mkdir()
     lock = filelock.FileLock(tmp_path / "records" / ".lock")
@@ -347,6 +443,24 @@ def test_another_process_that_makes_records_raises(tmp_path):
 
 
 # --- Memory, and without TensorFlow ---
+
+
+def test_worker_processes_read_only_a_little_ahead():
+    import time
+
+    drawn = []
+
+    def inputs():
+        for number in range(60):
+            drawn.append(number)
+            yield number, f"Zab {number}."
+
+    found = workers.apply(str.upper, inputs(), 2)
+    for number in range(10):
+        assert next(found) == (number, f"ZAB {number}.")
+        time.sleep(0.02)
+        assert len(drawn) <= number + 6
+    assert [number for number, _ in found] == list(range(10, 60))
 
 
 MEMORY = """

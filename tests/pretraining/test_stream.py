@@ -43,7 +43,10 @@ def texts(batch):
         positions = inputs["masked_lm_positions"][row][filled]
         labels = targets["masked_lm"][row][filled]
         text_ids = inputs["text_ids" if "text_ids" in inputs else "input_mask"][row]
-        assert not ids[text_ids == 0].any()
+        for key in {"input_word_ids", "input_type_ids", "position_ids"} & inputs.keys():
+            assert not inputs[key][row][text_ids == 0].any()
+        if "next_sentence" in targets and "text_ids" in inputs:
+            assert not weights["next_sentence"][row, text_ids.max(initial=0) :].any()
         for number in range(1, text_ids.max(initial=0) + 1):
             at = np.flatnonzero(text_ids == number)
             assert (np.diff(at) == 1).all()
@@ -97,6 +100,23 @@ def test_a_batch(made, next_sentence):
     tasks = TASKS[: 1 + next_sentence]
     assert sorted(targets) == sorted(weights) == sorted(tasks)
     for task, shape in zip(tasks, [(4, 8), (4,)], strict=False):
+        assert (targets[task].shape, str(targets[task].dtype)) == (shape, "int32")
+        assert (weights[task].shape, str(weights[task].dtype)) == (shape, "float32")
+
+
+def test_a_packed_batch(made):
+    stream = small(made, length=128, packed=True)
+    assert (stream.texts_in_row, stream.predictions_in_row, stream.rows) == (8, 24, 4)
+    _, (inputs, targets, weights) = next(stream.batches())
+    assert {key: (x.shape, str(x.dtype)) for key, x in inputs.items()} == {
+        **{
+            key: ((4, 128), "int32")
+            for key in ("input_word_ids", "input_type_ids", "position_ids", "text_ids")
+        },
+        "masked_lm_positions": ((4, 24), "int32"),
+        "cls_positions": ((4, 8), "int32"),
+    }
+    for task, shape in zip(TASKS, [(4, 24), (4, 8)], strict=True):
         assert (targets[task].shape, str(targets[task].dtype)) == (shape, "int32")
         assert (weights[task].shape, str(weights[task].dtype)) == (shape, "float32")
 
@@ -223,6 +243,18 @@ def test_seed(made):
     assert first == epoch(small(made, seed=1))
     assert set(map(unmasked, first)) != set(map(unmasked, epoch(small(made, seed=2))))
     assert epoch(small(made, seed=-1))
+
+
+def test_epochs_have_different_orders_of_shards(made):
+    stream = small(made, shards_in_memory=1)
+    orders = []
+    for number in range(3):
+        read = []
+        made.read = lambda names, read=read: read.extend(names) or type(made).read(made, names)
+        epoch(stream, number)
+        orders.append(read)
+    assert all(sorted(order) == made.shards() for order in orders)
+    assert len({tuple(order) for order in orders}) == 3
 
 
 # --- Resuming ---

@@ -1,5 +1,6 @@
 """Pretraining: runs learn, resume bit for bit, and report errors."""
 
+import functools
 import itertools
 import json
 import re
@@ -14,6 +15,7 @@ import keras_bert
 from keras_bert import heads, optimizers, packed_heads
 from keras_bert.pretraining import pretraining_run as run_module
 from keras_bert.pretraining import train
+from keras_bert.pretraining.pretraining_run import Feed
 from keras_bert.pretraining.stream import Stream, StreamPosition
 from keras_bert.pretraining.train import Phase
 from keras_bert.training import engine, run_state
@@ -291,6 +293,12 @@ def test_unrelated_model_is_not_replaced(eager, records, tmp_path):
     assert (tmp_path / "model.keras").read_bytes() == before
 
 
+def test_stale_temporary_files_are_deleted(eager, records, tmp_path):
+    (tmp_path / ".model.0123abcd.keras").touch()
+    runs.pretrain(records, tmp_path, steps=2)
+    assert not (tmp_path / ".model.0123abcd.keras").exists()
+
+
 def test_model_can_be_finetuned(eager, learned):
     from keras_bert.data import tabular
     from keras_bert.training.finetuning import finetune
@@ -513,7 +521,8 @@ def test_invalid_arguments_raise(eager, records, tmp_path):
     refused("^optimizer must be one of adamw, lamb; received 'sgd'$", optimizer="sgd")
     refused("gradient_accumulation_steps x devices, 3 x 1", gradient_accumulation_steps=3)
     refused("warmup_steps between 0 and total_steps", warmup_steps=7)
-    refused("keep must be an integer of at least 1; received 0", keep=0)
+    for option in ("keep", "log_every", "save_every", "eval_every", "eval_rows"):
+        refused(f"{option} must be an integer of at least 1; received 0", **{option: 0})
     refused("at most max_position_embeddings=48; received 64$", length=64)
     other = keras_bert.Preprocessor([*runs.PIECES[:-1], "!"])
     refused("records were made with another vocabulary", runs.encoder(preprocessor=other))
@@ -536,9 +545,100 @@ def test_second_process_in_the_folder_raises(eager, records, tmp_path):
     runs.pretrain(records, folder)
 
 
+@pytest.mark.slow
+def test_each_window_is_read_once(records, tmp_path, monkeypatch):
+    """Pauses to log and to evaluate do not repeat the reading."""
+    monkeypatch.setattr(
+        run_module, "Stream", functools.partial(run_module.Stream, shards_in_memory=1)
+    )
+    read = []
+    plain = records.read
+    monkeypatch.setattr(records, "read", lambda names: (read.append(names), plain(names))[1])
+    runs.pretrain(records, tmp_path, steps=12, log_every=1, save_every=6)
+    trained = [names for names in read if names[0].startswith("train")]
+    assert len(trained) > len(records.shards()), "expected more than an epoch"
+    count = len(records.shards())
+    for start in range(0, len(trained), count):
+        epoch = [name for names in trained[start : start + count] for name in names]
+        assert len(set(epoch)) == len(epoch), trained
+
+
+@pytest.mark.slow
+def test_broken_shard_is_named(records, tmp_path):
+    """TensorFlow's error does not contain the cause."""
+    made = type(records)(shutil.copytree(records.folder, tmp_path / "records"))
+    for name in made.shards():
+        (made.folder / name).write_bytes(b"something else")
+    with pytest.raises(ValueError, match=r"^.*train-\d+\.tfrecord is missing or has changed"):
+        runs.pretrain(made, tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    ("phases", "options", "message"),
+    [
+        ([], {}, "phases must have at least one Phase"),
+        ([Phase(9)], {"warmup_steps": 0.1}, "warmup_steps must be an integer of at least 0"),
+        ([Phase(9)], {"weight_decay": -0.1}, "weight_decay must be at least 0"),
+    ],
+)
+def test_invalid_recipes_raise(phases, options, message):
+    with pytest.raises(ValueError, match=message):
+        train.Recipe(phases, **options)
+
+
 @pytest.mark.parametrize(("steps", "expected"), [(20, 2), (10**6, 10_000)])
 def test_default_warmup_is_at_most_a_tenth(steps, expected):
     assert train.Recipe([Phase(steps)]).warmup_steps == expected
+
+
+class _Clock:
+    def __init__(self):
+        self.now = 100.0
+
+    def perf_counter(self):
+        return self.now
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_measured_speed(packed, records, monkeypatch):
+    """Four batches of 8 rows take 2 s each, after a first batch of 10 s."""
+    from keras_bert.pretraining.stream import Stream
+    from keras_bert.runtime.terminal import progress
+    from keras_bert.training import flops
+
+    clock = _Clock()
+    monkeypatch.setattr(run_module, "time", clock)
+    monkeypatch.setattr(flops, "peak", lambda: 1e9)
+    model = heads.pretraining(runs.encoder())
+    stream = Stream(records, 8, 16, packed=packed)
+    feed = Feed(stream, StreamPosition(), 5)
+    with progress(show=False) as bar:
+        task = bar.add_task("", total=5, loss="", rate="")
+        recipe = train.Recipe([Phase(5, 16, 8)])
+        run = run_module.PretrainingRun(model, model, records, None, recipe, 1, 1, 1, 1, 1)
+        measured = run_module.Meter(run, feed, bar, task, 0)
+        measured.on_train_begin()
+        tokens, shown = [], []
+        for number, (_, batch) in enumerate(itertools.islice(stream.batches(), 5)):
+            clock.now += 2.0 if number else 10.0
+            ids = batch[0]["input_word_ids"]
+            tokens.append(int((ids != 0).sum()))
+            feed.tokens[number] = tokens[-1]
+            measured.on_train_batch_end(number, {"loss": 1.0})
+            shown.append(bar.tasks[task].fields["rate"])
+        found = measured.figures()
+    row = flops.of_sequence(
+        runs.encoder().bert_config, 16, stream.predictions_in_row, stream.texts_in_row
+    )
+    assert shown[0] == ""  # the first batch includes the compilation
+    for number in range(1, 5):  # during the run
+        assert shown[number] == f"{sum(tokens[1 : number + 1]) / (2 * number):,.0f}"
+    assert found == {
+        "seconds": 18.0,
+        "tokens_per_second": round(sum(tokens[1:]) / 8, 1),
+        "sequences_per_second": 4.0,
+        "flop_utilization": round(row * 4 / 1e9, 4),
+    }
 
 
 @pytest.mark.slow
@@ -549,6 +649,11 @@ def test_float16_trains_with_a_scaled_loss(eager, records, tmp_path):
     assert history[-1]["learning_rate"] == pytest.approx(0.0025)
     _, same = runs.pretrain(records, tmp_path, runs.encoder(dtype="mixed_float16"))
     assert same == history
+
+
+def test_vocab_size_below_the_vocabulary_raises(eager, records, tmp_path):
+    with pytest.raises(ValueError, match="vocab_size"):
+        runs.pretrain(records, tmp_path, runs.encoder(vocab_size=9))
 
 
 def compiler_ir(model, batch):

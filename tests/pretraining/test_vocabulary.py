@@ -4,6 +4,7 @@ import collections
 import errno
 import pathlib
 import random
+import sys
 
 import pytest
 
@@ -13,6 +14,7 @@ from keras_bert.text import unicode_tables
 from keras_bert.text.python_tokenizer import PythonTokenizer
 from tests import fuzz, reference_tokenizer
 
+ROOT = pathlib.Path(__file__).parents[2]
 OPTIONS = [
     {"lowercase": True, "strip_accents": True, "split_cjk": True},
     {"lowercase": True, "strip_accents": False, "split_cjk": True},
@@ -133,7 +135,20 @@ def test_each_training_learns_the_same_tokens():
         assert vocabulary.train(texts(), 150) == tokens
 
 
+def test_large_counts_are_scaled_down(monkeypatch):
+    expected = vocabulary.train(texts(), 150)
+    monkeypatch.setattr(vocabulary, "_MAX_OCCURRENCES", 2_000)
+    scaled = vocabulary.train(texts(), 150)
+    assert len(scaled) == 150
+    assert len(set(scaled) & set(expected)) > 130
+
+
 def test_max_bytes_selects_every_nth_document():
+    documents = [f"document{index} of many" for index in range(1000)]
+    kept = vocabulary._sample(iter(documents), 2_000)
+    assert 1_000 < sum(map(len, kept)) <= 2_000
+    assert kept == documents[:: documents.index(kept[1])]
+    assert vocabulary._sample(iter(documents), 10**9) == documents
     tokens = vocabulary.train(["few"] + ["many"] * 5, 20, max_bytes=8, min_frequency=1)
     assert tokens == vocabulary.train(["few", "many"], 20, min_frequency=1)
 
@@ -161,12 +176,27 @@ def test_a_size_above_the_tokens_of_the_corpus_is_an_error_with_the_maximum():
         vocabulary.train(documents, possible + 1)
 
 
+def test_the_maximum_can_be_reached_when_fewer_characters_fit():
+    characters = [chr(0xAC00 + number) for number in range(400)]
+    documents = ["".join(characters[start : start + 4]) for start in range(0, 400, 4)] * 2
+    with pytest.raises(ValueError, match=r"size must be at most (\d+), .* received 2000") as error:
+        vocabulary.train(documents, 2000)
+    possible = int(str(error.value).split("at most ")[1].split(",")[0])
+    assert len(vocabulary.train(documents, possible)) == possible
+
+
 @pytest.mark.parametrize("size", [3, 5])
 def test_a_size_without_room_for_learned_tokens_is_an_error(size):
     with pytest.raises(
         ValueError, match=rf"size must be an integer of at least 6; received {size}"
     ):
         vocabulary.train(["low lower"] * 3, size)
+
+
+def test_without_tokenizers_the_error_names_the_package(monkeypatch):
+    monkeypatch.setitem(sys.modules, "tokenizers", None)
+    with pytest.raises(ImportError, match=r"run: pip install"):
+        vocabulary.train(["a b"] * 9, 7)
 
 
 # --- Coverage and files ---

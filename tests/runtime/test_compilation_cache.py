@@ -79,6 +79,15 @@ def enable(monkeypatch, tmp_path):
         jax.config.update(name, value)
 
 
+def test_a_user_without_a_home_folder(enable, monkeypatch, capsys):
+    def no_home():
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(compilation_cache, "cache_folder", no_home)
+    assert enable() is None
+    assert "compiled programs are not kept: Could not determine" in capsys.readouterr().err
+
+
 def write_programs(folder, contents):
     """Write files as a process that was killed an hour ago."""
     killed = time.time() - 3600

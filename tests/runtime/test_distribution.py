@@ -95,6 +95,34 @@ def test_missing_tpu_is_an_error(monkeypatch):
             enter(name)
 
 
+def test_unknown_name_of_a_tpu_is_an_error(monkeypatch):
+    import tensorflow as tf
+
+    def resolver(tpu):
+        raise ValueError(f"Could not lookup TPU metadata from name '{tpu}'.\nMore of it.")
+
+    monkeypatch.setattr(tf.distribute.cluster_resolver, "TPUClusterResolver", resolver)
+    message = "^the TPU 'mine' cannot be reached: Could not lookup TPU metadata from name 'mine'"
+    with pytest.raises(ValueError, match=message):
+        enter("tpu:mine")
+    monkeypatch.setenv("TPU_NAME", "mine")
+    with pytest.raises(ValueError, match=message):
+        enter("auto")
+
+
+def test_a_tensorflow_without_tpus_names_jax(monkeypatch):
+    import tensorflow as tf
+
+    def connect(resolver):
+        tf.raw_ops.ConfigureDistributedTPU()
+
+    monkeypatch.setattr(tf.distribute.cluster_resolver, "TPUClusterResolver", lambda tpu: tpu)
+    monkeypatch.setattr(tf.config, "experimental_connect_to_cluster", connect)
+    message = "^the TPU 'mine' cannot be reached: .*ConfigureDistributedTPU.* KERAS_BACKEND=jax"
+    with pytest.raises(ValueError, match=message):
+        enter("tpu:mine")
+
+
 @pytest.mark.parametrize("variable", ["COLAB_TPU_ADDR", "COLAB_RELEASE_TAG"])
 def test_tensorflow_on_a_tpu_in_colab_is_an_error(variable, monkeypatch):
     monkeypatch.setenv(variable, "10.0.0.1:8470")
@@ -111,7 +139,9 @@ def say(name, **options):
                   d.supports_jit_compile())
     except ValueError as error:
         print(name, options, error)
-say("one-device"); say("auto"); say("mirrored"); say("tpu"); say("mirrored", model_parallel=2)
+say("one-device"); say("auto"); say("mirrored"); say("tpu"); say("tpu:mine")
+say("mirrored", model_parallel=3); say("mirrored", model_parallel=2)
+say("one-device", model_parallel=2)
 say("multi-worker")
 import jax
 jax.process_count = lambda: 2
@@ -139,6 +169,19 @@ def test_one_device_within_another_strategy_on_jax(python):
     python("-c", f"import os; os.environ['XLA_FLAGS'] = '{FLAG}2'\n{NESTED_ON_JAX}", backend="jax")
 
 
+@pytest.mark.parametrize("variable", ["JAX_NUM_PROCESSES", "JAX_PROCESS_ID"])
+def test_a_variable_that_is_no_integer_is_named(variable, python):
+    code = (
+        f"import os; os.environ['{variable}'] = 'two'\n"
+        "from keras_bert.runtime import distribution\n"
+        "try:\n"
+        "    distribution.scope('multi-worker').__enter__()\n"
+        "except ValueError as error:\n"
+        "    print(error)"
+    )
+    assert f"{variable} must be an integer; received 'two'" in python("-c", code, backend="jax")
+
+
 def test_strategies_on_jax(python, monkeypatch):
     monkeypatch.delenv("XLA_FLAGS", raising=False)
     lines = python(
@@ -149,7 +192,13 @@ def test_strategies_on_jax(python, monkeypatch):
         "auto {} DataParallel 4 4 (0, 1) True",
         "mirrored {} DataParallel 4 4 (0, 1) True",
         "tpu {} JAX sees no TPU, only cpu; pip install 'jax[tpu]' on a machine with a TPU",
+        "tpu:mine {} tpu:mine is a name for TensorFlow; with JAX, run the program on the TPU's own "
+        "VM and use tpu",
+        "mirrored {'model_parallel': 3} model_parallel must divide the 4 devices of one machine; "
+        "received 3",
         "mirrored {'model_parallel': 2} ModelParallel 2 4 (0, 1) True",
+        "one-device {'model_parallel': 2} model_parallel needs several devices and "
+        "KERAS_BACKEND=jax",
     ):
         assert expected in lines, (expected, lines)
     assert any(line.startswith("multi-worker {} multi-worker cannot start: ") for line in lines)

@@ -24,6 +24,28 @@ def test_quiet_imports_show_the_output_of_a_failed_import(capfd):
     assert capfd.readouterr().err == "the reason"
 
 
+def test_quiet_imports_hide_stderr_after_ctrl_c(capfd):
+    with pytest.raises(KeyboardInterrupt), quiet_imports():
+        os.write(2, b"noise")
+        raise KeyboardInterrupt
+    assert capfd.readouterr().err == ""
+
+
+def test_progress_in_a_notebook_is_one_line(monkeypatch, capsys):
+    now = [100.0]
+    monkeypatch.setattr(terminal.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
+    with progress("{task.fields[loss]}") as bar:
+        task = bar.add_task("Epoch 1", total=2, loss="0.25")
+        now[0] += 2
+        bar.advance(task)
+        bar.advance(task)
+    assert capsys.readouterr().err == "Epoch 1: 50%, 0.25\rEpoch 1: 100%, 0.25\r\n"
+    with progress(show=False) as bar:
+        bar.add_task("Epoch 1", total=2)
+    assert capsys.readouterr().err == ""
+
+
 def test_no_progress_bar_without_a_terminal(capfd):
     with progress("{task.fields[loss]}") as bar:
         bar.advance(bar.add_task("Working", total=2, loss=1.0), 2)

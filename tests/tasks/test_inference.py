@@ -134,11 +134,31 @@ def test_heads_without_a_vector_become_embedders():
             "fine-tune it first",
         ),
         (
+            lambda: inference.answers(heads.tagger(encoder(), 2), tabular.Examples(["a"])),
+            "'tagger' takes TaggedSentences; received Examples",
+        ),
+        (
             lambda: inference.answers(heads.classifier(encoder(), 2), tabular.Examples([])),
             "no examples",
+        ),
+        (
+            lambda: inference.answers(
+                keras.Sequential([keras.Input((2,)), keras.layers.Dense(2)]),
+                tabular.Examples(["a"]),
+            ),
+            "must hold one BertEncoder",
         ),
     ],
 )
 def test_other_models_are_rejected(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_encoder_without_a_preprocessor_is_rejected():
+    base = encoder()
+    base.preprocessor = None
+    with pytest.raises(ValueError, match="has no preprocessor"):
+        inference.describe(base)
+    with pytest.raises(ValueError, match="has no preprocessor"):
+        inference.answers(heads.classifier(base, 2), tabular.Examples(["a"]))

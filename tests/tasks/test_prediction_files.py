@@ -186,6 +186,13 @@ def test_values_of_json_are_kept(models, tmp_path):
         list(written_lines("csv", models["regression"], answered))
 
 
+def test_columns_without_a_header_are_numbered(models, tmp_path):
+    options = {"text": "2", "header": False}
+    examples = read_rows(tmp_path, "a.tsv", "7\tso\tx\n", **options)
+    lines = written_lines("tsv", models["regression"], [(examples, ANSWERED["regression"][1])])
+    assert list(lines) == ["score\t1\t2\t3", "-1.5000\t7\tso\tx"]
+
+
 def test_tabs_and_line_ends_become_spaces_in_tsv(models):
     texts = tabular.Examples(["so\tgood\r\nfilm"], text_pairs=["a\x85b\u2028c"])
     answered = [(texts, ANSWERED["regression"][1])]
@@ -220,6 +227,20 @@ def test_squad_predictions(models):
     assert json.loads(line) == {"7": QUOTED}
     with pytest.raises(ValueError, match=r"a\.json: .* only for question answering; use \.jsonl"):
         prediction_files.format_of("a.json", registry.for_model(models["classification"]))
+
+
+@pytest.mark.parametrize(
+    ("name", "format"),
+    [
+        ("a.jsonl", "jsonl"),
+        ("a.ndjson", "jsonl"),
+        ("a.csv", "csv"),
+        ("a.txt", "tsv"),
+        (None, "tsv"),
+    ],
+)
+def test_format_of(models, name, format):
+    assert prediction_files.format_of(name, registry.for_model(models["chooser"])) == format
 
 
 def test_labels_that_are_floats_are_not_rounded():

@@ -2,6 +2,7 @@
 
 import types
 
+import numpy as np
 import pytest
 
 import keras_bert
@@ -79,15 +80,24 @@ def test_dataframe():
     ("data", "options", "message"),
     [
         ({"text": ["a"]}, {}, "has no column 'label'; it has text. Give their names as text=,"),
+        ({"text": ["a"], "label": [float("nan")]}, {}, "no row has a label; all are nan"),
+        ({"text": ["a", 3], "label": [1, 2]}, {}, "must be strings; received 3 in row 2"),
         (
             {"w": [["a"]]},
             {"task": "tagging"},
             "no column 'words'; .* Give their names as word= and",
         ),
+        (
+            {"text": ["a"]},
+            {"task": "multiple_choice"},
+            "no column 'choices'; .* Rename the columns",
+        ),
         (3, {}, "must be a file, a DataFrame, a Dataset or a dict of columns; received int"),
         ([("a", "b")], {}, r"received list. For lists, use Examples\(texts, labels"),
         ("a.conll", {}, "for tagged words, give task='tagging'"),
         ("a.tsv", {"tag": 2}, "tag does not apply to the task 'classification'; remove it"),
+        ("a.conll", {"task": "tagging", "text": "x"}, "text does not apply to the task 'tagging'"),
+        ("a.tsv", {"negatives": np.array(["a", "b"])}, "negatives does not apply to the task"),
         ("a.tsv", {"task": "nonsense"}, "task must be one of classification, pair"),
         ("a.tsv", {"task": "pair"}, r"needs text_pair \(--text-pair\), the column"),
     ],

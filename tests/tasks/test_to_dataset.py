@@ -101,7 +101,10 @@ def test_shuffled_epochs_differ_and_repeat_with_the_seed():
     ("call", "message"),
     [
         (lambda e, m: e.to_dataset("minilm"), "needs a model with a Preprocessor"),
+        (lambda e, m: e.to_dataset(m, pad=2), "must be an integer of at least 3"),
+        (lambda e, m: e.to_dataset(m, pad="longest"), 'pad must be "batch" or an integer'),
         (lambda e, m: e.to_dataset(m, pad=33), "must be at most 32, the maximum of the model"),
+        (lambda e, m: e.to_dataset(heads.regressor(heads.find_encoder(m))), "takes scores"),
         (lambda e, m: e.to_dataset(m), "the label 'good' is not one of the model's labels"),
     ],
 )

@@ -58,6 +58,8 @@ def test_order_and_length():
     assert {tuple(inputs["input_mask"].shape) for inputs, _, _ in dataset} == {(6, 2, 16)}
     with pytest.warns(UserWarning, match="48 texts were truncated to 5 tokens"):
         data.to_dataset(model, pad=5)
+    with pytest.raises(ValueError, match="must be at most 32, the maximum of the model"):
+        data.to_dataset(model, pad=33)
 
 
 @needs_tensorflow

@@ -117,10 +117,14 @@ def test_invalid_unicode_is_dropped(preprocessor):
     ("args", "message"),
     [
         ([None], "texts must be strings; received None"),
+        ([3], "texts must be strings; received 3"),
         ([["a", 1.5]], "texts must be strings; received 1.5"),
         ([tf.zeros(2)], "texts must be strings; received a tensor of float32"),
         ([[["a"], ["b"]]], r"texts must have shape \(batch,\); received \(2, 1\)"),
+        ([[["a", "b"]]], r"texts must have shape \(batch,\); received \(1, 2\)"),
+        ([tf.constant([["a"]])], r"texts must have shape \(batch,\); received \(1, 1\)"),
         ([["a", "b"], ["a"]], "same shape"),
+        ([["a"], [None]], "texts must be strings; received None"),
     ],
 )
 def test_errors(preprocessor, args, message):
@@ -146,6 +150,13 @@ def test_a_missing_special_token(token):
 def test_a_token_with_a_line_end(token):
     with pytest.raises(ValueError, match=re.escape(f"a line end; received {token!r}")):
         Preprocessor([*TOKENS, token])
+
+
+def test_without_a_vocabulary():
+    with pytest.raises(ValueError, match="has no vocabulary"):
+        Preprocessor()(["a"])
+    with pytest.raises(ValueError, match="has no vocabulary"):
+        _ = Preprocessor().vocabulary
 
 
 def test_the_vocabulary_from_a_file(tmp_path):

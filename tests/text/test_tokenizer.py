@@ -6,6 +6,7 @@ import json
 import os
 import time
 import unicodedata
+import warnings
 
 import numpy as np
 import pytest
@@ -352,3 +353,30 @@ def test_warns_if_options_do_not_fit_the_vocabulary(vocabularies, name, options,
     with pytest.warns(UserWarning, match=message) as caught:
         WordPieceTokenizer(tokens_of(vocabularies, name), **options)
     assert len(caught) == 1
+    assert caught[0].filename == __file__
+    assert f"lowercase={options['lowercase']}, strip_accents=" in str(caught[0].message)
+
+
+def test_does_not_warn_for_a_few_tokens():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        WordPieceTokenizer(["[UNK]", "Play", "한국", "é"])
+        WordPieceTokenizer(["[UNK]", "play", "##ing"], lowercase=False)
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_warning_for_the_real_vocabularies(shared, name):
+    tokens = vocabulary(shared, name)
+    for lowercase, strip_accents in itertools.product((True, False), repeat=2):
+        options = {"lowercase": lowercase, "strip_accents": strip_accents}
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            WordPieceTokenizer(tokens, **options)
+        right = {"strip_accents": REAL[name]["lowercase"], **REAL[name]}
+        # The Chinese vocabulary has almost no upper case and no accents, so all options fit.
+        tolerant = name == "bert-base-chinese" or (
+            name in ("kcbert-base", "koelectra") and not strip_accents
+        )
+        tolerant |= name == "bert-base-uncased" and lowercase
+        tolerant |= name == "bert-base-cased" and not lowercase
+        assert bool(caught) == (not tolerant and options != right), options

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from keras_bert import BertEncoder, heads
+from keras_bert import BertEncoder, heads, packed_heads
 from keras_bert.data import packing
+from keras_bert.data.batching import LENGTHS
 from keras_bert.data.packing import PackedBatches
 from keras_bert.text.encoded_texts import Encoded
 from keras_bert.training import batch_plan
@@ -53,6 +54,21 @@ def test_fixed_length_is_one_shape_without_packing():
     assert shapes(plan) == {(16, 32)}
 
 
+def test_unpackable_batches_have_similar_lengths(monkeypatch):
+    monkeypatch.setattr(packed_heads, "can_be_packed", lambda model: False)
+    model = classifier()
+    plan = BatchPlan(model, Sequences(), 16, 0, epochs=2, losses=None)
+    assert plan.trained is model
+    assert {rows for rows, _ in shapes(plan)} == {16, 4}
+    assert len(shapes(plan)) > 2
+
+
+def test_small_batches_are_not_packed():
+    plan = BatchPlan(classifier(), Sequences(), 1, 0, epochs=1, losses=None)
+    assert plan.shape is None
+    assert shapes(plan) == {(1, length) for length in set(Sequences().lengths)}
+
+
 @pytest.mark.parametrize(("accumulate", "steps", "missing"), [(1, 14, 0), (2, 7, 0), (4, 4, 2)])
 @pytest.mark.parametrize("batch_size", [16, 15])
 def test_last_step_is_completed(accumulate, steps, missing, batch_size):
@@ -68,6 +84,29 @@ def test_last_step_is_completed(accumulate, steps, missing, batch_size):
     assert (plan.steps, plan.missing) == (steps, missing)
     if missing:
         assert len(plan.epoch(2)) == 7
+
+
+@pytest.mark.parametrize("packable", [True, False])
+def test_steps_are_compiled_if_that_saves_time(packable, monkeypatch):
+    monkeypatch.setattr(packed_heads, "can_be_packed", lambda model: packable)
+    few = BatchPlan(classifier(), Sequences(), 16, 0, epochs=2, losses=None)
+    monkeypatch.setattr(batch_plan, "_OPERATIONS_PER_COMPILATION", 1.0)
+    many = BatchPlan(classifier(), Sequences(), 16, 0, epochs=2, losses=None)
+    assert (few.compiled, many.compiled) == (False, True)
+    if not packable:
+        # A few lengths, and the last batch is padded with rows.
+        assert {length for _, length in shapes(many)} <= {*LENGTHS, Sequences.max_length}
+        assert {rows for rows, _ in shapes(many)} == {16}
+
+
+def test_many_epochs_are_compiled():
+    sequences, model = Sequences(), classifier()
+    compiled = [
+        BatchPlan(model, sequences, 16, 0, epochs=epochs, losses=None, fixed_length=fixed).compiled
+        for fixed in (False, True)
+        for epochs in (1, 10**9)
+    ]
+    assert compiled == [False, True, False, True]
 
 
 def test_late_epochs_fit_the_planned_shape(monkeypatch):

@@ -1,5 +1,6 @@
 """Keras' callbacks in `finetune`: they see one `fit` of the caller's model."""
 
+import contextlib
 import csv
 import math
 
@@ -9,7 +10,7 @@ import pytest
 
 import keras_bert
 from keras_bert.tasks import inference
-from keras_bert.training import finetuning
+from keras_bert.training import finetuning, progress
 from tests import tiny
 
 EXAMPLES = tiny.examples(tiny.ROWS[:12])
@@ -109,6 +110,12 @@ def test_early_stopping_restores_the_epoch_that_it_monitors():
         np.testing.assert_array_equal(weight, best)
 
 
+def test_early_stopping_on_a_score_needs_no_mode():
+    stopping = callbacks.EarlyStopping("val_f1", patience=1)
+    finetune(stopping, epochs=2)
+    assert stopping.monitor_op is keras.ops.greater
+
+
 def test_model_checkpoint_writes_the_callers_model(tmp_path):
     """Also in the middle of an epoch, and not the model for packed batches."""
     file = tmp_path / "{epoch}-{val_accuracy:.2f}.keras"
@@ -128,6 +135,20 @@ def test_model_checkpoint_writes_the_callers_model(tmp_path):
         found = inference.evaluate(loaded, DEV)
         assert found["accuracy"] == record["accuracy"]
         assert keras_bert.pipeline(loaded)("so good")["label"] in ("good", "bad")
+
+
+def test_csv_logger_and_lambda_callback(tmp_path):
+    file, seen = tmp_path / "log.csv", []
+    finetune(
+        callbacks.CSVLogger(str(file)),
+        callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: seen.append((epoch, logs))),
+        epochs=2,
+    )
+    rows = list(csv.DictReader(file.read_text().splitlines()))
+    assert [row["epoch"] for row in rows] == ["0", "1"] == [str(epoch) for epoch, _ in seen]
+    for row, (_, logs) in zip(rows, seen, strict=True):
+        assert float(row["val_loss"]) == pytest.approx(logs["val_loss"])
+        assert float(row["val_f1"]) == pytest.approx(logs["val_f1"])
 
 
 @pytest.mark.parametrize(
@@ -184,6 +205,42 @@ def test_scores_within_an_epoch():
         assert all("accuracy" in record and "dev_loss" in record for record in history)
     # The scores do not change the training.
     assert history[-1] == pytest.approx(finetune(**options)[1]["history"][-1])
+
+
+@pytest.fixture
+def bar(monkeypatch):
+    """Replace the progress bar; return the list of the fields of all its changes."""
+    changes = []
+
+    class Bar(contextlib.nullcontext):
+        disable = False
+
+        def add_task(self, name, **fields):
+            changes.append({"name": name, **fields})
+
+        def update(self, task, **fields):
+            changes.append(fields)
+
+    monkeypatch.setattr(progress, "progress", lambda *columns, show: Bar())
+    return changes
+
+
+def test_the_rate_leaves_out_what_is_not_training(bar, monkeypatch):
+    """The first batch, which includes the compilation, and the time to score the model."""
+    clock = [0.0]
+    monkeypatch.setattr(progress.time, "perf_counter", lambda: clock[0])
+
+    class OneSecondPerBatch(callbacks.Callback):
+        def on_train_batch_begin(self, batch, logs=None):
+            clock[0] += 1.0
+
+        def on_test_begin(self, logs=None):
+            clock[0] += 50.0
+
+    _, metrics = finetune(OneSecondPerBatch(), epochs=1, evaluate_every=1)
+    rates = [fields["rate"] for fields in bar if "rate" in fields and "name" not in fields]
+    assert rates == ["4 examples/s"] * 2
+    assert metrics["train_seconds"] == 3.0
 
 
 def test_callbacks_can_monitor_the_training():

@@ -160,3 +160,10 @@ def test_many_settings_below_a_long_name():
         run_state.check_settings("state.npz", saved, {}, "delete it")
     assert memory.peak() - before < 100e6
     assert time.process_time() - start < 2 * slowness()
+
+
+def test_the_folder_may_be_below_a_link(tmp_path):
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "run").symlink_to(tmp_path / "disk")
+    save(tmp_path / "run" / "checkpoints", [1.0])
+    assert steps(tmp_path / "disk" / "checkpoints") == (1, ["step-00000001.npz"])

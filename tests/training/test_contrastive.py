@@ -99,6 +99,14 @@ def test_what_contrastive_training_needs(train, options, problem):
         finetune(train, contrastive=True, **options)
 
 
+def test_many_texts_on_request(monkeypatch):
+    from keras_bert.tasks.classification import contrastive
+
+    monkeypatch.setattr(contrastive, "MOST_TEXTS_PER_CLASS", 1)
+    _, metrics = finetune(contrastive=True)
+    assert metrics["recipe"]["contrastive"] is True
+
+
 class Stop(Exception):
     """Ends a run before it deletes its state."""
 
@@ -167,3 +175,9 @@ def test_a_label_with_one_text_trains_only_the_head(recwarn):
     assert metrics["recipe"]["contrastive"] is True
     assert model.layers[-1].labels == ["maybe", "no", "yes"]
     assert not [warning for warning in recwarn if "left out" in str(warning.message)]
+
+
+@pytest.mark.parametrize("value", ["no", 0, 1])
+def test_other_values_of_the_option(value):
+    with pytest.raises(ValueError, match=f"True, False or None; received {value!r}"):
+        finetune(contrastive=value)

@@ -1,12 +1,13 @@
 """The error of a device with too little memory says which batch fits."""
 
+import keras
 import pytest
 
 import keras_bert
-from keras_bert.runtime import memory
+from keras_bert.runtime import distribution, memory
 from keras_bert.runtime.memory import OutOfMemory
 from keras_bert.tasks import inference
-from keras_bert.training import device_memory, engine
+from keras_bert.training import device_memory, engine, head_initialization
 from keras_bert.training.device_memory import advice_for_training
 from tests import tiny
 
@@ -47,6 +48,34 @@ def test_a_batch_that_fits(monkeypatch, rows_of_memory, advice):
 
 
 @pytest.mark.parametrize(
+    ("rows", "batch_size", "accumulated", "advice"),
+    [
+        (3, 24, 1, "gradient_accumulation_steps=2 and, in finetune, batch_size=12"),
+        (1, 32, 2, "gradient_accumulation_steps=4 and, in finetune, batch_size=16"),
+        (7, 7, 1, "gradient_accumulation_steps=7 and, in finetune, batch_size=1"),
+        (1, 1, 1, "and for one sequence"),
+    ],
+)
+def test_the_advice_names_the_batch_size_of_the_user(rows, batch_size, accumulated, advice):
+    text = advice_for_training(tiny.encoder(), (rows, 16), batch_size, accumulated)
+    assert advice in text
+
+
+def test_only_measures_that_help_are_named(monkeypatch):
+    advice = advice_for_training(tiny.encoder(rematerialize=True), (256, 128), 256, 1)
+    assert "LoRA" in advice and "rematerialize" not in advice
+    advice = advice_for_training(tiny.encoder(trainable=False), (256, 128), 256, 1)
+    assert "LoRA" not in advice and "rematerialize" not in advice
+
+    def forbid(batches):
+        raise ValueError("Keras cannot accumulate")
+
+    monkeypatch.setattr(distribution, "check_accumulation", forbid)
+    advice = advice_for_training(tiny.encoder(), (256, 128), 256, 1)
+    assert "use batch_size=128" in advice and "accumulation" not in advice
+
+
+@pytest.mark.parametrize(
     ("error", "expected"),
     [
         (XlaRuntimeError("RESOURCE_EXHAUSTED: Out of memory while trying"), True),
@@ -81,6 +110,13 @@ def test_fine_tuning_that_does_not_fit(monkeypatch):
         keras_bert.finetune(tiny.encoder(), tiny.examples(), show_progress=False)
 
 
+def test_a_head_that_cannot_be_initialized(monkeypatch):
+    monkeypatch.setattr(head_initialization, "predict_function", lambda model: fail)
+    monkeypatch.setattr(fail, "compiles", False, raising=False)
+    with pytest.raises(OutOfMemory, match="batches of 8; use a smaller batch_size"):
+        keras_bert.finetune(tiny.encoder(), tiny.tagged(), batch_size=8, show_progress=False)
+
+
 @pytest.mark.parametrize("batch_size", [1, 2])
 def test_predictions_that_do_not_fit(monkeypatch, batch_size):
     monkeypatch.setattr(inference.SortedBatches, "__getitem__", fail)
@@ -88,3 +124,12 @@ def test_predictions_that_do_not_fit(monkeypatch, batch_size):
     remedy = "a smaller batch_size" if batch_size > 1 else "a smaller max_length"
     with pytest.raises(OutOfMemory, match=remedy):
         keras_bert.evaluate(model, tiny.examples(), batch_size=batch_size)
+
+
+def test_scoring_within_a_training_keeps_its_own_advice(monkeypatch):
+    def fit(*args, **options):
+        raise OutOfMemory("use a smaller batch_size")
+
+    monkeypatch.setattr(keras.Model, "fit", fit)
+    with pytest.raises(OutOfMemory, match="^use a smaller batch_size"):
+        keras_bert.finetune(tiny.encoder(), tiny.examples(), show_progress=False)

@@ -1,6 +1,7 @@
 """Fine-tuning: every task learns, the best epoch is kept, runs repeat, and Ctrl-C stops."""
 
 import contextlib
+import re
 import signal
 
 import keras
@@ -235,6 +236,36 @@ def test_failure_of_on_end_can_be_repeated(eager, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["one label", "tags"])
+def test_padding_rows_do_not_change_the_loss(kind, eager):
+    """5 sequences have the same loss in a batch of 5 and in a batch of 32."""
+    examples = {
+        "one label": tiny.examples(tiny.ROWS[:5]),
+        "tags": conll.TaggedSentences(tiny.tagged().words[:5], tiny.tagged().tags[:5]),
+    }[kind]
+
+    def loss(**options):
+        options = {"epochs": 1, "learning_rate": 1e-9, "batch_size": 32, **options}
+        encoder = tiny.encoder(
+            hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, num_hidden_layers=1
+        )
+        return finetune(examples, encoder=encoder, **options)[1]["train_loss"]
+
+    assert loss(fixed_length=True) == pytest.approx(loss(), rel=1e-5)
+
+
+def test_line_per_epoch_without_terminal(eager, capsys, scored):
+    scored(accuracy=[0.5, 0.75], majority=[0.5, 0.5])
+    examples = tiny.examples(tiny.ROWS[:4])
+    finetune(examples, examples, epochs=2, show_progress=True)
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.partition(":")[0] for line in lines] == ["epoch 1 of 2", "epoch 2 of 2"]
+    assert re.fullmatch(
+        r"epoch 2 of 2: loss 0\.\d{3}, accuracy 0\.750, dev_loss 0\.\d{3}", lines[1]
+    )
+
+
 def test_tensorboard_gets_each_epoch(eager, tmp_path, scored):
     scored(accuracy=[0.5, 0.75])
     examples = tiny.examples(tiny.ROWS[:4])
@@ -409,9 +440,52 @@ def test_unusable_data_raises(examples, dev, message):
         finetune(examples, dev, epochs=1)
 
 
+def test_truncated_texts_are_counted_in_a_note(capsys):
+    long = tiny.examples([("good", "a " * 40), ("bad", "b")] * 2, source="it")
+    finetune(long, long, epochs=1, max_length=8, show_progress=True)
+    finetune(long, epochs=1, max_length=8, show_progress=True)
+    note = "it: 2 texts were truncated to 8 tokens (max_length)\n"
+    assert capsys.readouterr().err.count(note) == 1
+
+
+@pytest.mark.parametrize(
+    ("examples", "options", "message"),
+    [
+        (tiny.examples(), {"patience": 1}, "metric, patience and evaluate_every need dev"),
+        (tiny.examples(), {"stride": 4}, "stride is not an option of finetune for Examples"),
+        (tiny.tagged(), {"class_weight": "balanced"}, "class_weight is not an option of finetune"),
+    ],
+)
+def test_unknown_options_raise_before_the_model_is_built(examples, options, message, monkeypatch):
+    monkeypatch.setattr(registry.for_data(examples), "build", None)  # it would be called
+    with pytest.raises(ValueError, match=message):
+        finetune(examples, **options)
+
+
 def test_name_instead_of_encoder_raises():
     with pytest.raises(ValueError, match="received 'minilm'. Load a name"):
         finetuning.finetune("minilm", tiny.examples())
+
+
+def test_encoder_without_preprocessor_raises():
+    encoder = tiny.learner()
+    encoder.preprocessor = None
+    with pytest.raises(ValueError, match="has no preprocessor"):
+        finetune(encoder=encoder)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["one label", "questions"])
+def test_step_is_traced_once(kind, monkeypatch):
+    """A second trace of a model of six layers costs as much as twenty steps."""
+    examples, _ = DATA[kind]
+    traced, step = [], keras.Model.train_step
+    monkeypatch.setattr(
+        keras.Model, "train_step", lambda self, *a, **k: traced.append(self) or step(self, *a, **k)
+    )
+    encoder = tiny.encoder()
+    finetuning.finetune(encoder, examples, epochs=2, fixed_length=True, max_length=32)
+    assert len(traced) == 1
 
 
 @pytest.mark.parametrize(
@@ -421,11 +495,17 @@ def test_name_instead_of_encoder_raises():
         {"epochs": 0},
         {"max_length": 2},
         {"optimizer": "nope"},
+        {"optimizer": 3},
+        {"optimizer": keras.optimizers.Adam},
+        {"optimizer": {"a": 1}},
         {"callbacks": [3]},
         {"seed": 2**70},
         {"learning_rate": None},
+        {"learning_rate": "x"},
+        {"warmup": None},
         {"evaluate_every": "a"},
         {"folder": 3},
+        {"tensorboard": 3},
     ],
 )
 def test_an_error_names_the_argument(options):
@@ -534,12 +614,49 @@ def test_a_schedule_counts_optimizer_steps(eager):
         finetune(rows, optimizer=keras.optimizers.Adam(schedule), **options)
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"optimizer": keras.optimizers.Adam(gradient_accumulation_steps=4)},
+            "gradient_accumulation_steps of finetune",
+        ),
+        (
+            {"optimizer": keras.optimizers.LossScaleOptimizer(keras.optimizers.Adam())},
+            "the inner_optimizer",
+        ),
+        ({"optimizer": "adam", "learning_rate": -1}, "learning_rate must be at least 0"),
+    ],
+)
+def test_an_optimizer_that_finetune_would_change_is_an_error(options, message):
+    with pytest.raises(ValueError, match=message):
+        finetune(tiny.examples(tiny.ROWS[:8]), **options)
+
+
 def test_the_name_of_an_optimizer_trains_with_the_learning_rate(eager):
     rows = tiny.examples(tiny.ROWS[:8])
     model, metrics = finetune(rows, optimizer="sgd", learning_rate=0.25, epochs=1)
     assert float(model.optimizer.learning_rate) == 0.25
     assert "warmup" not in metrics["recipe"]
     assert metrics["recipe"]["optimizer"]["learning_rate"] == 0.25
+
+
+def test_a_run_with_an_optimizer_resumes_in_the_same_process(eager, tmp_path):
+    class Stop(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch, logs=None):
+            if epoch == 0:
+                raise RuntimeError("stop")
+
+    def run(**options):
+        return finetune(
+            tiny.examples(tiny.ROWS[:8]), epochs=2, folder=tmp_path, loss=_Focal(1.0),
+            optimizer=keras.optimizers.Adam(1e-3), **options,
+        )  # fmt: skip
+
+    with pytest.raises(RuntimeError, match="stop"):
+        run(callbacks=[Stop()])
+    _, metrics = run()
+    assert len(metrics["history"]) == 2
 
 
 class OwnStep(keras.Model):

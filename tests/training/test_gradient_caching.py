@@ -8,7 +8,7 @@ import keras_bert
 from keras_bert import EmbeddingExamples, heads
 from keras_bert.tasks import inference
 from keras_bert.tasks.embedding.task import Embedding
-from keras_bert.training import callbacks
+from keras_bert.training import callbacks, gradient_caching
 from keras_bert.training.batch_plan import BatchPlan
 from tests.tasks.embedding.test_embedding import encoder, rows
 
@@ -59,6 +59,27 @@ def test_gradient_caching_repeats_dropout():
     )
     np.testing.assert_allclose(again, seen[1], atol=1e-6)
     assert abs(other - seen[1]).max() > 1e-3
+
+
+def test_dropout_is_seeded_whatever_the_name_of_its_state():
+    dropout = keras.layers.Dropout(0.5)
+    state = dropout.seed_generator.state
+    dropout.seed_generator.state = keras.Variable(
+        [0, 0], dtype=state.dtype, trainable=False, name="renamed"
+    )
+    dense = keras.layers.Dense(4)
+    model = keras.Sequential([keras.Input((64,)), dense, keras.Sequential([dropout])])
+    model.compile("sgd", "mse", metrics=["mse"])
+    model.evaluate(np.ones((2, 64)), np.ones((2, 4)), verbose=0)  # makes variables of metrics
+    weights = model.get_weights()
+    outputs = []
+    for seed in ([1], [1], [1, 2]):
+        gradient_caching.seed_dropout(model, *seed)
+        outputs.append(keras.ops.convert_to_numpy(model(np.ones((1, 64)), training=True)))
+    np.testing.assert_array_equal(outputs[0], outputs[1])
+    assert (outputs[1] != outputs[2]).any()
+    for before, after in zip(weights, model.get_weights(), strict=True):
+        np.testing.assert_array_equal(before, after)
 
 
 @pytest.mark.slow

@@ -78,6 +78,15 @@ def test_other_heads_keep_their_random_weights():
             np.testing.assert_array_equal(weight, old)
 
 
+def test_labels_without_texts_keep_their_weights():
+    examples = Examples(TEXTS, label_sets=[["a"]] * 200)
+    model = heads.classifier(tiny.encoder(pooling="mean"), labels=["a", "b"], multi_label=True)
+    before = model.get_layer("logits").get_weights()
+    head_initialization.initialize_head(model, inference.encode(model, examples, 32), 0)
+    for weight, old in zip(model.get_layer("logits").get_weights(), before, strict=True):
+        np.testing.assert_array_equal(weight, old)
+
+
 def test_finetune_starts_a_new_head_only():
     examples, options = KINDS["two labels"], {"epochs": 1, "learning_rate": 0, "max_length": 16}
     encoder = tiny.learner(pooling="mean")

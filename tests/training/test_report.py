@@ -98,6 +98,18 @@ def test_confusion_of_a_classifier(tmp_path, monkeypatch, labels, fonts):
     assert not np.array_equal(picture(tmp_path / report.CONFUSION_FILE), image)
 
 
+@pytest.mark.parametrize(("label", "name"), [("yes", "yes"), ("\U0010ffff", "1")])
+def test_labels_of_a_confusion_matrix(tmp_path, monkeypatch, label, name):
+    figure = report.new_figure(4, 4)
+    monkeypatch.setattr(report, "new_figure", lambda *size: figure)
+    model = heads.classifier(tiny.encoder(num_hidden_layers=1), labels=["no", label])
+    report.draw_confusion(tmp_path, model, Examples(["a"], labels=["no"]), np.eye(2)[:1])
+    ticks = figure.axes[0].get_xticklabels()
+    assert ticks[1].get_text() == name
+    assert ticks[1].get_fontfamily() == report.font_families()  # with a font for Hangul, if any
+    assert ("index of the label" in figure.axes[0].get_xlabel()) == (name != label)
+
+
 def test_confusion_of_a_tagger(tmp_path):
     model = heads.tagger(tiny.encoder(num_hidden_layers=1), labels=["O", "B-work", "B-mood"])
     answers = [[("O", 0.5)] * len(row) for row in tiny.tagged().tags]
@@ -118,6 +130,13 @@ def test_some_models_have_no_confusion_matrix(tmp_path):
     ):
         assert not report.draw_confusion(tmp_path, model, None, None)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_key_of_labels_without_a_font_is_printed(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(report, "drawable", lambda text: re.sub("[^\\x00-\\xff]", "?", text))
+    model = heads.classifier(tiny.encoder(num_hidden_layers=1), labels=KOREAN)
+    report.draw_confusion(tmp_path, model, Examples(["a"], labels=["긍정"]), np.eye(2)[:1])
+    assert "0: 긍정, 1: 부정" in capsys.readouterr().out
 
 
 def test_pictures_from_python(tmp_path):

@@ -101,6 +101,18 @@ def test_a_linked_tensorboard_folder_is_refused(tmp_path):
         )
 
 
+def test_each_run_has_a_tensorboard_folder(monkeypatch, tmp_path):
+    encoder, folders = tiny.encoder(), []
+
+    def finetune(*args, **options):
+        folders.append(options["tensorboard"])
+        return encoder, {"metric": "f1", "f1": 0.5, "stopped": False}
+
+    monkeypatch.setattr(finetuning, "finetune", finetune)
+    search.grid(encoder, None, DEV, choices={"epochs": (1, 2)}, tensorboard=tmp_path)
+    assert folders == [tmp_path / "epochs 1", tmp_path / "epochs 2"]
+
+
 def test_a_run_that_diverges_is_left_out(monkeypatch, capsys):
     encoder = tiny.encoder()
 

@@ -58,3 +58,8 @@ def test_a_text_of_two_classes_is_not_compared_with_itself():
     far = ((a @ b) ** 2 / 2 + (a @ c) ** 2 / 2 + (b @ c) ** 2) / 2
     ranking = loss_of(targets, vectors, MultipleNegativesRanking())
     np.testing.assert_allclose(loss_of(targets, vectors), near + far + 0.3 * ranking, rtol=1e-5)
+
+
+def test_a_batch_of_one_class():
+    targets = np.array([[0, 1, 0], [2, 3, 0]], np.int32)
+    assert np.isfinite(loss_of(targets, VECTORS[:2])).all()

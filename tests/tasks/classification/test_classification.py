@@ -37,6 +37,15 @@ def test_build_chooses_the_head():
     assert (output.task, output.pairs) == ("regression", True)
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [({"labels": ["x"]}, "the examples: a .* two labels"), ({"label_sets": [[]]}, "at least 1")],
+)
+def test_build_rejects_data_without_labels(options, message):
+    with pytest.raises(ValueError, match=message):
+        classification.build(tiny.encoder(num_hidden_layers=1), Examples(["a"], **options))
+
+
 def test_build_warns_if_the_labels_look_like_texts():
     numbers = [str(number) for number in range(30)]
     encoder = tiny.encoder(num_hidden_layers=1)
@@ -77,8 +86,12 @@ LABELED = Examples(["a"], labels=["x"])
         ({}, Examples(["a"], text_pairs=["b"]), None, "reads single texts"),
         ({"pairs": True}, Examples(["a"]), None, "reads pairs of texts"),
         ({}, SETS, None, "the model takes labels; received label sets in the examples"),
+        ({"multi_label": True}, Examples(["a"], scores=[1]), None, "takes label sets; received"),
         ({}, LABELED, {"odd": 1}, "class_weight .* received 'odd'"),
+        ({}, LABELED, "balancd", "class_weight must be"),
         ({}, LABELED, {"x": -1}, "class_weight must be at least 0"),
+        ({}, LABELED, {"x": None}, "class_weight must be at least 0 .* received 'x': None"),
+        ({}, LABELED, {"x": float("nan")}, "class_weight must be at least 0"),
         ({"multi_label": True}, SETS, "balanced", "with one label per text"),
     ],
 )

@@ -88,6 +88,14 @@ def test_scores_of_equal_texts_are_at_most_1(teacher):
     assert max(scores) <= 1 and scores[:-1] == pytest.approx([1] * len(pairs), abs=1e-6)
 
 
+def test_wrong_targets(teacher):
+    with pytest.raises(ValueError, match="one of vectors, scores; received 'logits'"):
+        teacher.as_teacher(TEXTS, target="logits")
+    for texts in (TEXTS, [("a", "a")], EmbeddingExamples([("a", "b", "c")])):
+        with pytest.raises(ValueError, match="scores need pairs of different texts"):
+            teacher.as_teacher(texts, target="scores")
+
+
 def test_keep_layers_before_lora(teacher):
     bert = heads.find_encoder(teacher.model).keep_layers([0])
     bert.enable_lora(2)

@@ -6,6 +6,7 @@ import pytest
 
 import keras_bert
 from keras_bert import EmbeddingExamples, heads, losses
+from keras_bert.data.batching import Batches
 from keras_bert.packed_heads import packed_siamese
 from keras_bert.tasks import inference
 from keras_bert.tasks.embedding.task import Embedding
@@ -184,10 +185,15 @@ def test_own_prompts_replace_the_default_prompt():
     assert embed.evaluate(prompted) != pytest.approx(embed.evaluate(pairs))
     written = [("film " + first, "bad " + second) for first, second in rows(8)]
     assert plain.evaluate(prompted) == plain.evaluate(EmbeddingExamples(written, pairs.scores))
-    with pytest.raises(ValueError, match="the data has prompts"):
-        embed.mine_negatives(prompted)
-    with pytest.raises(ValueError, match="the same prompts"):
+    for method in (embed.mine_negatives, embed.as_teacher):
+        with pytest.raises(ValueError, match="the data has prompts. Call with_prompts later"):
+            method(prompted)
+    with pytest.raises(ValueError, match="all have scores or none, the same prompts"):
         EmbeddingExamples.of_sets([pairs, prompted])
+    with pytest.raises(ValueError, match="already have prompts"):
+        prompted.with_prompts("", "")
+    with pytest.raises(ValueError, match="takes texts such as 'query: '; received 'query'"):
+        pairs.with_prompts("query", "")
 
 
 def test_a_query_with_a_prompt_does_not_find_itself():
@@ -252,6 +258,8 @@ def test_read(tmp_path):
             keras_bert.read(data, "embedding", text="q", label="n")
     with pytest.raises(ValueError, match="apply only to pairs; give text_pair"):
         keras_bert.read(table, "embedding", text="q", negatives=["n"])
+    with pytest.raises(ValueError, match="negatives does not apply"):
+        keras_bert.read(table, text="q", label="score", negatives=["n"])
 
 
 def test_mined_negatives():
@@ -278,11 +286,14 @@ def test_mined_negatives():
         fewer = embed.mine_negatives(EmbeddingExamples(pairs), 1, margin=margin)
     (warning,) = tiny.user_warnings(caught)
     assert f" {4 - len(fewer)} of 4 " in str(warning.message)
+    assert warning.filename == __file__
     for query, positive, negative in fewer.texts:
         near, far = embed.similarity(embed.encode(query), embed.encode([positive, negative]))[0]
         assert far < near - margin
     with pytest.raises(ValueError, match="lower count or margin"):
         embed.mine_negatives(EmbeddingExamples(pairs), 1, margin=3.0)
+    with pytest.raises(ValueError, match="without scores and classes"):
+        embed.mine_negatives(EmbeddingExamples(pairs, scores=[1, 2, 3, 4]))
 
 
 # Losses, compared with sums over the pairs in NumPy.
@@ -371,6 +382,17 @@ def test_vectors_with_nan_are_an_error():
         keras_bert.pipeline(model).encode(["so good"])
 
 
+def test_filler_rows_of_cosent_do_not_count():
+    data = EmbeddingExamples([("a b", "c"), ("b", "a"), ("c c", "a")], scores=[0.1, 0.5, 0.9])
+    model = heads.embedder(encoder())
+    encoded = inference.encode(model, data, 16)
+    ((inputs, targets, weights),) = Batches(encoded, 5, seed=(0, 0), lengths=(16,))
+    assert weights.tolist() == [1, 1, 1, 0, 0] and np.isnan(targets[3:]).all()
+    vectors = keras.ops.convert_to_numpy(heads.siamese(model)(inputs))
+    expected = float(losses.CoSENT()(targets[:3], vectors[:3]))
+    assert float(losses.CoSENT()(targets, vectors, weights)) == pytest.approx(expected, rel=1e-5)
+
+
 def test_cosent(vectors):
     scores = np.array([0.1, 0.9, 0.9, 0.0, 0.5])
     cosine = 20 * (unit(vectors)[:, 0] * unit(vectors)[:, 1]).sum(-1)
@@ -438,23 +460,44 @@ def evaluate(examples, **options):
     [
         (lambda: EmbeddingExamples([("a",)]), "row 1: must be at least 2 texts"),
         (lambda: EmbeddingExamples([("a", "b"), ("a", "b", "c")]), "row 2: .* as many as in"),
+        (lambda: EmbeddingExamples([("a", 3)]), r"row 1: .*received \('a', 3\)"),
         (lambda: EmbeddingExamples([("a", "b")], scores=[np.nan]), "received nan in row 1"),
         (lambda: EmbeddingExamples([("a", "b", "c")], scores=[1]), "scores need rows of 2"),
+        (lambda: EmbeddingExamples([("a", "b")], scores=[1, 2]), "same length"),
+        (lambda: EmbeddingExamples([("a", "b")], [1.0], classes=["x"]), "only one of scores, cla"),
+        (lambda: EmbeddingExamples.of_texts("abc"), "must be a list"),
         (lambda: train(loss="x"), "loss must be one of"),
+        (lambda: train(loss=keras.losses.MeanSquaredError()), "or such a loss of keras_bert.loss"),
         (lambda: train(loss=losses.Matryoshka(losses.CoSENT(), [4])), "give matryoshka_dims"),
         (lambda: train(loss="cosent"), "cosent needs rows with scores; .* has texts"),
+        (lambda: train(loss="distillation"), "needs rows with vectors"),
         (lambda: train(loss="triplet"), "needs rows of three texts"),
         (lambda: scored([0.5, 5.0], loss="contrastive"), "needs scores from 0 to 1; .* has 5.0"),
+        (lambda: scored([-1.5, 0.5], loss="cosine_similarity"), "needs scores from -1 to 1"),
         (lambda: scored([0.5, 0.5]), "all scores are 0.5, so there is nothing to rank"),
         (lambda: train(batch_size=1), "at least 2, because the loss compares"),
+        (lambda: train(sampling="all"), "sampling must be one of proportional, round_robin"),
         (lambda: train(sampling="round_robin"), "needs several sets"),
         (lambda: train(matryoshka_dims=[9]), "dims must be at most 8"),
+        (lambda: train(matryoshka_dims=[4.5]), "must be an integer"),
         (lambda: fit([("a", "x"), ("b", "x")]), "the same positive .* so there are no negatives"),
+        (lambda: fit([("\u200b", " "), (" ", "")]), "no text has tokens"),
+        (
+            lambda: evaluate(EmbeddingExamples(rows()), top_k=1),
+            "top_k is not an option of the",
+        ),
+        (lambda: evaluate(EmbeddingExamples(rows()), n=1), "n is not an option of the task embed"),
         (lambda: evaluate(EmbeddingExamples.of_texts(["a"])), "without labels cannot be scored"),
         (lambda: keras_bert.pipeline(encoder()).evaluate(tiny.examples()), "of_pairs"),
+        (lambda: mine(tiny.examples()), "examples must be EmbeddingExamples"),
+        (lambda: mine([("a", "b")]), "examples must be EmbeddingExamples"),
         (lambda: mine(EmbeddingExamples(rows()), margin="a"), "margin must be a finite number"),
         (lambda: embed(tiny.questions()), "takes Examples; received Questions"),
+        (lambda: heads.embedder(encoder(), prompts={"a": 1}), "prompts must be a dict"),
         (lambda: keras_bert.pipeline(heads.siamese(heads.embedder(encoder()))), "use its embedder"),
+        (lambda: heads.siamese(None), "needs a model of"),
+        (lambda: heads.siamese(heads.classifier(encoder(), 2)), "needs a model of heads.embedder"),
+        (lambda: losses.Matryoshka(losses.CoSENT(), [1], [1, 2]), "one number for each of dims"),
     ],
 )
 def test_wrong_inputs(call, message):
@@ -478,3 +521,42 @@ def fit(texts):
 def train(**options):
     examples = EmbeddingExamples(rows())
     return keras_bert.finetune(encoder(), examples, show_progress=False, **options)
+
+
+OTHER_BACKENDS = """
+import numpy as np
+
+import keras_bert
+from keras_bert import EmbeddingExamples
+from tests.tasks.embedding.test_embedding import encoder, rows
+
+bert, examples = encoder(), EmbeddingExamples(rows(16, negatives=1))
+
+
+def train(batch_size, steps, **options):
+    return keras_bert.finetune(
+        bert, examples, dev=examples, epochs=2, batch_size=batch_size, learning_rate=1e-2,
+        gradient_accumulation_steps=steps, show_progress=False, **options,
+    )
+
+
+model, found = train(16, 1)
+assert found["history"][1]["loss"] < found["history"][0]["loss"]
+cached, _ = train(8, 2, gradient_caching=True)
+embed = keras_bert.pipeline(model)
+texts = [text for row in examples.texts for text in row]
+# Not the weights: the gradient of the bias of the keys is 0, and Adam scales its rounding errors.
+np.testing.assert_allclose(
+    keras_bert.pipeline(cached).encode(texts), embed.encode(texts), atol=1e-4
+)
+assert embed.encode(["good", "bad so"]).shape == (2, 8)
+assert embed.evaluate(examples)["mrr@10"] == found["mrr@10"]
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("other", ["jax", pytest.param("torch", marks=pytest.mark.peers)])
+def test_other_backends_train(other, python):
+    if other == "torch":
+        pytest.importorskip("torch")
+    python("-c", OTHER_BACKENDS, backend=other)

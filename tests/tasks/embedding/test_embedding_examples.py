@@ -84,6 +84,7 @@ def test_a_query_of_classes_does_not_find_itself():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
+        (lambda: EmbeddingExamples.of_sets([]), "the sets must all have"),
         (lambda: EmbeddingExamples.of_classes(Examples(["a"])), "must have single texts with lab"),
         (
             lambda: EmbeddingExamples.of_sets(
@@ -93,6 +94,7 @@ def test_a_query_of_classes_does_not_find_itself():
         ),
         (lambda: EmbeddingExamples([("a", "b")], vectors=[[1.0]]), "vectors need rows of 1 text"),
         (lambda: EmbeddingExamples([("a",)], vectors=[[np.nan]]), "vectors must be finite numbers"),
+        (lambda: EmbeddingExamples([("a",)], vectors=[[1.0]] * 2), "same length"),
         (lambda: EmbeddingExamples([("a", "b")], classes=["x", "y"]), "same length"),
     ],
 )
@@ -111,6 +113,10 @@ def test_scores_of_a_range_are_scaled(tmp_path):
         keras_bert.read(table, "embedding", **options, score_range=(0, 4))
     with pytest.raises(ValueError, match="score_range needs scores; name their column with label"):
         keras_bert.read(table, "embedding", text_pair="other", score_range=(0, 5))
+    with pytest.raises(ValueError, match="apply only to pairs; give text_pair"):
+        keras_bert.read(table, "embedding", score_range=(0, 5))
+    with pytest.raises(ValueError, match="score_range does not apply to the task 'regression'"):
+        keras_bert.read(table, "regression", score_range=(0, 5))
 
 
 def test_empty_negatives_are_an_error():

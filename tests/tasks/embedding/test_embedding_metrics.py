@@ -179,6 +179,15 @@ def test_triplet_accuracy(kind):
     )
 
 
+def test_thresholds_do_not_select_the_best_epoch(scored):
+    output = tiny.embedder("mean").get_layer("output")
+    found = embedding.score(output, scored, np.random.default_rng(1).normal(size=(28, 2, 4)))
+    left_out = set(found) - set(embedding.metric_names(output, scored))
+    assert left_out == {"accuracy_threshold", "f1_threshold"}
+    rows = keras_bert.EmbeddingExamples([("good", "so good", "bad"), ("bad", "so bad", "good")])
+    assert "triplet_accuracy" in embedding.metric_names(output, rows)
+
+
 def test_a_threshold_may_accept_all_pairs_or_none():
     similarity = np.array([0.9, 0.7, 0.5])
     mostly_different = embedding_metrics.of_labels(similarity, [0, 0, 1])

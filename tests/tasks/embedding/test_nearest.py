@@ -99,10 +99,15 @@ def test_similarity(kind):
     ("call", "message"),
     [
         (lambda: search.top_k([[1.0]], [[1.0, 2.0]]), "same width; received 1 and 2"),
+        (lambda: search.top_k([[1.0]], [[np.inf]]), "corpus must not hold NaN"),
         (lambda: search.top_k([[1.0]], sparse.csr_array([[1.0]])), "corpus must not be sparse"),
         (lambda: search.top_k([["a"]], [[1.0]]), "queries must be an array of numbers"),
+        (lambda: search.quantize([["a"]], "binary"), "vectors must be an array of numbers"),
+        (lambda: search.calibrate([[1, 2], [1]]), "vectors must be an array of numbers"),
+        (lambda: search.calibrate([[None], [1]]), "vectors must be an array of numbers"),
         (lambda: search.top_k([[1.0]], [[1.0]], k=0), "k must be an integer"),
         (lambda: search.similarity([[1.0]], [[1.0]], "x"), "kind must be one of"),
+        (lambda: search.similarity(np.zeros((1, 1, 1)), [[1.0]]), "must have the shape"),
     ],
 )
 def test_wrong_inputs(call, message):

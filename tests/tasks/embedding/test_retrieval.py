@@ -99,6 +99,8 @@ def test_an_embedder_is_scored_and_trained_with_it():
     ("qrels", "message"),
     [
         ("a\tb\tc\nq1\td1\n", "line 2: must have a query, a document and a grade"),
+        ("q1\td1\n", "line 1: must have"),
+        ("a\tb\tc\nq1\td1\tnan\n", "line 2: must have"),
         ("a\tb\tc\nq9\td1\t1\n", "'q9' is not in queries"),
         ("a\tb\tc\nq1\td9\t1\n", "'d9' of the query 'q1' is not in the corpus"),
         ("a\tb\tc\nq1\td1\t0\n", "no query has a relevant document"),
@@ -113,7 +115,9 @@ def test_wrong_qrels(tmp_path, qrels, message):
     ("corpus", "message"),
     [
         ('{"_id": "d1", "text": "a"}\n{"_id": "d1", "text": "b"}\n', "line 2: the id 'd1' occurs"),
+        ('{"_id": 1, "text": "a"}\n', "line 1: _id and text must be strings"),
         ('{"_id": "d1"}\n', "line 1: _id and text must be strings"),
+        ("x\n", "line 1 is not JSON"),
         ("", "'d1' of the query 'q1' is not in the corpus"),
     ],
 )
@@ -121,6 +125,13 @@ def test_wrong_corpus(tmp_path, corpus, message):
     beir(tmp_path)
     (tmp_path / "corpus.jsonl").write_text(corpus)
     with pytest.raises(ValueError, match=message):
+        retrieval.read(tmp_path)
+
+
+def test_wrong_table(tmp_path):
+    beir(tmp_path)
+    (tmp_path / "corpus.tsv").write_text("d1\n")
+    with pytest.raises(ValueError, match="line 1: must have an id, a tab and a text"):
         retrieval.read(tmp_path)
 
 

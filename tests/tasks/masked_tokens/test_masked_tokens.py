@@ -71,3 +71,6 @@ def test_fill_rejects_bad_texts_and_models(model):
     other.preprocessor = keras_bert.Preprocessor(["[PAD]", "[UNK]", "[CLS]", "[SEP]"])
     with pytest.raises(ValueError, match=r"the vocabulary of 'masked_lm' has no \[MASK\]"):
         fill(heads.masked_lm(other), ["[MASK]"])
+    other.preprocessor = None
+    with pytest.raises(ValueError, match="has no preprocessor"):
+        fill(heads.masked_lm(other), ["[MASK]"])

@@ -47,6 +47,8 @@ def changed(**values):
     ("name", "content", "message"),
     [
         ("a.jsonl", "{", r"a\.jsonl, line 1 is not JSON"),
+        ("a.jsonl", '{"text": "a"}', "line 1: the choices must be a list; received None"),
+        ("a.jsonl", "", "contains no rows"),
         ("a.jsonl", "\n\n" + changed(label=2), "line 3: the label must be 0 to 1"),
         (
             "a.jsonl",
@@ -54,11 +56,22 @@ def changed(**values):
             "line 2: the choices must be",
         ),
         ("a.jsonl", changed(label="x"), "line 1: the label .* received 'x'"),
+        ("a.jsonl", changed(label=None), "line 1: the label .* received None"),
         ("a.jsonl", changed(choices=["b"]), "the choices must be a list of at least two"),
+        ("a.jsonl", changed(choices=["b", 3]), "must be strings; received 3"),
         ("a.csv", "sent1,sent2,label\na,b,0\n", r"a\.csv: must have the columns sent1, sent2,"),
+        ("a.csv", HEADER + "a,b,c\n", "line 2: must have 5 fields"),
+        ("a.csv", HEADER + "a,b,c,d,\n", r"line 2: the label .* ''"),
+        ("a.csv", HEADER, "contains no rows"),
         ("a.csv", HEADER + '"a,b', r"a\.csv, after line 1: unexpected end"),
         ("a.csv", HEADER.replace("1,l", "2,l") + "a,b,c,d,0\n", "ending1, ... without a gap"),
+        ("a.csv", HEADER.replace("1,l", "0,l") + "a,b,c,d,0\n", "without a gap"),
         ("a.csv", HEADER + '\n"a\nb",b,c,d,0\na,b,c,d,e,0\n', "line 5: must have 5 fields"),
+        (
+            "a.tsv",
+            "text\tchoices\n",
+            r"a\.tsv: format .--format. must be csv or jsonl; received 'tsv'",
+        ),
     ],
 )
 def test_errors_name_file_and_line(tmp_path, name, content, message):
@@ -99,7 +112,11 @@ def test_long_csv_fields(tmp_path):
     ("columns", "message"),
     [
         ((["a"], []), "choices must have the same length as texts, 1; received 0"),
+        ((["a"], [["b", "c"]], [0, 1]), "labels must have the same length as texts, 1; received 2"),
+        ((["a", "b"], [["c", "d"], ["e"]]), "item 2: the choices must be a list"),
         ((["a"], [["b", "c"]], [-1]), "the label must be 0 to 1; received -1"),
+        ((["a"], [["b", "c"]], ["0"]), "the label must be 0 to 1; received '0'"),
+        ((["a"], ["bc"]), "item 1: the choices must be a list .*; received one string"),
         ((["a"], [{"b", "c"}]), "item 1: the choices must be a list, because a set has no order"),
     ],
 )

@@ -67,3 +67,11 @@ def test_a_threshold_that_answers_nothing(ask):
     answers = [{"text": "", "span_text": "gold", "null_difference": value} for value in (-3.0, 1.0)]
     found = question_answering.score(ask.output, data, answers)
     assert found["best_f1"] == 1 and found["best_f1_threshold"] < -3
+
+
+def test_results_have_no_further_keys(ask):
+    answer = ask(question="is this bad", context="a film so bad is this")
+    assert set(answer) == {"answer", "start", "end", "score"}
+    assert "best_f1" not in ask.evaluate(
+        keras_bert.Questions(["is this"], ["a good film"], [[("good", 2)]])
+    )

@@ -148,6 +148,19 @@ def test_empty_questions_and_contexts_have_a_window(model):
     assert (target, weights) == (None, None)
 
 
+def test_each_distinct_context_is_tokenized_once(model, monkeypatch):
+    tokenizer = heads.find_encoder(model).preprocessor.python_tokenizer
+    calls = []
+    tokenize = tokenizer.tokenize_with_offsets
+    monkeypatch.setattr(
+        tokenizer, "tokenize_with_offsets", lambda text: calls.append(text) or tokenize(text)
+    )
+    texts = ["good film", "bad film", "good film", "so bad", "bad film"]
+    encoded = tiny.encode(model, Questions(["is"] * 5, texts), 16)
+    assert calls == ["good film", "bad film", "so bad"]
+    assert encoded.context.tolist() == [0, 1, 0, 2, 1]
+
+
 @pytest.mark.parametrize(
     "before", ["", "😀 ", "e\u0301 ", "\u200b", "a\x00b ", "\ud83d x ", "ﬁ\u2028"]
 )
@@ -163,6 +176,14 @@ def test_answer_positions_count_characters(model, before):
         [found] = inference.decode(model, examples, encoded, logits_at_targets(encoded))
         place = context.index(answer)
         assert (found["text"], found["start"], found["end"]) == (answer, place, place + len(answer))
+
+
+def test_combining_accents_belong_to_the_answer(model):
+    context = "this go\u0301od\u0301 film"
+    examples = one(context, ("go\u0301od\u0301", 5))
+    encoded = tiny.encode(model, examples, 32)
+    [found] = inference.decode(model, examples, encoded, logits_at_targets(encoded))
+    assert found["text"] == "go\u0301od\u0301"
 
 
 def test_korean_answers(korean_model):
@@ -215,6 +236,12 @@ def test_first_answer_in_the_context_is_the_target(model):
         "start_logits": [1, 0, 1],
         "end_logits": [1, 0, 1],
     }
+
+
+@pytest.mark.parametrize("option", ["max_length", "stride", "max_question_length"])
+def test_windows_need_tokens(model, option):
+    with pytest.raises(ValueError, match=f"{option} must be an integer of at least"):
+        tiny.encode(model, one("good film"), **{"max_length": 16, option: 0})
 
 
 def test_decode_inverts_encode(model):
@@ -305,6 +332,15 @@ def test_no_answer_needs_all_windows(model_with_no_answer):
     assert inference.decode(model_with_no_answer, examples, encoded, outputs)[0]["text"] == ""
 
 
+def test_truncated_questions_and_empty_texts_are_counted(model):
+    examples = Questions(["so so so so", "so", ""], ["bad", " ", "bad"])
+    encoded = tiny.encode(model, examples, 16, max_question_length=3)
+    assert (encoded.cut_questions, encoded.without_tokens) == (1, 2)
+    encoded = tiny.encode(model, examples, 9)  # a question has at most 3 tokens
+    assert encoded.cut_questions == 1
+    assert tiny.encode(model, examples, 16).cut_questions == 0
+
+
 def test_context_without_tokens_has_no_answer(model, model_with_no_answer):
     examples = Questions(["is", "is"], ["", " \n"])
     encoded = tiny.encode(model, examples, 16)
@@ -376,6 +412,13 @@ def test_best_span_matches_exhaustive_search(model):
         )
         assert answer["text"] == " ".join(words[first : last + 1])
         assert answer["start"] == len(" ".join([*words[:first], ""]))
+
+
+def test_answers_need_tokens(model):
+    examples = one("good")
+    encoded = tiny.encode(model, examples, 16)
+    with pytest.raises(ValueError, match="max_answer_length must be an integer of at least 1"):
+        inference.decode(model, examples, encoded, logits(encoded), max_answer_length=0)
 
 
 def scored(given, *accepted, characters=False):
@@ -462,9 +505,20 @@ def test_score_of_characters_matches_korquad(given, accepted, f1, exact):
     assert scored(given, *accepted, characters=True) == pytest.approx((f1, exact))
 
 
+def test_metric_names_without_an_answer():
+    names = question_answering.metric_names(None, Questions(["Who?"], ["It was Ada."], [[]]))
+    assert names == ("f1", "exact_match", "no_answer_accuracy")
+
+
 def test_default_ids_are_numbers():
     examples = Questions(["is"] * 2, ["a"] * 2)
     answers = [{"text": text, "start": 0, "end": 1, "score": 1.0} for text in "ab"]
     rows = question_answering.rows(None, examples, answers)
     assert [row["id"] for row in rows] == ["1", "2"]
     assert question_answering.predictions(examples, answers) == {"1": "a", "2": "b"}
+
+
+def test_predictions_need_unique_ids():
+    examples = Questions(["is"] * 2, ["a"] * 2, ids=["x", "x"], source="the file")
+    with pytest.raises(ValueError, match="the file: ids must be unique"):
+        question_answering.predictions(examples, [{"text": ""}] * 2)

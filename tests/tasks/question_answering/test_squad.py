@@ -76,11 +76,17 @@ def test_byte_order_mark_is_skipped(tmp_path):
         ("{", r"a\.json is not JSON \(Expecting.*SQuAD.* JSON Lines"),
         ("[" * 200_000, r"a\.json is not JSON"),
         (b'{"data": "\xff"}', r"a\.json, line 1: must be UTF-8; received the byte 0xff"),
+        ([1], r"a\.json, article '': must have the key 'paragraphs'"),
+        (3, r"a\.json: must have the key 'data' with a list; received None"),
         ({"data": {}}, r"a\.json: must have the key 'data' with a list; received \{\}"),
         ({"data": [{"paragraphs": [{"context": "", "qas": []}]}]}, "contains no questions"),
+        ({"data": [{"title": "Films"}]}, r"a\.json, article 'Films': .* the key 'paragraphs'"),
+        (squad_json(item(), context=None), r"paragraph 1, question 1: .* 'context' with a str"),
         (squad_json(item(), "x"), r"'Films', paragraph 1, question 2: .* the key 'question'"),
         (squad_json({"id": "q1", "question": ""}), r"question 1 needs 'answers'"),
         (squad_json(item("q1", ("good", "1"))), "question 1: the answers .* received .*'1'"),
+        (squad_json(item("q1", (5, 1))), "question 1: the answers must be a list of pairs"),
+        (squad_json(item("q1", ("", 1))), "a non-empty text and its start"),
     ],
 )
 def test_errors_name_file_and_question(tmp_path, content, message):
@@ -119,7 +125,10 @@ def test_columns_may_be_arrays_and_ids_integers():
     [
         (("is", ["a"]), "the file: questions must be a list of strings; received one string"),
         ((["is"], ["a", "b"]), "contexts must have the same length as questions, 1; received 2"),
+        ((["is"], ["a"], []), "answers must have the same length as questions, 1; rec"),
+        ((["is"], [3]), "the file: contexts must be strings; received 3"),
         ((["is"] * 2, ["a"] * 2, [[], "a"]), "the file, question 2: .* list of pairs.*; .* 'a'"),
+        ((["is"], ["a"], [[("a", "0")]]), "question 1: the answers must be a list of pairs"),
     ],
 )
 def test_malformed_columns_are_rejected(columns, message):
@@ -147,6 +156,15 @@ def test_rows_of_hugging_face(tmp_path, name, text):
     assert questions.answers == [[("Ada", 7)], []]
     assert (questions.ids, questions.questions) == (["q1", "q1"], ["Who?", "Who?"])
     assert squad.read(tmp_path / name, labeled=False, limit=1).contexts == ["It was Ada."]
+
+
+def test_errors_of_rows_name_the_row(tmp_path):
+    wrong = [{"answers": []}, {"text": ["a"], "answer_start": []}, {"text": ["a"]}, "Ada"]
+    for answers in wrong:
+        with pytest.raises(
+            ValueError, match=r"a\.jsonl, item 1 needs 'answers', a list of objects"
+        ):
+            squad.read(write(tmp_path / "a.jsonl", ROW | {"answers": answers}))
 
 
 def test_answers_in_columns_of_their_own(tmp_path):

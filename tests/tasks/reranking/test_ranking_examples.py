@@ -14,10 +14,15 @@ from tests import tiny
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        ((["a"], []), "documents must have the same length as queries, 1; received 0"),
         ((["a"], [[]]), "row 1: the query has no documents"),
         ((["a"], ["bc"]), "documents of row 1 must be a list of strings; received one string"),
+        ((["a"], [["b", 2]]), "documents of row 1 must be strings; received 2 in row 2"),
+        (([3], [["b"]]), "queries must be strings; received 3"),
         ((["a"], [["b"]], [[1, 0]]), "must have a score for each of the 1 documents; received 2"),
         ((["a"], [["b"]], [["x"]]), "row 1: scores must be numbers; received 'x'"),
+        ((["a"], [["b"]], [[float("nan")]]), "row 1: scores must be numbers; received nan"),
+        ((["a"], [["b"]], [1]), "row 1: scores must be a list"),
     ],
 )
 def test_wrong_data(arguments, message):
@@ -31,6 +36,9 @@ def test_pairs_are_grouped_by_query():
     assert (data.queries, data.documents) == (["a", "b"], [["x", "z"], ["y"]])
     assert data.scores == [[1, 0], [0.5]]
     assert data.pairs() == [["a", "a", "b"], ["x", "z", "y"]]
+    assert repr(data) == "<RankingExamples: 2 items with scores, from the examples>"
+    with pytest.raises(ValueError, match="must have pairs of query and document"):
+        RankingExamples.of_pairs(Examples(["a"], labels=["b"]))
     with pytest.raises(ValueError, match="row 1: scores must be numbers; received 'yes'"):
         RankingExamples.of_pairs(Examples(["a"], text_pairs=["b"], labels=["yes"]))
 
@@ -43,6 +51,8 @@ def test_rows_of_embeddings():
     assert empty.documents == [["x"], ["y", "z"]]
     scored = RankingExamples.of_rows(EmbeddingExamples([("a", "x"), ("a", "y")], [0.5, 0]))
     assert (scored.documents, scored.scores) == ([["x", "y"]], [[0.5, 0]])
+    with pytest.raises(ValueError, match="must be rows of query, positive and negatives"):
+        RankingExamples.of_rows(EmbeddingExamples([("a", "b")], classes=["c"]))
 
 
 def test_read_scores_and_negatives(tmp_path):
@@ -96,6 +106,13 @@ def test_bm25_finds_asian_texts_and_may_find_nothing():
     assert metrics["mrr@10"] == pytest.approx(2 / 3)
 
 
+def test_bm25_of_texts_without_words():
+    pytest.importorskip("bm25s")
+    data = RetrievalData({"q": "!!"}, {"d": "", "f": "?"}, {"q": {"d": 1}})
+    with pytest.raises(ValueError, match="no text of the corpus has a word"):
+        RankingExamples.of_retrieval(data, "bm25")
+
+
 def test_relevant_documents_for_training():
     embed = keras_bert.pipeline(tiny.embedder("mean"))
     data = RankingExamples.of_retrieval(RETRIEVAL, embed, top_k=1, add_relevant=True)
@@ -112,3 +129,7 @@ def test_documents_of_embeddings():
     assert data.missed == [[], []]
     similarity = embed.encode("bad") @ embed.encode(data.documents[1]).T
     assert np.all(np.diff(similarity) <= 1e-6)
+    with pytest.raises(ValueError, match='retriever must be "bm25" or the keras_bert.pipeline'):
+        RankingExamples.of_retrieval(RETRIEVAL, "BM-25")
+    with pytest.raises(ValueError, match="top_k must be an integer of at least 1"):
+        RankingExamples.of_retrieval(RETRIEVAL, embed, top_k=0)

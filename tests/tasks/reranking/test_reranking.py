@@ -91,11 +91,21 @@ def test_rank_sorts_the_documents(model):
     assert pipe.rank("a film", []) == []
 
 
-def test_rank_of_wrong_inputs(model):
-    with pytest.raises(ValueError, match="documents must be a list of strings"):
-        keras_bert.pipeline(model).rank("a", "one document")
-    with pytest.raises(ValueError, match="document 2 must be a string; received 3"):
-        keras_bert.pipeline(model).rank("a", ["b", 3])
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("a", "one document"), "documents must be a list of strings; received one string"),
+        (("a", ["b", 3]), "document 2 must be a string; received 3"),
+        ((7, ["b"]), "query 1 must be a string; received 7"),
+    ],
+)
+def test_rank_of_wrong_inputs(model, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        keras_bert.pipeline(model).rank(*arguments)
+    with pytest.raises(ValueError, match="top_k must be an integer of at least 1"):
+        keras_bert.pipeline(model).rank("a", ["b"], top_k=0)
+    with pytest.raises(ValueError, match="batch_size must be an integer of at least 1"):
+        keras_bert.pipeline(model).rank("a", ["b"], batch_size=0)
 
 
 def test_calls_score_pairs(model):
@@ -179,6 +189,12 @@ def test_a_list_beside_single_documents_is_ranked(model):
     assert task.metrics(None, data, answers)["mrr@10"] == pytest.approx((1 / 2 + 1) / 2)
 
 
+def test_errors_need_lists(model):
+    data = RankingExamples(["a film", "films"], [["good"], ["bad"]], [[1], [0]])
+    with pytest.raises(ValueError, match="its order has no errors"):
+        keras_bert.pipeline(model).errors(data)
+
+
 def test_a_teacher_reads_long_documents_as_its_pipeline(model):
     long = RankingExamples(["a film"], [["so bad " * 40 + "good"]])
     teacher = keras_bert.pipeline(model, long_texts="window")
@@ -257,6 +273,14 @@ def test_lists_train_like_their_documents_alone(model):
     np.testing.assert_allclose(packed[0][exists[0]], expected, atol=1e-5)
 
 
+def test_training_without_packing(monkeypatch):
+    monkeypatch.setattr("keras_bert.packed_heads.can_be_packed", lambda model: False)
+    data = tiny.rankings()
+    for loss in ("binary_cross_entropy", "listnet"):
+        _, metrics = keras_bert.finetune(tiny.learner(), data, data, loss=loss, **QUICK)
+        assert metrics["mrr@10"] == 1
+
+
 def test_negatives_are_drawn_from_other_queries():
     from keras_bert.tasks.reranking import lists
 
@@ -290,6 +314,17 @@ def test_queries_that_teach_nothing_are_left_out():
             keras_bert.finetune(tiny.learner(), data, loss=loss, **{**QUICK, "epochs": 1})
 
 
+@pytest.mark.slow
+def test_a_teacher_leaves_out_queries_without_documents(model):
+    teacher = keras_bert.pipeline(model)
+    data = RankingExamples(["a", "b"], [[], ["good", "bad"]], missed=[[1], []])
+    with pytest.warns(UserWarning, match="1 of 2 queries were left out"):
+        scored = teacher.as_teacher(data)
+    assert (scored.queries, len(scored.scores[0])) == (["b"], 2)
+    with pytest.raises(ValueError, match="no query has documents"):
+        teacher.as_teacher(data[:1])
+
+
 def test_a_teacher_gives_the_scores_of_its_logits(model):
     teacher = keras_bert.pipeline(model)
     data = teacher.as_teacher(RankingExamples(["a film"], [["good", "bad"]]))
@@ -307,9 +342,21 @@ def test_a_teacher_gives_the_scores_of_its_logits(model):
     ("data", "options", "message"),
     [
         ([[2, 0]], {"loss": "binary_cross_entropy"}, "needs scores from 0 to 1; received 2"),
+        (
+            [[0, 0]],
+            {"loss": "multiple_negatives"},
+            "nothing to learn .*no document has the score 1",
+        ),
+        (
+            [[1, 0.5]],
+            {"loss": "multiple_negatives"},
+            r"query 1 \('a'\): .* needs the scores 0 and 1",
+        ),
+        ([[1, 0]], {"num_negatives": 3}, "num_negatives applies to the loss multiple_negatives"),
         ([[1, 1]], {"loss": "binary_cross_entropy"}, "all scores are 1, .*multiple_negatives"),
         ([[1, 0]], {"loss": "cosent"}, "loss must be one of binary_cross_entropy, "),
         ([[1, 0]], {"long_texts": "window"}, 'long_texts must be "truncate" in training'),
+        ([[1, 0]], {"num_negatives": -1, "loss": "multiple_negatives"}, "num_negatives must be"),
         ([[1, 0]], {"negatives": 3}, "negatives is not an option .* did you mean num_negatives"),
         (None, {}, "the training data, the queries, has no labels"),
     ],
@@ -318,6 +365,15 @@ def test_wrong_training(data, options, message):
     train = RankingExamples(["a"], [["good", "bad"]], data)
     with pytest.raises(ValueError, match=message):
         keras_bert.finetune(tiny.learner(), train, **{**QUICK, **options})
+
+
+def test_lists_need_several_documents():
+    train = RankingExamples(["a", "b"], [["good"], ["bad"]], [[1], [0]])
+    with pytest.raises(ValueError, match="the loss listnet compares the documents of a query"):
+        keras_bert.finetune(tiny.learner(), train, loss="listnet", **QUICK)
+    same = RankingExamples(["a", "b"], [["good"], ["good"]], [[1], [1]])
+    with pytest.raises(ValueError, match="there are no negatives"):
+        keras_bert.finetune(tiny.learner(), same, **QUICK)
 
 
 def test_finetune_turns_rows_of_texts_into_rankings():
@@ -330,6 +386,16 @@ def test_finetune_turns_rows_of_texts_into_rankings():
     more, metrics = keras_bert.finetune(model, pairs, pairs, task="reranking", **QUICK)
     assert more is model
     assert metrics["mrr@10"] == 1
+    with pytest.raises(ValueError, match="takes RankingExamples; received EmbeddingExamples"):
+        keras_bert.pipeline(model).evaluate(EmbeddingExamples(rows))
+    with pytest.raises(ValueError, match="is data of the task classification; received task="):
+        keras_bert.finetune(tiny.learner(), tiny.examples(), task="tagging")
+
+
+def test_models_without_an_activation(model):
+    linear = heads.reranker(tiny.encoder(), activation=None)
+    assert head.with_logits(linear) is linear
+    assert head.with_logits(model).layers[-1].activation is None
 
 
 def test_terms_do_not_depend_on_the_normalization():

@@ -50,6 +50,21 @@ def test_the_strongest_terms_stay():
     assert vectors.nnz == 5
 
 
+def test_wrong_vectors():
+    with pytest.raises(ValueError, match="same width; received 2 for the queries and 3"):
+        inverted_index.top_k([[1.0, 0.0]], [[1.0, 0.0, 0.0]])
+    with pytest.raises(ValueError, match="NaN or infinity"):
+        inverted_index.top_k([[np.nan, 0.0]], [[1.0, 0.0]])
+    with pytest.raises(ValueError, match="top_k must be an integer of at least 1"):
+        inverted_index.top_k([[1.0, 0.0]], [[1.0, 0.0]], 0)
+
+
+@pytest.mark.parametrize("form", [sparse.lil_array, sparse.dok_array, sparse.coo_array])
+def test_forms_of_a_corpus(form):
+    indices, _ = inverted_index.top_k([[1.0, 0.0]], form([[0.0, 1.0], [2.0, 1.0]]), k=1)
+    assert indices.tolist() == [[1]]
+
+
 @pytest.mark.parametrize("vectors", [np.ones((1, 1, 2)), [["a", "b"]]])
 def test_vectors_that_are_no_rows_of_numbers(vectors):
     for queries, corpus in (([[1.0, 0.0]], vectors), (vectors, [[1.0, 0.0]])):
@@ -69,3 +84,8 @@ def test_a_corpus_with_nan():
     corpus = sparse.csr_array(np.array([[1.0], [np.nan], [3.0]]))
     with pytest.raises(ValueError, match="NaN"):
         inverted_index.top_k([[1.0]], corpus)
+
+
+def test_a_single_vector_is_a_corpus():
+    indices, _ = inverted_index.top_k([[1.0, 0.0]], sparse.coo_array(np.array([2.0, 0.0])))
+    assert indices.tolist() == [[0]]

@@ -6,7 +6,7 @@ import pytest
 from scipy import sparse
 
 import keras_bert
-from keras_bert import EmbeddingExamples, Examples, RankingExamples, RetrievalData, heads
+from keras_bert import EmbeddingExamples, Examples, RankingExamples, RetrievalData, heads, losses
 from keras_bert.data.batching import Batches
 from keras_bert.tasks import inference
 from keras_bert.training.batch_plan import BatchPlan
@@ -107,6 +107,16 @@ def test_explain_names_the_terms(model):
     product = vector.multiply(pipe.encode("bad"))
     score = sum(weight for _, weight in pipe.explain(product, top_k=None))
     assert score == pytest.approx((vector @ pipe.encode("bad").T).toarray()[0, 0], rel=1e-5)
+    with pytest.raises(ValueError, match="one text or vector; received 2"):
+        pipe.explain(pipe.encode(["good", "bad"]))
+    for top_k in (0, -1, 2.5):
+        with pytest.raises(ValueError, match="top_k must be an integer of at least 1"):
+            pipe.explain("so good", top_k)
+
+
+def test_other_pipelines_of_a_sparse_embedder(model):
+    with pytest.raises(ValueError, match="is a sparse_embedding model.* Call encode or search"):
+        keras_bert.pipeline(model, task="embedding")
 
 
 def test_search_ranks_by_dot_products(model):
@@ -231,9 +241,17 @@ def test_retrieval_metrics(trained):
         (EmbeddingExamples([("a", "b")] * 4, [1.0] * 4), {}, "has scores, which sparse embedders"),
         (EmbeddingExamples(ROWS), {"loss": "cosent"}, "loss must be one of multiple_negatives_r"),
         (EmbeddingExamples(ROWS), {"loss": "margin_mse"}, "margin_mse needs rows with document_s"),
+        (EmbeddingExamples(ROWS), {"matryoshka_dims": [8]}, "matryoshka_dims is not an option"),
         (Examples(["a"], labels=["b"]), {}, "is data of the task classification; received task="),
         (RankingExamples(["a"], [["b", "c"]]), {}, "has no scores. Make some with a reranker's"),
+        (RankingExamples(["a"], [["b"]], [[2]]), {}, "each query must have several documents"),
         (tiny.rankings(), {}, "which are labels"),
+        (
+            EmbeddingExamples(ROWS),
+            {"loss": losses.Splade(), "document_regularizer_weight": 0.1},
+            "give document_regularizer_weight to losses.Splade",
+        ),
+        (EmbeddingExamples(ROWS), {"query_regularizer_weight": -1}, "must be at least 0"),
     ],
 )
 def test_wrong_training(train, options, message):
@@ -243,6 +261,41 @@ def test_wrong_training(train, options, message):
         )
 
 
+def test_models_without_a_masked_lm_head():
+    data = EmbeddingExamples(ROWS)
+    with pytest.raises(ValueError, match="has no masked-LM head, which a sparse embedder needs"):
+        keras_bert.finetune(tiny.learner(), data, task="sparse_embedding", **QUICK)
+    with pytest.raises(ValueError, match="has the task embedding; received task='sparse_embed"):
+        keras_bert.finetune(tiny.embedder("mean"), data, task="sparse_embedding", **QUICK)
+    with pytest.raises(ValueError, match="several documents per row. Train a sparse embedder"):
+        rows = EmbeddingExamples([("a", "b", "c")], document_scores=[[1, 0]])
+        keras_bert.finetune(tiny.learner(), rows, **QUICK)
+
+
+def test_wrong_inputs(model):
+    pipe = keras_bert.pipeline(model)
+    with pytest.raises(ValueError, match="text 2 must be a string; received 3"):
+        pipe.encode(["a", 3])
+    with pytest.raises(ValueError, match="max_terms must be an integer of at least 1"):
+        pipe.encode(["a"], max_terms=0)
+    with pytest.raises(ValueError, match="evaluate takes EmbeddingExamples or RetrievalData"):
+        pipe.evaluate(Examples(["a"], labels=["b"]))
+    with pytest.raises(ValueError, match="sparse embedders are scored on a search"):
+        pipe.evaluate(EmbeddingExamples([("a", "b"), ("b", "c")], [0.0, 1.0]))
+    with pytest.raises(ValueError, match="a score for each of at least two documents"):
+        EmbeddingExamples([("a", "b", "c")], document_scores=[[1]])
+
+
 def test_scores_of_documents_make_rankings():
     rows = EmbeddingExamples([("a", "b", "c")], document_scores=[[4.0, -1.0]])
     assert RankingExamples.of_rows(rows).scores == [[4, -1]]
+
+
+def test_a_loss_of_the_package(trained):
+    model, _ = trained
+    loss = losses.Splade(losses.MultipleNegativesRanking(scale=20), query_regularizer_weight=0)
+    again, metrics = keras_bert.finetune(
+        model, EmbeddingExamples(ROWS), loss=loss, **{**QUICK, "epochs": 1}
+    )
+    assert again is model
+    assert metrics["recipe"]["loss"]["name"] == "splade"

@@ -77,7 +77,18 @@ def test_checkpoints_without_the_head(tmp_path):
     ("file", "key", "value", "message"),
     [
         ("1_SpladePooling/config.json", "pooling_strategy", "sum", "pooling_strategy must be max"),
-        ("config_sentence_transformers.json", "similarity_fn_name", "cosine", "must be dot"),
+        (
+            "1_SpladePooling/config.json",
+            "activation_function",
+            "log1p_relu",
+            "activation_function must be relu",
+        ),
+        (
+            "config_sentence_transformers.json",
+            "similarity_fn_name",
+            "cosine",
+            "similarity_fn_name of a sparse encoder must be dot",
+        ),
     ],
 )
 def test_settings_that_change_the_vectors_are_errors(tmp_path, model, file, key, value, message):

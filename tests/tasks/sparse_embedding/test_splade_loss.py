@@ -39,6 +39,13 @@ def test_losses_are_rebuilt_from_their_config():
         assert float(again(targets(of_loss), VECTORS)) == float(loss(targets(of_loss), VECTORS))
 
 
+def test_other_losses_are_rejected():
+    with pytest.raises(ValueError, match="loss must be losses.MultipleNegativesRanking or"):
+        losses.Splade(losses.CoSENT())
+    with pytest.raises(ValueError, match="similarity must be one of cosine, dot"):
+        losses.MultipleNegativesRanking(similarity="euclidean")
+
+
 @pytest.mark.peers
 @pytest.mark.parametrize("name", ["multiple_negatives", "margin"])
 def test_losses_equal_those_of_sentence_transformers(name):

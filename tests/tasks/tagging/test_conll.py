@@ -181,15 +181,21 @@ def test_conllu(tmp_path):
     [
         ("a", "a\tO\n\nb\n", {}, "a, line 3: must have 2 columns separated by tabs"),
         ("a", "# x y\na O\nb c O\n", {}, "line 3: must have 2 columns separated by spaces"),
+        ("a", "a\tO\n#b\n", {}, "a, line 2: must have 2 columns"),
         ("a", "\na\n", {}, "a: word and tag .* 1 to 1, .*; received 1 and -1"),
         ("a", "a O\n", {"tag": 3}, "different numbers of columns, from 1 to 2.*; received 1 and 3"),
+        ("a", "a O\n", {"word": -3}, "received -3 and -1"),
+        ("a", "a O\n", {"word": 0, "tag": None}, "received 0 and None"),
+        ("a", "a O\n", {"tag": "2"}, "received 1 and '2'"),
         ("a", "a\tO\nb\t \n", {}, "a, line 2: the word or the tag is empty"),
+        ("a", "a\tO\n\tO\n", {}, "a, line 2: the word or the tag is empty"),
         ("a", "-DOCSTART- O\n\n", {}, "a contains no sentences"),
         ("a", b"a\tO\n\n\xe9t\xe9\tO\n", {}, "a, line 3: must be UTF-8; received the byte 0xe9"),
         ("a", b"a\tO\r\nb\tO\rc\tO\r\n", {}, r"a, line 2: lines must end in \\n or \\r\\n"),
         ("a", "a O\n", {"format": "xml"}, "format must be one of conll, .*; received 'xml'"),
         ("a.conllu", "1\ta\n", {}, "line 1: must have 10 columns separated by tabs"),
         ("a.conllu", CONLLU.replace("AUX", "_"), {}, "line 3: the word or the tag is empty"),
+        ("a.conllu", CONLLU.replace("3\t#", "x\t#"), {}, "line 5: .* must be an index"),
     ],
 )
 def test_errors_name_file_and_line(tmp_path, name, content, options, message):

@@ -127,6 +127,17 @@ def test_each_word_counts_once_in_the_window_with_the_most_context(max_length, s
     assert encoded.words_without_tokens == len(labels) - with_tokens
 
 
+def test_default_stride_overlaps_by_a_quarter():
+    sentences = TaggedSentences([[f"w{n}" for n in range(40)]])
+    model = model_of(NAMES, NUMBERS)
+    for stride, starts in ((None, [0, 12, 24]), (8, [0, 8, 16, 24]), (16, [0, 16, 32])):
+        encoded = tiny.encode(model, sentences, max_length=18, stride=stride)
+        first = everything(encoded)[0]["input_word_ids"][:, 1]
+        assert first.tolist() == [NUMBERS.index(f"w{n}") for n in starts]
+        assert encoded.lengths.tolist() == [min(16, 40 - n) + 2 for n in starts]
+    assert encoded.max_length == 18
+
+
 def test_words_longer_than_a_window_keep_their_first_tokens():
     sentences = TaggedSentences([["w1", "w2" + "x" * 8, "w3"]], [["O", "B-PER", "O"]])
     encoded = tiny.encode(model_of(NAMES, NUMBERS), sentences, max_length=6)
@@ -177,9 +188,17 @@ def test_words_of_short_and_long_sentences_have_the_same_weight():
     assert np.mean([array.sum() for array in weights]) == pytest.approx(1)
 
 
-def test_encode_rejects_a_stride_above_a_window():
-    with pytest.raises(ValueError, match="stride must be from 1 to max_length - 2, 6; received 7"):
-        tiny.encode(model_of(NAMES), TaggedSentences([["so"]]), max_length=8, stride=7)
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"max_length": 2}, "max_length must be an integer of at least 3"),
+        ({"stride": 7}, "stride must be from 1 to max_length - 2, 6; received 7"),
+        ({"stride": 0}, "received 0"),
+    ],
+)
+def test_encode_rejects_bad_lengths_and_strides(options, message):
+    with pytest.raises(ValueError, match=message):
+        tiny.encode(model_of(NAMES), TaggedSentences([["so"]]), **{"max_length": 8, **options})
 
 
 def test_encode_rejects_unknown_tags():
@@ -228,6 +247,18 @@ def test_decode_inverts_encode(max_length):
         wanted = [tag if has else "O" for tag, has in zip(tags, known, strict=True)]
         assert [tag for tag, _ in answer] == wanted
         assert [value for _, value in answer] == [float(has) for has in known]
+
+
+def test_score_is_a_probability():
+    sentences = TaggedSentences([["so"]])
+    model = model_of(["a", "b"])
+    encoded = tiny.encode(model, sentences, 8)
+    [[(tag, value)]] = inference.decode(
+        model, sentences, encoded, [np.log([[1, 1], [1, 3], [1, 1]])]
+    )
+    assert tag == "b"
+    assert type(value) is float
+    np.testing.assert_allclose(value, 0.75, rtol=1e-6)
 
 
 def tagged(names, words, given):
@@ -286,6 +317,13 @@ def test_sentences_without_tokens_have_tags():
     words = [[INVISIBLE, " "], [], ["so"]]
     assert tagged(NAMES, words, [["B-PER"]]) == [["O", "O"], [], ["B-PER"]]
     assert tagged(NAMES, words[:2], []) == [["O", "O"], []]
+
+
+def test_default_tag_without_o_is_the_first_label():
+    sentences = TaggedSentences([[" "]])
+    model = model_of(["NOUN", "VERB"])
+    encoded = tiny.encode(model, sentences, 32)
+    assert inference.decode(model, sentences, encoded, []) == [[("NOUN", 0.0)]]
 
 
 def scores(gold, given):
@@ -386,3 +424,9 @@ def test_entities_of_characters_have_no_spaces_between_them():
     [[entity]] = tagging.results(output, sentences, answers)
     assert (entity["text"], entity["start"], entity["end"]) == ("대한 국", 0, 4)
     assert tagging.columns_of(sentences, output) == [["대한 국은"]]
+
+
+def test_sentences_without_words_cannot_be_scored():
+    pipe = keras_bert.pipeline(model_of(NAMES))
+    with pytest.raises(ValueError, match="the sentences: .* no words"):
+        pipe.evaluate(TaggedSentences([[]], [[]]))
