@@ -10,17 +10,16 @@ import keras
 from keras_bert import keras_private
 from keras_bert.encoder import BertEncoder
 from keras_bert.layers import GatherTexts, SentencePooling, UnitLength
-from keras_bert.model_structure import find_encoder
+from keras_bert.model_structure import find_encoder, has_choices
 from keras_bert.tasks import registry
 
 # Names of the layers of a head that can be packed.
 _HEAD_LAYERS = ["dropout", "logits", "output"]
-_SIAMESE_AXES = 3  # rows, texts, width
 _POOLING = "pooling"  # first layer of a head on the mean over the tokens
 
 
 def packed(model, *, name="packed"):
-    """Return a version of a classifier, regressor or tagger for packed sequences; it shares layers.
+    """Return a version of a model for packed sequences; it shares the layers.
 
     Inputs, int32: `input_word_ids`, `input_type_ids`, `position_ids` and `text_ids` (batch, seq),
     where `text_ids` is 1 for the first text (or pair) of a row, 2 for the second, ..., and 0 for
@@ -28,7 +27,9 @@ def packed(model, *, name="packed"):
     (batch, seq, num_tags) for a tagger and (batch, texts, ...) for the others.
     """
     if not can_be_packed(model):
-        raise ValueError(f"{model.name!r} must be an unchanged classifier, regressor or tagger")
+        raise ValueError(
+            f"{model.name!r} must be an unchanged classifier, regressor, tagger or embedder"
+        )
     inputs = _packed_inputs()
     encoder = find_encoder(model)
     if registry.for_model(model).positions_have_targets:
@@ -40,47 +41,26 @@ def packed(model, *, name="packed"):
         else:  # no output positions, since the head reads only the [CLS] vectors
             optional = {"cls_positions": cls_positions, "output_positions": cls_positions[:, :0]}
             x = _encode(encoder, inputs, **optional)["pooled_output"]
-    for layer in _HEAD_LAYERS:
-        x = model.get_layer(layer)(x)
+    for layer in _operations(model):
+        if not isinstance(layer, BertEncoder) and layer.name != _POOLING:
+            x = layer(x)
     return keras.Model(inputs, x, name=name)
 
 
-def packed_siamese(model, *, name="packed_siamese"):
-    """Return a version of a model of `heads.siamese` for packed sequences; it shares layers.
+def packed_rows(model, *, name="packed_rows"):
+    """Return a version of an embedder or reranker for packed rows of texts; it shares the layers.
 
     Inputs, int32: those of `packed`, and `text_numbers` (rows, texts): for each text of a row of
     texts its number among all texts of the batch, if each packed sequence had the width of
-    `cls_positions`. Output: embeddings (rows, texts, width). The pooling must be "mean".
+    `cls_positions`. Output, float32: vectors (rows, texts, width), or scores (rows, texts).
     """
-    inputs = _packed_inputs()
-    encoder = find_encoder(model)
-    inputs |= {key: _input(key) for key in ("cls_positions", "text_numbers")}
-    x = _pool_each_text(model, _encode(encoder, inputs)["sequence_output"], inputs)
-    pooling = model.get_layer(_POOLING)
-    *layers, _, output = model.layers[model.layers.index(pooling) + 1 :]
-    for layer in layers:
-        x = layer(x)
-    x = GatherTexts(name="gather_texts")(x, inputs["text_numbers"])
-    return keras.Model(inputs, output(x), name=name)
-
-
-def packed_lists(model, *, name="packed_lists"):
-    """Return a version of a reranker for packed lists of documents; it shares layers.
-
-    Inputs, int32: those of `packed`, and `text_numbers` as in `packed_siamese`, here the number of
-    each document of a list. Output: float32 (lists, documents).
-    """
-    scores = packed(model)
-    inputs = dict(scores.input)
+    packed_texts = packed(model)
+    inputs = dict(packed_texts.input)
     inputs["text_numbers"] = _input("text_numbers")
-    x = GatherTexts(name="gather_texts")(scores.output, inputs["text_numbers"])
-    return keras.Model(inputs, x[:, :, 0], name=name)
-
-
-def packed_rows(model):
-    """Return the packed version of a model that is trained on rows of texts, or on lists."""
-    is_siamese = len(model.inputs[0].shape) == _SIAMESE_AXES
-    return packed_siamese(model) if is_siamese else packed_lists(model)
+    x = GatherTexts(name="gather_texts")(packed_texts.output, inputs["text_numbers"])
+    if not registry.for_model(model).compares_vectors:
+        x = x[:, :, 0]
+    return keras.Model(inputs, x, name=name)
 
 
 def packed_pretraining(model, *, name="packed_pretraining"):
@@ -111,36 +91,52 @@ def packed_pretraining(model, *, name="packed_pretraining"):
 
 
 def can_be_packed(model):
-    """Return True if a model can be packed: an unchanged classifier, regressor, tagger or siamese.
+    """Return True if a model can be packed: an unchanged classifier, regressor, tagger or embedder.
 
     `packed` would lose what a user added to a model, such as another attention mask. A
     pooling layer must have the mode "mean".
     """
     task = registry.find(model)
-    if task is None or not task.packs:
+    if task is None or not task.packs or has_choices(model):
         return False
-    pooling = model.get_layer(_POOLING) if _has_pooling(model) else None
-    is_mean = isinstance(pooling, SentencePooling) and pooling.mode == "mean"
-    if len(model.inputs[0].shape) == _SIAMESE_AXES:
-        return is_mean and len(model.output_shape) == _SIAMESE_AXES
-    if pooling is not None and not is_mean:
-        return False
-    # `model.operations` also lists operations of `keras.ops`, which are not layers.
-    operations = [x for x in model.operations if not isinstance(x, keras.layers.InputLayer)]
-    encoder, *head = operations
-    names = [*([_POOLING] if pooling is not None else []), *_HEAD_LAYERS]
-    if not isinstance(encoder, BertEncoder) or [layer.name for layer in head] != names:
+    has_pooling = _has_pooling(model)
+    if has_pooling:
+        pooling = model.get_layer(_POOLING)
+        if not isinstance(pooling, SentencePooling) or pooling.mode != "mean":
+            return False
+    encoder, *head = _operations(model)
+    if not isinstance(encoder, BertEncoder) or not _is_known_head(head, task, has_pooling):
         return False
     if not isinstance(model.input, dict) or set(model.input) != set(encoder.input):
         return False
     # The head must read the default output of the encoder, not, for example, a lower layer.
     tensor = model.output
-    for _ in head:
-        tensor = keras_private.parent_tensors(tensor)[0]
+    for operation in reversed(head):
+        parents = keras_private.parent_tensors(tensor)
+        is_next = keras_private.producing_operation(tensor) is operation
+        if not is_next or (len(parents) > 1 and operation.name != _POOLING):
+            return False
+        tensor = parents[0]
+    if keras_private.producing_operation(tensor) is not encoder:
+        return False
     paths = [path for path, _ in keras.tree.flatten_with_path(encoder.output)]
-    reads_sequence = task.positions_have_targets or pooling is not None
+    reads_sequence = task.positions_have_targets or has_pooling
     key = "sequence_output" if reads_sequence else "pooled_output"
     return paths[keras_private.output_index(tensor)] == (key,)
+
+
+def _is_known_head(operations, task, has_pooling):
+    """Return True if the operations after the encoder are those of the task's head."""
+    names = [operation.name for operation in operations]
+    if task.compares_vectors:  # between the pooling and the output are layers of the user
+        are_layers = all(isinstance(operation, keras.layers.Layer) for operation in operations)
+        return are_layers and names[:1] == [_POOLING] and names[-1:] == ["output"]
+    return names == [*([_POOLING] if has_pooling else []), *_HEAD_LAYERS]
+
+
+def _operations(model):
+    """Return the operations of a model without its inputs; those of `keras.ops` are no layers."""
+    return [x for x in model.operations if not isinstance(x, keras.layers.InputLayer)]
 
 
 def _has_pooling(model):

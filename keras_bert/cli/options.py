@@ -463,7 +463,7 @@ class Mine(
     output: .tsv, .csv or .jsonl file with the columns of the texts and negative_1, negative_2, ...
     model: an encoder or embedder, or an export of one
     count: negatives per row
-    margin: a negative is less similar than the positive by at least this
+    margin: a negative is less similar than the positive by at least this; 0: no limit
     """
 
     file: str = argument()

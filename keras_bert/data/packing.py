@@ -40,6 +40,7 @@ class PackedBatches(Batches):
         self._shape = (next_multiple(shape[0], devices), *shape[1:])
         self.rows = plan
         self.sizes = [shape[0]] * len(plan)
+        self._most = max(map(len, plan))
 
     def __getitem__(self, index):
         """Return (inputs, targets, weights)."""
@@ -60,7 +61,7 @@ class PackedBatches(Batches):
 
 
 class PackedRows(PackedBatches):
-    """The batches of one epoch for `packed_heads.packed_siamese`; the texts are packed.
+    """The batches of one epoch for `packed_heads.packed_rows`; the texts are packed.
 
     encoded: rows of texts, with the attributes `texts`, `texts_per_row` and `targets` of
         `tasks.embedding.EncodedRows`
@@ -73,8 +74,8 @@ class PackedRows(PackedBatches):
         layout, packed, _, _ = self._pack(self._encoded.texts, chosen)
         numbers = layout.numbers().reshape(len(rows), -1)
         weights = np.ones(len(rows), np.float32)
-        most = max(map(len, self.rows))  # all batches have one shape
-        missing = next_multiple(most, self._devices) - len(rows)
+        # All batches have one shape.
+        missing = next_multiple(self._most, self._devices) - len(rows)
         packed["text_numbers"], targets, weights = fill(
             (numbers, self._encoded.targets[rows], weights), missing, self._encoded.filler_targets
         )

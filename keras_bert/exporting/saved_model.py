@@ -16,20 +16,13 @@ import tensorflow as tf
 
 from keras_bert import heads, keras_private
 from keras_bert.encoder import BertEncoder
-from keras_bert.exporting import (
-    agreement,
-    inference_graph,
-    model_card,
-    tf_serving,
-    tfhub,
-    verification,
-)
+from keras_bert.exporting import agreement, model_card, tf_serving, tfhub, verification
 from keras_bert.exporting.hub_layer import HubLayer
 from keras_bert.exporting.model_card import ModelInfo
 from keras_bert.hub import own_files
 from keras_bert.model_structure import max_sequence_length
 from keras_bert.runtime.files import check_subfolder, temporary_folder
-from keras_bert.tasks import registry
+from keras_bert.tasks import inference_graph, registry
 
 _ENCODER = "A trainable BERT encoder: a reusable TF2 SavedModel."
 _PREPROCESSOR = "A BERT preprocessor, from texts to ids: a reusable TF2 SavedModel."

@@ -7,14 +7,14 @@ import numpy as np
 
 from keras_bert import provenance
 from keras_bert.exporting import export
-from keras_bert.exporting.predict_function import predict_function
 from keras_bert.hub import loading
 from keras_bert.model_structure import find_encoder, path_of_diverged_weight
 from keras_bert.tasks import inference, registry
+from keras_bert.tasks.forward_pass import forward_pass
 
 
 class KerasEngine:
-    """A Keras model with its preprocessor. `precision` is as in `predict_function`."""
+    """A Keras model with its preprocessor. `precision` is as in `forward_pass`."""
 
     def __init__(self, model, precision=None):
         self.model = model
@@ -23,14 +23,14 @@ class KerasEngine:
         self.longest = find_encoder(model).bert_config["max_position_embeddings"]
         self.columns = provenance.columns_of_texts(provenance.known_columns(model))
         self._precision = precision
-        self._predict = predict_function(model, precision)
+        self._predict = forward_pass(model, precision)
 
     def __getstate__(self):
         return {**vars(self), "_predict": None}  # programs cannot be pickled
 
     def __setstate__(self, state):
         vars(self).update(state)
-        self._predict = predict_function(self.model, self._precision)
+        self._predict = forward_pass(self.model, self._precision)
 
     @property
     def described(self):
@@ -38,7 +38,7 @@ class KerasEngine:
         return inference.describe(self.model)
 
     def with_logits(self):
-        return KerasEngine(self.task.training_model(self.model), self._precision)
+        return KerasEngine(self.task.model_of_logits(self.model), self._precision)
 
     def digest(self):
         settings = (

@@ -21,6 +21,7 @@ from keras_bert.runtime.files import atomic_write, check_subfolder
 from keras_bert.training import engine, flops, report, run_state
 from keras_bert.training.run_state import Checkpoints, variables_of
 
+_POSITION = tuple(field.name for field in dataclasses.fields(StreamPosition))
 _EVAL_SEED = 0  # fixed, so that all evaluations use the same masks
 HISTORY_FILE = "history.jsonl"
 _RATE_SECONDS = 1  # between two updates of the rate on the progress bar
@@ -95,13 +96,24 @@ class PretrainingRun:
 
     def restore(self):
         """Resume from the newest checkpoint, if any."""
-        progress = self.checkpoints.restore(run_state.variables_of(self.training_model))
+        variables = run_state.variables_of(self.training_model)
+        progress = self.checkpoints.restore(variables, self._check_progress)
         if progress is not None:
-            with run_state.reading(self.checkpoints.files()[-1], self.checkpoints.if_broken):
-                self.step = int(progress["step"])
-                self.position = StreamPosition(*map(int, progress["position"]))
+            self.step = progress["step"]
+            self.position = StreamPosition(*progress["position"])
             self.history = progress["history"]
         distribution.check_same_step(self.step)
+
+    def _check_progress(self, progress):
+        """Raise an error for the `progress` of a file that this run cannot have."""
+        run_state.check_types(progress, {"step": int, "position": list, "history": list})
+        last = self.end_of(len(self.recipe.phases) - 1)
+        if not 0 <= progress["step"] <= last:
+            raise ValueError(f"it has step={progress['step']}, which is not from 0 to {last}")
+        numbers = dict(zip(_POSITION, progress["position"], strict=True))
+        run_state.check_types(numbers, dict.fromkeys(_POSITION, int))
+        for record in progress["history"]:
+            run_state.check_types(record, {"step": int}, others=float)
 
     def end_of(self, phase):
         """Return the step at which a phase ends."""

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 from collections.abc import Callable
 
 import keras
@@ -19,8 +20,8 @@ _PRECISIONS = ("float32", "bfloat16", "float16")
 class ForwardPass:
     """A function from the inputs of a batch, a dict of arrays, to the outputs.
 
-    On JAX and torch, a device may still compute the outputs when the call returns. The number of
-    rows is a multiple of `distribution.replicas()`.
+    On JAX and torch, a device may still compute the outputs when the call returns. On TensorFlow,
+    they are arrays of NumPy. The number of rows is a multiple of `distribution.replicas()`.
 
     Attributes:
         compute: The function.
@@ -55,16 +56,17 @@ def forward_pass(model, precision=None):
     """Return the `ForwardPass` of a model. Later calls return the same one, with its programs.
 
     If the activation or the dtype policy of a layer has changed since, they return a new one.
+    On TensorFlow, it is one graph for batches of all shapes, as in an export.
 
     Args:
         model: A model with an encoder.
-        precision: `"float32"`, `"bfloat16"` or `"float16"` for the layers of the encoder, on JAX or
-            torch; `None` keeps their dtype.
+        precision: `"float32"`, `"bfloat16"` or, on JAX and torch, `"float16"` for the layers of the
+            encoder; `None` keeps their dtype.
 
     Raises:
-        ValueError: If the precision is unknown, or given on TensorFlow or with several machines.
+        ValueError: If the precision is unknown, or given with several machines.
     """
-    if precision is not None:
+    if precision is not None and keras.backend.backend() != "tensorflow":
         check_one_of("precision", precision, _PRECISIONS)
     passes = vars(model).setdefault("_forward_passes", {})
     layers = tuple(
@@ -79,12 +81,15 @@ def forward_pass(model, precision=None):
 
 def _new_pass(model, precision):
     backend = keras.backend.backend()
-    if backend == "tensorflow" or distribution.worker()[1] > 1:
+    if distribution.worker()[1] > 1:
         if precision is not None:
-            where = "on JAX and torch" if backend == "tensorflow" else "on one machine"
-            raise ValueError(f"precision works {where}. Load the model with dtype='mixed_bfloat16'")
+            raise ValueError(
+                "precision works on one machine. Load the model with dtype='mixed_bfloat16'"
+            )
         compiles = distribution.compiles_each_shape()
         return ForwardPass(lambda inputs: _predict_on_batch(model, inputs), compiles)
+    if backend == "tensorflow":
+        return ForwardPass(_with_tensorflow(model, precision))
     if backend == "jax":
         return ForwardPass(_with_jax(model, precision), compiles=True)
     return ForwardPass(_with_torch(model, precision))
@@ -101,6 +106,34 @@ def _predict_on_batch(model, inputs):
         return outputs
     copies = model.distribute_strategy.num_replicas_in_sync
     return keras.tree.map_structure(lambda array: array[: len(array) // copies], outputs)
+
+
+def _with_tensorflow(model, precision):
+    import tensorflow as tf
+
+    from keras_bert.tasks import inference_graph
+
+    names = sorted(model.input)
+    specs = [tf.TensorSpec([None] * len(model.input[name].shape), tf.int32) for name in names]
+    layers = [layer for layer in keras_private.all_layers(model) if hasattr(layer, "lora_enabled")]
+
+    inference_graph.forward_function(model, precision)  # raises an error for a wrong precision
+
+    @functools.lru_cache(maxsize=1)
+    def graph(weight_forms):
+        forward = inference_graph.forward_function(model, precision)
+        traced = tf.function(
+            lambda *values: forward(dict(zip(names, values, strict=True))), autograph=False
+        )
+        return traced.get_concrete_function(*specs)  # a call takes 0.5 ms less than one of `traced`
+
+    def compute(inputs):
+        # LoRA and quantization change which variables a layer computes with.
+        forms = tuple((layer.lora_enabled, layer.quantization_mode) for layer in layers)
+        outputs = graph(forms)(*(tf.constant(inputs[name], tf.int32) for name in names))
+        return keras.tree.map_structure(lambda output: output.numpy(), outputs)
+
+    return compute
 
 
 def _with_jax(model, precision):

@@ -7,7 +7,12 @@ from typing import Any
 import keras
 
 from keras_bert.data.batching import SortedBatches
-from keras_bert.model_structure import find_encoder, find_output, preprocessor_of
+from keras_bert.model_structure import (
+    find_encoder,
+    find_output,
+    has_choices,
+    preprocessor_of,
+)
 from keras_bert.runtime import distribution
 from keras_bert.runtime.arguments import as_integer
 from keras_bert.runtime.memory import advice_for_prediction, explain_out_of_memory
@@ -64,30 +69,18 @@ def answers(
     *,
     batch_size=32,
     max_length=None,
-    encoded=None,
     on_batch=None,
-    on_outputs=None,
     predict=None,
-    most_lengths=3,
     **options,
 ):
     """Return one answer per example.
 
-    `max_length` and `encoded` are as in `encode`, `options` as in `decode`, the other arguments as
-    in `run`.
+    `max_length` is as in `encode`, `options` as in `decode`, the other arguments as in `run`.
     """
     task = registry.for_model(model)
     task.answer_options.of(options, f"the task {task.name}")  # raises an error before the work
-    encoded = encode(model, examples, max_length) if encoded is None else encoded
-    outputs = run(
-        task.scored_model(model),
-        encoded,
-        batch_size=batch_size,
-        on_batch=on_batch,
-        on_outputs=on_outputs,
-        predict=predict,
-        most_lengths=most_lengths,
-    )
+    encoded = encode(model, examples, max_length)
+    outputs = run(model, encoded, batch_size=batch_size, on_batch=on_batch, predict=predict)
     return decode(model, examples, encoded, outputs, **options)
 
 
@@ -127,7 +120,8 @@ def run(
     the sequences in it, and `on_outputs` with its outputs, targets and weights. `predict` is a
     `ForwardPass`, by default that of the model. If each shape costs a compilation, batches have at
     most `most_lengths` lengths. A GPU or TPU gets more than `batch_size` sequences at once if they
-    are short.
+    are short. A model of single texts computes the texts of rows one after the other, and the
+    outputs are (texts, ...) for each row.
     """
     predict = forward_pass(model) if predict is None else predict
     if not len(encoded):
@@ -139,9 +133,12 @@ def run(
     devices = 1 if lengths is None else distribution.replicas()
     batches = SortedBatches(encoded, batch_size, lengths, positions, devices=devices)
     results = [None] * len(encoded)
+    texts_per_row = None if has_choices(model) else encoded.texts_per_row
 
     def finish(rows, outputs, targets_and_weights):
         outputs = keras.tree.map_structure(keras.ops.convert_to_numpy, outputs)
+        if texts_per_row is not None:
+            outputs = outputs.reshape(-1, texts_per_row, *outputs.shape[1:])
         if on_outputs:
             on_outputs(outputs, *targets_and_weights)
         for index_in_batch, row in enumerate(rows):
@@ -155,6 +152,8 @@ def run(
     with explain_out_of_memory(lambda: advice_for_prediction(batch_size)):
         for index, rows in enumerate(batches.rows):
             inputs, *targets_and_weights = batches[index]
+            if texts_per_row is not None:
+                inputs = {name: ids.reshape(-1, ids.shape[-1]) for name, ids in inputs.items()}
             running.append((rows, predict(inputs), targets_and_weights))
             if len(running) > _BATCHES_IN_FLIGHT:
                 finish(*running.popleft())

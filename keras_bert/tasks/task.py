@@ -142,6 +142,7 @@ class Task:
         compares: Classes of the data on which exports can be compared; `None` for `data`.
         has_teachers: True if its pipeline has `as_teacher`.
         packs: True if several texts can share a row in training.
+        compares_vectors: True if the losses of rows of texts read a vector per text, else a number.
         positions_have_targets: True if the targets are (batch, seq).
     """
 
@@ -179,6 +180,7 @@ class Task:
     compares: tuple[typing.Any, ...] | None = None
     has_teachers = False
     packs = False
+    compares_vectors = False
     positions_have_targets = False
 
     def __repr__(self):
@@ -249,12 +251,8 @@ class Task:
         """Return a model for contrastive training, whose new head reads vectors of length 1."""
         raise NotImplementedError
 
-    def scored_model(self, model):
-        """Return the model whose outputs `decode` reads for a score; it shares the weights."""
-        return self.training_model(model)
-
-    def training_model(self, model):
-        """Return the model that takes the encoded data; it shares the weights of `model`."""
+    def model_of_logits(self, model):
+        """Return the model whose outputs the losses read; it shares the weights of `model`."""
         return model
 
     def compile_options(self, output, encoded) -> dict:

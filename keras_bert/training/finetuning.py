@@ -279,10 +279,9 @@ def _prepare(task, model, train, contrast, dev, recipe, metric, patience, callba
 
     `contrast` is a `ContrastiveTraining`, or `None`.
     """
-    model = task.training_model(model)
     recipe.max_length = inference.length_limit(model, recipe.max_length)
     encoded, encoded_dev, options = run_data.encode(task, model, train, dev, recipe)
-    model_of_batches = model
+    model_of_batches = task.model_of_logits(model)
     encoded_batches = encoded
     options_of_batches = options
     rows_per_batch = recipe.batch_size
@@ -323,6 +322,8 @@ def _prepare(task, model, train, contrast, dev, recipe, metric, patience, callba
     )
     # The generators got their seeds when the encoder was created or loaded.
     seed_dropout(model, recipe.seed)
+    if encoded.loss is not None:
+        options = {}  # such a loss reads logits, or the outputs of several texts
     _compile(model, options, options_of_batches, optimizer, plan)
     return FinetuningRun(
         model, train, contrast, dev, encoded, encoded_dev, plan, recipe, metric, patience,
@@ -370,7 +371,8 @@ def _compile(model, options, options_of_batches, optimizer, plan):
 
 def _restore(run, folder, show_progress):
     """Return the `RunState`, restored from the folder if it holds a state."""
-    state = RunState(folder, {} if folder is None else _settings(run))
+    settings = {} if folder is None else _settings(run)
+    state = RunState(folder, settings, run.plan.epochs, run.plan.batches)
     if state.restore(run.plan.trained, run.model) and show_progress:
         epochs = run.recipe.epochs
         epoch = min(state.epoch + 1, epochs)

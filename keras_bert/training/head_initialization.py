@@ -7,10 +7,10 @@ import numpy as np
 
 from keras_bert import heads
 from keras_bert.data.batching import SortedBatches, compiled_length
-from keras_bert.exporting.predict_function import predict_function
 from keras_bert.runtime import distribution
 from keras_bert.runtime.memory import advice_for_prediction, explain_out_of_memory
 from keras_bert.tasks import registry
+from keras_bert.tasks.forward_pass import forward_pass
 
 _MAX_BATCH_SIZE = 32
 
@@ -39,7 +39,7 @@ def head_fitter(model, start, encoded, seed, batch_size=_MAX_BATCH_SIZE):
     if start.max_tokens is not None:
         rows = rows[np.cumsum(encoded.lengths[rows]) <= start.max_tokens]
     batch_size = min(batch_size, _MAX_BATCH_SIZE)
-    predict = predict_function(keras.Model(model.input, model.get_layer("logits").input))
+    predict = forward_pass(keras.Model(model.input, model.get_layer("logits").input))
 
     def fit_head():
         with explain_out_of_memory(lambda: advice_for_prediction(batch_size)):

@@ -10,7 +10,6 @@ import numpy as np
 from keras_bert import heads
 from keras_bert.data.batching import with_reduction
 from keras_bert.data.examples import UnknownLabel
-from keras_bert.exporting.predict_function import predict_function
 from keras_bert.runtime import distribution
 from keras_bert.runtime.escaping import shown
 from keras_bert.runtime.stopping import stop_requests
@@ -63,19 +62,16 @@ def encode(task, model, train, dev, recipe):
 def contrastive(model, contrast, recipe):
     """Prepare the training of a model's encoder on the pairs of a `ContrastiveTraining`.
 
-    Return a model of rows of texts that shares the encoder; the encoded pairs; and the arguments of
+    Return an embedder that shares the encoder; the encoded pairs; and the arguments of
     `keras.Model.compile`.
     """
     pairs = contrast.pairs
     task = registry.for_data(pairs)
     embedder = task.build(heads.find_encoder(model), pairs)
-    model_of_rows = task.training_model(embedder)
     options = task.training_options.of({"loss": contrast.loss}, task.name)
-    encoded = task.encode_training(
-        inference.describe(model_of_rows), pairs, recipe.max_length, options
-    )
+    encoded = task.encode_training(inference.describe(embedder), pairs, recipe.max_length, options)
     task.check_training_data(pairs, encoded)
-    return model_of_rows, encoded, task.compile_options(heads.find_output(embedder), encoded)
+    return embedder, encoded, task.compile_options(heads.find_output(embedder), encoded)
 
 
 def scorer(model, dev, encoded, encoded_dev, batch_size, most_lengths):
@@ -86,8 +82,7 @@ def scorer(model, dev, encoded, encoded_dev, batch_size, most_lengths):
     """
     if encoded.texts_per_row is not None and encoded_dev.texts_per_row is None:
         batch_size *= encoded.texts_per_row
-    predict = predict_function(model) if distribution.replicas() == 1 else None
-    return functools.partial(_score, model, dev, encoded_dev, batch_size, predict, most_lengths)
+    return functools.partial(_score, model, dev, encoded_dev, batch_size, most_lengths)
 
 
 def check(task, train, dev):
@@ -173,11 +168,12 @@ def _encode_dev(task, model, train, dev, recipe):
         ) from error
 
 
-def _score(model, dev, encoded, batch_size, predict, most_lengths):
+def _score(model, dev, encoded, batch_size, most_lengths):
     """Return the metrics of the dev data and the mean of the loss over its targets."""
     losses = []
     counts = []
-    divisor = _divisor_of_loss(model)
+    divisor = _divisor_of_loss(encoded.loss or model.loss)
+    model_of_logits = registry.for_model(model).model_of_logits(model)
 
     def add_loss(outputs, targets, weights):
         if encoded.loss is not None:  # the loss that fits the dev data
@@ -188,27 +184,30 @@ def _score(model, dev, encoded, batch_size, predict, most_lengths):
         counts.append(float(keras.tree.flatten(weights)[0].sum()))
 
     with stop_requests() as stop:
-        metrics = inference.evaluate(
-            model,
-            dev,
+        outputs = inference.run(
+            model_of_logits,
+            encoded,
             batch_size=batch_size,
-            encoded=encoded,
-            predict=predict,
             most_lengths=most_lengths,
             on_outputs=add_loss if encoded.has_targets else None,
         )
+        if model_of_logits is not model:
+            scores = heads.find_output(model)(np.stack(outputs))
+            outputs = list(keras.ops.convert_to_numpy(scores))
+        answers = inference.decode(model, dev, encoded, outputs)
+        metrics = inference.score(heads.find_output(model), dev, answers)
         stop.check()  # a library that swallows Ctrl-C may return only a part of the answers
     if not encoded.has_targets:
         return metrics
     return metrics | {DEV_LOSS: float(np.dot(losses, counts) / max(sum(counts), 1e-9))}
 
 
-def _divisor_of_loss(model):
+def _divisor_of_loss(losses):
     """Return the number by which Keras divides a loss that is computed outside of a step.
 
     Under a strategy of TensorFlow, Keras divides a mean by the number of replicas, and not a sum.
     """
-    is_sum = any(loss.reduction == "sum" for loss in keras.tree.flatten(model.loss))
+    is_sum = any(loss.reduction == "sum" for loss in keras.tree.flatten(losses) if loss)
     if is_sum or keras.backend.backend() != "tensorflow":
         return 1
     return distribution.replicas()

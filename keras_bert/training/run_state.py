@@ -1,12 +1,14 @@
 """The state of a run on disk, from which a killed run resumes.
 
-A state file is an `.npz` file of a JSON header and numbered arrays, the values of variables.
+A state file is an `.npz` file of a JSON header, numbered arrays, the values of variables, and the
+digest of both. So the parts of a file belong together.
 """
 
 import contextlib
 import dataclasses
 import hashlib
 import json
+import math
 import pathlib
 from typing import Any
 
@@ -19,9 +21,9 @@ from keras_bert.runtime.reading import json_value, one_line
 from keras_bert.untrusted import containers, links
 
 STATE_FILE = "training.npz"
-BEST_FILE = "best.npz"
 START_OVER = "delete it to start over"
-_HEADER = "header"  # name of the header in the file
+_HEADER = "header"  # names in the file
+_DIGEST = "digest"
 _ROWS = 1024  # sequences per batch that is hashed
 
 
@@ -62,23 +64,35 @@ class Checkpoints:
             old.unlink()
         remove_stale_temporaries(self.folder / self.name)
 
-    def restore(self, variables):
-        """Assign the values of the newest file to variables; return the `progress` or `None`.
+    def read(self, check=None):
+        """Return the `progress` and the arrays of the newest file; `None` if there is no file.
 
-        A broken file, or one of a run with other settings, is a `ValueError`.
+        `check` is `None`, or a function that raises an error for a wrong `progress`. A broken file,
+        or one of a run with other settings, is a `ValueError`.
         """
         if not self.files():
             return None
         file = self.files()[-1]
         header, arrays = read(file, self.if_broken)
         with reading(file, self.if_broken):
-            saved = dict(header["settings"])
-            progress = dict(header["progress"])
-            if not all(isinstance(record, dict) for record in progress["history"]):
-                raise ValueError("its history is not a list of records")
-        # Different settings can change the variables, so compare the settings first.
-        check_settings(file, saved, self.settings, self.if_other)
-        with reading(file, self.if_broken):
+            check_types(header, {"settings": dict, "progress": dict})
+        # Different settings can change the progress and the variables, so compare them first.
+        check_settings(file, header["settings"], self.settings, self.if_other)
+        if check is not None:
+            with reading(file, self.if_broken):
+                check(header["progress"])
+        return header["progress"], arrays
+
+    def restore(self, variables, check=None):
+        """Assign the values of the newest file to variables; return the `progress` or `None`.
+
+        `check` is as in `read`.
+        """
+        saved = self.read(check)
+        if saved is None:
+            return None
+        progress, arrays = saved
+        with reading(self.files()[-1], self.if_broken):
             values = values_of(variables, arrays)
         assign(variables, values)
         return progress
@@ -87,15 +101,16 @@ class Checkpoints:
 # Attributes of `RunState` in the file, with their types in JSON.
 _SAVED = {
     "epoch": int, "batch": int, "history": list, "seconds": float, "loss": float, "rows": int,
-    "stopped": bool, "before": dict, "callbacks": list,
+    "stopped": bool, "before": dict, "callbacks": list, "best": int,
 }  # fmt: skip
+_NO_BEST = -1
 
 
 class RunState:
     """Progress and history of a fine-tuning run, and its best weights so far.
 
-    Without a `folder`, only the best weights are kept, in memory. A run resumes only with equal
-    `settings`, a dict that JSON can represent.
+    Without a `folder`, nothing is saved. A run resumes only with equal `settings`, a dict that JSON
+    can represent. It has `epochs` of so many `batches`.
 
     Attributes:
         epoch, batch: The next batch to train on.
@@ -105,15 +120,17 @@ class RunState:
         before: Metrics of the dev data before the training, if the model could answer.
         callbacks: The `user_callbacks.states_of` the user's callbacks.
         loss, rows: Mean loss of the current epoch so far, and its number of examples.
+        best: Index in `history` of the record of the best weights, or -1.
     """
 
-    def __init__(self, folder, settings):
+    def __init__(self, folder, settings, epochs, batches):
         self._checkpoints: Checkpoints | None = None
-        self._best_file: pathlib.Path | None = None
-        self._best: tuple[dict, list] | None = None  # only without a folder
         if folder is not None:
             self._checkpoints = Checkpoints(folder, settings, STATE_FILE, keep=1)
-            self._best_file = self._checkpoints.folder / BEST_FILE
+        self._epochs = epochs
+        self._batches = batches
+        self._best_record: dict | None = None
+        self._best_weights: list = []
         self.epoch = 0
         self.batch = 0
         self.history: list[dict] = []
@@ -144,7 +161,11 @@ class RunState:
         if keras.backend.backend() == "jax":
             model.jax_state_sync()  # during `fit` the variables are outdated
         progress = {name: getattr(self, name) for name in _SAVED}
-        self._checkpoints.save(variables_of(model), progress)
+        self._checkpoints.save([*variables_of(model), *self._best_weights], progress)
+
+    @property
+    def best(self):
+        return _NO_BEST if self._best_record is None else self.history.index(self._best_record)
 
     def restore(self, trained, model):
         """Build the optimizer, read the state of an earlier run, and return True if there was one.
@@ -153,71 +174,102 @@ class RunState:
         kept. Broken files and other settings are a `ValueError`.
         """
         trained.optimizer.build(trained.trainable_variables)
-        if self._checkpoints is None:
+        saved = None if self._checkpoints is None else self._checkpoints.read(self._check)
+        if saved is None:
             return False
-        progress = self._checkpoints.restore(variables_of(trained))
-        if progress is None:
-            self.clear()  # without a state, the best weights belong to some other run
-            return False
+        progress, arrays = saved
+        best = progress.pop("best")
+        variables = variables_of(trained)
+        weights = [] if best == _NO_BEST else model.weights
         with reading(self._checkpoints.folder / STATE_FILE, START_OVER):
-            for name, kind in _SAVED.items():
-                if kind is bool and not isinstance(progress[name], bool):
-                    raise TypeError(f"{name} is not true or false")
-                setattr(self, name, kind(progress[name]))
-        if any(record.keys() - {"epoch", "loss"} for record in self.history):
-            self._read_best(model)  # report an error before the training, not after
+            values = values_of([*variables, *weights], arrays)
+        assign(variables, values[: len(variables)])
+        for name, value in progress.items():
+            setattr(self, name, value)
+        if best != _NO_BEST:
+            self._best_record = self.history[best]
+            self._best_weights = values[len(variables) :]
         return True
+
+    def _check(self, progress):
+        """Raise an error for a `progress` that a run of these epochs and batches cannot have."""
+        check_types(progress, _SAVED)
+        epoch = progress["epoch"]
+        last_batch = 0 if epoch == self._epochs else self._batches
+        _check_range("epoch", epoch, 0, self._epochs)
+        _check_range("batch", progress["batch"], 0, last_batch)
+        for name in ("rows", "seconds"):
+            _check_range(name, progress[name], 0, math.inf)
+        history = progress["history"]
+        previous = 0
+        for record in history:
+            _check_numbers("a record of the history", record, ("epoch", "loss"))
+            _check_range("epoch of a record", record["epoch"], previous, epoch + 1)
+            previous = record["epoch"]
+        _check_numbers("before", progress["before"])
+        for state in progress["callbacks"]:
+            check_types(state, {"class": str}, others=float)
+        is_scored = any(record.keys() - {"epoch", "loss"} for record in history)
+        first = 0 if is_scored else _NO_BEST
+        _check_range("best", progress["best"], first, len(history) - 1 if is_scored else _NO_BEST)
 
     @property
     def has_best(self):
         """True if there are weights of a best epoch."""
-        return self._best is not None if self._best_file is None else self._best_file.is_file()
+        return self._best_record is not None
 
     def keep_best(self, model, record):
         """Keep the model's weights as the best so far, with the metrics of their epoch."""
-        if self._best_file is None:
-            self._best = record, [keras.ops.convert_to_numpy(weight) for weight in model.weights]
-        else:
-            self._best_file.parent.mkdir(parents=True, exist_ok=True)
-            write(self._best_file, {"record": record}, model.weights)
+        self._best_record = record
+        self._best_weights = [keras.ops.convert_to_numpy(weight) for weight in model.weights]
 
     def restore_best(self, model):
         """Set the best weights; return the metrics of their epoch, or `None` if there are none."""
-        if not self.has_best:
-            return None
-        record, values = self._best or self._read_best(model)
-        assign(model.weights, values)
-        return record
-
-    def _read_best(self, model):
-        """Return the record of the best epoch and its weights."""
-        remedy = f"delete {STATE_FILE} beside it to start over"
-        if not self.has_best:
-            raise ValueError(
-                f"{self._best_file}, the best weights of the run, is missing; {remedy}"
-            )
-        header, arrays = read(self._best_file, remedy)
-        with reading(self._best_file, remedy):
-            record = dict(header["record"])
-            values = values_of(model.weights, arrays)
-            epoch = record["epoch"]
-        # A run killed between saving these weights and its state repeats that part of the epoch.
-        is_known = epoch in [other["epoch"] for other in self.history]
-        if not is_known and not self.epoch < epoch <= self.epoch + 1:
-            raise ValueError(f"{self._best_file} does not belong to this run; {remedy}")
-        return record, values
+        if self._best_record is not None:
+            assign(model.weights, self._best_weights)
+        return self._best_record
 
     def clear(self):
-        """Delete the files of a finished run."""
+        """Delete the file of a finished run."""
         if self._checkpoints is not None:
-            for name in (STATE_FILE, BEST_FILE):
-                (self._checkpoints.folder / name).unlink(missing_ok=True)
+            (self._checkpoints.folder / STATE_FILE).unlink(missing_ok=True)
+
+
+def check_types(values, types, others=None):
+    """Raise an error unless a dict has these names with values of these types in JSON.
+
+    `others` is the type of all further values, or `None` if there may be none.
+    """
+    if type(values) is not dict:
+        raise ValueError(f"it has {shown(values)} in place of a record")
+    missing = types.keys() - values.keys()
+    if missing:
+        raise ValueError(f"it has no {min(missing)}")
+    for name, value in values.items():
+        kind = types.get(name, others)
+        kinds = (int, float) if kind is float else (kind,)
+        if type(value) not in kinds:
+            raise ValueError(f"it has {printable(name, 200)}={shown(value, 200)}")
+
+
+def _check_numbers(what, values, required=()):
+    try:
+        check_types(values, dict.fromkeys(required, float), others=float)
+    except ValueError as error:
+        raise ValueError(f"{what}: {error}") from error
+
+
+def _check_range(name, value, lowest, highest):
+    if not lowest <= value <= highest:
+        raise ValueError(f"it has {name}={value}, which is not from {lowest} to {highest}")
 
 
 def write(file, header, variables):
     """Write a state file atomically: a header that JSON can represent, and values of variables."""
     arrays = {str(index): _to_array(variable) for index, variable in enumerate(variables)}
-    arrays[_HEADER] = json.dumps(header, ensure_ascii=False)
+    text = json.dumps(header, ensure_ascii=False)
+    digest_of_file = _digest(text, arrays.values())
+    arrays |= {_HEADER: np.array(text), _DIGEST: np.array(digest_of_file)}
     # Durable: older files are deleted afterwards.
     with atomic_write(file, durable=True) as temporary, open(temporary, "wb") as stream:
         np.savez(stream, **arrays)
@@ -228,11 +280,24 @@ def read(file, remedy):
     with reading(file, remedy):
         links.check_file(file)
         arrays = containers.read_npz(file)
-        header = dict(json_value(str(arrays.pop(_HEADER))))
+        text = str(arrays.pop(_HEADER))
+        digest_of_file = str(arrays.pop(_DIGEST))
+        header = json_value(text)
         numbered = [arrays[str(index)] for index in range(len(arrays))]
         if not all(np.isfinite(array).all() for array in numbered):
             raise ValueError("it holds NaN or infinity")
+        if _digest(text, numbered) != digest_of_file:
+            raise ValueError("its parts do not belong together")
     return header, numbered
+
+
+def _digest(text, arrays):
+    """Return a hash of the header and the arrays of a file."""
+    hashed = hashlib.sha256(text.encode())
+    for array in arrays:
+        hashed.update(f"{array.dtype.str} {array.shape}".encode())
+        hashed.update(array.tobytes())
+    return hashed.hexdigest()
 
 
 def saved_settings(folder):

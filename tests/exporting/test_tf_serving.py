@@ -12,8 +12,9 @@ import yaml
 from google.protobuf import text_format
 
 import keras_bert
-from keras_bert.exporting import inference_graph, tf_serving
+from keras_bert.exporting import tf_serving
 from keras_bert.server import models
+from keras_bert.tasks import inference_graph
 from tests import served, tiny
 from tests.server.test_app import serving
 

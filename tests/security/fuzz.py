@@ -208,11 +208,11 @@ def _run_model():
 def _run_state(folder):
     from keras_bert.training import run_state
 
-    return run_state.RunState(folder, {"epochs": 2})
+    return run_state.RunState(folder, {"epochs": 2}, epochs=2, batches=5)
 
 
 def _read_run(folder):
-    _run_state(folder).restore(_run_model())
+    _run_state(folder).restore(_run_model(), _run_model())
 
 
 def _make_steps(folder):

@@ -32,39 +32,10 @@ def killed(folder, batches=12):
     """Create the folder of a run that was killed in its third epoch."""
     with pytest.raises(runs.Killed):
         runs.finetune(folder, runs.KillAt(batches))
-    assert (folder / run_state.STATE_FILE).is_file() and (folder / run_state.BEST_FILE).is_file()
+    assert (folder / run_state.STATE_FILE).is_file()
 
 
 # Run folders
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("damage", ["gone", "cut", "empty", "another", "flipped"])
-def test_a_broken_best_state_is_an_error_before_training(tmp_path, damage):
-    killed(tmp_path)
-    best = tmp_path / run_state.BEST_FILE
-    content = bytearray(best.read_bytes())
-    if damage == "gone":
-        best.unlink()
-    elif damage == "another":  # the state of a later epoch
-        record = {"epoch": 9, "loss": 0.1, "accuracy": 1.0}
-        with np.load(best) as arrays:
-            np.savez(best, **{**arrays, "header": json.dumps({"record": record})})
-    else:
-        content[len(content) // 2] ^= 1
-        best.write_bytes({"cut": content[:-9], "empty": b"", "flipped": content}[damage])
-    counter = runs.KillAt()
-    with pytest.raises(ValueError, match=rf"{run_state.BEST_FILE}.*delete {run_state.STATE_FILE}"):
-        runs.finetune(tmp_path, counter)
-    assert counter.seen == 0
-
-
-@pytest.mark.slow
-def test_a_run_without_dev_needs_no_best_state(tmp_path):
-    with pytest.raises(runs.Killed):
-        runs.finetune(tmp_path, runs.KillAt(12), dev=None, metric=None)
-    assert not (tmp_path / run_state.BEST_FILE).exists()
-    runs.finetune(tmp_path, dev=None, metric=None)
 
 
 @pytest.mark.slow

@@ -9,7 +9,6 @@ import pytest
 import keras_bert
 from keras_bert import heads
 from keras_bert.data import tabular
-from keras_bert.exporting.predict_function import predict_function
 from keras_bert.tasks import inference
 from keras_bert.tasks.embedding.head import as_embedder
 from keras_bert.tasks.forward_pass import ForwardPass, forward_pass
@@ -83,12 +82,11 @@ def test_thresholds_have_the_scale_of_the_scores():
     assert keras_bert.evaluate(model, data) == pytest.approx(expected)
 
 
-def test_predict_function_equals_the_model():
+def test_the_forward_pass_equals_the_model():
     for case in ("tagging", "question_answering"):
         model, examples = contract.HEADS[case](encoder()), DATA[case]
-        predict = predict_function(model)
         for size in (1, 3):
-            given = inference.answers(model, examples, batch_size=size, predict=predict)
+            given = inference.answers(model, examples, batch_size=size)
             plain = inference.answers(model, examples, batch_size=size, predict=ForwardPass(model))
             np.testing.assert_allclose(flat(given), flat(plain), atol=1e-5)
 

@@ -99,3 +99,21 @@ def test_finetune_starts_a_new_head_only():
     finetuning.finetune(given, examples, show_progress=False, **options)
     for weight, old in zip(given.get_layer("logits").get_weights(), before, strict=True):
         np.testing.assert_array_equal(weight, old)
+
+
+@pytest.mark.parametrize("kind", ["classes", "label sets", "one text per class"])
+def test_thousands_of_labels_take_seconds(kind):
+    classes = 4500
+    generator = np.random.default_rng(0)
+    centers = generator.normal(size=(classes, 32))
+    targets = np.tile(np.arange(classes - 1), 1 if kind == "one text per class" else 3)
+    vectors = (centers[targets] + 0.1 * generator.normal(size=(len(targets), 32))).astype("float32")
+    output = heads.TaskOutput("classification", labels=range(classes))
+    if kind == "label sets":
+        targets = np.eye(classes, dtype="float32")[targets]
+    columns = classification.head_start.fit(output, vectors, targets, np.ones(len(vectors)))
+    if kind == "label sets":
+        assert columns.pop() is None  # no text has the last label
+    kernel, bias = (np.array(part) for part in zip(*columns, strict=True))
+    predicted = (centers[:-1] @ kernel.T + bias).argmax(axis=1)
+    assert np.mean(predicted == np.arange(classes - 1)) > 0.9

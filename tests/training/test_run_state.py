@@ -82,7 +82,7 @@ def test_killed_run_equals_uninterrupted_run(killed, tmp_path, monkeypatch):
     monkeypatch.setattr(callbacks, "_SAVE_SECONDS", 0)
     with pytest.raises(Killed):
         finetune(folder, KillAt(3))
-    assert {file.name for file in folder.iterdir()} == {run_state.STATE_FILE, run_state.BEST_FILE}
+    assert [file.name for file in folder.iterdir()] == [run_state.STATE_FILE]
     # The first state was written at the end of an epoch, the second one after two of its batches,
     # before the kill. There are 3 of 5 batches left, and one epoch.
     counter = KillAt()
@@ -119,36 +119,89 @@ def model():
     return model
 
 
-def test_a_history_of_other_types_raises(model, tmp_path):
-    state = run_state.RunState(tmp_path, {})
+def new_state(folder):
+    return run_state.RunState(folder, {}, epochs=3, batches=5)
+
+
+def saved(folder, model):
+    """Save the state of a run after two epochs, of which the first one was the best."""
+    state = new_state(folder)
     assert not state.restore(model, model)
-    state.history = [[["epoch", 1]]]
+    for number in (1, 2):
+        record = {"epoch": number, "loss": 1.0, "accuracy": 1 / number}
+        if number == 1:
+            state.keep_best(model, record)
+        state.history.append(record)
+        model.set_weights([weight + 1 for weight in model.get_weights()])
+    state.epoch = 2
+    state.callbacks = [{"class": "EarlyStopping", "wait": 1.0}]
     state.save(model)
+    return folder / run_state.STATE_FILE
+
+
+def test_the_state_and_the_best_weights_are_restored(model, tmp_path):
+    best = model.get_weights()
+    saved(tmp_path, model)
+    last = model.get_weights()
+    model.set_weights([0 * weight for weight in last])
+    state = new_state(tmp_path)
+    assert state.restore(model, model) and state.epoch == 2 and state.seconds == 0.0
+    for weight, expected in zip(model.get_weights(), last, strict=True):
+        np.testing.assert_array_equal(weight, expected)
+    assert state.restore_best(model)["epoch"] == 1
+    for weight, expected in zip(model.get_weights(), best, strict=True):
+        np.testing.assert_array_equal(weight, expected)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"epoch": 999}, {"epoch": "3"}, {"epoch": -1}, {"epoch": True}, {"epoch": 2.0},
+        {"epoch": 3, "batch": 1}, {"batch": 6}, {"seconds": "1"}, {"rows": -1}, {"stopped": 0},
+        {"history": [[["epoch", 1]]]}, {"history": [{"epoch": 1}]}, {"history": {}},
+        {"history": [{"epoch": 9, "loss": 1.0, "accuracy": 0.5}]},
+        {"history": [{"epoch": 1, "loss": "1", "accuracy": 0.5}]},
+        {"best": -1}, {"best": 2}, {"best": "0"}, {"before": []}, {"before": {"accuracy": "1"}},
+        {"callbacks": [{}]}, {"callbacks": [{"class": "EarlyStopping", "wait": "1"}]},
+        {"name": "unknown"},
+    ],
+)  # fmt: skip
+def test_a_state_that_the_run_cannot_have_raises(model, tmp_path, wrong):
+    file = saved(tmp_path, model)
+    header, arrays = run_state.read(file, "")
+    run_state.write(file, {**header, "progress": {**header["progress"], **wrong}}, arrays)
     with pytest.raises(ValueError, match=rf"{run_state.STATE_FILE} is broken .*delete it"):
-        run_state.RunState(tmp_path, {}).restore(model, model)
+        new_state(tmp_path).restore(model, model)
 
 
-@pytest.mark.parametrize("name", [run_state.STATE_FILE, run_state.BEST_FILE])
-def test_weights_that_are_not_finite_raise(model, tmp_path, name):
-    state = run_state.RunState(tmp_path, {})
+@pytest.mark.parametrize("part", ["best weights", "variables", "header", "digest"])
+def test_a_part_of_another_file_raises(model, tmp_path, part):
+    file = saved(tmp_path, model)
+    with np.load(file) as opened:
+        arrays = dict(opened)
+    count = len(arrays) - 2
+    if part == "header":
+        arrays["header"] = np.array(str(arrays["header"]).replace('"loss": 1.0', '"loss": 0.5'))
+    elif part == "digest":
+        del arrays["digest"]
+    else:
+        name = str(count - 1 if part == "best weights" else 0)
+        arrays[name] = arrays[name] + 7
+    np.savez(file, **arrays)
+    with pytest.raises(ValueError, match=rf"{run_state.STATE_FILE} is broken .*delete it"):
+        new_state(tmp_path).restore(model, model)
+
+
+@pytest.mark.parametrize("part", ["variables", "best weights"])
+def test_weights_that_are_not_finite_raise(model, tmp_path, part):
+    state = new_state(tmp_path)
     assert not state.restore(model, model)
-    model.set_weights([np.full(weight.shape, np.nan) for weight in model.weights])
-    state.history = [{"epoch": 1, "loss": 1.0, "accuracy": 0.5}]
-    if name == run_state.BEST_FILE:
-        state.keep_best(model, {"epoch": 1})
-        model.set_weights([np.zeros(weight.shape) for weight in model.weights])
+    finite = model.get_weights()
+    model.set_weights([np.full(weight.shape, np.nan) for weight in finite])
+    if part == "best weights":
+        state.keep_best(model, {"epoch": 1, "loss": 1.0, "accuracy": 0.5})
+        state.history = [{"epoch": 1, "loss": 1.0, "accuracy": 0.5}]
+        model.set_weights(finite)
     state.save(model)
-    with pytest.raises(ValueError, match=rf"{name} is broken .*NaN.*delete"):
-        run_state.RunState(tmp_path, {}).restore(model, model)
-
-
-def test_best_weights_without_a_state_are_ignored(model, tmp_path):
-    """A user who deletes the state to start over may leave the file with the best weights."""
-    run_state.RunState(tmp_path, {}).keep_best(model, {})
-    before = [np.add(weight.numpy(), 1) for weight in model.weights]
-    model.set_weights(before)
-    state = run_state.RunState(tmp_path, {})
-    assert not state.restore(model, model)
-    state.restore_best(model)
-    for a, b in zip(model.weights, before, strict=True):
-        np.testing.assert_array_equal(a.numpy(), b)
+    with pytest.raises(ValueError, match=rf"{run_state.STATE_FILE} is broken .*NaN.*delete"):
+        new_state(tmp_path).restore(model, model)

@@ -104,18 +104,22 @@ def siamese(model: keras.Model, *, name: str = "siamese") -> keras.Model:
     if not is_model or find_task(model) != "embedding" or len(model.output_shape) != 2:
         received = model.name if is_model else model
         raise ValueError(f"siamese needs a model of heads.embedder; received {shown(received)}")
-    encoder = find_encoder(model)
-    inputs = {
-        key: keras.Input(shape=(None, None), dtype="int32", name=key) for key in encoder.input
-    }
+    return of_rows(model, name=name)
+
+
+def of_rows(model, *, name="rows"):
+    """Return a model of vectors of texts as a model of rows of texts; it shares the weights.
+
+    The inputs are int32 (batch, texts, seq), the output is float32 (batch, texts, width).
+    """
+    if len(model.output_shape) == 3:  # a model of `siamese`
+        return model
+    inputs = {key: keras.Input(shape=(None, None), dtype="int32", name=key) for key in model.input}
     merged = {key: MergeChoices(name=f"merge_{key}")(value) for key, value in inputs.items()}
-    x = model.get_layer("pooling")(encoder(merged)["sequence_output"], merged["input_mask"])
-    for layer in layers_after_pooling(model):
-        x = layer(x)
+    vectors = model(merged)  # (batch * texts, width)
     split = SplitChoices(keep_width=True, name="split_texts")
-    x = split(x, inputs["input_word_ids"])  # (batch, texts, width)
     output = TaskOutput.from_config(model.layers[-1].get_config())
-    return TokenModel(inputs, output(x), name=name)
+    return TokenModel(inputs, output(split(vectors, inputs["input_word_ids"])), name=name)
 
 
 def warn_of_pooling(encoder):

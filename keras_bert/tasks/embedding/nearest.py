@@ -18,6 +18,7 @@ __all__ = [
 ]
 
 _BLOCK = 2**22  # numbers in a block of similarities; sorting it takes 110 MB
+_QUERIES = 2**11  # queries in a block, so that a block has as many vectors
 _CACHED = 2**18  # numbers of a corpus that stay in the cache of a core
 _SMALLEST = 1e-20  # squares of lengths that float32 holds well
 _LARGEST = 1e20
@@ -83,9 +84,9 @@ def similarity_of_pairs(first, second, kind="cosine"):
 def top_k(queries, corpus, k=5, kind="cosine", *, rescore_multiplier=4, originals=None):
     """Find the vectors of a corpus that are most similar to each query.
 
-    The search compares each query with each vector, in blocks, so that its memory does not grow
-    with the corpus. For `QuantizedVectors`, it finds `k * rescore_multiplier` candidates, and then
-    scores these again:
+    The search compares each query with each vector, in blocks of queries and of vectors, so that
+    its memory does not grow with the corpus. For `QuantizedVectors`, it finds
+    `k * rescore_multiplier` candidates, and then scores these again:
 
     - int8 and uint8: the float32 query is compared with the decoded vectors. These scores are
       final, unless there are `originals`.
@@ -129,19 +130,37 @@ def top_k(queries, corpus, k=5, kind="cosine", *, rescore_multiplier=4, original
         if getattr(corpus, "ndim", None) != 2 or hasattr(corpus, "tocsr"):
             corpus = _vectors("corpus", corpus)
         _check_width(queries.shape[1], corpus.shape[1])
-        return _best_of(corpus, len(queries), k, _scores_of_floats(queries, corpus, kind))
+        return _best_of(corpus, queries, k, _scores_of_floats, kind)
     if isinstance(originals, Sequence) or is_dataframe(originals):
         originals = as_numbers("originals", originals)
     _check_quantized(queries, corpus, kind, originals)
     scores = _scores_of_bits if is_binary(corpus.precision) else _scores_of_steps
     rescores = multiplier > 0 and (originals is not None or is_binary(corpus.precision))
     count = k * multiplier if rescores else k
-    found = _best_of(corpus, len(queries), count, scores(queries, corpus, kind))
-    return _rescored(queries, corpus, originals, found, k, kind) if rescores else found
+    best = _best_of(corpus, queries, count, scores, kind)
+    return _rescored(queries, corpus, originals, best, k, kind) if rescores else best
 
 
-def _best_of(corpus, queries, k, scores_of):
+def _best_of(corpus, queries, k, scores, kind):
     """Return the indices and the scores of the k best of a corpus, (queries, k) each.
+
+    `scores` is a function from queries, the corpus and the kind to the function of
+    `_best_of_block`.
+    """
+    indices = []
+    best = []
+    for start in range(0, max(1, len(queries)), _QUERIES):
+        block = queries[start : start + _QUERIES]
+        indices_of_block, best_of_block = _best_of_block(
+            corpus, len(block), k, scores(block, corpus, kind)
+        )
+        indices.append(indices_of_block)
+        best.append(best_of_block)
+    return np.concatenate(indices), np.concatenate(best)
+
+
+def _best_of_block(corpus, queries, k, scores_of):
+    """Return the indices and the scores of the k best for a number of queries.
 
     `scores_of` returns the scores of a slice of the corpus, (queries, rows).
     """

@@ -77,7 +77,8 @@ class EmbeddingPipeline(TextPipeline):
                 the corpus.
             count: Negatives per row. Rows with fewer are left out, and a warning counts them.
             margin: A text whose cosine similarity is not below that of the positive by the margin
-                is left out, because it may be another right answer.
+                is left out, because it may be another right answer. With 0, no text is left out
+                for its similarity.
             prompt: Prompt of the first texts, see `encode`.
             corpus_prompt: Prompt of the second texts.
 
@@ -105,10 +106,14 @@ class EmbeddingPipeline(TextPipeline):
         queries = self.encode([row[0] for row in examples.texts], prompt=prompt, normalize=True)
         most = max(map(len, positives.values()), default=0)
         nearest, scores = search.top_k(queries, vectors, _MINED * count + most)
+        is_below = np.ones_like(scores, bool)
+        if margin:
+            rows_of_positives = [index_of[positive] for _, positive in examples.texts]
+            positive_scores = search.similarity_of_pairs(queries, vectors[rows_of_positives])
+            is_below = scores < positive_scores[:, None] - margin
         rows = []
         for row, (query, positive) in enumerate(examples.texts):
-            limit = queries[row] @ vectors[index_of[positive]] - margin
-            candidates = [corpus[index] for index in nearest[row][scores[row] < limit]]
+            candidates = [corpus[index] for index in nearest[row][is_below[row]]]
             negatives = [text for text in candidates if text not in positives[query]]
             if len(negatives) >= count:
                 rows.append((query, positive, *negatives[:count]))

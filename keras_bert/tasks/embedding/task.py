@@ -62,6 +62,7 @@ class Embedding(Task):
     uses_pooler = False
     has_teachers = True
     packs = True
+    compares_vectors = True
     hub_tag = "feature-extraction"
 
     def head_function(self):
@@ -103,11 +104,10 @@ class Embedding(Task):
 
         return as_embedder(model, pooling)
 
-    def training_model(self, model):
-        """Return the model for rows of texts, with the same weights."""
-        from keras_bert.tasks.embedding.head import siamese
+    def model_of_rows(self, model):
+        from keras_bert.tasks.embedding.head import of_rows
 
-        return model if len(model.output_shape) == 3 else siamese(model)
+        return of_rows(model)
 
     def compile_options(self, output, encoded):
         return {"loss": encoded.loss}

@@ -54,12 +54,19 @@ def reranker(
 
 
 def with_logits(model: keras.Model) -> keras.Model:
-    """Return a reranker without its activation, for losses; it shares the weights."""
+    """Return a reranker without its activation, for losses; it shares the weights.
+
+    Later calls return the same model, with its programs.
+    """
     output = model.layers[-1]
     if output.activation in (None, "linear"):
         return model
-    config = output.get_config() | {"activation": None}
-    return TokenModel(model.input, TaskOutput.from_config(config)(output.input), name=model.name)
+    models = vars(model)  # Keras would track an attribute as a layer
+    if "_with_logits" not in models:
+        config = output.get_config() | {"activation": None}
+        logits = TaskOutput.from_config(config)(output.input)
+        models["_with_logits"] = TokenModel(model.input, logits, name=model.name)
+    return models["_with_logits"]
 
 
 def of_lists(model: keras.Model) -> keras.Model:

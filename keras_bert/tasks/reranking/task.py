@@ -135,12 +135,7 @@ class Reranking(Regression):
     def build(self, encoder, train):
         return self.head_function()(encoder)
 
-    def scored_model(self, model):
-        """Return the model itself: its scores have the scale of the pipeline's."""
-        return model
-
-    def training_model(self, model):
-        """Return the model that gives logits."""
+    def model_of_logits(self, model):
         from keras_bert.tasks.reranking.head import with_logits
 
         return with_logits(model)

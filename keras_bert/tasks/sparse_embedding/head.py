@@ -1,12 +1,11 @@
-"""The head that returns a sparse vector per text, and the model of rows of texts for training."""
+"""The head that returns a sparse vector per text."""
 
 from collections.abc import Mapping
 
 import keras
 
 from keras_bert.encoder import BertEncoder
-from keras_bert.layers import MergeChoices, SpladeHead, SplitChoices, TaskOutput
-from keras_bert.model_structure import find_encoder
+from keras_bert.layers import SpladeHead, TaskOutput
 from keras_bert.tasks.head_parts import encoder_inputs
 from keras_bert.tasks.masked_tokens.head import head_options
 from keras_bert.token_model import TokenModel
@@ -69,22 +68,6 @@ def of_masked_lm(model: keras.Model, encoder: BertEncoder) -> keras.Model:
     embedder = sparse_embedder(encoder, tied=old.tied)
     embedder.get_layer(_HEAD).set_weights(old.get_weights())
     return embedder
-
-
-def of_rows(model: keras.Model) -> keras.Model:
-    """Return a sparse embedder for rows of texts; it shares the weights.
-
-    The inputs are int32 (batch, texts, seq), the output is float32 (batch, texts, vocab).
-    """
-    encoder = find_encoder(model)
-    inputs = {
-        key: keras.Input(shape=(None, None), dtype="int32", name=key) for key in encoder.input
-    }
-    merged = {key: MergeChoices(name=f"merge_{key}")(value) for key, value in inputs.items()}
-    x = model.get_layer(_HEAD)(encoder(merged)["sequence_output"], merged["input_mask"])
-    x = SplitChoices(keep_width=True, name="split_texts")(x, inputs["input_word_ids"])
-    output = TaskOutput.from_config(model.layers[-1].get_config())
-    return TokenModel(inputs, output(x), name="sparse_rows")
 
 
 def options_of(model: keras.Model) -> dict:

@@ -119,12 +119,6 @@ class SparseEmbedding(Embedding):
 
         return of_masked_lm(model, encoder)
 
-    def training_model(self, model):
-        """Return the model for rows of texts, with the same weights."""
-        from keras_bert.tasks.sparse_embedding.head import of_rows
-
-        return model if len(model.output_shape) == 3 else of_rows(model)
-
     def encode(self, model, examples, max_length, options):
         """Encode `EmbeddingExamples` or `RetrievalData`."""
         from keras_bert.tasks.sparse_embedding.rows import SparseRows, make_loss

@@ -7,7 +7,7 @@ import pytest
 import keras_bert
 from keras_bert import EmbeddingExamples, heads, losses
 from keras_bert.data.batching import Batches
-from keras_bert.packed_heads import packed_siamese
+from keras_bert.packed_heads import packed_rows
 from keras_bert.tasks import inference
 from keras_bert.tasks.embedding.task import Embedding
 from keras_bert.training.batch_plan import BatchPlan
@@ -69,7 +69,8 @@ def test_finetune_lowers_the_loss(negatives, scores, options, tmp_path):
 @pytest.mark.parametrize("layers", [[], [5]])
 def test_packed_rows_give_the_same_vectors(layers):
     made = [keras.layers.Dense(units, "tanh") for units in layers]
-    model = heads.siamese(heads.embedder(encoder(), layers=made))
+    model = heads.embedder(encoder(), layers=made)
+    unpacked = heads.siamese(model)
     encoded = inference.encode(model, EmbeddingExamples(rows(24, negatives=1)), 32)
     plan = BatchPlan(model, encoded, 8, seed=0, epochs=2, losses=encoded.loss)
     assert plan.shape is not None
@@ -80,7 +81,7 @@ def test_packed_rows_give_the_same_vectors(layers):
             inputs, targets, weights = batches[index]
             plain, expected_targets, _ = encoded.batch(chosen, int(encoded.lengths[chosen].max()))
             packed = keras.ops.convert_to_numpy(plan.trained(inputs, training=False))
-            expected = keras.ops.convert_to_numpy(model(plain, training=False))
+            expected = keras.ops.convert_to_numpy(unpacked(plain, training=False))
             np.testing.assert_allclose(packed, expected, atol=1e-5)
             np.testing.assert_array_equal(targets, expected_targets)
             assert weights.tolist() == [1.0] * len(chosen)
@@ -92,11 +93,9 @@ def test_packed_rows_give_the_same_vectors(layers):
 def test_empty_places_of_packed_rows_have_no_nan_gradient():
     import tensorflow as tf
 
-    model = packed_siamese(heads.siamese(heads.embedder(encoder())))
-    encoded = inference.encode(model, EmbeddingExamples(rows(25)), 32)
-    plan = BatchPlan(
-        heads.siamese(heads.embedder(encoder())), encoded, 8, seed=0, epochs=1, losses=encoded.loss
-    )
+    model = packed_rows(heads.embedder(encoder()))
+    encoded = inference.encode(heads.embedder(encoder()), EmbeddingExamples(rows(25)), 32)
+    plan = BatchPlan(heads.embedder(encoder()), encoded, 8, seed=0, epochs=1, losses=encoded.loss)
     inputs, _, _ = plan.epoch(0)[0]
     counts = inputs["text_ids"].max(axis=1)
     assert counts.min() < counts.max(), "some rows have an empty place"
@@ -270,11 +269,11 @@ def test_mined_negatives():
         ("bad", "bad film"),
         ("film", "this film"),
     ]
-    found = embed.mine_negatives(EmbeddingExamples(pairs), 1, margin=-2.0)
-    assert [row[:2] for row in found.texts] == pairs
+    mined = embed.mine_negatives(EmbeddingExamples(pairs), 1, margin=-2.0)
+    assert [row[:2] for row in mined.texts] == pairs
     corpus = [positive for _, positive in pairs]
     gaps = []  # between the positive and the text that is least similar
-    for query, right_answer, negative in found.texts:
+    for query, right_answer, negative in mined.texts:
         right = {positive for other, positive in pairs if other == query}
         others = [text for text in corpus if text not in right]
         similar = embed.similarity(embed.encode(query), embed.encode(others))[0]
@@ -290,6 +289,7 @@ def test_mined_negatives():
     for query, positive, negative in fewer.texts:
         near, far = embed.similarity(embed.encode(query), embed.encode([positive, negative]))[0]
         assert far < near - margin
+    assert embed.mine_negatives(EmbeddingExamples(pairs), 1, margin=0).texts == mined.texts
     with pytest.raises(ValueError, match="lower count or margin"):
         embed.mine_negatives(EmbeddingExamples(pairs), 1, margin=3.0)
     with pytest.raises(ValueError, match="without scores and classes"):

@@ -179,11 +179,10 @@ def test_regularization_removes_terms():
 def test_the_factor_of_the_regularization_rises(model):
     """As in sentence-transformers: with the square of the step, in the first third of the run."""
     task = keras_bert.pipeline(model).engine.task
-    rows_model = task.training_model(model)
     encoded = task.encode(
         inference.describe(model), EmbeddingExamples(ROWS), 16, task.training_options()
     )
-    plan = BatchPlan(rows_model, encoded, 2, 0, 3, losses=encoded.loss)  # 36 batches
+    plan = BatchPlan(model, encoded, 2, 0, 3, losses=encoded.loss)  # 36 batches
     factors = [plan.batch(number)[1][:, -1] for number in (0, 3, 6, 11, 12, 35)]
     assert all(len(set(factor.tolist())) == 1 for factor in factors)
     expected = [0, (3 / 12) ** 2, (6 / 12) ** 2, (11 / 12) ** 2, 1, 1]
@@ -201,7 +200,7 @@ def test_rows_that_fill_a_batch_do_not_count(model, step):
     assert weights.tolist() == [1, 1, 1, 0, 0]
     if step is not None:
         inputs, targets, weights = encoded.at_step((inputs, targets, weights), step, 90)
-    vectors = keras.ops.convert_to_numpy(task.training_model(model)(inputs))
+    vectors = keras.ops.convert_to_numpy(task.model_of_rows(model)(inputs))
     expected = float(encoded.loss(targets[:3], vectors[:3]))
     assert float(encoded.loss(targets, vectors, weights)) == pytest.approx(expected, rel=1e-5)
 

@@ -14,8 +14,8 @@ from tensorflow.python.framework.test_util import IsMklEnabled
 
 import keras_bert
 from keras_bert import heads
-from keras_bert.exporting import inference_graph
 from keras_bert.runtime import processor
+from keras_bert.tasks import inference_graph
 from tests import tiny
 
 _TOKENS = np.array([[2, 5, 7, 3, 0, 0], [2, 6, 9, 10, 8, 3], [2, 3, 0, 0, 0, 0]], np.int32)
