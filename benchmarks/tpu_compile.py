@@ -245,7 +245,7 @@ def _tuning(case):
     examples = _examples(case)
     task = registry.for_data(examples)
     with distribution.scope("mirrored"):
-        model = task.training_model(task.build(encoder, examples))
+        model = task.model_of_logits(task.build(encoder, examples))
         options = task.training_options.of({}, task.name)
         encoded = task.encode(inference.describe(model), examples, case.length, options)
         # Windows of questions have one length; other texts are packed, also in rows of one length.

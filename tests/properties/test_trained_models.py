@@ -19,8 +19,17 @@ from tests.properties import subjects
 # Other data of a task, which have another loss or other metrics.
 OTHER_DATA = {
     "embedding, scores": lambda: keras_bert.EmbeddingExamples(
-        [("so good", "good!"), ("bad", "so bad"), ("film", "bad"), ("good", "bad film")] * 4,
-        scores=[1, 1, 0, 0] * 4,
+        [
+            ("so good", "good!"),
+            ("bad", "so bad"),
+            ("film", "is this"),
+            ("good", "bad film"),
+            ("films", "a film"),
+            ("this", "this is"),
+            ("is so", "good film"),
+            ("a", "bad bad"),
+        ],
+        scores=[1, 1, 0, 0] * 2,
     ),
     "reranking, pairs": lambda: keras_bert.RankingExamples(
         [f"{text} film" for text in ("good", "bad", "so", "this")] * 4,
@@ -102,7 +111,7 @@ class Run:
             keras.callbacks.ModelCheckpoint(folder / "{epoch}.weights.h5", save_weights_only=True),
         ]
         self.model, self.metrics = keras_bert.finetune(
-            model, self.data, self.data, epochs=EPOCHS, learning_rate=1e-3, batch_size=8,
+            model, self.data, self.data, epochs=EPOCHS, learning_rate=1e-3,
             callbacks=[self.watch, *checkpoints], show_progress=False,
         )  # fmt: skip
         self.name = name
