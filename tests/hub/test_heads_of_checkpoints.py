@@ -157,7 +157,8 @@ def test_untied_decoders_are_exported(untied):
     import onnxruntime
     import tensorflow as tf
 
-    from keras_bert.exporting import graph_outputs, inference_graph
+    from keras_bert.exporting import graph_outputs
+    from keras_bert.tasks import inference_graph
 
     path, *_ = untied
     model = keras_bert.load(path / "hf", task="auto")

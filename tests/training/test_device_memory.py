@@ -111,7 +111,7 @@ def test_fine_tuning_that_does_not_fit(monkeypatch):
 
 
 def test_a_head_that_cannot_be_initialized(monkeypatch):
-    monkeypatch.setattr(head_initialization, "predict_function", lambda model: fail)
+    monkeypatch.setattr(head_initialization, "forward_pass", lambda model: fail)
     monkeypatch.setattr(fail, "compiles", False, raising=False)
     with pytest.raises(OutOfMemory, match="batches of 8; use a smaller batch_size"):
         keras_bert.finetune(tiny.encoder(), tiny.tagged(), batch_size=8, show_progress=False)
