@@ -85,3 +85,33 @@ def test_lesson(name, small_model, monkeypatch, capsys, tmp_path):
         assert "Load the model with keras_bert.load" in printed
     else:
         assert re.search(r"\b(0\.\d\d|1\.00)", printed)  # a score
+
+
+PAIR = {"text": "text", "text_pair": "text_pair", "label": "label"}
+FAQ = {"text": "question", "text_pair": "answer"}
+# The task of each pair of files, the options to read them, and the column that has no row twice.
+DATA = {
+    "support_*.tsv": ("classification", {}, "texts"),
+    "pairs_*.tsv": ("pair", PAIR, "texts"),
+    "entities_*.conll": ("tagging", {}, "words"),
+    "manual_*.json": ("question_answering", {}, "contexts"),
+    "korean_reviews_*.tsv": ("classification", {}, "texts"),
+    "korean_faq_*.tsv": ("embedding", FAQ, "texts"),
+}
+
+
+@pytest.mark.parametrize("file", DATA)
+def test_data_of_the_examples(file):
+    task, options, column = DATA[file]
+    parts = [
+        keras_bert.read(EXAMPLES / "data" / file.replace("*", split), task, **options)
+        for split in ("train", "dev")
+    ]
+    readme = (EXAMPLES / "data" / "README.md").read_text(encoding="utf-8")
+    (line,) = [line for line in readme.splitlines() if line.startswith(f"| `{file}`")]
+    counts = re.findall(r"(\d+)(?: [a-z]+)? \|", line)
+    assert list(map(int, counts)) == [len(part) for part in parts]
+    train, dev = (set(map(str, getattr(part, column))) for part in parts)
+    assert not train & dev
+    if task == "question_answering":
+        assert not any(part.moved_answers or part.lost_answers for part in parts)

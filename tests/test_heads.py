@@ -284,21 +284,36 @@ def test_lora_on_the_embedding_changes_the_logits(encoder):
     np.testing.assert_allclose(merged(inputs), with_lora, atol=1e-4)
 
 
+def fit(model, inputs, target, loss, steps=60):
+    """Train on one batch and return the lowest loss."""
+    model.compile(optimizers.adamw(1e-2, total_steps=10_000), loss, jit_compile=False)
+    return min(float(model.train_on_batch(inputs, target)) for _ in range(steps))
+
+
+@pytest.fixture
+def learner():
+    without = dict.fromkeys(("hidden_dropout_prob", "attention_probs_dropout_prob"), 0.0)
+    return contract.build("encoder", num_hidden_layers=1, **without)
+
+
 # --- In other Keras models
 
 
-def test_two_towers_with_shared_weights(encoder):
-    tower = heads.embedder(encoder)
+def test_two_towers_with_shared_weights(learner):
+    tower = heads.embedder(learner)
     left, right = (
-        {key: keras.Input((None,), dtype="int32", name=f"{side}_{key}") for key in encoder.input}
+        {key: keras.Input((None,), dtype="int32", name=f"{side}_{key}") for key in learner.input}
         for side in ("left", "right")
     )
     cosine = keras.layers.Dot(axes=-1)([tower(left), tower(right)])
     model = keras.Model([left, right], cosine)
-    assert len(model.trainable_variables) == len(encoder.trainable_variables)
-    inputs = contract.batch(rows=8, length=5)
-    inputs["input_mask"][:] = 1
-    same = model.predict([inputs, inputs], verbose=0)
+    assert len(model.trainable_variables) == len(learner.trainable_variables)
+    a, b = contract.batch(rows=8, length=5), contract.batch(rows=8, length=6)
+    for inputs in (a, b):
+        inputs["input_mask"][:] = 1
+    target = np.array([[1.0], [-0.5]] * 4, "float32")
+    assert fit(model, [a, b], target, "mse") < 0.1
+    same = model.predict([a, a], verbose=0)
     np.testing.assert_allclose(same, 1.0, atol=1e-5)
 
 

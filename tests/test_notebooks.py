@@ -4,8 +4,10 @@ Those for accelerators run here in a small mode, with the package from a wheel. 
 others are the programs of their pages, which test_docs.py runs.
 """
 
+import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -35,6 +37,18 @@ def test_they_are_made_from_pages_of_the_documentation():
     assert {file: file.read_text(encoding="utf-8") for file in NOTEBOOKS} == made
 
 
+@pytest.mark.parametrize("page", docs_pages.pages(), ids=lambda page: page.name)
+def test_the_cells_are_the_programs_of_the_page(page):
+    if page.notebook in NOTEBOOKS:
+        sources = docs_pages.notebook_sources(page.notebook)
+        assert sources == [block.rstrip("\n") for _, block, _ in page.blocks]
+
+
+def test_a_notebook_has_no_links_to_files():
+    for file in NOTEBOOKS:
+        assert not re.search(r"\]\((?!http)", file.read_text(encoding="utf-8")), file.name
+
+
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory):
     """A folder into which a wheel of the package was installed, as by the first cell."""
@@ -50,6 +64,14 @@ def installed(tmp_path_factory):
     (wheel,) = folder.glob("*.whl")
     subprocess.run([*pip, "install", "--no-deps", "--target", folder / "site", wheel], check=True)
     return folder / "site"
+
+
+@pytest.mark.parametrize("file", NOTEBOOKS, ids=lambda file: file.stem)
+def test_the_first_code_cell_installs_the_package(file):
+    cells = json.loads(file.read_text(encoding="utf-8"))["cells"]
+    first = next(cell for cell in cells if cell["cell_type"] == "code")
+    assert first["metadata"]["tags"] == ["colab"]
+    assert "%pip install -q " in "".join(first["source"])
 
 
 @pytest.mark.slow
@@ -76,3 +98,11 @@ def test_a_notebook_for_an_accelerator_runs(file, small_model, installed, tmp_pa
         assert result.stdout.startswith("2 cpu devices")
     assert "{'epoch': 1, 'loss': " in result.stdout
     assert "  I was charged twice this month\n" in result.stdout
+
+
+@pytest.mark.parametrize("file", NOTEBOOKS, ids=lambda file: file.stem)
+def test_a_notebook_holds_outputs(file):
+    cells = json.loads(file.read_text(encoding="utf-8"))["cells"]
+    code = [cell for cell in cells if cell["cell_type"] == "code"]
+    assert all(cell["execution_count"] for cell in code)
+    assert any(cell["outputs"] for cell in code)

@@ -1,10 +1,12 @@
 """The package as a whole: what its import costs, that it is complete, that it is documented."""
 
+import dataclasses
 import importlib.metadata
 import importlib.util
 import inspect
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -99,6 +101,42 @@ def test_help_imports_no_framework(command):
     assert not imported & {"keras", "tensorflow", "jax", "torch"}
 
 
+def public_objects():
+    """Yield the name and object of each public function and class."""
+    for name in keras_bert.__all__:
+        value = getattr(keras_bert, name)
+        if not inspect.ismodule(value):
+            yield name, value
+            continue
+        for member in getattr(value, "__all__", ()):
+            if callable(item := getattr(value, member)):
+                yield f"{name}.{member}", item
+
+
+def needed_sections(value):
+    yield "Example"
+    function = vars(value).get("__init__") if inspect.isclass(value) else value
+    if function and set(inspect.signature(function).parameters) - {"self", "args", "kwargs"}:
+        yield "Args"
+    if not inspect.isclass(value) and re.search(r"\breturn \S", inspect.getsource(value)):
+        yield "Returns"
+
+
+PUBLIC = dict(public_objects())
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_public_docstrings_are_complete(name):
+    value = PUBLIC[name]
+    docstring = inspect.getdoc(value)
+    lines = {line.strip().partition(":")[0] for line in docstring.splitlines()}
+    # Data classes describe their arguments as attributes.
+    if dataclasses.is_dataclass(value) and "Attributes" in lines:
+        lines.add("Args")
+    assert [word for word in needed_sections(value) if word not in lines] == []
+    assert ">>> " in docstring
+
+
 @pytest.mark.generated
 def test_the_architecture_page_lists_all_modules():
     assert module_map.PAGE.read_text(encoding="utf-8") == module_map.updated()
@@ -130,9 +168,3 @@ assert registered["keras_bert>BertEncoder"] is keras_bert.BertEncoder
 assert {{"keras_bert>Preprocessor", "keras_bert>HubLayer", "keras_bert>AdamW"}} <= set(registered)
 """
     subprocess.run([sys.executable, "-c", program], check=True)
-
-
-def test_public_docstrings_have_an_example():
-    for name in keras_bert.__all__:
-        value = getattr(keras_bert, name)
-        assert inspect.ismodule(value) or ">>> " in inspect.getdoc(value), name

@@ -29,6 +29,14 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
+def test_both_readmes_have_the_same_programs():
+    """Their comments are in two languages. tests/test_docs.py runs the programs."""
+    both = []
+    for name in ("README.md", "README.ko.md"):
+        both.append([re.sub(r"\s*#.*", "", program) for program in programs(name)])
+    assert both[0] == both[1]
+
+
 def test_links_lead_to_files():
     for name in ("README.md", "README.ko.md", "CONTRIBUTING.md", "examples/README.md"):
         page = (ROOT / name).read_text(encoding="utf-8")

@@ -4,6 +4,7 @@ import contextlib
 import importlib.metadata
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -205,6 +206,19 @@ def test_the_installed_wheel_works_without_the_repository(base, tmp_path):
         run(python, program, environment, base / "model", tmp_path / output, cwd=cwd)
     said = run(scripts(environment) / "keras-bert", "--version", cwd=tmp_path)
     assert said == f"keras_bert {keras_bert.__version__}\n"
+
+
+def test_the_example_of_the_readme(base, tmp_path):
+    try:
+        keras_bert.hub.resolve.find("minilm")
+    except OSError as error:
+        pytest.skip(str(error))
+    page = (ROOT / "README.md").read_text(encoding="utf-8")
+    programs = "".join(re.findall(r"```python\n(.*?)```", page, re.DOTALL))
+    program = tiny.write_file(tmp_path / "program.py", programs)
+    shutil.copytree(ROOT / "examples/data", tmp_path / "examples/data")
+    printed = run(scripts(base / "environment") / "python", program, cwd=tmp_path)
+    assert "'label': 'billing'" in printed and "[b'billing']" in printed
 
 
 def test_every_extra_has_a_program():

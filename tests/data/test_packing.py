@@ -113,6 +113,17 @@ def test_padding_has_the_id_of_pad(of_positions):
     assert set(padding) == {len(tiny.PIECES) - 1}
 
 
+@pytest.mark.parametrize("lengths", [[12] * 40, [30] * 39 + [3], [3] * 39 + [30], [5, 20] * 20])
+def test_rows_have_little_padding(lengths):
+    lengths = np.array(lengths)
+    rows, positions, sequences = packing.packed_shape(
+        lengths, [packing.plan_batches(lengths, 40, 0)], 768
+    )
+    assert lengths.sum() <= rows * positions < 1.3 * lengths.sum()
+    assert positions <= 2 * lengths.max() + 8
+    assert sequences <= 40
+
+
 def finetune(examples, packed, monkeypatch, encoder=None, **options):
     with monkeypatch.context() as patch:
         if not packed:

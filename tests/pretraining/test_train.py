@@ -344,6 +344,7 @@ def test_a_linked_folder_of_checkpoints_is_refused(eager, records, tmp_path):
 CHANGES = {
     "recipe.seed": {"seed": 1},
     "recipe.phases.0.steps": {"steps": 5},
+    "recipe.weight_decay": {"weight_decay": 0.1},
     "recipe.packed": {"packed": True},
     "model.hidden_size": {"model": {"hidden_size": 32}},
     "dtype": {"model": {"dtype": "mixed_bfloat16"}},
@@ -458,8 +459,21 @@ def test_masked_lm_without_next_sentence(packed, eager, records, tmp_path, capsy
     assert heads.find_task(keras_bert.load(tmp_path, task="masked_tokens")) == "masked_tokens"
 
 
+def diverged(folder):
+    (file,) = folder.glob("diverged-step-*.npz")
+    with np.load(file) as arrays:
+        return int(file.stem.rpartition("-")[2]), dict(arrays)
+
+
+def the_batch(records, step, accumulate=1, batch_size=8):
+    """Return the batches of a step."""
+    stream = Stream(records, batch_size // accumulate, 16, max_predictions=None, seed=0)
+    batches = (batch for _, batch in stream.batches())
+    return [next(batches) for _ in range(step * accumulate)][-accumulate:]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(("at", "accumulate"), [(1, 1), (4, 2)])
+@pytest.mark.parametrize(("at", "accumulate"), [(1, 1), (4, 1), (4, 2)])
 def test_nan_loss_raises(at, accumulate, eager, after, records, tmp_path):
     tmp_path = tmp_path / "new"
     encoder = runs.encoder()
@@ -483,12 +497,14 @@ def test_nan_loss_raises(at, accumulate, eager, after, records, tmp_path):
             save_every=2,
             gradient_accumulation_steps=accumulate,
         )
-    stream = Stream(records, 8 // accumulate, 16, max_predictions=None, seed=0)
-    batches = [batch for _, batch in itertools.islice(stream.batches(), at * accumulate)]
-    inputs, _, _ = batches[-accumulate]
-    with np.load(tmp_path / f"diverged-step-{at}.npz") as arrays:
-        for key, value in inputs.items():
-            np.testing.assert_array_equal(arrays[key], value)
+    step, arrays = diverged(tmp_path)
+    assert step == at
+    inputs, targets, weights = the_batch(records, at, accumulate)[0]
+    expected = {**inputs, **{f"target_{key}": value for key, value in targets.items()},
+                **{f"weight_{key}": value for key, value in weights.items()}}  # fmt: skip
+    assert set(arrays) == set(expected)
+    for key, value in expected.items():
+        np.testing.assert_array_equal(arrays[key], value)
     assert (tmp_path / "model.keras").is_file() == (at > 2)  # of the last checkpoint
 
 
@@ -602,7 +618,6 @@ class _Clock:
 @pytest.mark.parametrize("packed", [False, True])
 def test_measured_speed(packed, records, monkeypatch):
     """Four batches of 8 rows take 2 s each, after a first batch of 10 s."""
-    from keras_bert.pretraining.stream import Stream
     from keras_bert.runtime.terminal import progress
     from keras_bert.training import flops
 

@@ -151,6 +151,18 @@ def test_csv_logger_and_lambda_callback(tmp_path):
         assert float(row["val_f1"]) == pytest.approx(logs["val_f1"])
 
 
+@pytest.mark.slow
+def test_reduce_lr_on_plateau_replaces_the_schedule():
+    reduce = callbacks.ReduceLROnPlateau("val_loss", factor=0.1, patience=1, min_delta=99)
+    rates = []
+    watch = callbacks.LambdaCallback(
+        on_epoch_begin=lambda epoch, logs: rates.append(float(watch.model.optimizer.learning_rate))
+    )
+    finetune(reduce, watch, epochs=4, warmup=0, learning_rate=1e-2)
+    # Nothing improves by 99, so the second and the third epoch reduce the rate.
+    np.testing.assert_allclose(rates, [1e-2, 1e-2, 1e-3, 1e-4], rtol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
