@@ -5,6 +5,7 @@ import warnings
 from typing import Any
 
 import keras
+import numpy as np
 
 from keras_bert import heads
 from keras_bert.checkpoints import canonical, keras_hub, model_garden
@@ -138,6 +139,8 @@ def checkpoint_of(model: keras.Model) -> Checkpoint:
     is_embedder = task is not None and registry.by_name(task).reads_encoders
     config = {key: encoder.get_config()[key] for key in canonical.CONFIG_KEYS}
     weights = model_weights.read(model, task)
+    if output is not None and output.is_standardized:
+        _fold_standardization(output, weights)
     unknown = [name for name in weights if not canonical.is_name(name)]
     rule = "weights must be those of BERT, and not quantized; use save with format='keras'"
     canonical.raise_if(model.name, rule, {"unknown": unknown})
@@ -169,6 +172,14 @@ def checkpoint_of(model: keras.Model) -> Checkpoint:
         activation=output.activation,
         dropout=None if rate == config["hidden_dropout_prob"] else rate,
     )
+
+
+def _fold_standardization(output, weights):
+    """Multiply the weights of a regressor's last layer, so that its logits are the numbers."""
+    scale = np.float32(output.target_scale)
+    mean = np.float32(output.target_mean)
+    weights["classifier/kernel"] = weights["classifier/kernel"] * scale
+    weights["classifier/bias"] = weights["classifier/bias"] * scale + mean
 
 
 def _tokenizer_options(preprocessor):

@@ -8,7 +8,7 @@ from keras import ops
 
 from keras_bert.layers.activations import activation as activation_function
 from keras_bert.runtime import label_types
-from keras_bert.runtime.arguments import LONG_TEXTS, SIMILARITIES, check_one_of
+from keras_bert.runtime.arguments import LONG_TEXTS, SIMILARITIES, as_number, check_one_of
 from keras_bert.runtime.escaping import check_name, shown
 
 
@@ -34,6 +34,9 @@ class TaskOutput(keras.layers.Layer):
         label_type: The type of the labels in results: `"str"`, `"int"`, `"float"` or `"bool"`.
         activation: Name of a Keras activation that is applied to the logits, such as `"sigmoid"`
             for the scores of a cross-encoder, or `None`.
+        target_mean: Mean of the numbers that the model predicts. Logits are standardized: they are
+            multiplied by `target_scale`, then this is added.
+        target_scale: Standard deviation of these numbers.
 
     Raises:
         ValueError: If `long_texts`, the similarity or the default prompt is unknown, or a name is
@@ -60,6 +63,8 @@ class TaskOutput(keras.layers.Layer):
         similarity: str = "cosine",
         label_type: str = "str",
         activation: str | None = None,
+        target_mean: float = 0.0,
+        target_scale: float = 1.0,
         **kwargs: Any,
     ) -> None:
         super().__init__(**{**kwargs, "dtype": "float32"})
@@ -79,6 +84,8 @@ class TaskOutput(keras.layers.Layer):
         self.similarity = similarity
         self.label_type = label_type
         self.activation = activation
+        self.target_mean = as_number("target_mean", target_mean)
+        self.target_scale = as_number("target_scale", target_scale)
         self._activation_function = activation_function(activation or "linear")
         # Tuples, because Keras replaces list attributes with tracked lists.
         self._prompts = tuple((prompts or {}).items())
@@ -97,6 +104,11 @@ class TaskOutput(keras.layers.Layer):
         """Dict from the names of prompts to their texts."""
         return dict(self._prompts)
 
+    @property
+    def is_standardized(self):
+        """True if the logits are not the numbers themselves."""
+        return (self.target_mean, self.target_scale) != (0.0, 1.0)
+
     def call(self, logits):
         """Return logits (batch, ..., labels) in float32; with names, a dict of (batch, ...)."""
         if self._labels is not None and logits.shape[-1] != len(self._labels):
@@ -104,7 +116,10 @@ class TaskOutput(keras.layers.Layer):
                 f"the number of labels must be the number of logits; received "
                 f"{len(self._labels)} labels for {logits.shape[-1]} logits"
             )
-        logits = self._activation_function(ops.cast(logits, "float32"))
+        logits = ops.cast(logits, "float32")
+        if self.is_standardized:
+            logits = logits * self.target_scale + self.target_mean
+        logits = self._activation_function(logits)
         if self._names is None:
             return logits
         return {name: logits[..., index] for index, name in enumerate(self._names)}
@@ -132,6 +147,8 @@ class TaskOutput(keras.layers.Layer):
         }
         if self.label_type != "str":
             config["label_type"] = self.label_type
+        if self.is_standardized:
+            config |= {"target_mean": self.target_mean, "target_scale": self.target_scale}
         return config
 
 

@@ -125,6 +125,11 @@ def lower_is_better(metric: str) -> bool:
     return any(metric in task.lower_is_better for task in TASKS)
 
 
+def is_baseline(metric: str) -> bool:
+    """Return True for a metric that a model without use reaches, such as "majority"."""
+    return any(metric in task.baselines.values() for task in TASKS)
+
+
 def find(model) -> Task | None:
     """Return the task of a model, or `None` if it has no head.
 

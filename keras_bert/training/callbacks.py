@@ -10,7 +10,7 @@ from keras_bert.training import user_callbacks
 from keras_bert.training.user_callbacks import DEV_LOSS, logs_of, lower_is_better
 
 _SAVE_SECONDS = 300  # between two saved states within an epoch
-_NOT_METRICS = ("epoch", "loss", DEV_LOSS, "majority")  # keys of a history record
+_NOT_METRICS = ("epoch", "loss", DEV_LOSS)  # keys of a history record
 
 
 class Diverged(ValueError):

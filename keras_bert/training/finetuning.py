@@ -559,14 +559,24 @@ def _note_gain(metrics):
 
 
 def _note_baseline(task, metrics):
-    """Print a note if the model is no better than the baseline of its task."""
-    metric = metrics.get("metric")
-    baseline = task.baselines.get(metric)
-    if baseline in metrics and metrics[metric] <= metrics[baseline]:
+    """Print a note if the model is no better than the baseline of its task.
+
+    An error such as "rmse" is compared also if another metric selects the epoch.
+    """
+    for metric, baseline in task.baselines.items():
+        is_error = metric in task.lower_is_better
+        if baseline not in metrics or not (is_error or metric == metrics.get("metric")):
+            continue
+        gain = metrics[metric] - metrics[baseline]
+        if is_error:
+            gain = -gain
+        if gain > 0:
+            continue
         print_line(
-            f"{metric} of the dev data, {metrics[metric]:.3f}, is not above {baseline}, "
-            f"{metrics[baseline]:.3f}: the model is of no use yet. Train it on more data or for "
-            "more epochs, or with another learning_rate or loss",
+            f"{metric} of the dev data, {metrics[metric]:.3f}, is not "
+            f"{'below' if is_error else 'above'} {baseline}, {metrics[baseline]:.3f}: the model is "
+            "of no use yet. Train it on more data or for more epochs, or with another "
+            "learning_rate or loss",
             file=sys.stderr,
         )
 

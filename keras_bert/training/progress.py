@@ -9,6 +9,7 @@ import numpy as np
 
 from keras_bert.runtime.tensorboard import writer
 from keras_bert.runtime.terminal import print_line, progress
+from keras_bert.tasks import registry
 
 
 class Progress(keras.callbacks.Callback):
@@ -98,6 +99,6 @@ class Progress(keras.callbacks.Callback):
         scores = {name: value for name, value in record.items() if name != "epoch"}
         self._write(round(record["epoch"] * self._steps_per_epoch), scores)
         if self._has_lines:
-            scores.pop("majority", None)
-            text = ", ".join(f"{name} {value:.3f}" for name, value in scores.items())
+            shown = [name for name in scores if not registry.is_baseline(name)]
+            text = ", ".join(f"{name} {scores[name]:.3f}" for name in shown)
             print_line(f"epoch {record['epoch']} of {self._plan.epochs}: {text}", file=sys.stderr)

@@ -92,7 +92,7 @@ def _plot(axes, history, x, names):
         if f"dev_{name}" in names:
             # An empty marker, because a full one would hide the line in the legend.
             style = {"marker": "o", "markerfacecolor": "white", "linestyle": ":"}
-        if name == "majority":
+        if registry.is_baseline(name):
             style = {"linestyle": "--"}
         axes.plot(*zip(*points, strict=True), label=_LABELS.get(name, name), color=color, **style)
     for before, record in itertools.pairwise(history):

@@ -152,6 +152,8 @@ def _compile_options(task, model, encoded, loss):
     def like(task_loss):  # padding has weight 0, and the reduction of the task leaves it out
         return with_reduction(loss, task_loss.reduction)
 
+    if isinstance(options.get("loss_weights"), float):
+        del options["loss_weights"]  # this weight fits the task's own loss
     return options | {"loss": keras.tree.map_structure(like, options["loss"])}
 
 

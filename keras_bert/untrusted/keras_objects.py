@@ -187,8 +187,8 @@ OWN_ARGUMENTS = words(
     max_position_embeddings
     max_sequence_length mode multi_label name names no_answer noise_shape normalize
     num_attention_heads num_heads num_hidden_layers pairs pooling prompts rate rematerialize
-    seed sequence_length similarity split_cjk strip_accents task tied trainable type_vocab_size
-    vocab_size
+    seed sequence_length similarity split_cjk strip_accents target_mean target_scale task tied
+    trainable type_vocab_size vocab_size
     """
 )
 

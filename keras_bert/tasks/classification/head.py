@@ -96,6 +96,8 @@ def regressor(
     pooling: str | None = None,
     dropout: float | None = None,
     activation: str | None = None,
+    target_mean: float = 0.0,
+    target_scale: float = 1.0,
     name: str = "regressor",
 ) -> keras.Model:
     """Build a model that returns a number per text or pair of texts, such as their similarity.
@@ -111,6 +113,9 @@ def regressor(
         dropout: Dropout rate of the vector. Defaults to the encoder's `hidden_dropout_prob`.
         activation: Name of a Keras activation of the number, such as `"sigmoid"` for scores from 0
             to 1, or `None`.
+        target_mean: Mean of the numbers. A new head then starts near it. `finetune` takes that of
+            the training data.
+        target_scale: Standard deviation of the numbers, likewise.
         name: Name of the model.
 
     Returns:
@@ -130,7 +135,14 @@ def regressor(
     inputs = encoder_inputs(encoder, pairs)
     x = text_vector(encoder, inputs, pooling)  # (batch, hidden)
     x = dropout_and_dense(encoder, x, 1, dropout)  # (batch, 1)
-    output = TaskOutput("regression", pairs=pairs, activation=activation, name="output")
+    output = TaskOutput(
+        "regression",
+        pairs=pairs,
+        activation=activation,
+        target_mean=target_mean,
+        target_scale=target_scale,
+        name="output",
+    )
     return TokenModel(inputs, output(x), name=name)
 
 
