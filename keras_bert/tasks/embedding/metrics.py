@@ -1,5 +1,7 @@
 """Metrics of embeddings: rank correlation of scored pairs, retrieval, and pair classification."""
 
+import collections.abc
+
 import numpy as np
 
 from keras_bert.tasks.embedding import nearest as search
@@ -9,6 +11,28 @@ _TOP = 10  # results per query of the metrics "@10"
 # Metrics of `of_labels` that can select an epoch, so without the thresholds.
 OF_LABELS = ("average_precision", "accuracy", "f1", "precision", "recall")
 RETRIEVAL = ("mrr@10", "ndcg@10", "map@100", "recall@1", "recall@10", "recall@100")
+
+
+class OtherTexts(collections.abc.Mapping):
+    """The texts of a class without one of them, with the grade 1.
+
+    A dict for each text of a class would take the square of the size of the class.
+    """
+
+    def __init__(self, texts, own):
+        self._texts = texts
+        self._own = own
+
+    def __getitem__(self, text):
+        if text == self._own:
+            raise KeyError(text)
+        return self._texts[text]
+
+    def __iter__(self):
+        return (text for text in self._texts if text != self._own)
+
+    def __len__(self):
+        return len(self._texts) - (self._own in self._texts)
 
 
 def of_scores(vectors, scores, kind="cosine"):
@@ -147,36 +171,36 @@ def of_vectors(vectors, wanted):
     return {"cosine": float(cosine.mean())}
 
 
-def of_retrieval(queries, corpus, relevant, kind="cosine", *, own_text=False):
+def of_retrieval(queries, corpus, relevant, kind="cosine"):
     """Search a corpus for each query, and return the metrics of `of_ranking`.
 
     Args:
         queries: Embeddings of the queries, a dict of floats (width,).
         corpus: Embeddings of the documents, a dict of floats (width,).
         relevant: For each query, a dict {key of a relevant document: grade}. Queries without
-            relevant documents are not scored.
+            relevant documents are not scored. A query does not find the document with its own key
+            unless that is relevant, as in BEIR.
         kind: See `nearest.similarity`.
-        own_text: If True, the keys are texts, and a query does not find itself unless it is
-            relevant.
     """
 
     def find(scored):
         vectors = np.array([queries[query] for query in scored])
         return search.top_k(vectors, np.array(list(corpus.values())), DEPTH + 1, kind)
 
-    return of_search(queries, corpus, relevant, find, own_text=own_text)
+    return of_search(queries, corpus, relevant, find)
 
 
-def of_search(queries, corpus, relevant, find, *, own_text=False):
+def of_search(queries, corpus, relevant, find):
     """Return the metrics of `of_ranking` for a search.
 
     Args:
         queries, corpus: Keys of the queries and of the documents.
-        relevant, own_text: See `of_retrieval`.
+        relevant: See `of_retrieval`.
         find: Function of keys of queries that returns the indices of the best `DEPTH` + 1 documents
             for each, int (queries, documents), and their scores, float (queries, documents).
     """
-    index_of = {key: index for index, key in enumerate(corpus)}
+    keys = list(corpus)
+    index_of = {key: index for index, key in enumerate(keys)}
     scored = [query for query in queries if relevant.get(query)]
     if not scored:
         raise ValueError("no text has a relevant text other than itself; there is nothing to score")
@@ -184,20 +208,19 @@ def of_search(queries, corpus, relevant, find, *, own_text=False):
     scores = []
     for query, documents, similarities in zip(scored, *find(scored), strict=True):
         is_kept = np.ones(len(documents), bool)
-        if own_text and query not in relevant[query]:
+        if query not in relevant[query]:
             is_kept = documents != index_of.get(query)
-        ranking.append(documents[is_kept])
+        ranking.append([keys[index] for index in documents[is_kept]])
         scores.append(similarities[is_kept])
-    grades = [{index_of[key]: grade for key, grade in relevant[query].items()} for query in scored]
-    return of_ranking(ranking, grades, scores)
+    return of_ranking(ranking, [relevant[query] for query in scored], scores)
 
 
 def of_ranking(ranking, relevant, scores=None):
     """Return the metrics of ranked documents, means over the queries.
 
     Args:
-        ranking: For each query, the indices of the documents found, best first, an int array.
-        relevant: For each query, a dict {index of a relevant document: grade}.
+        ranking: For each query, the keys of the documents found, best first.
+        relevant: For each query, a dict {key of a relevant document: grade}, or `OtherTexts`.
         scores: For each query, the scores of the documents found, a float array. Among documents
             with the same score, the relevant ones count as last, so that equal scores for all
             documents are not a success.
@@ -217,12 +240,15 @@ def of_ranking(ranking, relevant, scores=None):
     discount = 1 / np.log2(np.arange(_TOP) + 2)
     rows = []
     for query, (documents, grades) in enumerate(zip(ranking, relevant, strict=True)):
-        gains = np.array([grades.get(int(document), 0.0) for document in documents])
+        gains = np.array([grades.get(document, 0.0) for document in documents])
         if scores is not None:
             gains = gains[np.lexsort((gains, -scores[query]))]
         gains = gains[:DEPTH]
         hits = gains > 0
-        ideal = np.sort(list(grades.values()))[::-1][:_TOP]  # the gains of a perfect ranking
+        if isinstance(grades, OtherTexts):
+            ideal = np.ones(min(len(grades), _TOP))
+        else:
+            ideal = np.sort(list(grades.values()))[::-1][:_TOP]  # the gains of a perfect ranking
         precision = np.cumsum(hits) / (np.arange(len(hits)) + 1)
         top = hits[:_TOP]
         reciprocal_rank = 1 / (top.argmax() + 1) if top.any() else 0.0

@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+import numbers
 import warnings
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -25,12 +26,18 @@ class RetrievalData(TaskData):
         queries: Id -> text.
         corpus: Id -> text.
         relevant: Id of a query -> {id of a document: grade}, with grades above 0, or a set or
-            list of ids, whose grade is 1.
+            list of ids, whose grade is 1. A document that is not in the corpus counts as missed. A
+            query that is not in `queries` is left out.
         source: Where the data comes from, for messages.
         prompts: Text before each query, and text before each document, or `None`.
+        unknown_documents: Number of relevant documents that are not in the corpus.
+        unknown_queries: Number of queries with relevant documents that are not in `queries`.
+
+    Ids are strings; integers become strings. As in BEIR, a query does not find the document with
+    its own id, such as an argument that searches for its counterargument, unless it is relevant.
 
     Raises:
-        ValueError: If a relevant id is unknown, or no query has a relevant document.
+        ValueError: If no query has a relevant document in the corpus, or an id occurs twice.
 
     Example:
 
@@ -43,6 +50,8 @@ class RetrievalData(TaskData):
     relevant: Mapping[str, dict[str, float] | set[str] | list[str]]
     source: str = "the queries"
     prompts: tuple[str, str] | None = None
+    unknown_documents: int = dataclasses.field(init=False, default=0)
+    unknown_queries: int = dataclasses.field(init=False, default=0)
 
     def __post_init__(self):
         for name in ("queries", "corpus", "relevant"):
@@ -50,41 +59,58 @@ class RetrievalData(TaskData):
                 raise ValueError(
                     f"{self.source}: {name} must be a dict; received {shown(getattr(self, name))}"
                 )
+            with_ids = _with_ids(f"{self.source}: {name}", getattr(self, name))
+            object.__setattr__(self, name, with_ids)
         for name in ("queries", "corpus"):
             check_strings(self.source, name, list(getattr(self, name).values()))
         relevant = {}
-        documents: Any
+        unknown_documents = 0
+        unknown_queries = 0
         for query, documents in self.relevant.items():
-            if isinstance(documents, (str, bytes)) or not isinstance(documents, Iterable):
-                raise ValueError(
-                    f"{self.source}: the documents of the query {shown(query)} must be a list or a "
-                    f"dict; received {shown(documents)}"
-                )
-            if not isinstance(documents, dict):
-                documents = dict.fromkeys(documents, 1)
-            grades = {
-                document: check_score(f"{self.source}: grades", grade)
-                for document, grade in documents.items()
-            }
-            relevant[query] = {document: grade for document, grade in grades.items() if grade > 0}
-            if relevant[query] and query not in self.queries:
-                raise ValueError(f"{self.source}: the query {shown(query)} is not in queries")
-            unknown = [document for document in relevant[query] if document not in self.corpus]
-            if unknown:
-                raise ValueError(
-                    f"{self.source}: the document {shown(unknown[0])} of the query {shown(query)} "
-                    "is not in the corpus"
-                )
-        if not any(relevant.values()):
+            grades = self._grades(query, documents)
+            if grades and query not in self.queries:
+                unknown_queries += 1
+                continue
+            relevant[query] = grades
+            unknown_documents += sum(document not in self.corpus for document in grades)
+        count = sum(map(len, relevant.values()))
+        if not count:
             raise ValueError(f"{self.source}: no query has a relevant document")
+        if unknown_documents == count:
+            document = next(document for grades in relevant.values() for document in grades)
+            raise ValueError(
+                f"{self.source}: no relevant document is in the corpus, such as {shown(document)}. "
+                "Check the ids"
+            )
         object.__setattr__(self, "relevant", relevant)
+        object.__setattr__(self, "unknown_documents", unknown_documents)
+        object.__setattr__(self, "unknown_queries", unknown_queries)
+
+    def _grades(self, query, documents: Any):
+        """Return {id of a document: grade} of a query, with grades above 0."""
+        where = f"{self.source}: the documents of the query {shown(query)}"
+        if isinstance(documents, (str, bytes)) or not isinstance(documents, Iterable):
+            raise ValueError(f"{where} must be a list or a dict; received {shown(documents)}")
+        if not isinstance(documents, Mapping):
+            documents = dict.fromkeys(documents, 1)
+        grades = {
+            document: check_score(f"{self.source}: grades", grade)
+            for document, grade in _with_ids(where, documents).items()
+        }
+        return {document: grade for document, grade in grades.items() if grade > 0}
+
+    def counts(self):
+        names = ("unknown_documents", "unknown_queries")
+        counts = {name: getattr(self, name) for name in names}
+        return {name: count for name, count in counts.items() if count}
 
     @classmethod
     def of_questions(cls, questions):
         """Return `Questions` as questions that search for their context."""
-        queries = {str(number): text for number, text in enumerate(questions.questions)}
+        # Queries and documents have different ids, see the class.
+        queries = {f"q{number}": text for number, text in enumerate(questions.questions)}
         id_of_context = {
-            text: str(number) for number, text in enumerate(dict.fromkeys(questions.contexts))
+            text: f"d{number}" for number, text in enumerate(dict.fromkeys(questions.contexts))
         }
         relevant = {
             query: {id_of_context[context]: 1.0}
@@ -124,6 +150,21 @@ class RetrievalData(TaskData):
 
     def __repr__(self):
         return summary(self, len(self), [])
+
+
+def _with_ids(where, values):
+    """Return a dict with strings as keys, for strings and integers."""
+    with_ids = {_id(where, key): value for key, value in values.items()}
+    if len(with_ids) < len(values):
+        raise ValueError(f"{where}: an id occurs as a string and as an integer. Write it one way")
+    return with_ids
+
+
+def _id(where, value):
+    """Return an id, a string or an integer, as a string."""
+    if isinstance(value, bool) or not isinstance(value, (str, numbers.Integral)):
+        raise ValueError(f"{where}: ids must be strings or integers; received {shown(value)}")
+    return value if isinstance(value, str) else str(int(value))
 
 
 def read(path, split="test"):
@@ -193,10 +234,10 @@ def _tsv_texts(file, stream):
 def _json_texts(file, stream):
     """Yield the location, the id, and the title and text of each row."""
     for where, row in json_rows(file, stream):
-        values = [row.get("_id"), row.get("title") or "", row.get("text")]
-        if not all(isinstance(value, str) for value in values):
-            raise ValueError(f"{file}, {where}: _id and text must be strings")
-        id, *parts = values
+        id = _id(f"{file}, {where}: _id", row.get("_id"))
+        parts = [row.get("title") or "", row.get("text")]
+        if not all(isinstance(value, str) for value in parts):
+            raise ValueError(f"{file}, {where}: title and text must be strings")
         yield f"{file}, {where}", id, " ".join(filter(None, parts))
 
 

@@ -11,7 +11,7 @@ from keras_bert.data.examples import (
     check_strings,
     summary,
 )
-from keras_bert.runtime.arguments import as_list, check_type
+from keras_bert.runtime.arguments import as_integer, as_list, check_type
 from keras_bert.tasks.embedding.data import EmbeddingExamples
 from keras_bert.tasks.embedding.retrieval import RetrievalData
 
@@ -86,7 +86,8 @@ class RankingExamples(TaskData):
     def of_pairs(cls, examples: Examples) -> "RankingExamples":
         """Return `Examples` of pairs of query and document, grouped by query.
 
-        Scores, or labels that are numbers, are the relevance.
+        Scores, or labels that are numbers, are the relevance. A document that a query has twice
+        counts once, with its best score.
 
         Example:
 
@@ -99,16 +100,19 @@ class RankingExamples(TaskData):
             raise ValueError(f"{examples.source} must have pairs of query and document with scores")
         scores = examples.scores if examples.labels is None else examples.labels
         documents: dict[str, list[str]] = {}
-        scores_of_query: dict[str, list[float]] = {}
+        score_of_text: dict[str, dict[str, float]] = {}
         for index, (query, document) in enumerate(zip(*examples.text_columns(), strict=True)):
             documents.setdefault(query, []).append(document)
             if scores is not None:
                 score = check_score(f"{examples.location(index)}: scores", scores[index])
-                scores_of_query.setdefault(query, []).append(score)
+                of_query = score_of_text.setdefault(query, {})
+                of_query[document] = max(of_query.get(document, score), score)
+        if scores is not None:
+            documents = {query: list(of_query) for query, of_query in score_of_text.items()}
         return cls(
             list(documents),
             list(documents.values()),
-            None if scores is None else list(scores_of_query.values()),
+            None if scores is None else [[*row.values()] for row in score_of_text.values()],
             source=examples.source,
             columns=examples.columns,
         )
@@ -166,7 +170,9 @@ class RankingExamples(TaskData):
         """Return the best documents of a first search, with their grades, to be reranked.
 
         Args:
-            data: Queries and a corpus. Queries without a relevant document are left out.
+            data: Queries and a corpus. Queries without a relevant document are left out, and for
+                each query the document with its id, unless it is relevant. Equal texts are one
+                document with the best of their grades.
             retriever: The `keras_bert.pipeline` of an embedder, or `"bm25"`, which uses the library
                 bm25s.
             top_k: Number of documents per query.
@@ -179,24 +185,30 @@ class RankingExamples(TaskData):
         from keras_bert.tasks.reranking import first_search
 
         check_type("data", data, RetrievalData)
+        top_k = as_integer("top_k", top_k, 1)
         document_ids = list(data.corpus)
         documents = list(data.corpus.values())
         relevant: typing.Any = data.relevant  # dicts of grades, see `RetrievalData`
         query_ids = [id for id in data.queries if relevant.get(id)]
         queries = [data.queries[id] for id in query_ids]
-        indices_per_query = first_search.find(retriever, documents, queries, top_k, data.prompts)
+        indices_per_query = first_search.find(
+            retriever, documents, queries, top_k + 1, data.prompts
+        )
         texts_per_query = []
         scores = []
         missed = []
         for query_id, indices in zip(query_ids, indices_per_query, strict=True):
-            ids = [document_ids[index] for index in indices]
             grades = relevant[query_id]
-            not_found = [id for id in grades if id not in ids]
+            ids = [document_ids[index] for index in indices]
+            ids = [id for id in ids if id != query_id or id in grades][:top_k]
+            grade_of_text, missed_grades = _grades_of_texts(grades, data.corpus)
+            texts = list(dict.fromkeys(data.corpus[id] for id in ids))
+            not_found = [text for text in grade_of_text if text not in texts]
             if add_relevant:
-                ids += not_found
-            texts_per_query.append([data.corpus[id] for id in ids])
-            scores.append([grades.get(id, 0.0) for id in ids])
-            missed.append([grades[id] for id in not_found])
+                texts += not_found
+            texts_per_query.append(texts)
+            scores.append([grade_of_text.get(text, 0.0) for text in texts])
+            missed.append(missed_grades + [grade_of_text[text] for text in not_found])
         return cls(
             queries,
             texts_per_query,
@@ -233,3 +245,16 @@ class RankingExamples(TaskData):
     def flat_scores(self) -> list[float]:
         """Return the score of each document."""
         return [score for scores in self.scores or () for score in scores]
+
+
+def _grades_of_texts(grades, corpus):
+    """Return {text: grade} of relevant documents, and the grades of those not in the corpus."""
+    grade_of_text: dict[str, float] = {}
+    unknown = []
+    for id, grade in grades.items():
+        if id not in corpus:
+            unknown.append(grade)
+        else:
+            text = corpus[id]
+            grade_of_text[text] = max(grade_of_text.get(text, 0.0), grade)
+    return grade_of_text, unknown

@@ -168,10 +168,7 @@ class SparseEmbedding(Embedding):
             scored_vectors = vectors[[row_of_query[key] for key in scored]]
             return inverted_index.top_k(scored_vectors, index, embedding_metrics.DEPTH + 1)
 
-        metrics = embedding_metrics.of_search(
-            row_of_query, row_of_document, relevant, find,
-            own_text=isinstance(examples, EmbeddingExamples),
-        )  # fmt: skip
+        metrics = embedding_metrics.of_search(row_of_query, row_of_document, relevant, find)
         return metrics | {
             "query_terms": queries.nnz / queries.shape[0],
             "document_terms": documents.nnz / documents.shape[0],
