@@ -17,14 +17,14 @@ from keras_bert.data.examples import (
     check_strings,
     summary,
 )
-from keras_bert.data.label_columns import is_missing
+from keras_bert.data.label_columns import clean, is_missing
 from keras_bert.data.tables import class_names, column_names, named, read_columns
 from keras_bert.data.text_files import check_limit, json_rows, numbered_lines, open_utf8
 from keras_bert.runtime.arguments import as_list, check_one_of
 from keras_bert.runtime.escaping import printable, shown
 from keras_bert.runtime.label_types import name_of_type, of_one_type, typed_texts
 from keras_bert.tasks.tagging import conll_rows
-from keras_bert.tasks.tagging.tag_schemes import OUTSIDE_TAGS
+from keras_bert.tasks.tagging.tag_schemes import OUTSIDE_TAGS, unknown_tags
 
 FORMATS = ("conll", "conllu", "jsonl", "csv")
 _FORMAT_OF_SUFFIX = {**text_files.FORMATS, ".conllu": "conllu", ".tsv": "conll", ".txt": "conll"}
@@ -44,7 +44,9 @@ class TaggedSentences(TaskData):
     Attributes:
         words: The words of each sentence.
         tags: The tags of each sentence, or `None`. Tags of one type, such as integers, keep it, as
-            in the results of a model. Tags of several types become strings.
+            in the results of a model. Tags of several types become strings. A tag that is not
+            known is `None`: -100, and "-" unless it is the tag outside of entities. Its word is
+            neither trained on nor scored.
         source: Where the sentences come from, for messages.
         first: Number of the first sentence, from 1, if these sentences are a part of a file.
         label_type: The type of all tags: `"str"`, `"int"`, `"float"` or `"bool"`.
@@ -86,12 +88,21 @@ class TaggedSentences(TaskData):
             location = self._location(number)
             tags.append(as_list(f"{location}: tags", sentence_tags))
             check_count(location, "tags", tags[-1], "words", len(sentence))
-            check_labels(f"{location}: tags", tags[-1], "word")
-        label_type = name_of_type(itertools.chain.from_iterable(tags))
-        tags = [of_one_type(row, label_type) for row in tags]
+            tags[-1] = [clean(tag) for tag in tags[-1]]
+            known = [tag for tag in tags[-1] if tag is not None]
+            check_labels("tags", known, f"{location}, word {{}}".format)
+        tags = _without_unknown(tags)
+        known = [tag for row in tags for tag in row if tag is not None]
+        label_type = name_of_type(known)
+        typed_tags = iter(of_one_type(known, label_type))
+        tags = [[None if tag is None else next(typed_tags) for tag in row] for row in tags]
         object.__setattr__(self, "tags", tags)
         object.__setattr__(self, "label_type", label_type)
         check_normalization(self.source, "tags", map(str, self.label_names()))
+
+    def counts(self):
+        unknown = sum(row.count(None) for row in self.tags or ())
+        return {"words_without_tag": unknown} if unknown else {}
 
     def __repr__(self):
         return summary(self, len(self), [] if self.tags is None else ["tags"])
@@ -112,18 +123,28 @@ class TaggedSentences(TaskData):
 
     def label_names(self):
         """Return the distinct tags, sorted, with "O" or "-" first."""
-        names = sorted({tag for row in self.tags or () for tag in row})
+        names = sorted({tag for row in self.tags or () for tag in row if tag is not None})
         outside = [name for name in OUTSIDE_TAGS if name in names]
         return [*outside, *(name for name in names if name not in outside)]
 
     def majority_share(self):
         """Return the accuracy of always guessing the most frequent tag, 0 to 1."""
-        counts = collections.Counter(tag for row in self.tags or () for tag in row)
+        counts = collections.Counter(
+            tag for row in self.tags or () for tag in row if tag is not None
+        )
         if not counts:
             raise ValueError(
                 f"{self.source}: there are no words to score. Give sentences with words"
             )
         return max(counts.values()) / counts.total()
+
+
+def _without_unknown(tags):
+    """Return the tags of all sentences with `None` for unknown tags."""
+    unknown = unknown_tags({str(tag) for row in tags for tag in row if tag is not None})
+    if not unknown:
+        return tags
+    return [[None if str(tag) in unknown else tag for tag in row] for row in tags]
 
 
 def read(path, **options):
@@ -196,7 +217,10 @@ def read_table(table, *, word=1, tag=-1, limit=None):
     _, classes = class_names(table, tag)
     tags = values[tag]
     if classes:
-        tags = [named(row, classes, itertools.repeat(number)) for number, row in enumerate(tags, 1)]
+        tags = [
+            named(row, classes, itertools.repeat(number), missing="-100")
+            for number, row in enumerate(tags, 1)
+        ]
     return TaggedSentences(words, tags, source="the table")
 
 

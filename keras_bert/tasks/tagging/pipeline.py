@@ -32,6 +32,10 @@ class TaggingPipeline(Pipeline):
         separator = separator_of(self.output)
         for words, tags, answer in zip(examples.words, examples.tags, answers, strict=True):
             # "I-x" after "O" starts an entity like "B-x", so the entities are compared too.
+            tags = [
+                predicted if tag is None else tag
+                for tag, (predicted, _) in zip(tags, answer, strict=True)
+            ]
             expected_entities = _entity_of_each_word(tags, scheme)
             answered_entities = _entity_of_each_word([tag for tag, _ in answer], scheme)
             for index, (word, expected, (tag, score)) in enumerate(

@@ -16,6 +16,8 @@ _OTHERS = (
     re.compile(rf"(?P<type>.+)_(?P<position>[{_LETTERS}])"),  # PER_B
     re.compile(rf"(?P<position>[{_LETTERS}])"),  # B, for entities of one type
 )
+# The scheme IO: "PER" for each word of an entity. Types of one letter are parts of speech.
+_INSIDE = re.compile(r"(?P<type>..+)")
 _ONLY_TYPE = "entity"  # the type of entities whose tags name no type
 
 
@@ -32,6 +34,8 @@ class TagScheme:
         match = self.pattern.fullmatch(tag)
         if match is None:
             return "S", tag
+        if self.pattern is _INSIDE:
+            return "I", tag
         return _POSITIONS[match["position"]], match.groupdict().get("type", _ONLY_TYPE)
 
 
@@ -41,6 +45,8 @@ def find_scheme(tags: Iterable[str]) -> TagScheme | None:
     Example:
 
     >>> find_scheme(["-", "PER_B", "PER_I"]).split("PER_I")
+    ('I', 'PER')
+    >>> find_scheme(["O", "PER"]).split("PER")
     ('I', 'PER')
     >>> find_scheme(["NOUN", "VERB"])
     """
@@ -56,7 +62,28 @@ def find_scheme(tags: Iterable[str]) -> TagScheme | None:
             return TagScheme(pattern)
     if any(tag.startswith(("B-", "I-")) for tag in entity_tags):
         return TagScheme(_USUAL)  # the other tags are entities of one word
+    if OUTSIDE_TAGS[0] in distinct and all(map(_INSIDE.fullmatch, entity_tags)):
+        return TagScheme(_INSIDE)
     return None
+
+
+def unknown_tags(tags: Iterable[str]) -> set[str]:
+    """Return the tags of a data set that mean that the tag of a word is not known.
+
+    That is -100, as in Hugging Face's data, and "-", as in spaCy's, unless "-" is the tag of words
+    outside of entities.
+
+    Example:
+
+    >>> sorted(unknown_tags(["O", "-", "-100", "B-PER"])), unknown_tags(["-", "PER_B"])
+    (['-', '-100'], set())
+    """
+    distinct = set(tags)
+    unknown = distinct & {"-100"}
+    known = distinct - unknown
+    if "-" in known and len(known) > 1 and ("O" in known or find_scheme(known) is None):
+        unknown.add("-")
+    return unknown
 
 
 def _positions(pattern, tags):

@@ -219,9 +219,9 @@ class Tagging(Task):
         return [softmax(logits) for logits in outputs]
 
     def confusion(self, output, examples, answers):
-        expected = [str(tag) for tags in examples.tags for tag in tags]
-        predicted = [tag for sentence in answers for tag, _ in sentence]
-        return expected, predicted
+        rows = zip(examples.tags, answers, strict=True)
+        pairs = [pair for tags, answer in rows for pair in _known_pairs(tags, answer)]
+        return [expected for expected, _ in pairs], [predicted for _, predicted in pairs]
 
     def own_lines(self, format, rows):
         return _conll_lines(rows) if format == "tsv" else None
@@ -270,12 +270,17 @@ def are_characters(sentences):
 def targets_of(examples, labels):
     """Return the index of each word's tag in the labels, int32 (words,).
 
-    An unknown tag is an `UnknownLabel`, which is a `ValueError`.
+    A tag that the labels lack is an `UnknownLabel`, which is a `ValueError`. The index of a word
+    without a tag is -1.
     """
     index_of = {label: index for index, label in enumerate(labels)}
     targets = []
     for number, row in enumerate(examples.tags, examples.first):
-        for tag in map(str, row):
+        for tag in row:
+            if tag is None:
+                targets.append(-1)
+                continue
+            tag = str(tag)
             if tag not in index_of:
                 location = f"{examples.source}, sentence {number}"
                 raise unknown_label(location, tag, labels, what="tag")
@@ -292,12 +297,26 @@ def _counts(examples, answers, scheme):
     predicted: collections.Counter[str] = collections.Counter()
     expected: collections.Counter[str] = collections.Counter()
     for tags, answer in zip(examples.tags, answers, strict=True):
-        expected_units = _scored_units(tags, scheme)
-        predicted_units = _scored_units([tag for tag, _ in answer], scheme)
+        pairs = _known_pairs(tags, answer)
+        expected_units = _scored_units([tag for tag, _ in pairs], scheme)
+        predicted_units = _scored_units([answered for _, answered in pairs], scheme)
         correct.update(name for name, *_ in expected_units & predicted_units)
         predicted.update(name for name, *_ in predicted_units)
         expected.update(name for name, *_ in expected_units)
     return correct, predicted, expected
+
+
+def _known_pairs(tags, answer):
+    """Return the right and the answered tag of each scored word of a sentence.
+
+    A word without tokens, which has the score 0, is not scored: no model can tag it. It does not
+    split an entity. Neither is a word scored whose tag is not known.
+    """
+    return [
+        (str(tag), answered)
+        for tag, (answered, score) in zip(tags, answer, strict=True)
+        if tag is not None and score > 0
+    ]
 
 
 def _rates(correct, predicted, expected):

@@ -57,6 +57,10 @@ class EncodedSentences(Encoded):
         edges = token_ids.splits_of(counts)  # number of tokens before each word
         self._is_first = np.zeros(len(self._ids), bool)
         self._is_first[edges[:-1][self.has_tokens]] = True
+        # A word whose tag is not known has the target -1.
+        self._is_target = self._is_first
+        if targets is not None:
+            self._is_target = self._is_first & (self._targets >= 0)
         windows: list[Windows] = []
         end = 0
         for sentence in sentences:
@@ -66,7 +70,7 @@ class EncodedSentences(Encoded):
         columns: typing.Any = Windows(*np.array(windows, np.int64).reshape(-1, 4).T)
         self._windows = columns
         self.lengths = columns.end - columns.start + 2
-        words_before = token_ids.splits_of(self._is_first)  # of each token
+        words_before = token_ids.splits_of(self._is_target)  # of each token
         labeled_words = words_before[columns.label_end] - words_before[columns.label_start]
         self._words_per_window = labeled_words.sum() / max(len(self), 1)
 
@@ -95,7 +99,7 @@ class EncodedSentences(Encoded):
         }
         if self._targets is None:
             return inputs, None, None
-        is_labeled = inside & self._is_first[token]
+        is_labeled = inside & self._is_target[token]
         is_labeled &= (token >= windows.label_start) & (token < windows.label_end)
         targets = np.where(is_labeled, self._targets[token], np.int32(0))
         # Divide by the average number of words per batch, not by the number in this batch. Batches
