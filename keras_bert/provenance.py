@@ -85,8 +85,13 @@ def digest_of_weights(model):
 
 
 def _file(data):
-    """Return the file that data was read from. `None` for "the examples", "the table" and so on."""
-    return None if data is None or data.source.startswith("the ") else data.source
+    """Return the name of the file that data was read from, without its folder.
+
+    `None` for "the examples", "the table" and so on. Several files are joined by ", ".
+    """
+    if data is None or data.source.startswith("the "):
+        return None
+    return ", ".join(pathlib.Path(file).name for file in data.source.split(", "))
 
 
 def read_metrics(path):
