@@ -12,9 +12,9 @@ import unicodedata
 from collections.abc import Iterable
 from typing import Any
 
-from keras_bert.data.label_columns import is_missing
+from keras_bert.data.label_columns import clean, is_missing, vectors_of
 from keras_bert.runtime.arguments import as_list, is_table
-from keras_bert.runtime.escaping import printable, shown
+from keras_bert.runtime.escaping import check_name, printable, shown
 from keras_bert.runtime.label_types import name_of_type, of_one_type
 
 # The square of a larger score overflows in float32.
@@ -53,15 +53,18 @@ class TaskData:
         Raises:
             TypeError: If `rows` is no slice, or the class cannot be sliced.
         """
+        data: Any = self  # a dataclass
+        return dataclasses.replace(data, **self._parts(rows))
+
+    def _parts(self, rows):
+        """Return some of the rows of each of `row_fields` that is not `None`."""
         name = type(self).__name__
         if not self.row_fields:
             raise TypeError(f"{name} cannot be sliced, because it lists no row_fields")
         if not isinstance(rows, slice):
             raise TypeError(f"{name} takes slices, such as data[:100]; received {shown(rows)}")
-        data: Any = self  # a dataclass
-        values = {name: getattr(data, name) for name in self.row_fields}
-        parts = {name: value[rows] for name, value in values.items() if value is not None}
-        return dataclasses.replace(data, **parts)
+        values = {name: getattr(self, name) for name in self.row_fields}
+        return {name: value[rows] for name, value in values.items() if value is not None}
 
     def to_dataset(self, model, batch_size=32, *, shuffle=False, seed=0, pad="batch"):
         """Return a `tf.data.Dataset` for Keras' `fit`, `evaluate` and `predict` on every backend.
@@ -99,9 +102,12 @@ class Examples(TaskData):
     Attributes:
         texts: The first texts of pairs, or the only texts.
         text_pairs: The second texts, or `None`.
-        labels: One label per text, or `None`. Integers, floats and booleans keep their type, as in
-            the results of a model. Labels of several types become strings.
-        label_sets: Any number of labels per text, or `None`. Excludes `labels`.
+        labels: One label per text, or `None`. Integers, whole floats and booleans keep their type,
+            as in the results of a model. Labels of several types become strings, and strings lose
+            white space at their ends.
+        label_sets: Any number of labels per text, or `None`. Excludes `labels`. Rows of the same
+            length with numbers from 0 to 1, lists or an array (n, labels), are targets of the
+            labels in `known_labels`, by default "0", "1" and so on; see `probabilities`.
         scores: One number per text, or `None`. Excludes `labels` and `label_sets`.
         source: Where the examples come from, for messages.
         ragged_rows: Number of rows of the file that were skipped because they have the wrong
@@ -112,12 +118,14 @@ class Examples(TaskData):
             `read`.
         columns: The names of the columns that `read` was given, by argument; or `None`.
         known_labels: Labels that a model has even if no label set contains them, or `None`.
+        probabilities: For each text the probability of each of `known_labels`, which is its target
+            in training; or `None`. `label_sets` has the labels of at least 0.5.
         label_type: The type of all labels: `"str"`, `"int"`, `"float"` or `"bool"`.
 
     Raises:
         ValueError: If the columns differ in length, a text is not a string, a score is not a
-            number, a label is missing (`None`, NaN or empty), labels differ only in their Unicode
-            normalization, or there is more than one kind of labels.
+            number, a label is missing (`None`, NaN or empty) or a number with a fraction, labels
+            differ only in their Unicode normalization, or there is more than one kind of labels.
 
     Example:
 
@@ -137,16 +145,20 @@ class Examples(TaskData):
     rows: list[dict] | None = None
     columns: dict | None = None
     known_labels: list | None = None
+    probabilities: list[tuple[float, ...]] | None = None
     label_type: str = dataclasses.field(init=False, default="str")
-    row_fields = ("texts", "text_pairs", "labels", "label_sets", "scores", "locations", "rows")
+    row_fields = (
+        "texts", "text_pairs", "labels", "label_sets", "scores", "locations", "rows",
+        "probabilities",
+    )  # fmt: skip
 
     def __post_init__(self):
         kinds = [self.labels, self.label_sets, self.scores]
         if sum(kind is not None for kind in kinds) > 1:
             raise ValueError(f"{self.source}: give only one of labels, label_sets and scores")
-        columns = {"texts": check_strings(self.source, "texts", self.texts)}
+        columns = {"texts": self._checked_strings("texts")}
         if self.text_pairs is not None:
-            columns["text_pairs"] = check_strings(self.source, "text_pairs", self.text_pairs)
+            columns["text_pairs"] = self._checked_strings("text_pairs")
         for name in ("labels", "label_sets", "scores"):
             column = getattr(self, name)
             if column is not None:
@@ -156,27 +168,64 @@ class Examples(TaskData):
             object.__setattr__(self, name, column)
         check_normalization(self.source, "labels", map(str, self.label_names()))
 
+    def _checked_strings(self, name):
+        """Return a column of texts as a list."""
+        column = as_list(f"{self.source}: {name}", getattr(self, name))
+        for index, text in enumerate(column):
+            if not isinstance(text, str):
+                raise ValueError(
+                    f"{self.location(index)}: {name} must be strings; received {shown(text)}"
+                )
+        return column
+
     def _converted(self, name, column):
         """Return labels, label sets or scores as a checked list; set `label_type`."""
         where = f"{self.source}: {name}"
-        if name == "label_sets" and getattr(column, "ndim", 1) > 1:
-            raise ValueError(f"{where} must be names of the labels; received an array")
         column = as_list(where, column)
         if name == "scores":
-            return [check_score(where, score, number) for number, score in enumerate(column, 1)]
+            return [
+                check_score(f"{self.location(row)}: scores", score)
+                for row, score in enumerate(column)
+            ]
         if name == "labels":
-            check_labels(where, column)
+            column = [clean(label) for label in column]
+            check_labels(name, column, self.location)
             label_type = name_of_type(column)
             converted = of_one_type(column, label_type)
+            _check_no_fractions(where, converted, label_type)
         else:
-            sets = [
-                _label_set(f"{where}, row {number}", labels)
-                for number, labels in enumerate(column, 1)
-            ]
+            sets = [_label_set(self.location(row), labels) for row, labels in enumerate(column)]
+            sets = self._named_sets(where, sets)
             label_type = name_of_type(itertools.chain(*sets))
             converted = [tuple(dict.fromkeys(of_one_type(row, label_type))) for row in sets]
         object.__setattr__(self, "label_type", label_type)
         return converted
+
+    def _named_sets(self, where, sets):
+        """Return lists of labels, also for rows of 0 and 1 or of probabilities."""
+        vectors = vectors_of(where, sets, self.known_labels)
+        if vectors is None:
+            return sets
+        names = self.known_labels
+        if names is None:
+            names = [str(index) for index in range(len(vectors[0]))]
+        if len(names) != len(vectors[0]):
+            raise ValueError(
+                f"{where} have {len(vectors[0])} numbers per row for {len(names)} known_labels"
+            )
+        object.__setattr__(self, "known_labels", list(names))
+        if any(0 < number < 1 for row in vectors for number in row):
+            object.__setattr__(self, "probabilities", vectors)
+        return [
+            [name for name, number in zip(names, row, strict=True) if number >= 0.5]
+            for row in vectors
+        ]
+
+    def __getitem__(self, rows):
+        part = copy.copy(self)  # not checked again: a part may look like another kind of labels
+        for name, values in self._parts(rows).items():
+            object.__setattr__(part, name, values)
+        return part
 
     def sample_of_texts(self, count: int) -> list[str]:
         return list(self.texts[:count])
@@ -300,33 +349,49 @@ def summary(data, count, columns=()):
     return f"<{type(data).__name__}: {count:,} {unit}{also}, from {data.source}>"
 
 
-def check_labels(name, labels, item="row"):
-    """Check a list of labels. `item` says in messages what a label belongs to."""
-    for number, label in enumerate(labels, 1):
+def check_labels(name, labels, location):
+    """Check a list of labels. `location` returns where a label is, given its index."""
+    for index, label in enumerate(labels):
         if isinstance(label, Iterable) and not isinstance(label, str):
             raise ValueError(
-                f"{name} must be strings or numbers; received {shown(label)} in {item} {number}. "
+                f"{location(index)}: {name} must be strings or numbers; received {shown(label)}. "
                 "For any number of labels per text, give label_sets (the task multi_label)"
             )
         if is_missing(label):
             raise ValueError(
-                f"{name} must not be missing; received {shown(label)} in {item} {number}"
+                f"{location(index)}: {name} must not be missing; received {shown(label)}"
             )
         scalar = label.item() if hasattr(label, "item") else label
         if not isinstance(scalar, (str, numbers.Real)):
             raise ValueError(
-                f"{name} must be strings or numbers; received {shown(label)} in {item} {number}. "
+                f"{location(index)}: {name} must be strings or numbers; received {shown(label)}. "
                 "Convert it, such as with str(label)"
+            )
+        if isinstance(label, str):
+            check_name(label, f"{location(index)}: a label")
+
+
+def _check_no_fractions(where, labels, label_type):
+    """Raise an error for labels such as 0.83, which are scores and no classes."""
+    if label_type != "float":
+        return
+    for label in labels:
+        if not label.is_integer():
+            raise ValueError(
+                f"{where} must be classes; received the number {label}. For numbers, use the task "
+                "regression (scores); for classes, write the labels as words, such as "
+                f"'{label} stars'"
             )
 
 
 def _label_set(name, labels):
     """Return the labels of one text as a list, checked."""
     if isinstance(labels, (str, bytes)) or not isinstance(labels, Iterable) or is_table(labels):
-        raise ValueError(f"{name} must be a list of labels; received {shown(labels)}")
+        raise ValueError(f"{name}: label_sets must be lists of labels; received {shown(labels)}")
     # The labels of a set need no order.
     labels = list(labels) if isinstance(labels, (set, frozenset)) else as_list(name, labels)
-    check_labels(f"{name}: labels", labels, "item")
+    labels = [clean(label.item() if hasattr(label, "item") else label) for label in labels]
+    check_labels("labels", labels, lambda index: f"{name}, item {index + 1}")
     return labels
 
 

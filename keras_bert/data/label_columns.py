@@ -3,6 +3,8 @@
 import ast
 import itertools
 import json
+import math
+import numbers
 import re
 import warnings
 
@@ -11,10 +13,14 @@ from keras_bert.runtime.warn import level_of_caller
 
 UNLABELED = "-"  # SNLI's label of pairs on which the annotators did not agree
 _SEPARATORS = (",", ";", "|", "/", "+", "&", "\t")
-_ITEM = r"""(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|-?[0-9]+)"""
-# A list, tuple or set of strings or integers, in JSON or as Python shows it.
-_LIST = re.compile(rf"[\[({{]\s*(?:{_ITEM}\s*(?:,\s*{_ITEM}\s*)*,?\s*)?[\])}}]")
-_FLAGS = {"0": False, "0.0": False, "false": False, "1": True, "1.0": True, "true": True}
+_NUMBER = r"-?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?"
+_CONSTANTS = {"True": True, "true": True, "False": False, "false": False}
+_ITEM = rf"""(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|{_NUMBER}|{"|".join(_CONSTANTS)})"""
+_ITEMS = re.compile(_ITEM)
+# A list, tuple or set of strings or numbers, in JSON or as Python shows it. NumPy writes no commas.
+_LIST = re.compile(rf"[\[({{]\s*(?:{_ITEM}(?:(?:\s*,\s*|\s+){_ITEM})*\s*,?\s*)?[\])}}]")
+_VECTOR = re.compile(rf"\s*{_NUMBER}(?:[\s,;|]+{_NUMBER})+\s*")
+_FLAGS = {"false": 0.0, "true": 1.0}
 
 
 def labeled_rows(source, labels):
@@ -55,40 +61,83 @@ def labeled_rows(source, labels):
 
 def is_missing(value):
     """Return True for `None`, an empty string, NaN, NaT and pandas' NA."""
+    if isinstance(value, (list, tuple, dict)) or getattr(value, "ndim", 0):
+        return False
     try:
         return value is None or bool(value == "") or bool(value != value)
     except TypeError:  # the truth of pandas' NA
         return True
 
 
+def clean(label):
+    """Return a label as data holds it: strings without white space at their ends."""
+    return label.strip() if isinstance(label, str) else label
+
+
 def flagged_set(where, names, values):
-    """Return the label set of a row: the names of the columns whose value is 1 or true.
+    """Return the numbers from 0 to 1 in the columns of labels of a row, a tuple.
 
     Return `None` if the row has no labels: all values are missing or -1, as in Jigsaw's test data.
     """
     if all(is_missing(value) or str(value).strip() in ("-1", "-1.0") for value in values):
         return None
-    labels = []
+    numbers_of_row = []
     for name, value in zip(names, values, strict=True):
-        flag = _FLAGS.get(str(value).strip().lower())
-        if flag is None:
+        text = str(value).strip().lower()
+        number = _FLAGS.get(text, float(text) if re.fullmatch(_NUMBER, text) else math.nan)
+        if not 0 <= number <= 1:
             raise ValueError(
-                f"{where}: the column {shown(name)} of a label must hold 0 or 1; received "
-                f"{shown(value)}"
+                f"{where}: the column {shown(name)} of a label must hold 0 or 1, or a probability; "
+                f"received {shown(value)}"
             )
-        if flag:
-            labels.append(name)
-    return tuple(labels)
+        numbers_of_row.append(number)
+    return tuple(numbers_of_row)
+
+
+def vectors_of(where, rows, names):
+    """Return rows of 0 and 1, or of probabilities, as tuples of floats; `None` for sets of names.
+
+    `rows` are lists of labels. Numbers are the targets of labels if all rows have the same length
+    and all numbers are from 0 to 1. A single 0 or 1 per row is the name of a label, without names.
+
+    Example:
+
+    >>> vectors_of("x", [[1, 0, 1], [0, 0, 1]], None), vectors_of("x", [[0], [0, 1]], None)
+    ([(1.0, 0.0, 1.0), (0.0, 0.0, 1.0)], None)
+    """
+    values = [value for row in rows for value in row]
+    if not values or not all(isinstance(value, numbers.Real) for value in values):
+        return None
+    lengths = set(map(len, rows))
+    in_range = all(0 <= value <= 1 for value in values)
+    is_named = names is not None and lengths == {len(names)}
+    are_floats = any(isinstance(value, float) for value in values)
+    are_targets = len(lengths) == 1 and in_range
+    if are_targets and (is_named or are_floats or lengths != {1}):
+        return [tuple(map(float, row)) for row in rows]
+    if are_floats:
+        number = next((value for value in values if not 0 <= value <= 1), values[0])
+        raise ValueError(
+            f"{where} of floats must be rows of the same length, with a number from 0 to 1 for "
+            f"each label; received {shown(number)} in rows of {min(lengths)} to {max(lengths)}. "
+            "Names of labels must be strings or integers"
+        )
+    return None
 
 
 def split_sets(column, separator):
     """Return the label sets of a column. Strings are split at `separator`.
 
-    If all strings look like lists, such as "['x', 'y']", which pandas writes to CSV, they are read
-    as lists. Other values are returned as they are.
+    If all strings look like lists, such as "['x', 'y']", which pandas writes to CSV, or like the
+    same number of numbers, such as "1 0 1", they are read as lists. Other values are returned as
+    they are.
     """
     set_of_text = {text: _written_list(text) for text in column if isinstance(text, str)}
     are_lists = any(set_of_text.values()) and None not in set_of_text.values()
+    if not are_lists and set_of_text and all(map(_VECTOR.fullmatch, set_of_text)):
+        vectors = {text: _items(text) for text in set_of_text}
+        are_lists = vectors_of("label sets", list(vectors.values()), None) is not None
+        set_of_text = vectors
     if not are_lists:
         set_of_text = {text: _split_set(text, separator) for text in set_of_text}
     return [set_of_text[labels] if isinstance(labels, str) else labels for labels in column]
@@ -106,14 +155,22 @@ def _written_list(text):
         return ()
     if not _LIST.fullmatch(text):
         return None
-    try:
-        return tuple(json.loads(text))
-    except ValueError:
-        pass
-    try:
-        return tuple(ast.literal_eval(text))
-    except (ValueError, SyntaxError):
-        return None
+    return _items(text)
+
+
+def _items(text):
+    """Return the strings and numbers of a written list."""
+    return tuple(_CONSTANTS.get(item, _literal(item)) for item in _ITEMS.findall(text))
+
+
+def _literal(item):
+    """Return the value of a string in quotes, or of a number."""
+    for parse in (json.loads, ast.literal_eval):
+        try:
+            return parse(item)
+        except (ValueError, SyntaxError):
+            continue
+    return item  # such as a number with leading zeros
 
 
 def warn_of_label_sets(source, column, separator, sets):

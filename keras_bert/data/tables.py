@@ -1,9 +1,10 @@
 """Examples from tables in memory: DataFrames, Hugging Face datasets and dicts of columns."""
 
+import collections
 import itertools
 import numbers
 
-from keras_bert.data import label_columns
+from keras_bert.data import cells, label_columns
 from keras_bert.data.examples import Examples
 from keras_bert.data.text_files import check_limit, warn_of_text_pair
 from keras_bert.runtime.arguments import as_list
@@ -42,6 +43,9 @@ def examples_of(columns, source, label, kind, separator, *, typed=True, ragged_r
     The roles are those of `columns_by_role`, `location` and optionally `row`. If not `typed`,
     labels get the type that their text shows.
     """
+    for role in ("text", "text_pair"):
+        if role in columns:  # an empty cell is an empty text in files too
+            columns[role] = ["" if text is None else text for text in columns[role]]
     known_labels = None
     if isinstance(label, list):
         known_labels = label
@@ -52,6 +56,8 @@ def examples_of(columns, source, label, kind, separator, *, typed=True, ragged_r
         ]
     elif kind == "label_set" and "label" in columns:
         columns["label"] = label_columns.split_sets(columns["label"], separator)
+    elif kind == "label" and "label" in columns:
+        columns["label"] = [label_columns.clean(label) for label in columns["label"]]
     if kind != "score" and "label" in columns:
         rows = label_columns.labeled_rows(source, columns["label"])
         is_complete = len(rows) == len(columns["label"])
@@ -113,7 +119,7 @@ def read_columns(table, required, optional, limit, kind, advice="Rename the colu
 
     `kind` is the name of the class of the data, and `advice` ends the error for a missing column.
     """
-    names = column_names(table)
+    names = collections.Counter(column_names(table))
     check_limit(limit)
     missing = [name for name in required if name not in names]
     if missing:
@@ -125,7 +131,8 @@ def read_columns(table, required, optional, limit, kind, advice="Rename the colu
     columns = {}
     for name in [*required, *(name for name in optional if name in names)]:
         check_single(names, name)
-        columns[name] = as_list(f"the table: the column {shown(name)}", table[name], limit)
+        values = as_list(f"the table: the column {shown(name)}", table[name], limit)
+        columns[name] = [cells.plain(value) for value in values]
         first = next(iter(columns))
         if len(columns[name]) != len(columns[first]):
             raise ValueError(
@@ -136,8 +143,8 @@ def read_columns(table, required, optional, limit, kind, advice="Rename the colu
 
 
 def check_single(names, name):
-    """Raise a `ValueError` if two columns of a table have the same name."""
-    if names.count(name) > 1:
+    """Raise a `ValueError` if two columns have the same name; `names` is a `Counter`."""
+    if names[name] > 1:
         known = printable(", ".join(map(str, names)), 500)
         raise ValueError(
             f"the table has two columns {shown(name)}; its columns are {known}. Rename one of them"
@@ -152,12 +159,12 @@ def class_names(table, column):
 
 
 def named(indices, names, rows, missing=None):
-    """Return the names of the classes of Hugging Face's ClassLabel; -1 becomes `missing`."""
+    """Return the names of Hugging Face's classes; -1 and -100 become `missing`."""
     labels = []
     for index, row in zip(indices or (), rows, strict=False):
         if isinstance(index, str) and index in names:
             labels.append(index)
-        elif index == -1 and missing is not None:
+        elif index in (-1, -100, None) and missing is not None:
             labels.append(missing)
         elif isinstance(index, numbers.Integral) and 0 <= int(index) < len(names):
             labels.append(names[int(index)])

@@ -2,14 +2,14 @@
 
 import collections
 import csv
-import json
+import itertools
 import pathlib
 import sys
 
 from keras_bert.data import tables, text_files
-from keras_bert.data.examples import Examples, check_score
+from keras_bert.data.examples import Examples
 from keras_bert.data.label_columns import warn_of_label_sets
-from keras_bert.runtime.escaping import check_name, printable, shown
+from keras_bert.runtime.escaping import printable, shown
 
 
 def read(path, **options) -> Examples:
@@ -113,7 +113,7 @@ def read_in_parts(
             if format == "jsonl" and not count:
                 text_files.warn_of_text_pair(row, text_pair)
             for role, name in columns.items():
-                part[role].append(_value(f"{path}, {location}", row, role, name, kind))
+                part[role].append(_value(f"{path}, {location}", row, name))
             part["location"].append(location)
             if keep_rows:
                 part["row"].append(row)
@@ -130,6 +130,16 @@ def read_in_parts(
         yield examples()
 
 
+def read_values(path, *, text, format=None, limit=None, **options):
+    """Return the values of the column `text` of JSON Lines; [] for other files, without lists."""
+    path = pathlib.Path(path)
+    if _check_format(path, format) != "jsonl":
+        return []
+    with text_files.open_utf8(path) as file:
+        rows = itertools.islice(text_files.json_rows(path, file), limit)
+        return [_value(f"{path}, {location}", row, text) for location, row in rows]
+
+
 def _check_format(path, format):
     format = format or text_files.FORMATS.get(path.suffix.lower())
     if format not in text_files.FORMATS.values():
@@ -141,8 +151,8 @@ def _check_format(path, format):
     return format
 
 
-def _value(where, row, role, name, kind):
-    """Return the value of the column `name` of a row, checked for its role: a text or a label."""
+def _value(where, row, name):
+    """Return the value of the column `name` of a row."""
     value = row.get(name)
     if name not in row:
         # A name such as labels.label stands for a value within an object.
@@ -152,23 +162,6 @@ def _value(where, row, role, name, kind):
                 known = printable(", ".join(row), 200)
                 raise ValueError(f"{where} has no key {shown(name)}; its keys are {known}")
             value = value[key]
-    is_text = role in ("text", "text_pair")
-    if not isinstance(value, str if is_text else (str, int, float, list)):
-        received = json.dumps(value)[:80]
-        raise ValueError(f"{where}: {shown(name)} must be a string; received {received}")
-    return _label(where, value, kind) if role == "label" else value
-
-
-def _label(where, value, kind):
-    """Return the label of a row in the form of its kind, checked."""
-    if kind == "score":
-        return check_score(f"{where}: scores", value)
-    if kind == "label_set":
-        return value if isinstance(value, list) else str(value)
-    if isinstance(value, str):
-        value = value.strip()
-    if isinstance(value, (str, list)):
-        check_name(value, f"{where}: a label")  # a list is an error
     return value
 
 
@@ -214,10 +207,12 @@ def _table_rows(path, file, columns, format, header):
 
 def _distinct(names):
     """Add a number to repeated names of columns. `_check_columns` has refused to read these."""
-    return [
-        f"{name}.{names[:index].count(name)}" if name in names[:index] else name
-        for index, name in enumerate(names)
-    ]
+    counts: collections.Counter[str] = collections.Counter()
+    distinct = []
+    for name in names:
+        distinct.append(f"{name}.{counts[name]}" if counts[name] else name)
+        counts[name] += 1
+    return distinct
 
 
 def _is_plain(path, columns, first_row):
@@ -228,8 +223,9 @@ def _is_plain(path, columns, first_row):
 
 def _check_columns(path, columns, names, header):
     """Raise an error for a column that is not in the file, or occurs twice."""
+    counts = collections.Counter(names)
     for role, column in columns.items():
-        if names.count(column) == 1:
+        if counts[column] == 1:
             continue
         if not header:
             raise ValueError(

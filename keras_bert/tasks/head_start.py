@@ -10,15 +10,16 @@ def fit_number(output, vectors, targets, weights):
     """Return [(weights, bias)] of a ridge regression for one number."""
     from sklearn.linear_model import Ridge
 
-    fitted = Ridge().fit(vectors, targets.ravel(), weights)
+    standardized = (targets.ravel() - output.target_mean) / output.target_scale
+    fitted = Ridge().fit(vectors, standardized, weights)
     return [(fitted.coef_, fitted.intercept_)]
 
 
 def fit_labels(output, vectors, targets, weights, c=1.0):
     """Return (weights, bias) for each class; `None` if all examples have one class.
 
-    `targets` are classes (n,), or label sets (n, labels), whose labels are fitted one by one. `c`
-    is the inverse of the strength of the regularization.
+    `targets` are classes (n,), or probabilities (n, labels), whose labels are fitted one by one.
+    `c` is the inverse of the strength of the regularization.
     """
     from sklearn.linear_model import LogisticRegression
 
@@ -47,6 +48,7 @@ def fit_labels(output, vectors, targets, weights, c=1.0):
 def _logistic(vectors, targets, weights):
     from sklearn.linear_model import LogisticRegression
 
+    targets = targets >= 0.5
     if len(np.unique(targets)) < 2:
         return None
     fitted = LogisticRegression(max_iter=1000).fit(vectors, targets, weights)

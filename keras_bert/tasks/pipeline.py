@@ -367,7 +367,7 @@ class Pipeline:
                     f"the DataFrame has no column {column!r}. Give the name of yours: "
                     f"pipe(frame, {name}=...)"
                 )
-            check_single(list(frame.columns), column)
+            check_single(collections.Counter(frame.columns), column)
             values[name] = frame[column].tolist()
         rows, _ = self._rows(values.pop(self.columns[0]), **values)
         answers = results.Results(self._run_rows(rows, settings, options))

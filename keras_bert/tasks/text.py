@@ -34,6 +34,14 @@ def read_texts(data, kind: str, options: dict) -> Examples:
     return with_columns(examples, {name: options[name] for name in _REMEMBERED})
 
 
+def read_values(data, options: dict) -> list:
+    """Return the values of the column `text` of a file or a table, which may be lists."""
+    if isinstance(data, (str, os.PathLike)):
+        return tabular.read_values(data, **options)
+    name = options["text"]
+    return tables.read_columns(data, [name], (), options["limit"], "EmbeddingExamples")[name]
+
+
 class TextPipeline(Pipeline):
     """Pipeline of a task that reads texts or pairs of texts."""
 
@@ -221,6 +229,9 @@ def targets_of(examples, output=None, labels=None):
     for row, label_set in enumerate(examples.label_sets):
         for label in label_set:
             targets[row, index_of(label, row)] = 1
+    if examples.probabilities is not None:
+        columns = [index_of(label, 0) for label in examples.known_labels]
+        targets[:, columns] = examples.probabilities
     return targets
 
 

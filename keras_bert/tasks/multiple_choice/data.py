@@ -9,7 +9,7 @@ import sys
 import numpy as np
 
 from keras_bert.data.examples import TaskData, check_count, summary
-from keras_bert.data.tables import read_columns
+from keras_bert.data.tables import column_names, read_columns
 from keras_bert.data.text_files import (
     FORMATS,
     allow_long_csv_fields,
@@ -128,9 +128,26 @@ def read(path, **options):
 
 
 def read_table(table, *, limit=None):
-    """Read `Choices` from a table with the columns text, choices and, if it exists, label."""
-    values = read_columns(table, ("text", "choices"), ("label",), limit, "Choices")
-    return Choices(values["text"], values["choices"], values.get("label"), "the table")
+    """Read `Choices` from a table with the columns text, choices and, if it exists, label.
+
+    Or with the columns of SWAG, as in CSV files.
+    """
+    names = column_names(table)
+    if "sent1" in names and "text" not in names:
+        endings = _endings("the table", names)
+        values = read_columns(table, ["sent1", "sent2", *endings], ("label",), limit, "Choices")
+        starts = values["sent2"]
+        rows = zip(*(values[ending] for ending in endings), strict=True)
+        choices = [
+            [f"{start} {ending}" for ending in row] for start, row in zip(starts, rows, strict=True)
+        ]
+        values = {"text": values["sent1"], "choices": choices, "label": values.get("label")}
+    else:
+        values = read_columns(table, ("text", "choices"), ("label",), limit, "Choices")
+    labels = values.get("label")
+    if labels is not None:
+        labels = [_number(label) for label in labels]
+    return Choices(values["text"], values["choices"], labels, "the table")
 
 
 def read_in_parts(path, *, format=None, limit=None, labeled=True, size=10_000):
@@ -163,20 +180,26 @@ def _number(label):
     return int(label) if is_number else label
 
 
+def _endings(where, names):
+    """Return the names of the columns of SWAG's endings."""
+    count = sum(str(name).startswith("ending") for name in names)
+    endings = [f"ending{number}" for number in range(count)]
+    if not endings or not {"sent1", "sent2", *endings} <= set(names):
+        known = ", ".join(printable(str(name), 40) for name in names[:20])
+        raise ValueError(
+            f"{where}: must have the columns sent1, sent2, ending0, ending1, ... without a gap; "
+            f"received {known}"
+        )
+    return endings
+
+
 def _swag_rows(path, file):
     """Yield the location and a dict of text, choices and label for each row."""
     allow_long_csv_fields()
     rows = csv.DictReader(file, strict=True)
     try:
         names = rows.fieldnames or []
-        count = sum(name.startswith("ending") for name in names)
-        endings = [f"ending{number}" for number in range(count)]
-        if names and (not endings or not {"sent1", "sent2", *endings} <= set(names)):
-            shown = ", ".join(printable(name, 40) for name in names[:20])
-            raise ValueError(
-                f"{path}: must have the columns sent1, sent2, ending0, ending1, ... without a gap; "
-                f"received {shown}"
-            )
+        endings = _endings(path, names) if names else []
         for row in rows:
             location = f"line {rows.line_num}"  # the last line of the row: fields may span lines
             if None in row or None in row.values():

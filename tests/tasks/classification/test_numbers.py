@@ -1,0 +1,105 @@
+"""Regression of numbers on any scale, and labels that are numbers."""
+
+import numpy as np
+import pytest
+
+import keras_bert
+from tests import tiny
+
+TEXTS = ["good", "bad film", "so good", "film"] * 4
+PRICES = [430_000.0, 200_000.0, 520_000.0, 310_000.0] * 4
+
+
+@pytest.fixture(scope="module")
+def regressor():
+    examples = keras_bert.Examples(TEXTS, scores=PRICES)
+    options = {"epochs": 1, "learning_rate": 1e-9, "show_progress": False}
+    model, metrics = keras_bert.finetune(tiny.encoder(), examples, examples, **options)
+    kernel = model.get_layer("logits").kernel
+    kernel.assign(np.random.default_rng(0).normal(size=kernel.shape) * 100)
+    return model, metrics
+
+
+def answers(model):
+    return [answer["score"] for answer in keras_bert.pipeline(model)(TEXTS[:4])]
+
+
+def test_a_new_head_starts_at_the_mean_with_a_loss_of_one(regressor):
+    _, metrics = regressor
+    assert metrics["train_loss"] == pytest.approx(1, rel=0.1)
+    assert metrics["rmse"] == pytest.approx(metrics["rmse_of_mean"], rel=0.1)
+
+
+def test_a_model_that_is_no_better_than_the_mean_is_named(capsys):
+    dev = keras_bert.Examples(["good", "film"], scores=[1.0, 2.0])
+    train = keras_bert.Examples(TEXTS, scores=PRICES)
+    keras_bert.finetune(tiny.encoder(), train, dev, epochs=1, show_progress=True)
+    assert "rmse_of_mean" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("format", ["keras", "huggingface", "onnx"])
+def test_numbers_survive_a_file(regressor, tmp_path, format):
+    model, _ = regressor
+    wanted = answers(model)
+    if format == "onnx":
+        keras_bert.export(model, tmp_path / "model", format=format)
+    else:
+        suffix = ".keras" if format == "keras" else ""
+        keras_bert.save(model, tmp_path / f"model{suffix}", format=format)
+    (path,) = tmp_path.glob("model*")
+    if format != "onnx":
+        path = keras_bert.load(path, task="regression")
+    assert np.ptp(wanted) > 100
+    np.testing.assert_allclose(answers(path), wanted, rtol=1e-5)
+
+
+def test_a_saved_model_answers_in_the_unit_of_the_targets(regressor, tmp_path):
+    tf = pytest.importorskip("tensorflow")
+    model, _ = regressor
+    keras_bert.export(model, tmp_path / "model")
+    served = tf.saved_model.load(str(tmp_path / "model" / "1")).signatures["serving_default"]
+    scores = served(text=tf.constant(TEXTS[:4]))["score"]
+    np.testing.assert_allclose(scores, answers(model), rtol=1e-5)
+
+
+HOT = [[1, 0, 1], [0, 1, 0]]
+
+
+@pytest.mark.parametrize("rows", [HOT, np.array(HOT), [[1.0, 0.0, 1.0], [0.0, 1.0, 0.0]]])
+def test_rows_of_0_and_1_are_the_targets_of_labels(rows):
+    examples = keras_bert.Examples(["a", "b"], label_sets=rows, known_labels=["war", "bank", "tea"])
+    assert examples.label_sets == [("war", "tea"), ("bank",)]
+    assert examples.label_names() == ["bank", "tea", "war"]
+    assert keras_bert.Examples(["a", "b"], label_sets=rows).label_names() == ["0", "1", "2"]
+
+
+def test_sets_of_integers_stay_names_also_in_a_part():
+    examples = keras_bert.Examples(["a", "b", "c"], label_sets=[[0], [0, 1], [7]])
+    assert examples[1:2].label_sets == [(0, 1)]
+    assert examples[1:2].label_type == "int"
+
+
+def test_probabilities_are_targets_and_score_as_labels():
+    soft = [[0.7, 0.3], [0.2, 0.8]] * 8
+    examples = keras_bert.Examples(TEXTS, label_sets=soft, known_labels=["x", "y"])
+    model, metrics = keras_bert.finetune(
+        tiny.encoder(), examples, examples, epochs=1, learning_rate=1e-9, show_progress=False
+    )
+    _, targets = next(iter(examples.to_dataset(model, 16)))
+    np.testing.assert_allclose(targets, np.array(soft, np.float32))
+    assert metrics["dev_loss"] > 0.5  # the entropy of the targets is a lower bound
+    assert 0 <= metrics["micro_f1"] <= 1
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"labels": [0.83, 1.0]}, "regression"),
+        ({"label_sets": [[0.7], [0.3, 0.7]]}, "same length"),
+        ({"label_sets": [[1.5, 0.0], [0.3, 0.7]]}, "from 0 to 1"),
+        ({"labels": [[0.7, 0.3], [0.2, 0.8]]}, "multi_label"),
+    ],
+)
+def test_fractions_are_no_names_of_labels(columns, message):
+    with pytest.raises(ValueError, match=message):
+        keras_bert.Examples(["a", "b"], **columns)
