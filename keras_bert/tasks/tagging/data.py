@@ -1,6 +1,7 @@
 """Tagged sentences from files: CoNLL columns, CoNLL-U, JSON Lines and CSV."""
 
 import collections
+import copy
 import csv
 import dataclasses
 import itertools
@@ -89,8 +90,7 @@ class TaggedSentences(TaskData):
             tags.append(as_list(f"{location}: tags", sentence_tags))
             check_count(location, "tags", tags[-1], "words", len(sentence))
             tags[-1] = [clean(tag) for tag in tags[-1]]
-            known = [tag for tag in tags[-1] if tag is not None]
-            check_labels("tags", known, f"{location}, word {{}}".format)
+            check_labels("tags", tags[-1], f"{location}, word {{}}".format)
         tags = _without_unknown(tags)
         known = [tag for row in tags for tag in row if tag is not None]
         label_type = name_of_type(known)
@@ -111,9 +111,12 @@ class TaggedSentences(TaskData):
         return f"{self.source}, sentence {number}"
 
     def __getitem__(self, rows):
-        part = super().__getitem__(rows)
+        part = copy.copy(self)  # not checked again: the tags of a part may mean something else
+        for name, values in self._parts(rows).items():
+            object.__setattr__(part, name, values)
         start, _, step = rows.indices(len(self))
-        return dataclasses.replace(part, first=self.first + start) if step == 1 else part
+        object.__setattr__(part, "first", self.first + start if step == 1 else 1)
+        return part
 
     def sample_of_texts(self, count):
         return [" ".join(words) for words in self.words[:count]]
@@ -141,7 +144,7 @@ class TaggedSentences(TaskData):
 
 def _without_unknown(tags):
     """Return the tags of all sentences with `None` for unknown tags."""
-    unknown = unknown_tags({str(tag) for row in tags for tag in row if tag is not None})
+    unknown = unknown_tags({str(tag) for row in tags for tag in row})
     if not unknown:
         return tags
     return [[None if str(tag) in unknown else tag for tag in row] for row in tags]

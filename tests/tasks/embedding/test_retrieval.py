@@ -37,6 +37,24 @@ def test_relevant_documents_can_be_sets():
     assert same.relevant == data.relevant
 
 
+def test_unknown_documents_count_as_missed_and_unknown_queries_are_left_out():
+    data = RetrievalData({1: "b"}, {1: "b", 2: "c"}, {1: {2: 1, 9: 1}, 7: [1]})
+    assert data.relevant == {"1": {"2": 1.0, "9": 1.0}}
+    assert data.counts() == {"unknown_documents": 1, "unknown_queries": 1}
+    metrics = keras_bert.pipeline(tiny.encoder(pooling="mean"), task="embedding").evaluate(data)
+    # The document with the id of the query is left out, so the other one is first.
+    assert (metrics["mrr@10"], metrics["recall@100"]) == (1.0, 0.5)
+
+
+def test_lists_for_rerankers_leave_out_the_query_and_repeated_texts():
+    corpus = {"q": "so good", "d1": "good", "d2": "good", "d3": "film"}
+    data = RetrievalData({"q": "so good"}, corpus, {"q": {"d2": 1}})
+    embed = keras_bert.pipeline(tiny.encoder(pooling="mean"), task="embedding")
+    lists = keras_bert.RankingExamples.of_retrieval(data, embed, top_k=4)
+    scores = dict(zip(lists.documents[0], lists.scores[0], strict=True))
+    assert scores == {"good": 1.0, "film": 0.0}
+
+
 def test_beir(tmp_path):
     found = keras_bert.read(beir(tmp_path), "retrieval")
     assert found.queries == {"q1": "b", "q2": "d", "q3": "e"}
@@ -101,8 +119,8 @@ def test_an_embedder_is_scored_and_trained_with_it():
         ("a\tb\tc\nq1\td1\n", "line 2: must have a query, a document and a grade"),
         ("q1\td1\n", "line 1: must have"),
         ("a\tb\tc\nq1\td1\tnan\n", "line 2: must have"),
-        ("a\tb\tc\nq9\td1\t1\n", "'q9' is not in queries"),
-        ("a\tb\tc\nq1\td9\t1\n", "'d9' of the query 'q1' is not in the corpus"),
+        ("a\tb\tc\nq9\td1\t1\n", "no query has a relevant document"),
+        ("a\tb\tc\nq1\td9\t1\n", "no relevant document is in the corpus, such as 'd9'"),
         ("a\tb\tc\nq1\td1\t0\n", "no query has a relevant document"),
     ],
 )
@@ -115,10 +133,10 @@ def test_wrong_qrels(tmp_path, qrels, message):
     ("corpus", "message"),
     [
         ('{"_id": "d1", "text": "a"}\n{"_id": "d1", "text": "b"}\n', "line 2: the id 'd1' occurs"),
-        ('{"_id": 1, "text": "a"}\n', "line 1: _id and text must be strings"),
-        ('{"_id": "d1"}\n', "line 1: _id and text must be strings"),
+        ('{"_id": null, "text": "a"}\n', "line 1: _id: ids must be strings or integers"),
+        ('{"_id": "d1"}\n', "line 1: title and text must be strings"),
         ("x\n", "line 1 is not JSON"),
-        ("", "'d1' of the query 'q1' is not in the corpus"),
+        ("", "no relevant document is in the corpus"),
     ],
 )
 def test_wrong_corpus(tmp_path, corpus, message):

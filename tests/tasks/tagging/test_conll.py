@@ -210,6 +210,16 @@ def test_missing_tags_are_rejected():
             TaggedSentences([["a"]], [[tag]])
 
 
+def test_unknown_tags_are_no_class():
+    words = [["Ann", "left", "Oslo"]]
+    sentences = TaggedSentences(words, [["B-PER", "-", "O"]])
+    assert sentences.label_names() == ["O", "B-PER"]
+    assert sentences.counts() == {"words_without_tag": 1}
+    assert sentences[:1].tags == sentences.tags == [["B-PER", None, "O"]]
+    assert TaggedSentences(words, [[3, -100, 4]]).label_names() == [3, 4]
+    assert TaggedSentences(words, [["PER_B", "-", "-"]]).label_names() == ["-", "PER_B"]
+
+
 def test_file_is_read_in_parts(tmp_path):
     file = write_file(tmp_path / "a.tsv", "Ann\tB-PER\n\nGo\tO\n\nnow\tO\n")
     parts = list(conll.read_in_parts(file, size=2))

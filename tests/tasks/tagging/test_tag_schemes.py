@@ -40,6 +40,7 @@ def test_forms_and_letters_of_a_scheme_mark_the_same_entities(form, letters, out
         (["B-cell-B", "B-cell-I", "DNA-B", "O"], {("B-cell", 0, 2), ("DNA", 2, 3)}),
         (["B-PER", "X", "I-PER"], {("PER", 0, 1), ("X", 1, 2), ("PER", 2, 3)}),
         (["U-PER", "O"], {("PER", 0, 1)}),
+        (["PER", "PER", "O", "PER", "LOC"], {("PER", 0, 2), ("PER", 3, 4), ("LOC", 4, 5)}),
     ],
 )
 def test_entities(tags, expected):
@@ -48,7 +49,7 @@ def test_entities(tags, expected):
 
 @pytest.mark.parametrize(
     "tags",
-    [["NOUN", "VERB"], ["O", "person-actor"], ["O"], [], ["-", "NN_X"], ["E-mail", "S-bahn"]],
+    [["NOUN", "VERB"], ["O", "N", "V"], ["O"], [], ["-", "NN_X"], ["E-mail", "S-bahn"]],
 )
 def test_other_tags_mark_no_entities(tags):
     assert find_scheme(tags) is None
