@@ -29,6 +29,7 @@ def ask(*options, **environment):
     return dict(re.split(r" {2,}", line, maxsplit=1) for line in done.stdout.splitlines())
 
 
+@pytest.mark.slow
 def test_without_any_package(tmp_path):
     lines = ask("-S", PYTHONPATH=str(ROOT), KERAS_BERT_CACHE=str(tmp_path / "none"))
     assert lines["keras_bert"].startswith(keras_bert.__version__)

@@ -73,7 +73,7 @@ def test_other_files_are_errors(tmp_path):
     assert "\n" not in str(caught.value)
 
 
-def test_save_and_load(tmp_path):
+def test_save_and_load(tmp_path, eager):
     model = keras_bert.heads.classifier(tiny.encoder(), labels=["no", "yes"])
     model.compile(keras_bert.optimizers.adamw(1e-3, total_steps=2), "mse")
     encoder = keras_bert.heads.find_encoder(model)

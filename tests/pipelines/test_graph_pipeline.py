@@ -335,9 +335,8 @@ def test_openvino_in_a_forked_process(tmp_path):
         ({"task": "regression"}, "has no output score"),
     ],
 )
-def test_wrong_descriptions(tmp_path, changes, message):
-    model = heads.classifier(tiny.encoder(), labels=["a", "b"])
-    path = keras_bert.export(model, tmp_path / "a", format="onnx")
+def test_wrong_descriptions(classes, tmp_path, changes, message):
+    path = shutil.copytree(classes, tmp_path / "a")
     file = path / "keras_bert.json"
     if isinstance(changes, dict):
         changes = json.dumps(json.loads(file.read_text(encoding="utf-8")) | changes)
@@ -364,8 +363,8 @@ def test_wrong_descriptions(tmp_path, changes, message):
         ),
     ],
 )
-def test_a_tokenizer_is_made_of_the_parts_that_export_writes(tmp_path, changes, message):
-    path = keras_bert.export(heads.regressor(tiny.encoder()), tmp_path / "a", format="onnx")
+def test_a_tokenizer_is_made_of_the_parts_that_export_writes(classes, tmp_path, changes, message):
+    path = shutil.copytree(classes, tmp_path / "a")
     edit_json(path / "tokenizer.json", **changes)
     with pytest.raises(ValueError, match=message):
         keras_bert.pipeline(path)
@@ -379,9 +378,8 @@ def test_texts_of_a_model_that_refuses_long_ones(tmp_path):
             ask("good " * 60)
 
 
-def test_what_needs_the_keras_model(tmp_path):
-    model = heads.classifier(tiny.encoder(), labels=["a", "b"])
-    ask = keras_bert.pipeline(keras_bert.export(model, tmp_path / "a", format="onnx"))
+def test_what_needs_the_keras_model(classes, tmp_path):
+    ask = keras_bert.pipeline(classes)
     for call in (
         lambda: ask.model, lambda: ask.export(tmp_path / "b"), lambda: ask.save(tmp_path / "b"),
     ):  # fmt: skip
