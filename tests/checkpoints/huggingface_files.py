@@ -116,6 +116,12 @@ def write_json(file, value):
     file.write_text(json.dumps(value))
 
 
+def edit_json(file, **changes):
+    """Replace values of a JSON file."""
+    content = json.loads(file.read_text(encoding="utf-8"))
+    file.write_text(json.dumps(content | changes), encoding="utf-8")
+
+
 def make_folder(path, tensors=None, vocabulary=None, **config):
     path.mkdir(exist_ok=True)
     write_json(path / "config.json", {**SIZES, "model_type": "bert", **config})

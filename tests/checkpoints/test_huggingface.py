@@ -422,6 +422,14 @@ def test_labels_of_any_form_are_strings(tmp_path, names, labels, fits):
     assert keras_bert.heads.find_output(model).labels == labels
 
 
+def test_labels_with_control_characters(tmp_path):
+    names = {"0": "good", "1": "\x1b[2Jbad", "2": "so-so"}
+    make_folder(tmp_path, encoder_tensors() | fill(CLASSIFIER), id2label=names)
+    keras_bert.load(tmp_path)
+    with pytest.raises(ValueError, match=r"a label .*\\x1b.* Rename it"):
+        keras_bert.load(tmp_path, task="classification")
+
+
 # Folders written by transformers
 
 

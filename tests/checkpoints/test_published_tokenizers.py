@@ -1,7 +1,7 @@
 """Tokenizer files in the layouts of published models: equal ids, or one line that says why not.
 
-Each row has the files of a published model, made here with a tiny vocabulary. Its `source` is where
-the layout is from; addresses without a host are on huggingface.co.
+Each row has the files of a published model, made with a tiny vocabulary. Its name says where the
+layout is from; addresses without a host are on huggingface.co.
 """
 
 import dataclasses
@@ -31,7 +31,6 @@ ROWS = len(VOCABULARY) + 8  # of the embeddings
 class Layout:
     """The files of a model, and what its own library does with them."""
 
-    source: str
     files: dict = dataclasses.field(default_factory=dict)
     vocabulary: list | str | None = dataclasses.field(default_factory=lambda: VOCABULARY)
     lowercase: bool = False
@@ -82,20 +81,17 @@ KOBERT = "tokenization_kobert.KoBertTokenizer"
 ID = len(VOCABULARY)
 
 LAYOUTS = {
-    "klue/bert-base": Layout("jhgan/ko-sbert-sts", {"tokenizer_config": KLUE}),
-    "klue/bert-base, tokenizer.json without vocab.txt": Layout(
-        "AsterGoldman/klue-bert-base",
+    "klue/bert-base, of jhgan/ko-sbert-sts": Layout({"tokenizer_config": KLUE}),
+    "klue/bert-base, tokenizer.json without vocab.txt, of AsterGoldman/klue-bert-base": Layout(
         {"tokenizer_config": KLUE, "tokenizer": word_piece()},
         vocabulary=None,
     ),
     "german-nlp-group/electra-base-german-uncased": Layout(
-        "german-nlp-group/electra-base-german-uncased",
         {"tokenizer_config": {"do_lower_case": True, "strip_accents": False}},
         lowercase=True,
         strip_accents=False,
     ),
     "Outposts/news-classification": Layout(
-        "Outposts/news-classification",
         {
             "added_tokens": {token: index for index, token in enumerate(SPECIAL)},
             "special_tokens_map": NAMES,
@@ -103,7 +99,6 @@ LAYOUTS = {
         },
     ),
     "Salesforce/blip2-itm-vit-g-coco": Layout(
-        "Salesforce/blip2-itm-vit-g-coco",
         {
             "added_tokens": {"[DEC]": ID, "[CLS]": 2},
             "tokenizer_config": {**KLUE, "added_tokens_decoder": decoder("[DEC]")},
@@ -111,12 +106,10 @@ LAYOUTS = {
         added={"[DEC]": False},
     ),
     "Salesforce/blip2-itm-vit-g-coco, old files": Layout(
-        "Salesforce/blip2-itm-vit-g-coco",
         {"added_tokens": {"[DEC]": ID}, "tokenizer_config": KLUE},
         added={"[DEC]": True},
     ),
     "hd10/semeval2020_task11_tc": Layout(
-        "hd10/semeval2020_task11_tc",
         {
             "tokenizer_config": {"do_lower_case": True, **NAMES},
             "special_tokens_map": {**NAMES, "additional_special_tokens": ["[BOP]", "[EOP]"]},
@@ -124,27 +117,22 @@ LAYOUTS = {
         lowercase=True,
         added={"[BOP]": False, "[EOP]": False},
     ),
-    "certainlyio/nordic_bert": Layout(  # 31,748 tokens for 32,000 rows
-        "github.com/certainlyio/nordic_bert/issues/3",
+    "github.com/certainlyio/nordic_bert/issues/3": Layout(  # 31,748 tokens for 32,000 rows
         {"tokenizer_config": {"do_lower_case": False}},
     ),
-    "nghuyong/ERNIE-Pytorch, edited on Windows": Layout(
-        "github.com/nghuyong/ERNIE-Pytorch/issues/10",
+    "github.com/nghuyong/ERNIE-Pytorch/issues/10, edited on Windows": Layout(
         {"tokenizer_config": {"do_lower_case": False}},
         vocabulary="\ufeff" + "\r\n".join(VOCABULARY) + "\r\n\r\n",
     ),
     "tohoku-nlp/bert-base-japanese": Layout(
-        "tohoku-nlp/bert-base-japanese",
         {"tokenizer_config": {**MECAB, "subword_tokenizer_type": "wordpiece"}},
         error="mecab of BertJapaneseTokenizer",
     ),
     "Formzu/bert-base-japanese-jsnli": Layout(
-        "Formzu/bert-base-japanese-jsnli",
         {"tokenizer_config": {**MECAB, "tokenizer_class": "BertJapaneseTokenizer", **NAMES}},
         error="received 'BertJapaneseTokenizer",
     ),
     "monologg/kobert": Layout(
-        "monologg/kobert",
         {
             "tokenizer_config": {
                 "do_lower_case": False,
@@ -156,12 +144,10 @@ LAYOUTS = {
         error="SentencePiece|KoBertTokenizer",
     ),  # fmt: skip
     "antoinelouis/camembert-L2": Layout(
-        "antoinelouis/camembert-L2",
         {"special_tokens_map": {"cls_token": "<s>", "sep_token": "</s>", "unk_token": "<unk>"}},
         error="unk_token must be '.UNK.', received '<unk>'",
     ),
-    "microsoft/archai": Layout(
-        "github.com/microsoft/archai archai/nlp/datasets/hf_datasets/tokenizer_utils",
+    "github.com/microsoft/archai archai/nlp/datasets/hf_datasets/tokenizer_utils": Layout(
         {
             "tokenizer": word_piece(
                 normalizer={
@@ -210,7 +196,6 @@ def library_of(layout):
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_published_layouts(untraced, tmp_path, name):
     layout = LAYOUTS[name]
-    assert layout.source
     make(tmp_path, layout)
     if layout.error is not None:
         with pytest.raises(ValueError, match=layout.error) as raised:

@@ -11,6 +11,7 @@ import keras_bert
 from keras_bert import checkpoints, heads
 from keras_bert.checkpoints import tensor_files
 from tests import tiny
+from tests.checkpoints.huggingface_files import edit_json
 
 TEXTS = ["so good", "bad", "", "a good film so bad", "한국 good"]
 STACKS = {
@@ -90,11 +91,6 @@ def folder_of(tmp_path, **options):
     return path
 
 
-def change(file, **values):
-    content = json.loads(file.read_text())
-    file.write_text(json.dumps(content | values))
-
-
 @pytest.mark.parametrize(
     ("file", "values", "message"),
     [
@@ -115,7 +111,7 @@ def change(file, **values):
 def test_what_is_unknown_is_named(tmp_path, file, values, message):
     path = folder_of(tmp_path, pooling="mean", layers=[(4, "tanh"), None])
     (path / "3_Normalize/config.json").write_text("{}")
-    change(path / file, **values)
+    edit_json(path / file, **values)
     with pytest.raises(ValueError, match=message):
         keras_bert.pipeline(path)
 
@@ -183,9 +179,9 @@ def test_modules_stay_in_the_folder(tmp_path, place):
 
 def test_lowercasing_of_the_folder(tmp_path):
     path = folder_of(tmp_path, pooling="mean")
-    change(path / "tokenizer_config.json", do_lower_case=False, strip_accents=False)
+    edit_json(path / "tokenizer_config.json", do_lower_case=False, strip_accents=False)
     assert not keras_bert.load(path).preprocessor.lowercase
-    change(path / "sentence_bert_config.json", do_lower_case=True, max_seq_length=7)
+    edit_json(path / "sentence_bert_config.json", do_lower_case=True, max_seq_length=7)
     preprocessor = keras_bert.load(path).preprocessor
     assert (preprocessor.lowercase, preprocessor.max_sequence_length) == (True, 7)
 

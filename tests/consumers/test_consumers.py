@@ -26,6 +26,8 @@ import sentence_transformers  # noqa: E402
 import transformers  # noqa: E402
 from fastembed.common import model_description  # noqa: E402
 
+from tests.exporting.programs import run_program  # noqa: E402
+
 pytestmark = pytest.mark.filterwarnings("ignore")  # of the libraries
 
 TEXTS = ["This film is GOOD!", "so 한국 bad", "", "a film " * 8]
@@ -240,13 +242,10 @@ def test_int8_of_openvino_agrees_with_float32(tmp_path):
 @pytest.mark.parametrize("head", ["classes", "label sets", "number", "tags", "masks", "vectors"])
 def test_the_program_of_a_readme(folders, head, format, monkeypatch):
     _, folder = folders(head, format)
-    page = (folder / "README.md").read_text(encoding="utf-8")
-    monkeypatch.chdir(folder)
-    names: dict = {}
-    exec(page.partition("```python\n")[2].partition("```")[0], names)
-    assert len(names["answers"]) == 2
+    answers = run_program(folder, monkeypatch)
+    assert len(answers) == 2
     if head != "tags":  # a list of words and tags
-        assert np.isfinite(names["answers"]).all()
+        assert np.isfinite(answers).all()
 
 
 NODE = pathlib.Path(sys.prefix) / "node"

@@ -13,6 +13,7 @@ import keras_bert
 from keras_bert import heads
 from keras_bert.tasks.question_answering.data import Questions
 from tests import contract, tiny
+from tests.exporting.programs import inputs_for, run_program
 from tests.parameters import fast
 
 pytestmark = pytest.mark.skipif(
@@ -39,20 +40,6 @@ def runner(file):
     [signature] = interpreter.get_signature_list().values()
     # The library keeps no reference from the function to the interpreter.
     return interpreter, interpreter.get_signature_runner(), signature
-
-
-def inputs_for(model):
-    generator = np.random.default_rng(0)
-    shape = (2, 3, 6) if len(model.input["input_mask"].shape) == 3 else (3, 6)
-    length = generator.integers(1, 7, shape[:-1])
-    inputs = {
-        "input_word_ids": generator.integers(0, len(tiny.PIECES), shape),
-        "input_mask": np.arange(6) < length[..., None],
-        "input_type_ids": generator.integers(0, 2, shape),
-    }
-    if "masked_lm_positions" in model.input:
-        inputs["masked_lm_positions"] = generator.integers(0, 6, (3, 2))
-    return {name: value.astype(np.int32) for name, value in inputs.items()}
 
 
 @pytest.mark.parametrize("quantize", [None, pytest.param("int8", marks=pytest.mark.slow)])
@@ -86,11 +73,9 @@ def test_the_program_of_the_readme(tmp_path, monkeypatch):
     assert config["id2label"] == {"0": "bad", "1": "good"}
     page = (folder / "README.md").read_text(encoding="utf-8")
     assert "| input | `attention_mask` | int32 | (any, any) |" in page
-    names: dict = {}
-    monkeypatch.chdir(folder)
-    exec(page.partition("```python\n")[2].partition("```")[0], names)
+    answers = run_program(folder, monkeypatch)
     expected = keras_bert.pipeline(model)(["your text", "another text"], top_k=None)
-    for row, ranked in zip(names["answers"], expected, strict=True):
+    for row, ranked in zip(answers, expected, strict=True):
         score_of = {answer["label"]: answer["score"] for answer in ranked}
         assert row == pytest.approx([score_of["bad"], score_of["good"]], abs=1e-5)
     with pytest.raises(ValueError, match=r"is an export.* with LiteRT"):
@@ -104,10 +89,7 @@ def test_the_program_of_each_readme_runs(head, tmp_path, monkeypatch):
     pytest.importorskip("ai_edge_litert")
     folder = keras_bert.export(HEADS[head](tiny.encoder()), tmp_path / "a", format="litert")
     page = (folder / "README.md").read_text(encoding="utf-8")
-    names: dict = {}
-    monkeypatch.chdir(folder)
-    exec(page.partition("```python\n")[2].partition("```")[0], names)
-    assert len(names["answers"]) == (1 if head == "multiple_choice" else 2)
+    assert len(run_program(folder, monkeypatch)) == (1 if head == "multiple_choice" else 2)
     assert "keras_bert.pipeline" not in page
 
 

@@ -20,6 +20,7 @@ from keras_bert.layers import SentencePooling
 from keras_bert.tasks import inference
 from keras_bert.untrusted import onnx_graph_check
 from tests import contract, tiny
+from tests.exporting.programs import inputs_for, run_program
 
 
 def softmax(logits):
@@ -68,21 +69,6 @@ HEADS = {
         },
     ),
 }  # fmt: skip
-
-
-def inputs_for(model):
-    generator = np.random.default_rng(0)
-    shape = (2, 3, 6) if len(model.input["input_mask"].shape) == 3 else (3, 6)
-    length = generator.integers(1, 7, shape[:-1])
-    inputs = {
-        "input_word_ids": generator.integers(0, len(tiny.PIECES), shape),
-        "input_mask": np.arange(6) < length[..., None],
-        "input_type_ids": generator.integers(0, 2, shape),
-    }
-    if "masked_lm_positions" in model.input:
-        # The graph predicts each position.
-        inputs["masked_lm_positions"] = np.tile(np.arange(6), (3, 1))
-    return {name: value.astype(np.int32) for name, value in inputs.items()}
 
 
 def run_openvino(proto, inputs):
@@ -175,21 +161,6 @@ FILES = [
 
 def files_in(folder):
     return sorted(str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file())
-
-
-def run_program(folder, monkeypatch, texts=None):
-    """Return the answers of the program in a README, for other texts if some are given."""
-    page = (folder / "README.md").read_text(encoding="utf-8")
-    program = page.partition("```python\n")[2].partition("```")[0]
-    if texts:
-        program = re.sub(
-            r"^texts = .*", lambda _: f"texts = {texts!r}", program, flags=re.MULTILINE
-        )
-    names: dict = {}
-    with monkeypatch.context() as patch:
-        patch.chdir(folder)
-        exec(program, names)
-    return names["answers"]
 
 
 def test_a_folder(tmp_path, monkeypatch):

@@ -15,6 +15,7 @@ import pytest
 import keras_bert
 from keras_bert import heads
 from tests import contract, tiny
+from tests.checkpoints.huggingface_files import edit_json
 from tests.parameters import fast
 from tests.properties import subjects
 
@@ -184,11 +185,6 @@ def labels(*values, **options):
     return edit
 
 
-def edit_json(file, **changes):
-    content = json.loads(file.read_text(encoding="utf-8"))
-    file.write_text(json.dumps(content | changes), encoding="utf-8")
-
-
 def rename_token(folder):
     vocabulary = (folder / "vocab.txt").read_text(encoding="utf-8")
     (folder / "vocab.txt").write_text(vocabulary.replace("good\n", "goods\n"), encoding="utf-8")
@@ -339,8 +335,9 @@ def test_wrong_descriptions(classes, tmp_path, changes, message):
     path = shutil.copytree(classes, tmp_path / "a")
     file = path / "keras_bert.json"
     if isinstance(changes, dict):
-        changes = json.dumps(json.loads(file.read_text(encoding="utf-8")) | changes)
-    file.write_text(changes, encoding="utf-8")
+        edit_json(file, **changes)
+    else:
+        file.write_text(changes, encoding="utf-8")
     with pytest.raises(ValueError, match=message) as caught:
         keras_bert.pipeline(path)
     assert str(path) in str(caught.value) and str(caught.value).isprintable()

@@ -508,6 +508,16 @@ def test_truncated_texts_of_pairs_are_counted_as_texts():
         embed.evaluate(keras_bert.EmbeddingExamples([(long, long + "!")], [1.0]))
 
 
+def test_notebooks_show_escaped_html(classify):
+    assert "<td>bad &lt;b&gt;</td>" in classify("bad <b>")._repr_html_()
+    answer = keras_bert.pipeline(heads.span_selector(encoder()))(("who", "so <b>good</b>"))
+    assert "<b>" not in answer._repr_html_() and "<mark" in answer._repr_html_()
+    labeled = keras_bert.Examples(["a", "b"], labels=["bad", "good"])
+    assert "<th>support" in classify.evaluate(labeled)._repr_html_()
+    ask = keras_bert.pipeline(heads.masked_lm(encoder()))
+    assert ask("so [MASK] [MASK]")._repr_html_().count("<table>") == 2
+
+
 def test_the_best_of_overlapping_answers_is_marked():
     spans = [
         {"answer": "four minutes", "start": 14, "end": 26, "score": 0.6},

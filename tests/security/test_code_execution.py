@@ -169,6 +169,14 @@ def test_a_saved_model_does_not_run_without_trust(hostile, target, run):
     assert not target.exists()
 
 
+def test_serve_refuses_a_saved_model_without_trust(hostile, target, capsys):
+    hostile.rename(hostile.with_name("1"))
+    folder = str(hostile.with_name("1"))
+    assert command_line.main(["serve", folder, "--port", "0"]) == 1
+    assert re.search(f"{re.escape(folder)}: {NOT_OWN}", capsys.readouterr().err)
+    assert not target.exists()
+
+
 @pytest.mark.parametrize("run", RUN)
 def test_an_export_of_this_machine_needs_no_trust(own, run):
     assert run(own) is not None
@@ -336,7 +344,7 @@ def add_function(graph):
 
 
 def add_inputs(graph):
-    graph.graph_def.node.add(op="NoOp").input.extend([""] * 4_000_000)
+    graph.graph_def.node.add(op="NoOp").input.extend([""] * 3_200_000)
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,7 @@ from keras_bert.tasks.question_answering import data as squad
 from keras_bert.untrusted import bundle_index, checksums, containers, torch_pickle
 from tests import prose, tiny
 from tests.checkpoints import pickles
+from tests.checkpoints.huggingface_files import edit_json
 from tests.machine import slowness
 from tests.security import fuzz, memory
 from tests.security.rewriting import edit_config, edit_weights, layer_of
@@ -227,7 +228,7 @@ def test_zip_bombs(tmp_path, name):
     with pytest.raises(ValueError, match="'model.weights.h5' must be stored uncompressed"):
         ZIP_READERS[name](file)
     with zipfile.ZipFile(file, "w") as archive:
-        for number in range(60_000):
+        for number in range(11_000):
             archive.writestr(str(number), b"")
     with pytest.raises(ValueError, match="list of members|at most 10000 are allowed"):
         ZIP_READERS[name](file)
@@ -290,8 +291,7 @@ def test_safetensors_with_wrong_headers(tmp_path, header, data, message):
 @pytest.mark.parametrize("count", [1, 10_000, 20_000])
 def test_a_config_of_many_layers_for_many_safetensors(tmp_path, count):
     path = make_folder("safetensors", tmp_path / "model")
-    config = json.loads((path / "config.json").read_text())
-    (path / "config.json").write_text(json.dumps(config | {"num_hidden_layers": count}))
+    edit_json(path / "config.json", num_hidden_layers=count)
     tensors = {f"{number:x}": entry(0, 0, (0,)) for number in range(count)}
     tensors["large"] = entry(0, 4000, (1000,))
     safetensors_file(path / "model.safetensors", tensors, bytes(4000))
@@ -422,8 +422,7 @@ def test_names_with_terminal_escapes(tmp_path, capsys):
     with pytest.raises(ValueError, match=r"unknown \(1\): \\x1b\[2J") as caught:
         checkpoints.read(path)
     assert str(caught.value).isprintable()
-    config = json.loads((path / "config.json").read_text())
-    (path / "config.json").write_text(json.dumps({**config, ESCAPE: 1}))
+    edit_json(path / "config.json", **{ESCAPE: 1})
     assert command_line.main(["info", str(path)]) == 1
     output = capsys.readouterr().err
     assert output.rstrip("\n").isprintable() and "ignored keys" in output

@@ -36,6 +36,7 @@ from keras_bert.tasks.results import Entities, Labels, Metrics, Result, Results
 from keras_bert.tasks.tagging import data as conll
 from keras_bert.training import run_state
 from tests import tiny
+from tests.checkpoints.huggingface_files import edit_json
 
 PACKAGE = pathlib.Path(keras_bert.__file__).parent
 PAGE = PACKAGE / "server" / "page.html"
@@ -45,6 +46,7 @@ MARKUP = [
     "</script><img src=x onerror=alert(1)>",
     "a|b`c ``` # d",
     "$\\frac{1}{0}$",
+    "&amp; *a* _b_ ~~c~~ \\ $1$ #",
     "[x](javascript:alert(1))",
     "[red]x[/red] [link=https://a.b]y[/link] :smile:",
     "--- {a: b} !!python/object:x",
@@ -286,11 +288,6 @@ def test_metrics_of_a_file():
 # Errors
 
 
-def change_json(file, **changes):
-    config = json.loads(file.read_text(encoding="utf-8"))
-    file.write_text(json.dumps(config | changes), encoding="utf-8")
-
-
 @pytest.mark.parametrize(
     ("file", "changes"),
     [
@@ -311,7 +308,7 @@ def test_errors_quote_files_escaped(file, changes, tmp_path):
         modules = json.loads((folder / file).read_text())
         (folder / file).write_text(json.dumps([modules[0] | changes, *modules[1:]]))
     else:
-        change_json(folder / file, **changes)
+        edit_json(folder / file, **changes)
     # An unknown key of config.json is a warning, which is an error in the tests.
     with pytest.raises((ValueError, UserWarning), match=r"\\x1b\[2J") as caught:
         keras_bert.load(folder, task="embedding")
