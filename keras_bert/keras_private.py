@@ -389,8 +389,10 @@ class BertOptimizerMixin(keras.optimizers.Optimizer):
     def apply_with_norm(self, grads, trainable_variables, global_norm):
         """Apply gradients whose global norm is known. Accumulated gradients have another norm."""
         self._known_norm = None if self.gradient_accumulation_steps else global_norm
-        self.apply(grads, trainable_variables)
-        self._known_norm = None
+        try:
+            self.apply(grads, trainable_variables)
+        finally:
+            self._known_norm = None
 
     def apply(self, grads, trainable_variables=None):
         """Apply the gradients, without a warning if the model does not use the pooler."""
@@ -404,7 +406,7 @@ class BertOptimizerMixin(keras.optimizers.Optimizer):
     def _clip_gradients(self, grads):
         # TensorFlow's gradient of an embedding lists rows, and a row can occur more than once.
         # Keras squares each occurrence; the sum of the occurrences must be squared.
-        grads = [_dense(grad) if hasattr(grad, "dense_shape") else grad for grad in grads]
+        grads = _all_dense(grads)
         # Under a TensorFlow strategy, Keras clips the gradients of each replica and then sums
         # them, so the result depends on the number of replicas. Sum them before clipping.
         # With one replica there is nothing to sum, and TensorFlow would keep the graph of the step,
@@ -425,6 +427,26 @@ class BertOptimizerMixin(keras.optimizers.Optimizer):
         """Pass `step_scalars` to `update_step` in place of the learning rate."""
         scalars = self.step_scalars(learning_rate)
         super()._backend_update_step(grads, trainable_variables, scalars)
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class LossScaleOptimizer(keras.optimizers.LossScaleOptimizer):
+    """`keras.optimizers.LossScaleOptimizer` that also sees overflows of the embeddings.
+
+    TensorFlow's gradient of an embedding lists rows, and a row can occur more than once. Keras
+    checks only the last occurrence of a row, and not the sum, which may be infinite in float16.
+    """
+
+    def apply(self, grads, trainable_variables=None):
+        super().apply(_all_dense(grads), trainable_variables)
+
+
+def _all_dense(gradients):
+    """Convert TensorFlow's gradients of embeddings to tensors; other gradients stay."""
+    # Only `tf.IndexedSlices` has this attribute.
+    return [
+        _dense(gradient) if hasattr(gradient, "dense_shape") else gradient for gradient in gradients
+    ]
 
 
 def _dense(gradient):

@@ -9,7 +9,7 @@ import math
 import keras
 from keras import ops
 
-from keras_bert.keras_private import BertOptimizerMixin
+from keras_bert.keras_private import BertOptimizerMixin, LossScaleOptimizer
 from keras_bert.runtime.arguments import as_integer, check_one_of
 
 __all__ = [
@@ -324,4 +324,4 @@ def with_loss_scale(optimizer, dtype_policy):
     """
     if dtype_policy.name != "mixed_float16":
         return optimizer
-    return keras.optimizers.LossScaleOptimizer(optimizer, name="loss_scale")
+    return LossScaleOptimizer(optimizer, name="loss_scale")

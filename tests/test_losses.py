@@ -114,3 +114,9 @@ def test_embeddings_of_width_1(pooling):
     cosine = np.sign(vectors[:, 0, 0] * vectors[:, 1, 0])
     expected = np.mean((cosine - np.array(data.scores)) ** 2)
     assert metrics["dev_loss"] == pytest.approx(expected, abs=1e-4)
+
+
+def test_vectors_of_zeros_in_float16():
+    loss = losses.CosineSimilarity(dtype="float16")
+    vectors = np.float16([[[0.0, 0.0], [3.0, 4.0]], [[300.0, 400.0], [300.0, 400.0]]])
+    assert float(loss(np.float16([0.5, 1.0]), vectors)) == 0.125

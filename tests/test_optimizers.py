@@ -214,6 +214,34 @@ def test_loss_scale():
     np.testing.assert_array_equal(variable.numpy(), before)
 
 
+def test_loss_scale_of_repeated_tokens():
+    """The gradient of an embedding is the sum over the occurrences of a token."""
+    tf = pytest.importorskip("tensorflow")
+    optimizer = optimizers.with_loss_scale(
+        keras.optimizers.SGD(1.0), keras.dtype_policies.get("mixed_float16")
+    )
+    table = keras.Variable(np.ones((3, 2)), dtype="float32")
+    optimizer.build([table])
+    for values in ([np.inf, 0.0], [6e4, 6e4]):  # the sum of 6e4 and 6e4 is infinite in float16
+        rows = tf.constant(np.float16(values))[:, None] * tf.ones((1, 2), tf.float16)
+        gradient = tf.IndexedSlices(rows, tf.constant([1, 1]), tf.constant([3, 2]))
+        optimizer.apply([gradient], [table])
+    np.testing.assert_array_equal(table.numpy(), np.ones((3, 2)))
+    assert float(optimizer.dynamic_scale) == 2.0**13
+
+
+def test_the_known_norm_is_forgotten_after_an_error():
+    optimizer = optimizers.adamw(0.1, total_steps=10)
+    variable = keras.Variable([1.0])
+    with pytest.raises(Exception):  # noqa: B017, PT011  # of the backend
+        optimizer.apply_with_norm([np.float32([1.0, 2.0, 3.0])], [variable], 100.0)
+    optimizer.apply_with_norm([np.float32([0.5])], [variable], 0.5)
+    other = optimizers.adamw(0.1, total_steps=10)
+    expected = keras.Variable([1.0])
+    other.apply([np.float32([0.5])], [expected])
+    np.testing.assert_array_equal(variable.numpy(), expected.numpy())
+
+
 @pytest.mark.parametrize("make", [optimizers.adamw, optimizers.lamb])
 def test_serialization(make):
     optimizer = make(3e-5, total_steps=100, warmup_steps=10, weight_decay=0.02)

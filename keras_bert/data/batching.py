@@ -7,6 +7,11 @@ Encoded sequences are objects such as `text.encoded_texts.EncodedTexts`, with th
     batch(rows, length)  (inputs, targets, weights) of the sequences with the indices `rows`: arrays
                          or dicts of arrays; targets and weights are `None` without labels
     filler_targets(targets)  the targets of rows of weight 0; `targets` are copies of a row's
+    number_counted(rows)  how many of the sequences count in the mean of the loss
+
+The loss of some sequences is the sum of (weight * loss) over their targets, divided by the number
+of sequences that count. A weight says how much a target adds, and does not change the divisor. So
+padding has weight 0, and a sequence of weight 0 can count.
 """
 
 import collections
@@ -21,9 +26,6 @@ import numpy as np
 LENGTHS = (
     16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192
 )  # fmt: skip
-# The `reduction` of losses: the mean over the targets with a weight. Keras' default also counts
-# the padding, so that words would count less in batches with more padding.
-REDUCTION = "mean_with_sample_weight"
 _FEW_ROWS = 32  # compiled batches have 1 row, or at least this number or the batch size
 _POOL = 50  # batches whose sequences are sorted by length together
 
@@ -111,6 +113,37 @@ def with_reduction(loss, reduction):
     copied.__dict__.update(loss.__dict__)
     copied.reduction = reduction
     return copied
+
+
+def as_sums(losses):
+    """Return copies of losses, a loss or a dict of losses, that sum over the targets."""
+    return keras.tree.map_structure(lambda loss: with_reduction(loss, "sum"), losses)
+
+
+def mean_loss(losses, factors, encoded, outputs, rows_per_batch):
+    """Return the mean loss of outputs over the sequences that count.
+
+    Args:
+        losses: The loss, or a dict of losses by output.
+        factors: The factor of the loss, or a dict of those of each output.
+        encoded: Encoded sequences with targets.
+        outputs: The outputs for each sequence, a list.
+        rows_per_batch: Indices of the sequences of each batch. A loss may compare them.
+    """
+    losses = as_sums(losses)
+    total = 0.0
+    count = 0
+    for rows in rows_per_batch:
+        length = int(encoded.lengths[rows].max())
+        _, targets, weights = encoded.batch(rows, length)
+        stacked = encoded.stack_outputs([outputs[row] for row in rows], rows, length)
+        parts = keras.tree.map_structure(
+            lambda loss, factor, *arrays: factor * float(loss(*arrays)),
+            losses, factors, targets, stacked, weights,
+        )  # fmt: skip
+        total += sum(keras.tree.flatten(parts))
+        count += encoded.number_counted(rows)
+    return total / max(count, 1)
 
 
 def compiled_length(length, maximum, lengths=LENGTHS):

@@ -180,5 +180,8 @@ def unit_length(x):
     >>> ops.convert_to_numpy(unit_length(ops.array([[3.0, 4.0], [0.0, 0.0]]))).round(2).tolist()
     [[0.6000000238418579, 0.800000011920929], [0.0, 0.0]]
     """
+    # In float16 the squares overflow, and the least square below is 0.
+    exact = ops.cast(x, "float32")
+    square = ops.sum(exact * exact, axis=-1, keepdims=True)
     # Clip before the square root, which has no gradient at 0.
-    return x / ops.sqrt(ops.maximum(ops.sum(x * x, axis=-1, keepdims=True), 1e-24))
+    return ops.cast(exact / ops.sqrt(ops.maximum(square, 1e-24)), x.dtype)

@@ -259,9 +259,7 @@ class Task:
         """Return loss and metrics as arguments of `keras.Model.compile`; by default of a label."""
         import keras
 
-        from keras_bert.data.batching import REDUCTION
-
-        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction=REDUCTION)
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
         # Keras creates a metric given by name in the first step, and traces the step twice.
         accuracy = keras.metrics.SparseCategoricalAccuracy("accuracy")
         return {"loss": loss, "weighted_metrics": [accuracy]}
@@ -278,9 +276,11 @@ class Task:
         """Return the number of rows of `encoded` per batch if the user gives no `batch_size`."""
         return 32
 
-    def model_of_rows(self, model):
-        """Return the model that is trained on rows of several texts; it shares the weights."""
-        return model
+    def model_of_batches(self, model):
+        """Return a new model that is trained on batches that are not packed; it shares weights."""
+        import keras
+
+        return keras.Model(model.input, model.output, name=model.name)
 
     def check_training_data(self, examples, encoded):
         """Raise an error if nothing can be learned from the data."""

@@ -16,7 +16,6 @@ from keras_bert.runtime.packages import import_tensorflow
 from keras_bert.runtime.warn import level_of_caller
 from keras_bert.tasks import inference, registry
 from keras_bert.tasks.inputs import prompt_of
-from keras_bert.tasks.tagging.data import TaggedSentences
 from keras_bert.tasks.text import check_pairs, targets_of
 from keras_bert.text.encoded_texts import EncodedTexts
 from keras_bert.text.preprocessor import Preprocessor
@@ -115,9 +114,8 @@ def _dataset(data, encoded, batch_size, shuffle, seed, fixed_length, has_weights
         inputs, targets, weights = encoded.batch(rows, length)
         if targets is None:
             return (inputs,)
-        if isinstance(data, TaggedSentences):
-            # They contain the divisor of the loss of `finetune`. Keras' losses have their own.
-            weights = (weights > 0).astype(np.float32)
+        # The weights belong to the divisor of the loss of `finetune`. Keras' losses have others.
+        weights = keras.tree.map_structure(lambda array: (array > 0).astype(np.float32), weights)
         return (inputs, targets, weights) if has_weights else (inputs, targets)
 
     def batches():

@@ -35,6 +35,7 @@ class Encoded:
         output_positions: For each sequence, the positions whose outputs are read, an int array;
             `None` for all positions.
         gradient_caching: True if the rows of all batches of an optimizer step are compared.
+        is_counted: If each sequence counts in the mean of the loss, bool (n,); `None` if all do.
     """
 
     max_length: int
@@ -56,13 +57,26 @@ class Encoded:
     sampling = "proportional"
     gradient_caching = False
     output_positions: list[np.ndarray] | None = None
+    is_counted: np.ndarray | None = None
 
     def __len__(self):
         return len(self.lengths)
 
     def batch(self, rows, length):
-        """Return inputs, targets and weights of some rows, padded to `length`."""
+        """Return inputs, targets and weights of some rows, padded to `length`.
+
+        The weights of the targets of a sequence that counts have the sum 1 on average, unless they
+        say that some count more, such as `class_weight`.
+        """
         raise NotImplementedError
+
+    def number_counted(self, rows) -> int:
+        """Return how many of some rows count in the mean of the loss."""
+        return len(rows) if self.is_counted is None else int(self.is_counted[rows].sum())
+
+    def stack_outputs(self, outputs, rows, length):
+        """Return the outputs of some rows as those of a batch, padded to `length`."""
+        return np.stack(outputs)
 
     def compact(self, output):
         """Return what is kept of the output of a sequence, such as a sparse array."""
@@ -146,8 +160,10 @@ class EncodedTexts(Encoded):
         self._ends = [column[self.text_of] for column in self._ends]
         self._starts.append(starts[self.text_of] + start)
         self._ends.append(starts[self.text_of] + end)
-        # Each text has the same weight in the loss, however long it is.
-        self._weights = (self._weights / np.bincount(self.text_of)).astype(np.float32)[self.text_of]
+        # Each text has the same weight in the loss, however long it is. The mean is over windows.
+        windows_per_text = np.bincount(self.text_of)
+        weights = self._weights / windows_per_text * windows_per_text.mean()
+        self._weights = weights.astype(np.float32)[self.text_of]
         if self._targets is not None:
             self._targets = self._targets[self.text_of]
 

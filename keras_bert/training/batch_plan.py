@@ -4,18 +4,20 @@ import functools
 import math
 
 import keras
+import numpy as np
 
 from keras_bert import heads, packed_heads
 from keras_bert.data import packing
 from keras_bert.data.batching import (
     Batches,
+    as_sums,
     choose_compiled_lengths,
     choose_lengths,
     plan_of_sets,
 )
 from keras_bert.runtime import distribution
 from keras_bert.tasks import registry
-from keras_bert.training import engine, flops, replica_mean
+from keras_bert.training import engine, flops
 from keras_bert.training.gradient_caching import CachedModel, GradientCache
 
 _PROGRAMS_PER_RUN = 3  # to train, to score, and to fit the head
@@ -43,9 +45,9 @@ class BatchPlan:
         rows: Sequences or rows of texts per epoch.
         steps: Total number of optimizer steps.
         missing: Batches of an additional pass that complete the last optimizer step.
-        trained: The model that takes the batches: `model`, or a model that shares its weights: a
-            packed, a `mixed_training` or a `gradient_caching` one, or one with other losses.
-        losses: Losses to compile `trained` with.
+        trained: The model that takes the batches, and shares the weights of `model`.
+        losses: Losses to compile `trained` with. They are sums, since the weights of the batches
+            hold the divisor of the mean.
         shape: Shape of packed batches, see `packing.packed_shape`. `None`: not packed.
         compiled: True if XLA should compile the steps as a whole.
         cache: The `GradientCache`, or `None`.
@@ -79,11 +81,8 @@ class BatchPlan:
         self.encoded = encoded
         self._seed = seed
         self._devices = distribution.replicas()
-        self._losses_of_model = losses
-        self._scales_weights = replica_mean.is_needed()
-        self.losses = losses
-        if self._scales_weights:
-            self.losses = replica_mean.losses_of_scaled_batches(losses)
+        self._accumulated = gradient_accumulation_steps
+        self.losses = as_sums(losses)
         # Examples for embedders are rows of several texts.
         self._texts_per_row = encoded.texts_per_row
         self._sequences = encoded if self._texts_per_row is None else encoded.texts
@@ -118,13 +117,13 @@ class BatchPlan:
             self.compiled = False
             self.trained = mixed_training.TrainedModel(self.trained)
         if encoded.gradient_caching:
-            self._cache_gradients(model.output_shape[-1], gradient_accumulation_steps)
+            self._cache_gradients(model.output_shape[-1])
 
     def _packed_shape(self, encoder, saved_rows):
         """Return the shape of packed batches, or `None` if they are too small to pack."""
         # One more epoch if some of its batches complete the last step.
         count = min(self.epochs + (self.missing > 0), _PLANNED_EPOCHS)
-        self._plans = [self._plan((self._seed, epoch)) for epoch in range(count)]
+        self._plans = [self._plan(self.encoded, epoch) for epoch in range(count)]
         return packing.packed_shape(
             self._sequences.lengths,
             [self._packed_sequences(plan) for plan in self._plans],
@@ -135,32 +134,27 @@ class BatchPlan:
 
     def _model_of_batches(self, model, task):
         """Return a model that takes the batches and shares the weights of `model`."""
-        has_rows = self._texts_per_row is not None
-        trained = model
-        if self.shape is not None:
-            trained = packed_heads.packed_rows(model) if has_rows else packed_heads.packed(model)
-        elif has_rows and task is not None:
-            trained = task.model_of_rows(model)
-        if self._scales_weights and trained is model:
-            # It is compiled with other losses than `model`.
-            trained = keras.Model(model.input, model.output)
-        return trained
+        if self.shape is None:
+            return task.model_of_batches(model)
+        if self._texts_per_row is None:
+            return packed_heads.packed(model)
+        return packed_heads.packed_rows(model)
 
-    def _cache_gradients(self, width, gradient_accumulation_steps):
+    def _cache_gradients(self, width):
         """Set `cache`, and the `trained` model that it belongs to."""
         if distribution.replicas() > 1:
             raise ValueError(
                 "gradient_caching works on one device; received "
                 f"{distribution.replicas()}. Use keras_bert.distribution.scope('one-device')"
             )
-        if gradient_accumulation_steps < 2:
+        if self._accumulated < 2:
             raise ValueError(
                 "gradient_caching compares the rows of several batches; set "
                 "gradient_accumulation_steps to at least 2"
             )
         shape = (self.batch_size, self._texts_per_row, width)
-        self.trained = CachedModel(self.trained, gradient_accumulation_steps, shape)
-        self.cache = GradientCache(self.trained, self.encoded.loss, self._seed, self.batch)
+        self.trained = CachedModel(self.trained, self._accumulated, shape)
+        self.cache = GradientCache(self.trained, self.losses, self._seed, self.batch)
 
     def _choose_few_lengths(self, fixed_length):
         """Set `compiled`, and few lengths that batches are padded to if each needs a program."""
@@ -200,12 +194,31 @@ class BatchPlan:
 
     def batch(self, number):
         """Return a batch by its number over all epochs and the additional pass."""
+        batches, index = self._batches_and_index(number)
+        batch = self.encoded.at_step(batches[index], number, self.epochs * self.batches)
+        inputs, targets, weights = batch
+        divisor = np.float32(self.divisor(number))
+        return inputs, targets, keras.tree.map_structure(lambda array: array / divisor, weights)
+
+    def divisor(self, number):
+        """Return what divides the weights of a batch.
+
+        The optimizer averages the gradients of the batches of a step. With these weights, the
+        average is the gradient of the mean over all sequences of the step that count.
+        """
+        first = number - number % self._accumulated
+        step = range(first, first + self._accumulated)
+        return max(sum(map(self.number_counted, step)), 1) / self._accumulated
+
+    def number_counted(self, number):
+        """Return how many sequences of a batch count in the mean of the loss."""
+        batches, index = self._batches_and_index(number)
+        return self.encoded.number_counted(batches.rows[index])
+
+    def _batches_and_index(self, number):
+        """Return the batches of the epoch of a batch, and its index in them."""
         epoch = min(number // self.batches, self.epochs)
-        batch = self.epoch(epoch)[(number - epoch * self.batches) % self.batches]
-        batch = self.encoded.at_step(batch, number, self.epochs * self.batches)
-        if self._scales_weights:
-            return replica_mean.scaled_batch(batch, self._losses_of_model)
-        return batch
+        return self.epoch(epoch), (number - epoch * self.batches) % self.batches
 
     def data_for_fit(self, epoch, batch):
         """Return all batches from one on, as the data of `engine.fit`."""
@@ -217,6 +230,15 @@ class BatchPlan:
         example = self.batch(epoch * self.batches + batch)
         return engine.FitData(batches, example, lambda array: [None] * array.ndim)
 
+    def rows_of(self, encoded):
+        """Return the indices of the rows of each batch that data would have in the first epoch.
+
+        A loss that compares the rows of a batch can only be compared for such batches.
+        """
+        if self.shape is None:
+            return Batches(encoded, self.batch_size, (self._seed, 0), self._lengths).rows
+        return self._plan(encoded, 0)
+
     def _make_epoch(self, number):
         """Return the batches of an epoch, counted from 0: `Batches` or `PackedBatches`."""
         seed = self._seed, number
@@ -226,19 +248,20 @@ class BatchPlan:
         if number < len(self._plans):
             plan = self._plans[number]
         else:
-            plan = self._plan(seed)
+            plan = self._plan(self.encoded, number)
             shape = packing.widen_shape(shape, lengths, self._packed_sequences(plan))
         kind = packing.PackedBatches if self._texts_per_row is None else packing.PackedRows
         return kind(
             self.encoded, plan, shape, of_positions=self._of_positions, devices=self._devices
         )
 
-    def _plan(self, seed):
+    def _plan(self, encoded, epoch):
         """Return the indices of the examples of each batch, see `packing.plan_batches`."""
-        lengths = self._sequences.lengths.reshape(len(self.encoded.lengths), -1).sum(axis=1)
+        sequences = encoded if encoded.texts_per_row is None else encoded.texts
+        lengths = sequences.lengths.reshape(len(encoded.lengths), -1).sum(axis=1)
         return plan_of_sets(
-            self.encoded,
-            seed,
+            encoded,
+            (self._seed, epoch),
             lambda rows, seed: packing.plan_batches(lengths[rows], self.batch_size, seed),
         )
 

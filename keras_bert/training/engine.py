@@ -74,6 +74,7 @@ def fit(
     with (
         explain_out_of_memory(advice),
         _synchronized(model, trained),
+        keras_private.restore_variables_on_error(trained, trains=True),
         warnings.catch_warnings(),
     ):
         # Heads that do not read the pooler leave it as it is.

@@ -314,9 +314,7 @@ def _prepare(task, model, train, contrast, dev, recipe, metric, patience, callba
         fits_head=task.head_start is not None or fit_head is not None,
     )
     if dev is not None:
-        score = run_data.scorer(
-            model, dev, encoded, encoded_dev, recipe.batch_size, plan.programs_for_scoring
-        )
+        score = run_data.scorer(model, dev, encoded, encoded_dev, recipe.batch_size, options, plan)
     optimizer = user_callbacks.with_settable_rate(
         recipe.new_optimizer(plan.steps), callbacks, recipe
     )
@@ -363,10 +361,9 @@ def _compile(model, options, options_of_batches, optimizer, plan):
         batch = keras.tree.map_structure(lambda array: array[:1], plan.batch(0))
         inputs, targets, weights = batch
         training_model.compute_loss(inputs, targets, training_model(inputs), weights)
-    if training_model is not model:
-        # Scoring uses batches of many lengths, too many for XLA to compile on TensorFlow.
-        jax = keras.backend.backend() == "jax"
-        model.compile(training_model.optimizer, **options, jit_compile=jax)
+    # Scoring uses batches of many lengths, too many for XLA to compile on TensorFlow.
+    jax = keras.backend.backend() == "jax"
+    model.compile(training_model.optimizer, **options, jit_compile=jax)
 
 
 def _restore(run, folder, show_progress):

@@ -31,7 +31,7 @@ class CachedModel(keras.Model):
 
     Args:
         model: Returns embeddings (rows, texts, width).
-        batches: Number of batches per optimizer step, whose gradients the optimizer averages.
+        batches: Number of batches per optimizer step.
         shape: Largest shape of the embeddings of a batch.
     """
 
@@ -49,7 +49,6 @@ class CachedModel(keras.Model):
     def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
         """Return the loss of all batches of the step; its gradient is that of this batch."""
         total = ops.sum(ops.cast(y_pred, "float32") * self.gradients[: ops.shape(y_pred)[0]])
-        total = total * self.batches
         return total + ops.stop_gradient(self.value - total)
 
 
@@ -71,7 +70,7 @@ class GradientCache:
 
     Args:
         cached: The `CachedModel`.
-        loss: The loss of the rows of several batches.
+        loss: The loss of the rows of several batches, a sum.
         seed: Seed of dropout.
         batch: Function from the index of a batch, counted over all epochs, to its inputs, targets
             and weights.
@@ -122,4 +121,5 @@ class GradientCache:
         value, gradient = value_and_gradient(
             lambda embeddings: self._loss(targets, embeddings, weights), np.concatenate(outputs)
         )
-        return value, np.split(gradient, ends)
+        # The optimizer averages the gradients of the batches, whose weights allow for that.
+        return value / self._cached.batches, np.split(gradient, ends)

@@ -79,9 +79,13 @@ class Progress(keras.callbacks.Callback):
         sum_before = self._sum_of_losses
         self._sum_of_losses = mean * self._rows
         loss = (self._sum_of_losses - sum_before) / size
-        examples = int(self._examples[state.batch + 1] - self._examples[state.batch])
-        state.rows += examples
-        state.loss += (loss - state.loss) * examples / state.rows
+        plan = self._plan
+        batch_index = state.epoch * plan.batches + state.batch
+        counted = plan.number_counted(batch_index)
+        state.rows += counted
+        if state.rows:
+            loss_of_rows = loss * plan.divisor(batch_index)  # the sum over the rows that count
+            state.loss += (loss_of_rows - state.loss * counted) / state.rows
 
     @contextlib.contextmanager
     def paused(self):

@@ -8,9 +8,8 @@ import keras
 import numpy as np
 
 from keras_bert import heads
-from keras_bert.data.batching import with_reduction
+from keras_bert.data.batching import mean_loss, with_reduction
 from keras_bert.data.examples import UnknownLabel
-from keras_bert.runtime import distribution
 from keras_bert.runtime.escaping import shown
 from keras_bert.runtime.stopping import stop_requests
 from keras_bert.runtime.terminal import print_line
@@ -74,15 +73,26 @@ def contrastive(model, contrast, recipe):
     return embedder, encoded, task.compile_options(heads.find_output(embedder), encoded)
 
 
-def scorer(model, dev, encoded, encoded_dev, batch_size, most_lengths):
+def scorer(model, dev, encoded, encoded_dev, batch_size, options, plan):
     """Return the function that scores the model on the dev data.
 
     `encoded` is the training data. If its rows have several texts, and those of the dev data one, a
-    batch has as many texts as in the training.
+    batch has as many texts as in the training. `options` are those of `keras.Model.compile`, and
+    `plan` is the `BatchPlan` of the training.
     """
     if encoded.texts_per_row is not None and encoded_dev.texts_per_row is None:
         batch_size *= encoded.texts_per_row
-    return functools.partial(_score, model, dev, encoded_dev, batch_size, most_lengths)
+    loss_of_dev = None
+    if encoded_dev.has_targets:
+        loss_of_dev = functools.partial(
+            mean_loss,
+            options["loss"] if encoded_dev.loss is None else encoded_dev.loss,
+            options.get("loss_weights", 1.0) if encoded_dev.loss is None else 1.0,
+            encoded_dev,
+            rows_per_batch=plan.rows_of(encoded_dev),
+        )
+    settings = {"batch_size": batch_size, "most_lengths": plan.programs_for_scoring}
+    return functools.partial(_score, model, dev, encoded_dev, loss_of_dev, settings)
 
 
 def check(task, train, dev):
@@ -149,7 +159,7 @@ def _compile_options(task, model, encoded, loss):
     if loss.get_config().get("from_logits") is False:
         raise ValueError(f"{loss.name} must have from_logits=True, because models return logits")
 
-    def like(task_loss):  # padding has weight 0, and the reduction of the task leaves it out
+    def like(task_loss):  # for the user, who may evaluate the model on padded batches
         return with_reduction(loss, task_loss.reduction)
 
     if isinstance(options.get("loss_weights"), float):
@@ -170,49 +180,23 @@ def _encode_dev(task, model, train, dev, recipe):
         ) from error
 
 
-def _score(model, dev, encoded, batch_size, most_lengths):
-    """Return the metrics of the dev data and the mean of the loss over its targets."""
-    losses = []
-    counts = []
-    divisor = _divisor_of_loss(encoded.loss or model.loss)
+def _score(model, dev, encoded, loss_of_dev, settings):
+    """Return the metrics of the dev data, and the mean loss.
+
+    `loss_of_dev` is a function of the outputs before an activation, or `None`; `settings` are
+    arguments of `inference.run`.
+    """
     model_of_logits = registry.for_model(model).model_of_logits(model)
-
-    def add_loss(outputs, targets, weights):
-        if encoded.loss is not None:  # the loss that fits the dev data
-            loss = encoded.loss(targets, outputs, weights)
-        else:
-            loss = model.compute_loss(None, targets, outputs, weights)
-        losses.append(float(loss) * divisor)
-        counts.append(float(keras.tree.flatten(weights)[0].sum()))
-
     with stop_requests() as stop:
-        outputs = inference.run(
-            model_of_logits,
-            encoded,
-            batch_size=batch_size,
-            most_lengths=most_lengths,
-            on_outputs=add_loss if encoded.has_targets else None,
-        )
+        outputs = inference.run(model_of_logits, encoded, **settings)
+        loss = {} if loss_of_dev is None else {DEV_LOSS: loss_of_dev(outputs)}
         if model_of_logits is not model:
             scores = heads.find_output(model)(np.stack(outputs))
             outputs = list(keras.ops.convert_to_numpy(scores))
         answers = inference.decode(model, dev, encoded, outputs)
         metrics = inference.score(heads.find_output(model), dev, answers)
         stop.check()  # a library that swallows Ctrl-C may return only a part of the answers
-    if not encoded.has_targets:
-        return metrics
-    return metrics | {DEV_LOSS: float(np.dot(losses, counts) / max(sum(counts), 1e-9))}
-
-
-def _divisor_of_loss(losses):
-    """Return the number by which Keras divides a loss that is computed outside of a step.
-
-    Under a strategy of TensorFlow, Keras divides a mean by the number of replicas, and not a sum.
-    """
-    is_sum = any(loss.reduction == "sum" for loss in keras.tree.flatten(losses) if loss)
-    if is_sum or keras.backend.backend() != "tensorflow":
-        return 1
-    return distribution.replicas()
+    return metrics | loss
 
 
 @functools.cache

@@ -11,6 +11,8 @@ from keras_bert.text.encoded_texts import Encoded
 from keras_bert.training import batch_plan
 from keras_bert.training.batch_plan import BatchPlan
 
+LOSS = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+
 
 class Sequences(Encoded):
     """Sequences of 3 to 30 tokens; the target is the row index."""
@@ -36,7 +38,7 @@ def shapes(plan, epoch=0):
 
 
 def test_texts_are_packed():
-    plan = BatchPlan(classifier(), Sequences(), 16, 0, epochs=2, losses=None)
+    plan = BatchPlan(classifier(), Sequences(), 16, 0, epochs=2, losses=LOSS)
     assert plan.trained.name == "packed"
     assert plan.batches == 7
     assert shapes(plan, 0) == shapes(plan, 1) == {plan.shape[:2]}
@@ -48,8 +50,8 @@ def test_texts_are_packed():
 
 def test_fixed_length_is_one_shape_without_packing():
     model = classifier()
-    plan = BatchPlan(model, Sequences(), 16, 0, epochs=2, losses=None, fixed_length=True)
-    assert plan.trained is model
+    plan = BatchPlan(model, Sequences(), 16, 0, epochs=2, losses=LOSS, fixed_length=True)
+    assert plan.trained.trainable_variables == model.trainable_variables
     assert plan.shape is None
     assert shapes(plan) == {(16, 32)}
 
@@ -78,7 +80,7 @@ def test_last_step_is_completed(accumulate, steps, missing, batch_size):
         batch_size,
         0,
         epochs=2,
-        losses=None,
+        losses=LOSS,
         gradient_accumulation_steps=accumulate,
     )
     assert (plan.steps, plan.missing) == (steps, missing)
@@ -112,7 +114,7 @@ def test_many_epochs_are_compiled():
 def test_late_epochs_fit_the_planned_shape(monkeypatch):
     monkeypatch.setattr(batch_plan, "_PLANNED_EPOCHS", 1)
     monkeypatch.setattr(packing, "_MULTIPLE", 1)  # no spare positions
-    plan = BatchPlan(classifier(), Sequences(), 6, 0, epochs=100, losses=None)
+    plan = BatchPlan(classifier(), Sequences(), 6, 0, epochs=100, losses=LOSS)
     widths = []
     for number in range(50):
         ((rows, positions),) = shapes(plan, number)
@@ -126,5 +128,5 @@ def test_rematerialization_is_never_compiled_on_a_cpu(fixed_length, monkeypatch)
     monkeypatch.setattr(batch_plan, "_OPERATIONS_PER_COMPILATION", 1.0)
     model = classifier(rematerialize=True)
     assert not BatchPlan(
-        model, Sequences(), 16, 0, epochs=2, losses=None, fixed_length=fixed_length
+        model, Sequences(), 16, 0, epochs=2, losses=LOSS, fixed_length=fixed_length
     ).compiled

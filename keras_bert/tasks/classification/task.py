@@ -204,9 +204,7 @@ class Classification(TextTask):
             return super().compile_options(output, encoded)
         import keras
 
-        from keras_bert.data.batching import REDUCTION
-
-        return {"loss": keras.losses.BinaryCrossentropy(from_logits=True, reduction=REDUCTION)}
+        return {"loss": keras.losses.BinaryCrossentropy(from_logits=True)}
 
     def weights(self, output, examples, targets, options):
         class_weight = options.class_weight
@@ -435,11 +433,9 @@ class Regression(TextTask):
     def compile_options(self, output, encoded):
         import keras
 
-        from keras_bert.data.batching import REDUCTION
-
         # The loss of the standardized numbers, so that its size does not depend on their unit.
         weight = 1 / output.target_scale**2
-        loss = keras.losses.MeanSquaredError(reduction=REDUCTION)
+        loss = keras.losses.MeanSquaredError()
         return {"loss": loss, **({} if weight == 1 else {"loss_weights": weight})}
 
     def decode(self, model, examples, encoded, outputs, options):

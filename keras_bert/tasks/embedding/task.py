@@ -105,7 +105,7 @@ class Embedding(Task):
 
         return as_embedder(model, pooling)
 
-    def model_of_rows(self, model):
+    def model_of_batches(self, model):
         from keras_bert.tasks.embedding.head import of_rows
 
         return of_rows(model)

@@ -1,9 +1,11 @@
 """The head that selects the first and the last token of an answer."""
 
 import keras
+from keras import ops
 
 from keras_bert.encoder import BertEncoder
 from keras_bert.layers import TaskOutput
+from keras_bert.layers.encoder_layers import MASKED_LOGIT
 from keras_bert.tasks.head_parts import dropout_and_dense, encoder_inputs
 from keras_bert.token_model import TokenModel
 
@@ -50,3 +52,12 @@ def span_selector(
         "question_answering", pairs=True, no_answer=no_answer, names=names, name="output"
     )
     return TokenModel(inputs, output(x), name=name)
+
+
+def without_padding(model: keras.Model) -> keras.Model:
+    """Return a span selector whose logits of padding are very low; it shares the weights."""
+    visible = ops.not_equal(model.input["input_mask"], 0)
+    outputs = {
+        name: ops.where(visible, logits, MASKED_LOGIT) for name, logits in model.output.items()
+    }
+    return keras.Model(model.input, outputs, name=model.name)

@@ -99,14 +99,21 @@ class QuestionAnswering(Task):
         """Return the losses of start and end, of which the mean is used."""
         import keras
 
-        from keras_bert.data.batching import REDUCTION
-
-        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction=REDUCTION)
+        # A window whose answer is lost has weight 0.
+        loss = keras.losses.SparseCategoricalCrossentropy(
+            from_logits=True, reduction="mean_with_sample_weight"
+        )
         return {
             "loss": dict.fromkeys(OUTPUTS, loss),
             "loss_weights": dict.fromkeys(OUTPUTS, 0.5),
             "weighted_metrics": {},
         }
+
+    def model_of_batches(self, model):
+        """Return the model without answers in padding, so that padding does not change the loss."""
+        from keras_bert.tasks.question_answering.head import without_padding
+
+        return without_padding(model)
 
     def encode(self, model, examples, max_length, options):
         """Cut questions and contexts into windows of at most `max_length` tokens.

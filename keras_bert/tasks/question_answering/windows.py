@@ -6,6 +6,7 @@ import functools
 import numpy as np
 import scipy.special
 
+from keras_bert.data.padding import pad_outputs
 from keras_bert.runtime.arguments import as_integer
 from keras_bert.runtime.escaping import shown
 from keras_bert.tasks.task import Options
@@ -15,6 +16,7 @@ from keras_bert.text.text_windows import cut
 from keras_bert.text.token_ids import splits_of
 
 OUTPUTS = ("start_logits", "end_logits")  # of `heads.span_selector`
+_NO_ANSWER = -1e30  # a logit of padding; minus infinity times 0 would be NaN
 _MIN_LENGTH = 5  # [CLS] question [SEP] context [SEP], with one token each
 
 
@@ -60,8 +62,8 @@ class EncodedQuestions(Encoded):
     Attributes:
         cut_questions: Number of truncated questions.
         without_tokens: Number of questions and of distinct contexts without tokens.
-        cut_answers: Number of answers that no window contains. They have weight 0.
-        invisible_answers: Number of answers without tokens. They have weight 0.
+        cut_answers: Number of answers that no window contains. Their windows do not count.
+        invisible_answers: Number of answers without tokens. Their windows do not count.
         lengths: Tokens of each window, int (windows,).
         question: Question of each window, int (windows,).
         part_start: First token of the context in each window, int (windows,).
@@ -107,7 +109,7 @@ class EncodedQuestions(Encoded):
         self._targets = None if examples.answers is None else self._find_targets(examples, texts)
 
     def _find_targets(self, examples, texts):
-        """Return the targets of each window, a dict of int32 (windows,), and its weight (windows,).
+        """Return the targets of each window, a dict of int32 (windows,), and set `is_counted`.
 
         The target is 0, the position of [CLS], if the window does not contain the answer.
         """
@@ -119,11 +121,11 @@ class EncodedQuestions(Encoded):
         inside = (first >= 0) & (last >= first) & (last < self.part_size)
         cut = has_answer & (np.bincount(question, inside, len(has_answer)) == 0)
         self.cut_answers = int(cut.sum())
-        targets = {
+        self.is_counted = ~(lost | cut)[question]
+        return {
             name: np.where(inside, part_position + token, 0).astype(np.int32)
             for name, token in zip(OUTPUTS, (first, last), strict=True)
         }
-        return targets, (~(lost | cut)[question]).astype(np.float32)
 
     def _answer_tokens(self, examples, texts):
         """Return three arrays (questions,): first and last token of each answer, and if it is lost.
@@ -183,9 +185,18 @@ class EncodedQuestions(Encoded):
         }
         if self._targets is None:
             return inputs, None, None
-        targets, weights = self._targets
-        targets = {name: target[rows] for name, target in targets.items()}
-        return inputs, targets, dict.fromkeys(OUTPUTS, weights[rows])
+        targets = {name: target[rows] for name, target in self._targets.items()}
+        weights = self.is_counted[rows].astype(np.float32)
+        return inputs, targets, dict.fromkeys(OUTPUTS, weights)
+
+    def stack_outputs(self, outputs, rows, length):
+        """Return the logits of some windows, (windows, length); padding is no answer."""
+        return {
+            name: pad_outputs(
+                [output[name] for output in outputs], self.lengths[rows], length, value=_NO_ANSWER
+            )
+            for name in OUTPUTS
+        }
 
 
 def _ranges(starts, sizes):

@@ -140,7 +140,7 @@ class Reranking(Regression):
 
         return with_logits(model)
 
-    def model_of_rows(self, model):
+    def model_of_batches(self, model):
         from keras_bert.tasks.reranking.head import of_lists
 
         return of_lists(model)

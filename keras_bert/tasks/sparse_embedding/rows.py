@@ -31,6 +31,9 @@ class SparseRows(EncodedRows):
     def compact(self, output):
         return as_rows(output)
 
+    def stack_outputs(self, outputs, rows, length):
+        return np.stack([output.toarray() for output in outputs])
+
     def share_loss(self, dev):
         """Use this loss for dev data with targets of the same kind."""
         if dev.targets is not None and type(dev.loss.loss) is type(self.loss.loss):

@@ -138,12 +138,14 @@ class Tagging(Task):
     def compile_options(self, output, encoded):
         """Return loss and metrics as arguments of `keras.Model.compile`, for weights (batch, seq).
 
-        The loss is a sum, because the weights of `EncodedSentences.batch` already divide it.
+        The loss is the mean over the words, which have a weight.
         """
         import keras
 
         return {
-            "loss": keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction="sum"),
+            "loss": keras.losses.SparseCategoricalCrossentropy(
+                from_logits=True, reduction="mean_with_sample_weight"
+            ),
             "weighted_metrics": [keras.metrics.SparseCategoricalAccuracy("accuracy")],
         }
 

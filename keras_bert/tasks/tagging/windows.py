@@ -6,6 +6,7 @@ import typing
 import numpy as np
 
 from keras_bert.data.packed_layout import within
+from keras_bert.data.padding import pad_outputs
 from keras_bert.runtime.arguments import as_integer
 from keras_bert.tasks.tagging.tag_schemes import OUTSIDE_TAGS, find_scheme
 from keras_bert.text import token_ids
@@ -72,14 +73,15 @@ class EncodedSentences(Encoded):
         self.lengths = columns.end - columns.start + 2
         words_before = token_ids.splits_of(self._is_target)  # of each token
         labeled_words = words_before[columns.label_end] - words_before[columns.label_start]
-        self._words_per_window = labeled_words.sum() / max(len(self), 1)
+        # Words have equal weights, also in batches of short sentences.
+        self._weight = np.float32(len(self) / max(labeled_words.sum(), 1))
 
     def batch(self, rows, length):
         """Return inputs, targets and weights of windows `rows`, padded to `length`.
 
         Inputs: a dict of three int32 arrays (batch, length). Targets: int32 (batch, length).
         Weights: float32 (batch, length), equal for all words, 0 elsewhere, with sum 1 in an average
-        batch. Targets and weights are `None` without tags.
+        window. Targets and weights are `None` without tags.
         """
         rows = np.asarray(rows, np.int64)
         lengths = self.lengths[rows][:, None]
@@ -102,10 +104,10 @@ class EncodedSentences(Encoded):
         is_labeled = inside & self._is_target[token]
         is_labeled &= (token >= windows.label_start) & (token < windows.label_end)
         targets = np.where(is_labeled, self._targets[token], np.int32(0))
-        # Divide by the average number of words per batch, not by the number in this batch. Batches
-        # hold similar lengths, so a word of a short sentence would otherwise count more.
-        weight = 1 / (self._words_per_window * len(rows))
-        return inputs, targets, np.where(is_labeled, np.float32(weight), np.float32(0))
+        return inputs, targets, np.where(is_labeled, self._weight, np.float32(0))
+
+    def stack_outputs(self, outputs, rows, length):
+        return pad_outputs(outputs, self.lengths[rows], length, value=0)
 
     def positions(self, row):
         """Return the positions of the words that get their label from a window, int (words,)."""

@@ -148,7 +148,7 @@ def test_words_longer_than_a_window_keep_their_first_tokens():
         ["[CLS]", "w2", "##x", "##x", "##x", "[SEP]"],
         ["[CLS]", "w3", "[SEP]", "[PAD]", "[PAD]", "[PAD]"],
     ]
-    np.testing.assert_allclose(weights.sum(axis=1), [1 / 3] * 3, rtol=1e-6)  # one word per window
+    np.testing.assert_allclose(weights.sum(axis=1), [1] * 3, rtol=1e-6)  # one word per window
     assert encoded.cut_words == 1
     assert targets[:, 1].tolist() == [0, 1, 0]
 
@@ -169,8 +169,8 @@ def test_contents_of_a_batch():
     assert list(inputs) == ["input_word_ids", "input_mask", "input_type_ids"]
     assert not inputs["input_type_ids"].any()
     assert targets.tolist() == [[0, 2, 0, 0, 0, 0, 0], [0, 0, 3, 0, 4, 0, 0]]
-    # Five words in three windows: 10 / 3 in an average batch of two.
-    expected = [[0, 0.3, 0, 0, 0, 0, 0], [0, 0.3, 0.3, 0, 0.3, 0, 0]]
+    # Five words in three windows.
+    expected = [[0, 0.6, 0, 0, 0, 0, 0], [0, 0.6, 0.6, 0, 0.6, 0, 0]]
     np.testing.assert_allclose(weights, expected, rtol=1e-6)
     arrays = (*inputs.values(), targets, weights)
     assert [array.dtype for array in arrays] == [np.int32] * 4 + [np.float32]
@@ -185,7 +185,7 @@ def test_words_of_short_and_long_sentences_have_the_same_weight():
     weights = [batches[index][2] for index in range(len(batches))]
     assert {array.shape[1] for array in weights} == {3, 11}  # each batch has one length
     assert len({weight for array in weights for weight in array[array > 0]}) == 1
-    assert np.mean([array.sum() for array in weights]) == pytest.approx(1)
+    assert np.mean([array.sum(axis=1) for array in weights]) == pytest.approx(1)
 
 
 @pytest.mark.parametrize(
