@@ -1,5 +1,6 @@
 """The plan of a run: packed batches, accumulated batches and the choice of compilation."""
 
+import keras
 import numpy as np
 import pytest
 
