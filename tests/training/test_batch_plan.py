@@ -60,14 +60,14 @@ def test_fixed_length_is_one_shape_without_packing():
 def test_unpackable_batches_have_similar_lengths(monkeypatch):
     monkeypatch.setattr(packed_heads, "can_be_packed", lambda model: False)
     model = classifier()
-    plan = BatchPlan(model, Sequences(), 16, 0, epochs=2, losses=None)
-    assert plan.trained is model
+    plan = BatchPlan(model, Sequences(), 16, 0, epochs=2, losses=LOSS)
+    assert plan.trained.trainable_variables == model.trainable_variables
     assert {rows for rows, _ in shapes(plan)} == {16, 4}
     assert len(shapes(plan)) > 2
 
 
 def test_small_batches_are_not_packed():
-    plan = BatchPlan(classifier(), Sequences(), 1, 0, epochs=1, losses=None)
+    plan = BatchPlan(classifier(), Sequences(), 1, 0, epochs=1, losses=LOSS)
     assert plan.shape is None
     assert shapes(plan) == {(1, length) for length in set(Sequences().lengths)}
 
@@ -92,9 +92,9 @@ def test_last_step_is_completed(accumulate, steps, missing, batch_size):
 @pytest.mark.parametrize("packable", [True, False])
 def test_steps_are_compiled_if_that_saves_time(packable, monkeypatch):
     monkeypatch.setattr(packed_heads, "can_be_packed", lambda model: packable)
-    few = BatchPlan(classifier(), Sequences(), 16, 0, epochs=2, losses=None)
+    few = BatchPlan(classifier(), Sequences(), 16, 0, epochs=2, losses=LOSS)
     monkeypatch.setattr(batch_plan, "_OPERATIONS_PER_COMPILATION", 1.0)
-    many = BatchPlan(classifier(), Sequences(), 16, 0, epochs=2, losses=None)
+    many = BatchPlan(classifier(), Sequences(), 16, 0, epochs=2, losses=LOSS)
     assert (few.compiled, many.compiled) == (False, True)
     if not packable:
         # A few lengths, and the last batch is padded with rows.
@@ -105,7 +105,7 @@ def test_steps_are_compiled_if_that_saves_time(packable, monkeypatch):
 def test_many_epochs_are_compiled():
     sequences, model = Sequences(), classifier()
     compiled = [
-        BatchPlan(model, sequences, 16, 0, epochs=epochs, losses=None, fixed_length=fixed).compiled
+        BatchPlan(model, sequences, 16, 0, epochs=epochs, losses=LOSS, fixed_length=fixed).compiled
         for fixed in (False, True)
         for epochs in (1, 10**9)
     ]
