@@ -61,7 +61,7 @@ def labeled_rows(source, labels):
 
 def is_missing(value):
     """Return True for `None`, an empty string, NaN, NaT and pandas' NA."""
-    if isinstance(value, (list, tuple, dict)) or getattr(value, "ndim", 0):
+    if isinstance(value, (list, tuple, dict)) or hasattr(value, "ndim") and value.ndim > 0:
         return False
     try:
         return value is None or bool(value == "") or bool(value != value)
@@ -140,7 +140,12 @@ def split_sets(column, separator):
         set_of_text = vectors
     if not are_lists:
         set_of_text = {text: _split_set(text, separator) for text in set_of_text}
-    return [set_of_text[labels] if isinstance(labels, str) else labels for labels in column]
+    set_of_text[None] = ()  # an empty cell of a table is an empty string in a file
+    is_cell = [labels is None or isinstance(labels, str) for labels in column]
+    return [
+        set_of_text[labels] if cell else labels
+        for labels, cell in zip(column, is_cell, strict=True)
+    ]
 
 
 def _split_set(text, separator):

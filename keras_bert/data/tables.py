@@ -105,7 +105,7 @@ def _named(table, column, kind, values):
             f"the column {shown(column)} of the table holds classes, and scores are needed"
         )
     if names and kind == "label":
-        return named(values, names, itertools.count(1), label_columns.UNLABELED)
+        return named(values, names, itertools.count(1), -1, label_columns.UNLABELED)
     if names_of_lists and kind == "label_set":
         return [
             named(labels, names_of_lists, itertools.repeat(number))
@@ -158,14 +158,14 @@ def class_names(table, column):
     return getattr(feature, "names", None), getattr(feature_of_lists, "names", None)
 
 
-def named(indices, names, rows, missing=None):
-    """Return the names of Hugging Face's classes; -1 and -100 become `missing`."""
+def named(indices, names, rows, missing=None, mark=None):
+    """Return the names of Hugging Face's classes; the index `missing` becomes `mark`."""
     labels = []
     for index, row in zip(indices or (), rows, strict=False):
         if isinstance(index, str) and index in names:
             labels.append(index)
-        elif index in (-1, -100, None) and missing is not None:
-            labels.append(missing)
+        elif missing is not None and index == missing:
+            labels.append(mark)
         elif isinstance(index, numbers.Integral) and 0 <= int(index) < len(names):
             labels.append(names[int(index)])
         else:

@@ -54,6 +54,7 @@ CONTENTS = {
     "pair": {"pairs": Content({**column("a", "b "), "other": ["", None]}, _PAIRS)},
     "multi_label": {
         "names": Content(column("x, y", "y", "", " y,x")),
+        "missing": Content(column("x, y", None, "", "y")),
         "lists": Content(column(["x ", "y"], [" y"], []), typed=True),
         "vectors": Content(column([1, 0, 1], [0, 1, 1])),
         "floats": Content(column([1.0, 0.0], [0.25, 0.5])),

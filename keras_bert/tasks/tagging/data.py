@@ -221,7 +221,7 @@ def read_table(table, *, word=1, tag=-1, limit=None):
     tags = values[tag]
     if classes:
         tags = [
-            named(row, classes, itertools.repeat(number), missing="-100")
+            named(row, classes, itertools.repeat(number), missing=-100, mark="-100")
             for number, row in enumerate(tags, 1)
         ]
     return TaggedSentences(words, tags, source="the table")
