@@ -13,6 +13,7 @@ from typing import Any
 
 from keras_bert.checkpoints import (
     canonical,
+    comparison,
     google,
     huggingface,
     keras_hub,
@@ -119,31 +120,24 @@ def read(path: str | os.PathLike[str], ignore: Collection[str] = ()) -> Checkpoi
     return checkpoint
 
 
-_WITH_ACTIVATIONS = (huggingface.FORMAT, sentence_transformers.FORMAT)
-
-
-def write(checkpoint: Checkpoint, path: str | os.PathLike[str], format: str) -> None:
+def write(checkpoint: Checkpoint, path: str | os.PathLike[str], format: str) -> list[str]:
     """Write a checkpoint to a new or empty folder, in one of the formats `WRITABLE`.
 
-    The write is atomic: after an error, the folder does not exist. A format may not support every
-    activation and head.
+    The write is atomic: after an error, the folder does not exist. The folder is read back before
+    it gets its name, and what the format cannot hold is an error. Return the options that the
+    format lost and `keras_bert.load` takes, such as "pairs=True".
     """
     path = as_output_path("path", path).resolve()
     if format not in WRITABLE:
         raise ValueError(f"format must be one of {', '.join(WRITABLE)}; received {shown(format)}")
-    holds_activations = checkpoint.pairs and format in _WITH_ACTIVATIONS
-    if checkpoint.activation not in (None, "linear") and not holds_activations:
-        raise ValueError(
-            f"{format}: cannot hold the activation {shown(checkpoint.activation)} of this head. "
-            f"Use format='keras', or for a model of pairs {' or '.join(_WITH_ACTIVATIONS)}"
-        )
-    if checkpoint.multi_label and format in (google.FORMAT, keras_hub.FORMAT):
-        raise ValueError(f"{format}: classes must exclude each other, received a multi-label model")
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise FileExistsError(f"{path} must be an empty folder or not exist; choose another")
     path.parent.mkdir(parents=True, exist_ok=True)
     with temporary_folder(path.parent, f".{path.name}.") as temporary:
         FORMATS[format].write(checkpoint, temporary)
+        again = FORMATS[format].read(temporary)
+        lost = comparison.lost_options(format, checkpoint, again)
         if path.exists():  # Windows does not replace folders
             path.rmdir()
         os.rename(temporary, path)
+    return lost

@@ -178,7 +178,8 @@ class Checkpoint:
     Attributes:
         format: A key of `checkpoints.FORMATS`; empty for a model in memory.
         path: Folder of the checkpoint, for error messages.
-        config: Keyword arguments of `BertEncoder`, exactly the keys of `CONFIG_KEYS`.
+        config: Keyword arguments of `BertEncoder`, exactly the keys of `CONFIG_KEYS`. An unknown
+            `hidden_act` is `None`.
         weights: Canonical name -> float32 array with the shape in `SHAPES`. Arrays may be
             transposed views, or loaded on each access (`name_tables.Weights`).
         vocabulary: The tokens in the order of their ids, or `None` if the folder has none.
@@ -218,9 +219,34 @@ class Checkpoint:
     default_prompt: str | None = None
 
     @property
+    def modules(self) -> EmbeddingModules | None:
+        """How vectors of texts are made: by an embedder, or by an encoder with a pooling.
+
+        `keras_bert.pipeline` also normalizes the vectors of an encoder.
+        """
+        if self.embedding is not None or self.pooling is None:
+            return self.embedding
+        return EmbeddingModules(pooling=(self.pooling,), layers=(None,))
+
+    @property
     def groups(self) -> set[str]:
         """The groups of `OPTIONAL_GROUPS` that the checkpoint has."""
         return set(map(group_of, self.weights)) & OPTIONAL_GROUPS
+
+    def with_activation(self, hidden_act: str | None) -> "Checkpoint":
+        """Return a copy with another activation, or with the own one for `None`.
+
+        The activation of a SavedModel can be unknown. Then it must be given.
+        """
+        if hidden_act is None and self.config["hidden_act"] is None:
+            raise ValueError(
+                f"{self.path}: its graph does not show which activation the model has. Pass "
+                'hidden_act="gelu_new" (--hidden-act) for one of Google\'s models, or that of the '
+                "model's training"
+            )
+        if hidden_act is None:
+            return self
+        return dataclasses.replace(self, config={**self.config, "hidden_act": hidden_act})
 
     def without(self, groups: Collection[str]) -> "Checkpoint":
         """Return a copy without some of `OPTIONAL_GROUPS`."""

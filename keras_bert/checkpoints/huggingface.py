@@ -233,8 +233,8 @@ def write_config_and_tokenizer(checkpoint: Checkpoint, path: Path, architecture:
         **huggingface_heads.config_of_head(checkpoint),
     }
     folder.write_json(path / "config.json", config)
-    if checkpoint.pooling is not None:
-        huggingface_heads.write_pooling(path, [checkpoint.pooling], config["hidden_size"])
+    if checkpoint.modules is not None:
+        huggingface_heads.write_pooling(path, checkpoint.modules.pooling, config["hidden_size"])
     if checkpoint.vocabulary is not None:
         tokenizer_config.write_with_vocabulary(path, checkpoint.tokenizer, vocabulary)
         tokenizer_config.write_special_tokens(path)

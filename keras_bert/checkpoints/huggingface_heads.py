@@ -36,6 +36,9 @@ TORCH_ACTIVATIONS = {
     "Identity": "linear", "Tanh": "tanh", "ReLU": "relu", "GELU": "gelu", "Sigmoid": "sigmoid",
     "SiLU": "silu",
 }  # fmt: skip
+# Two tasks with the same head and the same class; `finetuning_task` tells them apart.
+_TASKS_OF_NUMBERS = ("regression", "reranking")
+_OLD_ACTIVATION_KEY = "sbert_ce_default_activation_function"  # before version 4
 _SOFTMAX = ("torch.nn.Softmax", "torch.nn.modules.activation.Softmax")
 
 
@@ -116,18 +119,32 @@ def config_of_head(checkpoint: Checkpoint) -> dict[str, Any]:
         labels = checkpoint.labels or [f"LABEL_{index}" for index in range(count)]
         config["id2label"] = {str(index): label for index, label in enumerate(labels)}
         config["label2id"] = {label: index for index, label in enumerate(labels)}
-        problem = "regression" if checkpoint.task == "regression" else None
-        if checkpoint.task == "classification":
-            kind = "multi" if checkpoint.multi_label else "single"
-            problem = f"{kind}_label_classification"
-        config["problem_type"] = problem
+        config["problem_type"] = _problem_type(checkpoint)
+        if checkpoint.task in _TASKS_OF_NUMBERS:
+            config["finetuning_task"] = checkpoint.task
         if checkpoint.dropout is not None:
             config["classifier_dropout"] = checkpoint.dropout
     if checkpoint.pairs:
-        config["sentence_transformers"] = {"activation_fn": activation_of_pairs(checkpoint)}
+        activation = activation_of_pairs(checkpoint)
+        config["sentence_transformers"] = {"activation_fn": activation}
+        config[_OLD_ACTIVATION_KEY] = activation
     if not checkpoint.tied:
         config["tie_word_embeddings"] = False
     return config
+
+
+def _problem_type(checkpoint: Checkpoint) -> str | None:
+    """Return the value by which the text-classification pipelines choose a function of the logits.
+
+    For one logit, that is a sigmoid by default, and no function for "regression". These pipelines
+    exist in transformers, optimum-onnx and optimum-intel.
+    """
+    if checkpoint.task in _TASKS_OF_NUMBERS:
+        return None if checkpoint.activation == "sigmoid" else "regression"
+    if checkpoint.task == "classification":
+        kind = "multi" if checkpoint.multi_label else "single"
+        return f"{kind}_label_classification"
+    return None
 
 
 def activation_of_pairs(checkpoint: Checkpoint) -> str:
@@ -212,18 +229,20 @@ def with_pairs(checkpoint: Checkpoint, config: Mapping[str, Any]) -> Checkpoint:
     """Return a checkpoint that reads pairs of texts if its config says so.
 
     The config of a cross-encoder of sentence-transformers says so by a key of its own. With one
-    score, it is a reranker, unless its `problem_type` is "regression". Otherwise, a classifier with
-    a label such as "entailment" reads pairs.
+    score, it is a reranker, unless its config names the other task or its `problem_type` is
+    "regression". Otherwise, a classifier with a label such as "entailment" reads pairs.
     """
     settings = config.get("sentence_transformers")
-    old_key = "sbert_ce_default_activation_function"  # before version 4
-    if not isinstance(settings, dict) and old_key in config:
-        settings = {"activation_fn": config[old_key]}
+    if not isinstance(settings, dict) and _OLD_ACTIVATION_KEY in config:
+        settings = {"activation_fn": config[_OLD_ACTIVATION_KEY]}
     if isinstance(settings, dict):
         cross_encoder = as_cross_encoder(checkpoint, settings.get("activation_fn"))
-        if cross_encoder.task == "reranking" and config.get("problem_type") == "regression":
-            return dataclasses.replace(cross_encoder, task="regression")
-        return cross_encoder
+        if cross_encoder.task != "reranking":
+            return cross_encoder
+        task = config.get("finetuning_task")
+        if task not in _TASKS_OF_NUMBERS:
+            task = "regression" if config.get("problem_type") == "regression" else "reranking"
+        return dataclasses.replace(cross_encoder, task=task)
     labels = checkpoint.labels or ()
     names_entailment = any("entailment" in label.lower() for label in labels)
     if checkpoint.task == "classification" and names_entailment:

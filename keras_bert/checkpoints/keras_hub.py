@@ -1,4 +1,4 @@
-"""KerasHub and KerasNLP: BertBackbone, BertTextClassifier and BertMaskedLM, in presets and memory.
+"""KerasHub and KerasNLP: BertBackbone and the tasks on it, in presets and memory.
 
 Source: keras-team/keras-hub, src/models/bert (config), src/utils/preset_utils.py (files);
 keras-team/keras, src/saving/saving_lib.py (names in weights files).
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from keras_bert.checkpoints import canonical, folder, name_tables
-from keras_bert.checkpoints.canonical import Checkpoint
+from keras_bert.checkpoints.canonical import Checkpoint, EmbeddingModules
 from keras_bert.untrusted import containers
 from keras_bert.untrusted.errors import invalid
 
@@ -69,7 +69,12 @@ _MEMORY_TABLE = name_tables.table(
     },
     layouts=name_tables.BY_HEAD,
 )
-TASKS = {"BertTextClassifier": "classification", "BertMaskedLM": "masked_tokens"}
+TASKS = {
+    "BertTextClassifier": "classification",
+    "BertMaskedLM": "masked_tokens",
+    "BertTextEmbedder": "embedding",
+}
+_POOLINGS = ("mean", "cls", "max")  # of BertTextEmbedder
 
 # The first layer has no number in a file. The other names are those of earlier versions of Keras.
 _SPELLINGS = (
@@ -98,6 +103,7 @@ _VERSIONS = {"keras_version": "3.15.1", "keras_hub_version": "0.32.0"}
 _TASK_CLASSES = {
     "classifier": ("bert_text_classifier", "BertTextClassifier"),
     "masked_lm": ("bert_masked_lm", "BertMaskedLM"),
+    "embedding": ("bert_text_embedder", "BertTextEmbedder"),
 }
 _VOCABULARY = "assets/tokenizer/vocabulary.txt"
 
@@ -110,15 +116,17 @@ def matches(path: Path) -> bool:
 def read(path: Path, ignore: Collection[str] = ()) -> Checkpoint:
     """Read a preset that `save_to_preset` wrote.
 
-    It holds config.json and model.weights.h5; optionally task.json and task.weights.h5 of a
-    classifier or a masked LM, tokenizer.json and its vocabulary.
+    It holds config.json and model.weights.h5; optionally task.json of a task in `TASKS`,
+    task.weights.h5 with the weights of its head, tokenizer.json and its vocabulary.
     """
     file = path / "config.json"
     config = to_canonical_config(file, _config_of(file, {"BertBackbone"})[1])
     files = [path / _MODEL_FILE]
-    task = _read_task(path) if (path / _TASK_FILE).is_file() else None
-    if task is not None:
+    task, embedding = _read_task(path)
+    if (path / _TASK_FILE).is_file() and task is not None:
         files.append(path / _TASK_FILE)
+    elif task != "embedding":  # the other heads have weights
+        task = None
     vocabulary = folder.read_optional_vocabulary(path / _VOCABULARY, config["vocab_size"])
     return Checkpoint(
         format=FORMAT,
@@ -128,6 +136,8 @@ def read(path: Path, ignore: Collection[str] = ()) -> Checkpoint:
         tokenizer=_read_tokenizer(path, vocabulary, config["max_position_embeddings"]),
         weights=_read_weights(path, files, config, ignore),
         task=task,
+        embedding=embedding,
+        pooling=_single_pooling(embedding),
     )
 
 
@@ -157,14 +167,36 @@ def to_source_config(config: Mapping[str, Any]) -> dict[str, Any]:
     return {theirs: config[key] for key, theirs in _CONFIG.items()}
 
 
-def _read_task(path: Path) -> str | None:
+def _read_task(path: Path) -> tuple[str | None, EmbeddingModules | None]:
+    """Return the task in task.json, and the modules if it is an embedder."""
     file = path / "task.json"
     if not file.is_file():
-        return None
+        return None, None
     name, config = _config_of(file, TASKS)
+    if TASKS[name] == "embedding":
+        return TASKS[name], _modules_of(file, config)
     if config.get("activation") not in (None, "linear"):
         raise invalid(file, "activation must be 'linear'", config["activation"])
-    return TASKS[name]
+    return TASKS[name], None
+
+
+def _modules_of(source: object, config: Mapping[str, Any]) -> EmbeddingModules:
+    """Return the modules of a BertTextEmbedder, which compares vectors by their dot product."""
+    mode = config.get("pooling_mode", "mean")
+    if mode not in _POOLINGS:
+        raise invalid(source, f"pooling_mode must be one of {', '.join(_POOLINGS)}", mode)
+    normalize = config.get("normalize", True)
+    if not isinstance(normalize, bool):
+        raise invalid(source, "normalize must be true or false", normalize)
+    if normalize:  # the dot product is the cosine
+        return EmbeddingModules((mode,), (None,))
+    return EmbeddingModules((mode,), similarity="dot")
+
+
+def _single_pooling(embedding: EmbeddingModules | None) -> str | None:
+    """Return the pooling of an encoder whose vectors `keras_bert.pipeline` makes as an embedder."""
+    is_plain = embedding is not None and embedding.layers == (None,)
+    return embedding.pooling[0] if is_plain and embedding is not None else None
 
 
 def _read_weights(
@@ -206,8 +238,9 @@ def _read_tokenizer(path: Path, vocabulary: list[str] | None, limit: int) -> dic
 def write(checkpoint: Checkpoint, path: Path) -> None:
     """Write a preset for `from_preset`: the inverse of `read`.
 
-    With a classifier or a masked LM, the folder is also a preset of that task. KerasHub supports
-    no other heads, only tanh GELU and a `layer_norm_eps` of 1e-12, and always splits ideographs.
+    With a classifier, a masked LM or a pooling, the folder is also a preset of that task. KerasHub
+    supports no other heads, only tanh GELU and a `layer_norm_eps` of 1e-12, and always splits
+    ideographs.
     """
     config = to_source_config(checkpoint.config)
     head = _supported_head(checkpoint)
@@ -219,32 +252,37 @@ def write(checkpoint: Checkpoint, path: Path) -> None:
     tokenizer = None
     if checkpoint.vocabulary is not None:
         tokenizer = _write_tokenizer(path, checkpoint.tokenizer, checkpoint.vocabulary)
-    if head is None:
-        return
-    module, name = _TASK_CLASSES[head]
+    # KerasHub reads the length of a plain encoder's preset for each class of preprocessors.
+    module, name = _TASK_CLASSES[head or "classifier"]
     preprocessor = None
-    if tokenizer is not None:
+    length = checkpoint.tokenizer.get("sequence_length")
+    if tokenizer is not None and (head or length):
         limit = checkpoint.config["max_position_embeddings"]
         options = {
             "tokenizer": tokenizer,
             "config_file": "preprocessor.json",
-            "sequence_length": checkpoint.tokenizer["sequence_length"] or limit,
+            "sequence_length": length or limit,
             "truncate": "round_robin",
         }
         preprocessor = _object(f"{module}_preprocessor", f"{name}Preprocessor", options)
         folder.write_json(path / "preprocessor.json", preprocessor)
+    if head is None:
+        return
     task: dict[str, Any] = {"backbone": backbone, "preprocessor": preprocessor}
     if head == "classifier":
         task["num_classes"] = len(checkpoint.weights["classifier/bias"])
         task |= {"activation": "linear", "dropout": config["dropout"]}
+    if head == "embedding" and checkpoint.modules is not None:
+        task["pooling_mode"] = checkpoint.modules.pooling[0]
+        task["normalize"] = checkpoint.modules.layers == (None,)
     folder.write_json(path / "task.json", _object(module, name, task))
 
 
 def _supported_head(checkpoint: Checkpoint) -> str | None:
     """Return the head of a checkpoint, or raise an error if KerasHub does not support it."""
     heads = checkpoint.groups - {"pooler"}
-    if checkpoint.task not in (None, "embedding", *TASKS.values()):
-        rule = "the head must be a classifier or a masked LM"
+    if checkpoint.task not in (None, *TASKS.values()):
+        rule = "the head must be a classifier, a masked LM or an embedder"
         raise ValueError(f"{FORMAT}: {rule}, received {checkpoint.task}; save its encoder alone")
     if "pooler" not in checkpoint.groups:
         raise ValueError(f"{FORMAT}: BertBackbone must have a pooler, received none")
@@ -255,13 +293,17 @@ def _supported_head(checkpoint: Checkpoint) -> str | None:
             f"{FORMAT}: a preset has one head, a classifier or a masked LM, received "
             f"{', '.join(sorted(heads))}; drop {dropped}"
         )
+    modules = checkpoint.modules
+    if not heads and modules is not None and set(modules.pooling) <= set(_POOLINGS):
+        return "embedding"
     return next(iter(heads), None)
 
 
 def _write_weights(path: Path, tensors: Mapping[str, np.ndarray], head: str | None) -> None:
     import h5py
 
-    for file_name in (_MODEL_FILE, _TASK_FILE) if head else (_MODEL_FILE,):
+    has_weights = head in canonical.OPTIONAL_GROUPS
+    for file_name in (_MODEL_FILE, _TASK_FILE) if has_weights else (_MODEL_FILE,):
         with h5py.File(path / file_name, "w") as file:
             for source, array in tensors.items():
                 owner, _, name = source.partition(":")
@@ -305,7 +347,7 @@ def _object(module: str, name: str, config: Mapping[str, Any]) -> dict[str, Any]
 
 
 def from_model(model: Any) -> Checkpoint:
-    """Convert a `BertBackbone`, `BertTextClassifier` or `BertMaskedLM` to a `Checkpoint`.
+    """Convert a `BertBackbone`, or a model of a task in `TASKS`, to a `Checkpoint`.
 
     The weights are copied. The vocabulary is that of the model's preprocessor, if it has one.
     """
@@ -331,7 +373,20 @@ def from_model(model: Any) -> Checkpoint:
             "strip_accents": tokenizer.strip_accents,
             "sequence_length": preprocessor.sequence_length,
         }
-    return Checkpoint(FORMAT, model.name, config, dict(weights), vocabulary, options, task=task)
+    embedding = None
+    if task == "embedding":
+        embedding = _modules_of(model.name, model.get_config())
+    return Checkpoint(
+        FORMAT,
+        model.name,
+        config,
+        dict(weights),
+        vocabulary,
+        options,
+        task=task,
+        embedding=embedding,
+        pooling=_single_pooling(embedding),
+    )
 
 
 def to_backbone(checkpoint: Checkpoint, backbone: Any = None) -> Any:

@@ -69,8 +69,9 @@ def read(path: Path, ignore: Collection[str] = ()) -> Checkpoint:
 def _infer_config(path: Path, tensors: Bundle, key_of: Mapping[str, str]) -> dict[str, Any]:
     """Infer the arguments of `BertEncoder` from the shapes of the variables.
 
-    The activation is inferred from the ops of the graph. If that is ambiguous, it is "gelu_new",
-    the activation of Google's models. The files do not hold the dropout rates: they are 0.1.
+    The activation is inferred from the ops of the graph. If they belong to none or to several of
+    the known activations, `hidden_act` is `None`, and the user has to say it. The files do not hold
+    the dropout rates: they are 0.1.
     """
     layers = {int(match[1]) for match in map(_LAYER.fullmatch, key_of) if match}
 
@@ -85,13 +86,12 @@ def _infer_config(path: Path, tensors: Bundle, key_of: Mapping[str, str]) -> dic
         "intermediate_size": shapes[f"{block}/_intermediate_dense/kernel"][1],
         "max_position_embeddings": shapes[_POSITIONS][0],
         "type_vocab_size": shapes["encoder/_type_embedding_layer/embeddings"][0],
-        "hidden_act": _read_activation(path),
     }
-    activations = {name: name for name in _ACTIVATIONS}
-    return canonical.read_config(tensors.prefix, config, activations)
+    config = canonical.read_config(tensors.prefix, config, {"gelu": "gelu"})
+    return {**config, "hidden_act": _read_activation(path)}
 
 
-def _read_activation(path: Path) -> str:
+def _read_activation(path: Path) -> str | None:
     from keras_bert.untrusted.tensorflow_messages import SavedModel
 
     file = path / "saved_model.pb"
@@ -113,4 +113,4 @@ def _read_activation(path: Path) -> str:
     activations = [
         name for name, sets in _ACTIVATIONS.items() if any(needed <= ops for needed in sets)
     ]
-    return activations[0] if len(activations) == 1 else "gelu_new"
+    return activations[0] if len(activations) == 1 else None

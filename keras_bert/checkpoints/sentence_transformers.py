@@ -26,8 +26,10 @@ _CONFIG_FILE = "config_sentence_transformers.json"
 _DEFAULT_ACTIVATION = "torch.nn.modules.activation.Tanh"
 _PACKAGE = "sentence_transformers"
 _TRANSFORMER = "base.modules.transformer.Transformer"
-_SPLADE_POOLING = "sparse_encoder.modules.splade_pooling.SpladePooling"
-# Before version 5.4, the first module was an MLMTransformer.
+# These names of sparse modules are read by all versions, from 5.0; since 5.4, the first module is
+# a Transformer.
+_MLM_TRANSFORMER = "sparse_encoder.models.MLMTransformer"
+_SPLADE_POOLING = "sparse_encoder.models.SpladePooling"
 _SPARSE_MODULES = (["Transformer", "SpladePooling"], ["MLMTransformer", "SpladePooling"])
 _SPLADE_OPTIONS = {"pooling_strategy": "max", "activation_function": "relu"}
 
@@ -77,7 +79,10 @@ def _read_cross_encoder(path: Path, checkpoint: Checkpoint) -> Checkpoint:
         raise invalid(path / _CONFIG_FILE, rule, default)
     if config.get("activation_fn") is None and checkpoint.pairs:
         return checkpoint  # config.json has the activation
-    return huggingface_heads.as_cross_encoder(checkpoint, config.get("activation_fn"))
+    cross_encoder = huggingface_heads.as_cross_encoder(checkpoint, config.get("activation_fn"))
+    if checkpoint.pairs:  # config.json names the task
+        return dataclasses.replace(cross_encoder, task=checkpoint.task)
+    return cross_encoder
 
 
 def _read_sparse_encoder(path: Path, checkpoint: Checkpoint, pooling_file: Path) -> Checkpoint:
@@ -112,15 +117,12 @@ def write(checkpoint: Checkpoint, path: Path) -> None:
         huggingface.write(checkpoint, path)
         _write_sparse_encoder(checkpoint, path)
         return
-    embedding = checkpoint.embedding
+    embedding = checkpoint.modules
     if embedding is None:
-        if checkpoint.pooling is None:
-            raise ValueError(
-                f"{shown(checkpoint.path)} has no pooling. Save a model of heads.embedder, or an "
-                "encoder with a pooling"
-            )
-        # `keras_bert.pipeline` also normalizes the vectors of an encoder.
-        embedding = EmbeddingModules(pooling=(checkpoint.pooling,), layers=(None,))
+        raise ValueError(
+            f"{shown(checkpoint.path)} has no pooling. Save a model of heads.embedder, or an "
+            "encoder with a pooling"
+        )
     encoder = dataclasses.replace(checkpoint, task=None, pooling=None, embedding=None)
     huggingface.write(encoder, path)
     write_modules(checkpoint, embedding, path)
@@ -143,11 +145,11 @@ def _write_sparse_encoder(checkpoint: Checkpoint, path: Path) -> None:
     """Write the files of a `SparseEncoder` beside those of transformers."""
     pooling = path / "1_SpladePooling"
     pooling.mkdir()
-    width = {"embedding_dimension": checkpoint.config["vocab_size"]}
+    width = {"word_embedding_dimension": checkpoint.config["vocab_size"]}
     folder.write_json(pooling / "config.json", _SPLADE_OPTIONS | width)
-    modules = [_module(0, _TRANSFORMER, ""), _module(1, _SPLADE_POOLING, pooling.name)]
+    modules = [_module(0, _MLM_TRANSFORMER, ""), _module(1, _SPLADE_POOLING, pooling.name)]
     folder.write_json(path / _MODULES_FILE, modules)
-    _write_transformer(path, "fill-mask", "token_embeddings")
+    _write_length(checkpoint, path)
     config: dict[str, Any] = {
         "model_type": "SparseEncoder",
         "prompts": checkpoint.prompts,
@@ -173,11 +175,16 @@ def _write_transformer(path: Path, task: str, output: str) -> None:
     folder.write_json(path / "sentence_bert_config.json", options)
 
 
-def write_modules(checkpoint: Checkpoint, embedding: EmbeddingModules, path: Path) -> None:
-    """Write the files of sentence-transformers beside those of transformers."""
+def _write_length(checkpoint: Checkpoint, path: Path) -> None:
+    """Write the options of the module with the encoder, for all versions."""
     length = checkpoint.tokenizer["sequence_length"]
     sentence_bert = {"max_seq_length": length, "do_lower_case": False}
     folder.write_json(path / "sentence_bert_config.json", sentence_bert)
+
+
+def write_modules(checkpoint: Checkpoint, embedding: EmbeddingModules, path: Path) -> None:
+    """Write the files of sentence-transformers beside those of transformers."""
+    _write_length(checkpoint, path)
     huggingface_heads.write_pooling(path, embedding.pooling, checkpoint.config["hidden_size"])
     types = ["Transformer", "Pooling"]
     types += ["Normalize" if layer is None else "Dense" for layer in embedding.layers]

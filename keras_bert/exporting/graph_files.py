@@ -38,7 +38,7 @@ def write_descriptions(model, task, folder):
     if embedding is not None:
         sentence_transformers.write_modules(checkpoint, embedding, folder)
     # `write_modules` has written the pooling of an embedder; other models have none.
-    checkpoint = dataclasses.replace(checkpoint, pooling=None)
+    checkpoint = dataclasses.replace(checkpoint, pooling=None, embedding=None)
     architecture = huggingface_heads.architecture_of_task(checkpoint.task)
     huggingface.write_config_and_tokenizer(checkpoint, folder, architecture)
     description = graph_folder.describe(find_output(model), name)

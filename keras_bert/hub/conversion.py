@@ -41,6 +41,7 @@ def from_checkpoint(
     The options are those of `loading.load`. `pooling` is that of the encoder, by default the
     checkpoint's. The encoder has a `preprocessor` if the checkpoint has a vocabulary.
     """
+    checkpoint = checkpoint.with_activation(hidden_act)
     if task == "auto":
         task = checkpoint.task
         if task is None:
@@ -61,7 +62,6 @@ def from_checkpoint(
         sequence_length = min(_DEFAULT_LENGTH, max_positions)
     check_sequence_length(sequence_length, max_positions)
     config = checkpoint.config | {
-        "hidden_act": hidden_act or checkpoint.config["hidden_act"],
         "pooling": pooling or checkpoint.pooling,
         "dtype": dtype,
         "rematerialize": rematerialize,
@@ -103,7 +103,7 @@ def _warn_of_heads(checkpoint):
 
 def _warn_of_modules(checkpoint):
     """Warn if embeddings of the encoder alone would not be those of the checkpoint."""
-    if checkpoint.embedding != EmbeddingModules((checkpoint.pooling,), (None,)):
+    if checkpoint.embedding != dataclasses.replace(checkpoint, embedding=None).modules:
         warnings.warn(
             f"{checkpoint.path} has layers, prompts or other settings of embeddings, which an "
             "encoder does not include. To use them, load it with task='embedding', or pass its "
@@ -283,7 +283,6 @@ def _keras_layer(index, layer):
         layer.kernel.shape[1],
         activation=layer.activation,
         use_bias=layer.bias is not None,
-        kernel_initializer=keras.initializers.Constant(layer.kernel),
         dtype="float32",
         name=f"dense_{index}",
     )
@@ -319,6 +318,9 @@ def _module_of(layer, model_name):
             f"{model_name!r} has the layer {layer.name!r} after its pooling; this format holds "
             "only UnitLength, and Dense without LoRA or quantization. Use format='keras'"
         )
-    kernel = keras.ops.convert_to_numpy(layer.kernel)
-    bias = keras.ops.convert_to_numpy(layer.bias) if layer.use_bias else None
-    return DenseLayer(kernel, bias, activation)
+    bias = _as_array(layer.bias) if layer.use_bias else None
+    return DenseLayer(_as_array(layer.kernel), bias, activation)
+
+
+def _as_array(variable):
+    return keras.ops.convert_to_numpy(keras.ops.cast(variable, "float32"))

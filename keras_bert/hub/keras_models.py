@@ -127,6 +127,7 @@ def save(model, path):
             _without_optimizer(model).save(temporary)
             if metrics is not None:
                 provenance.add_metrics(temporary, metrics)
+            keras_file.check_complete(temporary)
             if keras_file.contains_code(temporary):
                 own_files.record(temporary)
         if path.name == MODEL_FILE and metrics is not None:

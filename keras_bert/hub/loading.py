@@ -1,6 +1,5 @@
 """Load, save and convert models by name or path."""
 
-import dataclasses
 import os
 import warnings
 from collections.abc import Sequence
@@ -176,12 +175,11 @@ def save(model: keras.Model, path: str | os.PathLike[str], *, format: str = "ker
             model card: in the `.keras` file, and in a folder also as `metrics.json`.
         format: `"keras"`, `"huggingface"`, `"google"`, `"keras_hub"` or
             `"sentence_transformers"`, which is for embedders, sparse embedders, rerankers and
-            encoders with a pooling. Weights that the format cannot hold are an error. Only
-            `"keras"` keeps frozen layers; a warning names options of a head that get lost, such as
-            `no_answer`. Only `"keras"` and `"sentence_transformers"` keep embedders, and only
-            `"keras"` and `"huggingface"` text pairs, labels and the other tasks. Hugging Face's
-            classes without a pooler drop the pooler of the encoder. KerasHub has one dropout rate
-            for hidden states and attention.
+            encoders with a pooling. The folder is read back before it gets its name. If an output
+            of the model would differ, the format cannot hold the model, and the error names what
+            it loses, such as `pooling` or `prompts`. A warning names options that `load` needs
+            again, such as `labels` or `no_answer`. Only `"keras"` keeps frozen layers. Hugging
+            Face's classes without a pooler drop the pooler of the encoder.
 
     Raises:
         ValueError: The format cannot hold the head, the activation or another option.
@@ -208,17 +206,17 @@ def save(model: keras.Model, path: str | os.PathLike[str], *, format: str = "ker
         known = ", ".join(("keras", *checkpoints.WRITABLE))
         raise ValueError(f"format must be one of {known}; received {format!r}")
     checkpoint = conversion.to_checkpoint(model)
-    _warn_of_lost_options(model, format)
     if format in _OF_TRANSFORMERS and _drops_pooler(checkpoint.task):
         checkpoint = checkpoint.without({"pooler"})
-    checkpoints.write(checkpoint, path, format)
+    lost = checkpoints.write(checkpoint, path, format)
+    _warn_of_lost_options(format, [*lost, *_options_of_keras(model)])
 
 
-def _warn_of_lost_options(model, format):
-    """Warn of options of a head that only format="keras" keeps."""
+def _options_of_keras(model):
+    """Return the options of a head that only format="keras" keeps."""
     output = heads.find_output(model)
     if output is None:
-        return
+        return []
     type_of_labels = f"the type of the labels, {output.label_type} (labels=[...])"
     long_texts = f"long_texts={output.long_texts!r} (an argument of keras_bert.pipeline)"
     is_lost = {
@@ -227,11 +225,15 @@ def _warn_of_lost_options(model, format):
         type_of_labels: output.label_type != "str",
         long_texts: output.long_texts != "truncate",
     }
-    lost = ", ".join(option for option in is_lost if is_lost[option])
+    return [option for option in is_lost if is_lost[option]]
+
+
+def _warn_of_lost_options(format, lost):
+    """Warn of options that a format does not keep."""
     if lost:
         warnings.warn(
-            f"the format {format!r} does not keep {lost}. Pass this to keras_bert.load again, or "
-            "use format='keras'",
+            f"the format {format!r} does not keep {', '.join(lost)}. Set this again when you "
+            "load the model, or use format='keras'",
             stacklevel=level_of_caller(),
         )
 
@@ -287,17 +289,14 @@ def convert(
         for name in checkpoint.weights:
             checkpoints.canonical.check_numbers(source_path, name, checkpoint.weights[name])
         hidden_act = hidden_act or named_source.published_options(source).get("hidden_act")
-    if hidden_act is not None:
-        config = {**checkpoint.config, "hidden_act": hidden_act}
-        checkpoint = dataclasses.replace(checkpoint, config=config)
-    checkpoint = checkpoint.without(drop)
+    checkpoint = checkpoint.with_activation(hidden_act).without(drop)
     if file and format in _OF_TRANSFORMERS and _drops_pooler(checkpoint.task):
         checkpoint = checkpoint.without({"pooler"})
     if format == "keras":
         task = checkpoint.task or task_of_groups(checkpoint)
         save(conversion.from_checkpoint(checkpoint, task), path)
     else:
-        checkpoints.write(checkpoint, path, format)
+        _warn_of_lost_options(format, checkpoints.write(checkpoint, path, format))
     return checkpoint
 
 

@@ -142,23 +142,24 @@ def read_hdf5(file: Path) -> dict[str, Any]:
     check_not_lfs_pointer(file)
     try:
         with h5py.File(file, "r") as opened:
-            names = check_hdf5(opened, file.stat().st_size)
+            names = check_hdf5(opened, file.stat().st_size, lists_of_strings=True)
             return {name: np.asarray(opened[name][()]) for name in names}
     except Exception as error:  # h5py raises many types
         raise invalid(file, "must be a complete HDF5 file", error) from error
 
 
-def check_hdf5(opened: Any, size: int) -> dict[str, Dataset]:
+def check_hdf5(opened: Any, size: int, *, lists_of_strings: bool = False) -> dict[str, Dataset]:
     """Check that all datasets are in an HDF5 file, uncompressed and written; return them by name.
 
-    `opened` is an `h5py.File`, and `size` is the size of the file in bytes.
+    `opened` is an `h5py.File`, and `size` is the size of the file in bytes. Pass
+    `lists_of_strings=True` if no attribute is read except "dtype".
     """
     import h5py
 
     datasets = {}
     declared = 0
     for name, item in _hdf5_objects(opened):
-        _check_attributes(name, item)
+        _check_attributes(name, item, lists_of_strings)
         if not isinstance(item, h5py.Dataset):
             continue
         _check_storage(name, item)
@@ -189,7 +190,7 @@ def _hdf5_objects(opened: Any) -> Iterator[tuple[str, Any]]:
             unvisited.append((f"{name}/{key}".lstrip("/"), item[key]))
 
 
-def _check_attributes(name: str, item: Any) -> None:
+def _check_attributes(name: str, item: Any, lists_of_strings: bool) -> None:
     """Check the attributes of an HDF5 object, without reading them."""
     from h5py import h5a
 
@@ -198,8 +199,11 @@ def _check_attributes(name: str, item: Any) -> None:
         raise ValueError(f"{shown(name)} has {count} attributes, over {_MAX_ATTRIBUTES}")
     for index in range(count):
         attribute = h5a.open(item.id, index=index)
-        # A list of strings of any length can refer to the same bytes many times.
+        # A list of strings of any length can refer to the same bytes many times. h5py 3 writes such
+        # lists for the names of layers in tf_model.h5.
         is_list_of_strings = attribute.shape != () and attribute.dtype.hasobject
+        if lists_of_strings and attribute.name != b"dtype":
+            is_list_of_strings = False
         if is_list_of_strings or attribute.get_storage_size() > _MAX_ATTRIBUTE:
             raise ValueError(f"{shown(name)} has a list of strings or a long value as an attribute")
 

@@ -49,6 +49,14 @@ def load(file: Path) -> keras.Model:
         return model
 
 
+def check_complete(file: Path) -> None:
+    """Raise an `OSError` unless all bytes of a `.keras` file that was just written are right."""
+    with zipfile.ZipFile(file) as archive:
+        damaged = archive.testzip()
+    if damaged is not None:
+        raise OSError(f"{damaged} was not written as a whole. Check the disk, and save again")
+
+
 def contains_code(file: Path) -> bool:
     """Return True if `load` refuses the config of a `.keras` file."""
     try:

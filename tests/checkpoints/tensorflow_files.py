@@ -41,6 +41,9 @@ def write_hdf5(folder):
             file.create_dataset(f"{layer}/tf_bert_model_1/{name}", data=array)
             if "/embeddings/" in name and any("mlm___" in path for path in file):
                 file.create_dataset(f"mlm___cls/tf_bert_model_1/{name}", data=array)
+        file.attrs["layer_names"] = list(file)  # h5py 3 writes strings of any length
+        for layer in file.values():
+            layer.attrs["weight_names"] = [name for name, _ in layer["tf_bert_model_1"].items()]
 
 
 def _tensors(folder):

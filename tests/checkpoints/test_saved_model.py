@@ -5,6 +5,7 @@ import re
 import numpy as np
 import pytest
 
+import keras_bert
 from keras_bert import checkpoints
 from keras_bert.checkpoints import saved_model
 from tests import damage
@@ -85,13 +86,19 @@ def test_without_a_vocabulary(tmp_path):
         ("gelu of 2020", "gelu"),
         ("gelu_new", "gelu_new"),
         ("relu", "relu"),
-        ([], "gelu_new"),
-        (["gelu", "relu"], "gelu_new"),
+        ([], None),
+        (["gelu", "relu"], None),
     ],
 )
 def test_activation_is_inferred_from_ops(tmp_path, ops, expected):
     path = objects.save_model(tmp_path / "1", objects.Maker().encoder(), activation=ops)
     assert checkpoints.read(path).config["hidden_act"] == expected
+    if expected is None:
+        with pytest.raises(ValueError, match="does not show which activation.*hidden_act="):
+            keras_bert.load(path)
+        with pytest.raises(ValueError, match="does not show which activation"):
+            keras_bert.convert(path, tmp_path / "there", format="google")
+        assert keras_bert.load(path, hidden_act="tanh").get_config()["hidden_act"] == "tanh"
 
 
 @pytest.mark.parametrize("masked_lm", [False, True])

@@ -61,44 +61,6 @@ def assert_same_weights(model, other):
         np.testing.assert_array_equal(array, theirs[path], err_msg=path)
 
 
-@pytest.mark.parametrize("format", ["google", "huggingface"])
-@pytest.mark.parametrize("name", ["encoder", *TRANSFORMERS])
-def test_round_trip_keeps_all_bits(name, format, tmp_path):
-    model = make(name, **GOOGLE)
-    if (name, format) == ("multi_label", "google"):
-        with pytest.raises(ValueError, match="google: classes must exclude each other"):
-            keras_bert.save(model, tmp_path / "there", format=format)
-        return
-    keras_bert.save(model, tmp_path / "there", format=format)
-    assert checkpoints.detect(tmp_path / "there") == format
-    found = checkpoints.read(tmp_path / "there")
-    written = conversion.to_checkpoint(model)
-    if format == "huggingface" and name in ("masked_tokens", "tagging", "question_answering"):
-        written = written.without({"pooler"})  # these heads do not use it
-    assert found.config == written.config
-    assert found.weights.keys() == written.weights.keys()
-    for key, array in written.weights.items():
-        np.testing.assert_array_equal(found.weights[key], array, err_msg=key)
-    assert found.vocabulary == written.vocabulary
-    assert found.tokenizer == written.tokenizer
-    task = heads.find_task(model)
-    again = keras_bert.load(tmp_path / "there", task=task)
-    if "pooler" in found.groups:
-        assert_same_weights(model, again)
-    if format == "huggingface" and task in ("classification", "tagging"):
-        assert heads.find_output(again).labels == heads.find_output(model).labels
-        assert heads.find_output(again).multi_label == (name == "multi_label")
-
-
-def test_huggingface_keeps_every_config(tmp_path):
-    encoder = scrambled(tiny.encoder(**ODD))
-    keras_bert.save(encoder, tmp_path / "there", format="huggingface")
-    again = keras_bert.load(tmp_path / "there")
-    for key, value in encoder.get_config().items():
-        assert key in ("name", "preprocessor") or again.get_config()[key] == value, key
-    assert_same_weights(encoder, again)
-
-
 @pytest.mark.parametrize(
     "options",
     [
@@ -133,12 +95,6 @@ def test_unsupported_options_are_errors(format, options, message, tmp_path):
     with pytest.raises(ValueError, match=message):
         keras_bert.save(tiny.encoder(**options), tmp_path / "there", format=format)
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("name", ["tagging", "question_answering", "next_sentence", "pretraining"])
-def test_keras_hub_does_not_support_these_heads(name, tmp_path):
-    with pytest.raises(ValueError, match=f"must be a classifier or a masked LM, received {name}"):
-        keras_bert.save(make(name, **GOOGLE), tmp_path / "there", format="keras_hub")
 
 
 def test_other_models_are_refused():
@@ -200,17 +156,6 @@ def test_round_trip_in_each_dtype(dtype, tmp_path):
     assert first.dtype_policy.name == dtype
     keras_bert.save(first, tmp_path / "b", format="huggingface")
     assert_same_weights(first, keras_bert.load(tmp_path / "b", dtype=dtype))
-
-
-def test_task_of_the_checkpoint_is_used(tmp_path):
-    for name in ("tagging", "masked_tokens", "classification", "regression"):
-        model = make(name)
-        keras_bert.save(model, tmp_path / name, format="huggingface")
-        assert heads.find_task(keras_bert.load(tmp_path / name, task="auto")) == name
-    keras_bert.save(make("encoder"), tmp_path / "encoder", format="huggingface")
-    assert isinstance(keras_bert.load(tmp_path / "encoder", task="auto"), keras_bert.BertEncoder)
-    keras_bert.save(make("tagging"), tmp_path / "own")
-    assert heads.find_task(keras_bert.load(tmp_path / "own", task="auto")) == "tagging"
 
 
 def test_file_that_changes_while_it_is_read_is_an_error(tmp_path):

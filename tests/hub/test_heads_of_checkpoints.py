@@ -1,5 +1,6 @@
 """Encoders and heads of checkpoints as people have them, with expected numbers from NumPy."""
 
+import json
 import warnings
 
 import numpy as np
@@ -281,7 +282,7 @@ def test_copies_of_a_cross_encoder_have_its_activation(tmp_path):
     for name in ("onnx", "again", "mine"):
         again = keras_bert.pipeline(tmp_path / name)
         assert again(PAIR)["score"] == pytest.approx(score(PAIR)["score"], abs=1e-5)
-    with pytest.raises(ValueError, match="google: cannot hold the activation 'sigmoid'"):
+    with pytest.raises(ValueError, match="google: hidden_act must be"):
         score.save(tmp_path / "google", format="google")
     model = heads.regressor(heads.find_encoder(score.model), pairs=True, activation="elu")
     with pytest.raises(ValueError, match="activation of a head must be one of"):
@@ -303,6 +304,47 @@ def test_scores_are_those_of_sentence_transformers(tmp_path, activation):
     (expected,) = peer.predict([PAIR])
     assert score(PAIR)["score"] == pytest.approx(expected, abs=1e-5)
     assert again.predict([PAIR])[0] == pytest.approx(expected, abs=1e-5)
+
+
+ACTIVATIONS = ("sigmoid", None)
+
+
+def heads_with_scores():
+    """Yield heads whose scores need a function of the logits, or none."""
+    encoder = tiny.encoder(num_hidden_layers=1, initializer_range=0.5)
+    for activation in ACTIVATIONS:
+        yield heads.reranker(encoder, activation=activation)
+        yield heads.regressor(encoder, pairs=True, activation=activation)
+    yield heads.classifier(encoder, labels=["a", "b"], multi_label=True)
+    yield heads.classifier(encoder, labels=["a", "b"], pairs=True)
+
+
+def test_problem_types_choose_the_function_of_a_head(tmp_path):
+    found = []
+    for index, model in enumerate(heads_with_scores()):
+        keras_bert.save(model, tmp_path / str(index), format="huggingface")
+        config = json.loads((tmp_path / str(index) / "config.json").read_text())
+        found.append(config["problem_type"])
+        keys = config.get("sentence_transformers", {}).get("activation_fn")
+        assert keys == config.get("sbert_ce_default_activation_function")
+    multi, single = "multi_label_classification", "single_label_classification"
+    assert found == [None, None, "regression", "regression", multi, single]
+
+
+@pytest.mark.peers
+def test_scores_are_those_of_a_pipeline_of_transformers(tmp_path):
+    transformers = pytest.importorskip("transformers")
+    for index, model in enumerate(heads_with_scores()):
+        keras_bert.save(model, tmp_path / str(index), format="huggingface")
+        peer = transformers.pipeline("text-classification", str(tmp_path / str(index)))
+        pair = {"text": "so good", "text_pair": "bad film"}
+        expected = sorted(each["score"] for each in peer([pair], top_k=None)[0])
+        inputs = heads.find_encoder(model).preprocessor(["so good"], ["bad film"])
+        output = np.asarray(model(inputs))[0]
+        if model.name == "classifier":
+            is_multi = heads.find_output(model).multi_label
+            output = scipy.special.expit(output) if is_multi else scipy.special.softmax(output)
+        np.testing.assert_allclose(sorted(output), expected, atol=1e-5)
 
 
 SOFTMAX = "torch.nn.modules.activation.Softmax"

@@ -99,18 +99,6 @@ def test_settings_that_change_the_vectors_are_errors(tmp_path, model, file, key,
         keras_bert.load(tmp_path / "model", task="auto")
 
 
-def test_folders_of_older_versions(tmp_path, model):
-    keras_bert.save(model, tmp_path / "model", format="sentence_transformers")
-    file = tmp_path / "model/modules.json"
-    modules = json.loads(file.read_text())
-    names = "sentence_transformers.sparse_encoder.models."
-    modules[0]["type"] = f"{names}MLMTransformer"
-    modules[1]["type"] = f"{names}SpladePooling"
-    file.write_text(json.dumps(modules))
-    loaded = keras_bert.load(tmp_path / "model", task="auto")
-    np.testing.assert_allclose(vectors(loaded), vectors(model), atol=1e-6)
-
-
 @pytest.mark.peers
 def test_sentence_transformers_gives_equal_vectors(tmp_path, model):
     from sentence_transformers import SparseEncoder

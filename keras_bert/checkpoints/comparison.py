@@ -1,0 +1,160 @@
+"""Compare a checkpoint with what a format gives back: what the format cannot hold is an error."""
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from keras_bert.checkpoints.canonical import Checkpoint, EmbeddingModules
+from keras_bert.runtime.escaping import shown
+
+# Fields that load as options of `keras_bert.load`, and keys of the config for training only. A
+# format may lose them with a warning, because no output of the loaded model is wrong.
+_OPTIONS = ("labels", "pairs", "dropout", "task")
+_FOR_TRAINING = ("hidden_dropout_prob", "attention_probs_dropout_prob", "initializer_range")
+_NOT_COMPARED = ("format", "path", "embedding")  # `pooling` stands for `modules`
+_OF_MODULES = ("prompts", "default_prompt")
+
+
+def lost_options(format: str, written: Checkpoint, again: Checkpoint) -> list[str]:
+    """Return the options that a format lost, such as "pairs=True".
+
+    A difference that changes an output of the model is a `ValueError` that names the field.
+    """
+    options = []
+    for name, value in _differences(written, again):
+        if name in (*_OPTIONS, *_FOR_TRAINING) or (name == "pooling" and written.task is None):
+            options.append(f"{name}={shown(value)}")
+        else:
+            known = "" if value is None else f"={shown(value)}"
+            raise ValueError(
+                f"{format}: cannot hold {name}{known} of {shown(written.path)}. Use "
+                f"{_formats_for(format, written)}"
+            )
+    return options
+
+
+def _formats_for(format: str, checkpoint: Checkpoint) -> str:
+    """Return the formats that hold more, as an advice."""
+    is_known_there = checkpoint.pairs or checkpoint.prompts or checkpoint.modules is not None
+    if is_known_there and format != "sentence_transformers":
+        return "format='keras' or format='sentence_transformers'"
+    return "format='keras'"
+
+
+def _differences(written: Checkpoint, again: Checkpoint) -> Iterator[tuple[str, Any]]:
+    """Yield the name and the value of all that differs: fields, and keys of dicts."""
+    for field in dataclasses.fields(Checkpoint):
+        name = field.name
+        if name in _NOT_COMPARED:
+            continue
+        value = getattr(written, name)
+        if name in _COMPARISONS:
+            yield from _COMPARISONS[name](written, again)
+        elif name in _OF_MODULES and written.modules is not None:
+            continue  # compared as a part of `modules`
+        elif value != getattr(again, name):
+            yield name, value
+
+
+def _of_config(written: Checkpoint, again: Checkpoint) -> Iterator[tuple[str, Any]]:
+    for key, value in written.config.items():
+        if again.config[key] != value:
+            yield key, value
+
+
+def _of_weights(written: Checkpoint, again: Checkpoint) -> Iterator[tuple[str, Any]]:
+    for name in sorted(set(written.weights) ^ set(again.weights)):
+        yield name, None
+        return
+    for name, array in written.weights.items():
+        if not _is_equal(array, again.weights[name]):
+            yield name, None
+
+
+def _is_equal(array: np.ndarray, other: np.ndarray) -> bool:
+    """Return True for equal arrays. The second comparison is slow, for arrays with NaN."""
+    return np.array_equal(array, other) or np.array_equal(array, other, equal_nan=True)
+
+
+def _of_tokenizer(written: Checkpoint, again: Checkpoint) -> Iterator[tuple[str, Any]]:
+    if written.vocabulary is None:  # then the options say nothing
+        return
+    maximum = written.config["max_position_embeddings"]
+    options = written.tokenizer
+    for key in sorted({*options, *again.tokenizer}):
+        default = maximum if key == "sequence_length" else None
+        value = options.get(key) or default
+        if value != (again.tokenizer.get(key) or default):
+            name = "max_sequence_length" if key == "sequence_length" else key
+            yield name, value
+
+
+def _of_labels(written: Checkpoint, again: Checkpoint) -> Iterator[tuple[str, Any]]:
+    numbers = [str(index) for index in range(len(written.labels or ()))]
+    if written.labels is not None and written.labels != (again.labels or numbers):
+        yield "labels", written.labels
+
+
+def _of_task(written: Checkpoint, again: Checkpoint) -> Iterator[tuple[str, Any]]:
+    """Compare the tasks, unless the format names none; an encoder can be read as an embedder."""
+    if written.task is not None and again.task not in (None, written.task):
+        yield "task", written.task
+
+
+def _of_activation(written: Checkpoint, again: Checkpoint) -> Iterator[tuple[str, Any]]:
+    value = written.activation or "linear"
+    # A reranker of unknown activation gets a sigmoid.
+    is_unknown = written.task == "reranking" and not again.pairs
+    if is_unknown or value != (again.activation or "linear"):
+        yield "activation", value
+
+
+def _of_modules(written: Checkpoint, again: Checkpoint) -> Iterator[tuple[str, Any]]:
+    """Compare how the vectors of texts are made, by an embedder or an encoder with a pooling."""
+    ours, theirs = written.modules, again.modules
+    if ours is None:
+        if written.task is None and theirs is not None:
+            yield "pooling", None
+        return
+    for field in dataclasses.fields(EmbeddingModules):
+        value = getattr(ours, field.name)
+        if theirs is not None and field.name == "layers":
+            is_same = len(ours.layers) == len(theirs.layers) and all(
+                _is_same_layer(*pair) for pair in zip(ours.layers, theirs.layers, strict=True)
+            )
+        else:
+            is_same = theirs is not None and value == getattr(theirs, field.name)
+        if not is_same:
+            yield field.name, _shown_module(field.name, value)
+
+
+def _is_same_layer(layer: Any, other: Any) -> bool:
+    if layer is None or other is None or type(layer) is not type(other):
+        return layer is other
+    for field in dataclasses.fields(layer):
+        value, again = getattr(layer, field.name), getattr(other, field.name)
+        is_array = isinstance(value, np.ndarray) and again is not None
+        if not (_is_equal(value, again) if is_array else value is again or value == again):
+            return False
+    return True
+
+
+def _shown_module(name: str, value: Any) -> Any:
+    if name == "pooling":
+        return value[0] if len(value) == 1 else list(value)
+    if name == "layers":
+        return ["normalize" if layer is None else type(layer).__name__ for layer in value]
+    return value
+
+
+_COMPARISONS = {
+    "config": _of_config,
+    "weights": _of_weights,
+    "tokenizer": _of_tokenizer,
+    "labels": _of_labels,
+    "task": _of_task,
+    "activation": _of_activation,
+    "pooling": _of_modules,
+}
