@@ -36,7 +36,6 @@ TORCH_ACTIVATIONS = {
     "Identity": "linear", "Tanh": "tanh", "ReLU": "relu", "GELU": "gelu", "Sigmoid": "sigmoid",
     "SiLU": "silu",
 }  # fmt: skip
-# Two tasks with the same head and the same class; `finetuning_task` tells them apart.
 _TASKS_OF_NUMBERS = ("regression", "reranking")
 _OLD_ACTIVATION_KEY = "sbert_ce_default_activation_function"  # before version 4
 _SOFTMAX = ("torch.nn.Softmax", "torch.nn.modules.activation.Softmax")
@@ -56,7 +55,7 @@ ARCHITECTURES: dict[str, tuple[str | None, set[str]]] = {
 }
 
 
-# Tasks whose class is that of another task.
+# Tasks whose class is that of another task. `finetuning_task` tells them apart.
 _TASK_OF_CLASS: dict[str | None, str] = {
     "regression": "classification",
     "reranking": "classification",
@@ -114,14 +113,14 @@ def torch_activation(activation: str) -> str:
 def config_of_head(checkpoint: Checkpoint) -> dict[str, Any]:
     """Return the keys of config.json that describe the head of a checkpoint."""
     config: dict[str, Any] = {}
+    if checkpoint.task in _TASK_OF_CLASS:
+        config["finetuning_task"] = checkpoint.task
     if "classifier/bias" in checkpoint.weights:
         count = len(checkpoint.weights["classifier/bias"])
         labels = checkpoint.labels or [f"LABEL_{index}" for index in range(count)]
         config["id2label"] = {str(index): label for index, label in enumerate(labels)}
         config["label2id"] = {label: index for index, label in enumerate(labels)}
         config["problem_type"] = _problem_type(checkpoint)
-        if checkpoint.task in _TASKS_OF_NUMBERS:
-            config["finetuning_task"] = checkpoint.task
         if checkpoint.dropout is not None:
             config["classifier_dropout"] = checkpoint.dropout
     if checkpoint.pairs:
@@ -161,6 +160,8 @@ def read_task(
     task, groups = ARCHITECTURES.get(str(names[0]), (None, set()))
     if task is None or not groups - {"pooler"} <= set(map(canonical.group_of, weights)):
         return None, False
+    if task == "masked_tokens" and config.get("finetuning_task") == "sparse_embedding":
+        return "sparse_embedding", False
     problem = config.get("problem_type")
     # transformers takes a single output without a `problem_type` for a regression.
     is_single = problem is None and len(weights.get("classifier/bias", ())) == 1
