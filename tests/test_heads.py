@@ -4,7 +4,6 @@ import keras
 import numpy as np
 import pytest
 
-import keras_bert
 from keras_bert import heads, layers, optimizers, packed_heads
 from tests import contract, tiny
 
@@ -351,16 +350,6 @@ def test_pooling_of_a_classifier():
         heads.classifier(encoder, 3, pooling="men")
     with pytest.raises(ValueError, match="pooling must be one of mean, cls, max"):
         tiny.encoder(pooling="men")
-
-
-def test_other_formats_cannot_hold_a_pooling(tmp_path):
-    model = heads.classifier(tiny.encoder(pooling="mean"), 2)
-    with pytest.raises(ValueError, match="has pooling='mean', which only format='keras'"):
-        keras_bert.save(model, tmp_path / "theirs", format="huggingface")
-    keras_bert.save(model, tmp_path / "ours")
-    inputs = heads.find_encoder(model).preprocessor(["so good"])
-    again = keras_bert.load(tmp_path / "ours")
-    np.testing.assert_array_equal(np.array(model(inputs)), np.array(again(inputs)))
 
 
 def packed_batch(task="pretraining"):

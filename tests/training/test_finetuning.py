@@ -236,25 +236,6 @@ def test_failure_of_on_end_can_be_repeated(eager, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["one label", "tags"])
-def test_padding_rows_do_not_change_the_loss(kind, eager):
-    """5 sequences have the same loss in a batch of 5 and in a batch of 32."""
-    examples = {
-        "one label": tiny.examples(tiny.ROWS[:5]),
-        "tags": conll.TaggedSentences(tiny.tagged().words[:5], tiny.tagged().tags[:5]),
-    }[kind]
-
-    def loss(**options):
-        options = {"epochs": 1, "learning_rate": 1e-9, "batch_size": 32, **options}
-        encoder = tiny.encoder(
-            hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, num_hidden_layers=1
-        )
-        return finetune(examples, encoder=encoder, **options)[1]["train_loss"]
-
-    assert loss(fixed_length=True) == pytest.approx(loss(), rel=1e-5)
-
-
 def test_line_per_epoch_without_terminal(eager, capsys, scored):
     scored(accuracy=[0.5, 0.75], majority=[0.5, 0.5])
     examples = tiny.examples(tiny.ROWS[:4])
@@ -273,18 +254,6 @@ def test_tensorboard_gets_each_epoch(eager, tmp_path, scored):
     found = scalars(tmp_path)
     assert (found["accuracy", 1], found["accuracy", 2]) == (0.5, 0.75)
     assert found["loss", 2] == pytest.approx(metrics["train_loss"])
-
-
-@pytest.mark.parametrize("fixed_length", [False, True])
-@pytest.mark.parametrize("data", [tiny.examples(tiny.ROWS[:9]), tiny.choices()[:5]])
-def test_rows_that_fill_a_batch_are_not_in_the_loss_of_an_epoch(data, fixed_length):
-    encoder = tiny.encoder(
-        initializer_range=0.5, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0
-    )
-    _, metrics = finetune(
-        data, data, encoder, batch_size=4, epochs=1, learning_rate=1e-9, fixed_length=fixed_length
-    )
-    assert metrics["train_loss"] == pytest.approx(metrics["dev_loss"], rel=1e-4)
 
 
 def test_truncated_and_empty_texts_are_counted(eager):
@@ -312,25 +281,6 @@ def test_an_optimizer_and_a_loss_of_the_caller(eager):
     assert runs[1]["dev_loss"] == pytest.approx(2 * runs[0]["dev_loss"], rel=0.5)
     with pytest.raises(ValueError, match="loss must be a keras.losses.Loss, .*received 'mse'"):
         finetune(examples, loss="mse")
-
-
-@pytest.mark.slow
-def test_two_accumulated_batches_equal_one_of_twice_the_size(eager):
-    """Both are one optimizer step with the same learning rate, so the weights are equal."""
-    examples = tiny.examples(tiny.ROWS[:8])
-    options = {"epochs": 1, "warmup": 0.0}
-    one, _ = finetune(examples, batch_size=8, learning_rate=1e-3, **options)
-    two, _ = finetune(
-        examples, batch_size=4, learning_rate=1e-3, gradient_accumulation_steps=2, **options
-    )
-    assert int(one.optimizer.iterations) == int(two.optimizer.iterations) == 1
-    moments = [keras.ops.convert_to_numpy(moment) for moment in one.optimizer._momentums]
-    for a, b in zip(moments, two.optimizer._momentums, strict=True):
-        np.testing.assert_allclose(a, b, atol=1e-6)
-    assert max(abs(moment).max() for moment in moments) > 1e-3
-    # Adam amplifies rounding of tiny gradients; those few weights differ.
-    for a, b in zip(weights(one), weights(two), strict=True):
-        assert np.mean(abs(a - b) > 1e-5) < 0.1
 
 
 @pytest.mark.slow

@@ -27,17 +27,6 @@ def scores(model):
 pytestmark = pytest.mark.filterwarnings("ignore:.*texts were truncated")
 
 
-@pytest.mark.parametrize("activation", ["sigmoid", None, "tanh"])
-@pytest.mark.parametrize("format", ["keras", "huggingface", "sentence_transformers"])
-def test_every_format_keeps_the_scores(tmp_path, format, activation):
-    model = heads.reranker(tiny.encoder(initializer_range=0.5), activation=activation)
-    keras_bert.save(model, tmp_path / "model", format=format)
-    loaded = keras_bert.load(tmp_path / "model", task="auto")
-    assert heads.find_task(loaded) == "reranking"
-    np.testing.assert_allclose(scores(loaded), scores(model), atol=1e-6)
-    assert (loaded.layers[-1].activation or "linear") == (activation or "linear")
-
-
 def test_a_regressor_of_pairs_stays_a_regressor(tmp_path):
     model = heads.regressor(tiny.encoder(), pairs=True)
     keras_bert.save(model, tmp_path / "model", format="huggingface")

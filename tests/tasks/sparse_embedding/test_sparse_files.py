@@ -41,17 +41,6 @@ def test_every_format_keeps_the_vectors(tmp_path, format, tied):
     np.testing.assert_allclose(vectors(loaded), vectors(model), atol=1e-6)
 
 
-def test_prompts_are_kept(tmp_path, model):
-    for format in ("keras", "sentence_transformers"):
-        keras_bert.save(model, tmp_path / format, format=format)
-        loaded = keras_bert.load(tmp_path / format, task="auto")
-        output = heads.find_output(loaded)
-        assert output.prompts == {"query": "so ", "document": ""}
-        assert output.default_prompt == "document"
-        expected = vectors(model, prompt="query")
-        np.testing.assert_allclose(vectors(loaded, prompt="query"), expected, atol=1e-6)
-
-
 @pytest.mark.parametrize("format", ["keras", "huggingface"])
 @pytest.mark.parametrize("head", [heads.masked_lm, heads.pretraining])
 def test_masked_lm_checkpoints_load_as_sparse_embedders(tmp_path, format, head):
