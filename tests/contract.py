@@ -1,16 +1,13 @@
 """Checks that hold for the encoder and every head, run on one Keras backend.
 
-The tests start one process per backend. To run the checks by hand:
+The tests start one process per backend. To run the checks by hand, and print a line per check:
 
-    KERAS_BACKEND=jax python -m tests.contract check FOLDER
-    KERAS_BACKEND=jax python -m tests.contract reload FOLDER 1e-6
+    KERAS_BACKEND=jax python -m tests.contract
 
-`check` prints one line per check, and saves each subject (the encoder or a head) in FOLDER with
-its outputs. `reload` loads the saved models and compares the outputs.
+That saved models answer alike is a property in tests/properties/test_round_trip.py.
 """
 
 import json
-import pathlib
 import sys
 import traceback
 import warnings
@@ -74,7 +71,6 @@ CHECKS_OF_EVERY_HEAD = (
 )
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "two", "words", "##s", "a\u2028b", "é"]
 PIECES += [f"piece{index}" for index in range(len(PIECES), CONFIG["vocab_size"])]
-TEXTS = ["Two words", "", "WORDS two twos piece9"]
 
 
 def build(subject, **options):
@@ -359,108 +355,20 @@ def assert_is_int8(model):
         assert {v.dtype for v in layer.weights if len(v.shape) == 2} == {"int8"}, layer.path
 
 
-def with_lora(model):
-    rng = np.random.default_rng(0)
-    for layer in layers(model, keras.layers.Dense):
-        layer.enable_lora(2)
-        layer.lora_kernel_b.assign(rng.normal(0, 0.3, layer.lora_kernel_b.shape))
-    return model
-
-
-def text_model(encoder):
-    """Return a user's functional model in which the preprocessor occurs twice."""
-    text = keras.Input(shape=(), dtype="string")
-    x = encoder(encoder.preprocessor(text))["pooled_output"]
-    return keras.Model(text, keras.layers.Dense(2)(x))
-
-
-def save(subject, folder):
-    """Save variants of the model and their outputs, then delete the vocabulary file."""
-    vocabulary = folder / "vocabulary.txt"
-    vocabulary.write_text("".join(f"{piece}\n" for piece in PIECES), "utf-8", newline="\n")
-
-    def prepared(**options):
-        preprocessor = keras_bert.Preprocessor(vocabulary, sequence_length=12, lowercase=True)
-        return build(subject, preprocessor=preprocessor, **options)
-
-    variants = {"plain": prepared()}
-    on_tensorflow = keras.backend.backend() == "tensorflow"  # JAX loads these files too
-    # masked_lm has tied weights.
-    if subject in FULLY_CHECKED or (subject == "masked_tokens" and on_tensorflow):
-        variants |= {"int8": quantize(prepared()), "lora": with_lora(prepared())}
-    if subject in FULLY_CHECKED and on_tensorflow:
-        variants["bfloat16"] = prepared(dtype="mixed_bfloat16")
-        variants["rematerialized"] = prepared(rematerialize=True)
-    for name, model in variants.items():
-        model.save(folder / f"{name}.keras")
-        outputs = [x.astype(np.float32) for x in run(model)]
-        np.savez(folder / f"{name}.npz", *outputs)
-    if subject == "encoder" and on_tensorflow:
-        model = text_model(variants["plain"])
-        model.save(folder / "text.keras")
-        outputs = model.predict(keras.ops.convert_to_tensor(TEXTS), verbose=0)
-        np.savez(folder / "text.npz", outputs)
-    vocabulary.unlink()
-
-
-def reload(folder, tolerance):
-    """Load the files that `save` wrote and compare the outputs."""
-    backend = keras.backend.backend()
-    files = sorted(folder.glob("*.keras"))
-    assert files
-    for file in files:
-        if file.stem == "text" and backend != "tensorflow":
-            continue
-        model = keras.saving.load_model(file)
-        encoder = keras_bert.heads.find_encoder(model)
-        with np.load(file.with_suffix(".npz")) as expected:
-            expected = list(expected.values())
-        if file.stem == "text":
-            found = [model.predict(keras.ops.convert_to_tensor(TEXTS), verbose=0)]
-            preprocessors = layers(model, keras_bert.Preprocessor)
-            assert preprocessors == [encoder.preprocessor]
-        else:
-            found = run(model)
-        for a, b in zip(expected, found, strict=True):
-            np.testing.assert_allclose(
-                a, b.astype(np.float32), atol=0.1 if file.stem == "bfloat16" else tolerance
-            )
-        if file.stem == "int8":
-            assert_is_int8(model)
-        assert encoder.rematerialize == (file.stem == "rematerialized")
-        blocks = layers(model, keras_bert.layers.TransformerBlock)
-        assert all(block.rematerialize == encoder.rematerialize for block in blocks)
-        output = keras_bert.heads.find_output(model)
-        if output is not None:
-            assert output.labels in (None, LABELS, ["next", "random"]) and output.task in HEADS
-        assert list(encoder.preprocessor.vocabulary) == PIECES
-        if folder.name not in FULLY_CHECKED or file.stem != "plain":
-            continue  # tracing the tokenizer takes longer than the other checks
-        ids = keras.ops.convert_to_numpy(encoder.preprocessor("Two words")["input_word_ids"])
-        assert ids[:5].tolist() == [2, 4, 5, 3, 0]
-
-
-def main(action, folder, *options):
-    """Run the action for each subject, print the results, and return True if all passed."""
+def main():
+    """Run the checks for each subject, print the results, and return True if all passed."""
     passed = True
+    checks = {
+        name.removeprefix("check_"): check
+        for name, check in globals().items()
+        if name.startswith("check_")
+    }
     for subject in ("encoder", *HEADS):
-        path = pathlib.Path(folder, subject)
-        path.mkdir(exist_ok=True)
-        if action == "reload":
-            steps = {"reload": lambda: reload(path, *map(float, options))}  # noqa: B023
-        else:
-            steps = {
-                name.removeprefix("check_"): lambda check=check: check(subject)  # noqa: B023
-                for name, check in globals().items()
-                if name.startswith("check_")
-                and (
-                    subject in FULLY_CHECKED or name.removeprefix("check_") in CHECKS_OF_EVERY_HEAD
-                )
-            }
-            steps["save"] = lambda: save(subject, path)  # noqa: B023
-        for name, step in steps.items():
+        for name, check in checks.items():
+            if subject not in FULLY_CHECKED and name not in CHECKS_OF_EVERY_HEAD:
+                continue
             try:
-                step()
+                check(subject)
                 print("ok", subject, name, flush=True)
             except Exception:
                 traceback.print_exc(file=sys.stdout)
@@ -470,4 +378,4 @@ def main(action, folder, *options):
 
 
 if __name__ == "__main__":
-    sys.exit(not main(*sys.argv[1:]))
+    sys.exit(not main())
