@@ -382,6 +382,7 @@ def test_a_quantized_model_loads(mode, tmp_path):
     model.quantize(mode)
     keras_bert.save(model, tmp_path / "model.keras")
     loaded = keras_bert.load(tmp_path / "model.keras")
+    assert loaded.get_layer("logits").quantization_mode == mode
     inputs = keras_bert.heads.find_encoder(model).preprocessor(["good and bad"])
     np.testing.assert_array_equal(np.asarray(model(inputs)), np.asarray(loaded(inputs)))
 

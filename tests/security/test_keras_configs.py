@@ -1,7 +1,6 @@
 """Attack: the config of a `.keras` file that names more than the layers of a model."""
 
 import copy
-import functools
 import inspect
 import io
 import json
@@ -21,7 +20,6 @@ from keras_bert.layers.activations import activation
 from keras_bert.untrusted import keras_config, keras_objects
 from tests import contract, tiny
 from tests.machine import slowness
-from tests.properties import subjects
 from tests.security import memory
 from tests.security.rewriting import edit_config, edit_weights, layer_of, rewrite_zip
 
@@ -744,7 +742,6 @@ def test_models_that_need_no_trust(build, tmp_path):
 
 
 MODELS = {
-    **{name: functools.partial(subjects.model, name) for name in subjects.NAMES},
     "features": lambda: contract.HEADS["features"](tiny.encoder()),
     "siamese": lambda: heads.siamese(heads.embedder(tiny.encoder())),
     "prompts": lambda: heads.embedder(tiny.encoder(), prompts={"q": "a"}, default_prompt="q"),
@@ -753,7 +750,7 @@ MODELS = {
 
 @pytest.mark.parametrize("name", MODELS)
 def test_models_that_keras_saved_on_another_machine_load(name, tmp_path):
-    """`model.save` of Keras does not note the file as one of this machine."""
+    """`model.save` of Keras notes no file; tests/properties has the models of all tasks."""
     model = MODELS[name]()
     model.save(tmp_path / "model.keras")
     loaded = keras_bert.load(tmp_path / "model.keras", task="auto")
