@@ -1,0 +1,151 @@
+"""Ten times the work costs about ten times the time and memory."""
+
+import time
+import tracemalloc
+
+import numpy as np
+import pytest
+
+import keras_bert
+from keras_bert.checkpoints.added_tokens import AddedToken
+from keras_bert.data import packing
+from keras_bert.tasks.embedding import nearest
+from keras_bert.tasks.embedding.retrieval import RetrievalData
+from keras_bert.text.encoded_texts import EncodedTexts
+from keras_bert.text.python_tokenizer import PythonTokenizer
+from tests import tiny
+
+MOST = 13  # times the cost of a tenth of the work
+REPEATS = 3
+TOKENIZER = PythonTokenizer(tiny.PIECES)
+
+
+def tokenize(text):
+    """Tokenize with empty caches."""
+    return PythonTokenizer(tiny.PIECES).tokenize_with_offsets(text)
+
+
+def with_added_tokens(count=1, **options):
+    names = [f"<x{index}>" for index in range(count)]
+    tokens = [AddedToken(name, normalized=False, **options) for name in names]
+    return PythonTokenizer([*tiny.PIECES, *names], added_tokens=tokens)
+
+
+STRIPPED = with_added_tokens(lstrip=True, rstrip=True)
+
+
+def table(rows):
+    texts = [text for _, text in tiny.ROWS] * (rows // len(tiny.ROWS))
+    labels = [label for label, _ in tiny.ROWS] * (rows // len(tiny.ROWS))
+    return {"text": texts, "label": labels}
+
+
+def retrieval(documents):
+    corpus = {str(index): f"good film {index}" for index in range(documents)}
+    queries = {str(index): f"so good {index}" for index in range(documents)}
+    return queries, corpus, {name: {name} for name in queries}
+
+
+# Of each kind of work: its size, a function that prepares it, and the function that is measured.
+WORK = {
+    "tokens of texts": (
+        100, lambda n: [f"good film {index} 한국어" for index in range(10 * n)],
+        PythonTokenizer(tiny.PIECES).tokenize,
+    ),
+    "characters of a word": (20_000, lambda n: "b" * n, tokenize),
+    "characters of a Chinese word": (
+        500, lambda n: "中文" * n, tokenize
+    ),
+    "accents of a character": (2_000, lambda n: "e" + "\u0301" * n, tokenize),
+    "capital sigmas": (500, lambda n: "Σ " * n, tokenize),
+    "added tokens in a text": (
+        6_000, lambda n: "<x0> " * n, STRIPPED.tokenize_with_offsets
+    ),
+    "spaces around an added token": (
+        20_000, lambda n: " " * n + "<x0>" + " " * n, STRIPPED.tokenize_with_offsets
+    ),
+    "rows of encoded texts": (
+        500, lambda n: ["good film 한국어"] * n, lambda texts: EncodedTexts(TOKENIZER, [texts], 16)
+    ),
+    "rows of a table": (640, table, lambda table: keras_bert.read(table)),
+    "labels": (
+        300,
+        lambda n: {"text": ["good"] * n, "label": [f"label {index}" for index in range(n)]},
+        lambda table: keras_bert.read(table),
+    ),
+    "documents": (300, retrieval, lambda data: RetrievalData(*data)),
+    "vectors to search": (
+        20_000,
+        lambda n: np.random.default_rng(0).normal(size=(n, 16)).astype(np.float32),
+        lambda vectors: nearest.top_k(vectors[:8], vectors, 5),
+    ),
+    "sequences to pack": (
+        2_000,
+        lambda n: np.random.default_rng(0).integers(3, 60, n),
+        lambda lengths: packing.packed_shape(
+            lengths, [packing.plan_batches(lengths, 32, 0)], 64
+        ),
+    ),
+}  # fmt: skip
+
+
+def seconds(function, work):
+    """Return the least time of several calls; other programs on the machine only add to it."""
+    times = []
+    for _ in range(REPEATS):
+        start = time.process_time()
+        function(work)
+        times.append(time.process_time() - start)
+    return min(times)
+
+
+def memory(function, work):
+    """Return the most bytes that a call uses at a time."""
+    tracemalloc.start()
+    try:
+        function(work)
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("name", WORK)
+def test_ten_times_the_work_costs_at_most_about_twelve_times_as_much(name):
+    size, prepare, function = WORK[name]
+    function(prepare(10))  # tables that are made once
+    small = prepare(size)
+    large = prepare(10 * size)
+    noise = 0.003  # seconds
+    assert seconds(function, large) <= MOST * (seconds(function, small) + noise)
+    assert memory(function, large) <= MOST * (memory(function, small) + 100_000)
+
+
+def test_added_tokens_cost_as_they_are_many():
+    text = "good <x7> film " * 300
+    small, large = (
+        seconds(lambda tokenizer: tokenizer.tokenize_with_offsets(text), with_added_tokens(count))
+        for count in (30, 300)
+    )
+    assert large <= MOST * small
+
+
+@pytest.mark.parametrize("offsets", [False, True])
+def test_caches_of_a_tokenizer_have_a_limit_in_bytes(offsets, monkeypatch):
+    """Long words fill a cache as fast as many short ones do."""
+    monkeypatch.setattr("keras_bert.text.python_tokenizer._MAX_CACHED", 2**18)
+    tokenizer = PythonTokenizer(tiny.PIECES)
+    read = tokenizer.tokenize_with_offsets if offsets else lambda text: tokenizer.tokenize([text])
+    words = [("b" if offsets else "中") * 150 + str(number) for number in range(1_000)]
+    short = [f"{number}good" for number in range(2_000)]
+
+    def run(texts):
+        for text in texts:
+            read(text)
+
+    tracemalloc.start()
+    try:
+        for texts in (words, short, words):
+            run(texts)
+            assert tracemalloc.get_traced_memory()[0] < 4 * 2**18
+    finally:
+        tracemalloc.stop()
