@@ -212,3 +212,10 @@ def without_zeros(values):
 def test_every_format_is_in_this_file():
     """OpenVINO Model Server's graph has another tokenizer, see tests/consumers."""
     assert {*GRAPHS, "litert", "saved_model", "openvino_server"} == set(FORMATS)
+
+
+def test_a_graph_that_computes_something_else_is_not_written(models, tmp_path, monkeypatch):
+    monkeypatch.setattr("keras_bert.exporting.onnx_graph.Graph.unit_length", lambda graph, x: x)
+    with pytest.raises(ValueError, match="computes something else"):
+        keras_bert.export(models("embedding", "plain"), tmp_path / "a", format="onnx")
+    assert list(tmp_path.iterdir()) == []
