@@ -174,7 +174,9 @@ class RunState:
         kept. Broken files and other settings are a `ValueError`.
         """
         trained.optimizer.build(trained.trainable_variables)
-        saved = None if self._checkpoints is None else self._checkpoints.read(self._check)
+        if self._checkpoints is None:
+            return False
+        saved = self._checkpoints.read(self._check)
         if saved is None:
             return False
         progress, arrays = saved
