@@ -1,26 +1,45 @@
-"""uvicorn's HTTP protocol with timeouts for clients that do not send or do not read."""
+"""uvicorn's HTTP protocol with limits for clients that do not send or do not read."""
 
 import asyncio
 import json
 
+import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 
 class TimedProtocol(H11Protocol):
     """Closes a connection without a whole request head, or whose client does not read.
 
-    uvicorn limits only the time between two requests. Uses its attributes `cycle` (the current
-    request), `loop` and `transport`.
+    uvicorn limits only the time between two requests, and refuses all requests while there are
+    `limit_concurrency` connections. So the oldest connection that waits for its client is closed
+    before there are as many. Uses uvicorn's attributes `conn` (of h11), `connections`, `cycle` (the
+    current request), `limit_concurrency`, `loop` and `transport`.
+
+    Args:
+        timeout: Seconds for a client to send a request head, or to read.
+        by_age: All connections of the server, the oldest first. Each adds itself.
     """
 
-    def __init__(self, timeout: float, **options) -> None:
+    def __init__(self, timeout: float, by_age: dict["TimedProtocol", None], **options) -> None:
         super().__init__(**options)
         self._timeout = timeout
+        self._by_age = by_age
         self._timers: dict[str, asyncio.TimerHandle] = {}
 
     def connection_made(self, transport):
         super().connection_made(transport)
         self._start("request", self._refuse)
+        self._by_age[self] = None
+        if self.limit_concurrency and len(self.connections) >= self.limit_concurrency:
+            waiting = (connection for connection in self._by_age if connection.waits_for_client())
+            oldest = next(waiting)
+            del self._by_age[oldest]  # `connection_lost` is called later
+            oldest.transport.abort()
+
+    def waits_for_client(self) -> bool:
+        """Return True unless this server has a whole request to answer, or the client reads."""
+        is_sending = self.conn.their_state in (h11.IDLE, h11.SEND_BODY)
+        return is_sending or "response" in self._timers
 
     def data_received(self, data):
         super().data_received(data)
@@ -40,6 +59,7 @@ class TimedProtocol(H11Protocol):
     def connection_lost(self, exc):
         for name in list(self._timers):
             self._stop(name)
+        self._by_age.pop(self, None)
         super().connection_lost(exc)
 
     def _refuse(self):

@@ -228,6 +228,22 @@ def test_long_texts_are_refused(port):
     check_alive(port)
 
 
+@pytest.mark.parametrize(
+    "sent", [b"", b"GET / HTTP/1.1\r\n", b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n"]
+)
+def test_connections_without_a_request_do_not_block_others(monkeypatch, sent):
+    monkeypatch.setattr(app, "_MAX_CONNECTIONS", 50)
+    with contextlib.ExitStack() as stack:
+        port = stack.enter_context(serving([], timeout=60))
+        for _ in range(70):
+            connection = socket.create_connection(("127.0.0.1", port), timeout=30)
+            stack.enter_context(connection).sendall(sent)
+        start = time.perf_counter()
+        status, _ = call(port, "/models")
+        assert status == 200
+        assert time.perf_counter() - start < 2 * slowness()
+
+
 def test_slow_clients(port):
     start = time.monotonic()
     head = f"POST {PREDICT} HTTP/1.1\r\nhost: localhost\r\ncontent-length: 100\r\n".encode()
