@@ -12,6 +12,7 @@ from keras_bert.runtime.files import atomic_write, remove_stale_temporaries, sha
 
 _CONNECTION_TIMEOUT = 2.0  # seconds
 _TIMEOUT = 10.0  # seconds to wait for each block
+_PORTS = {"http": 80, "https": 443}  # other schemes are those of SOCKS proxies
 _BLOCK_BYTES = 2**20
 
 
@@ -48,8 +49,10 @@ def ask(url, request):
     """
     parts = urllib.parse.urlsplit(url)
     if not urllib.request.proxy_bypass(parts.hostname):
-        parts = urllib.parse.urlsplit(urllib.request.getproxies().get(parts.scheme, url))
-    server = (parts.hostname, parts.port or {"http": 80}.get(parts.scheme, 443))
+        proxies = urllib.request.getproxies()
+        proxy = proxies.get(parts.scheme) or proxies.get("all") or url  # "all" is ALL_PROXY
+        parts = urllib.parse.urlsplit(proxy if "://" in proxy else f"http://{proxy}")
+    server = (parts.hostname, parts.port or _PORTS.get(parts.scheme, 1080))
     try:
         socket.create_connection(server, _CONNECTION_TIMEOUT).close()
     except TimeoutError as error:

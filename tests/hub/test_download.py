@@ -3,7 +3,9 @@
 import contextlib
 import hashlib
 import http.server
+import os
 import pathlib
+import socket
 import subprocess
 import sys
 import threading
@@ -227,3 +229,17 @@ def test_only_one_of_two_processes_downloads(server, cache_path, tmp_path):
     assert errors == ["", ""]
     assert path.read_bytes() == BODY
     assert server.requests == ["/a.zip"]
+
+
+@pytest.mark.parametrize("variable", ["https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"])
+@pytest.mark.parametrize("scheme", ["http://", "socks5h://", ""])
+def test_the_proxy_is_asked_in_place_of_a_server_that_cannot_be_reached(
+    monkeypatch, variable, scheme
+):
+    for name in [name for name in os.environ if "proxy" in name.lower()]:
+        monkeypatch.delenv(name)
+    with socket.create_server(("127.0.0.1", 0)) as proxy:
+        proxy.settimeout(10)
+        monkeypatch.setenv(variable, f"{scheme}127.0.0.1:{proxy.getsockname()[1]}")
+        assert download.ask("https://192.0.2.1/model", lambda: "answer") == "answer"
+        proxy.accept()[0].close()
