@@ -1,6 +1,7 @@
 """Read and write the files that every format's folder has besides weights: JSON and vocabulary."""
 
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,15 @@ OTHER_TOKENIZER = (
 _MAX_JSON = 2**26  # bytes; a tokenizer.json with 2**19 tokens has 2**25
 
 
+def has_file(file: Path) -> bool:
+    """Return True for a file, and False if there is nothing. Anything else is a `ValueError`."""
+    is_file = file.is_file()
+    if not is_file and os.path.lexists(file):
+        kind = "a folder" if file.is_dir() else "a broken link"
+        raise ValueError(f"{file} must be a file, received {kind}; delete or replace it")
+    return is_file
+
+
 def read_json(file: Path) -> dict[str, Any]:
     """Read a JSON file in UTF-8 that holds one object without repeated keys."""
     return reading.parse_json(reading.read_bytes(file, _MAX_JSON), file)
@@ -28,7 +38,7 @@ def read_json(file: Path) -> dict[str, Any]:
 
 def read_optional_json(file: Path) -> dict[str, Any]:
     """Read a JSON file as `read_json` does, or return an empty dict if there is none."""
-    return read_json(file) if file.is_file() else {}
+    return read_json(file) if has_file(file) else {}
 
 
 def read_json_list(file: Path) -> list[Any]:
@@ -67,7 +77,7 @@ def read_vocabulary_text(file: Path) -> str:
 
 def read_optional_vocabulary(file: Path, vocab_size: int) -> list[str] | None:
     """Read a vocabulary, or return `None` if the file does not exist."""
-    if not file.is_file():
+    if not has_file(file):
         return None
     vocabulary = read_vocabulary(file)
     check_vocabulary_size(file, vocabulary, vocab_size)

@@ -127,7 +127,7 @@ def _is_state(name: str, shapes: Collection[str]) -> bool:
 def read_tokenizer(path: Path, config: dict[str, Any]) -> tuple[list[str] | None, dict[str, Any]]:
     """Read vocab.txt, if it exists, and the tokenizer options, as in `Checkpoint`."""
     vocabulary = tokenizer_config.read_vocabulary(path, config["vocab_size"])
-    if (path / tokenizer_config.FILE).is_file():
+    if folder.has_file(path / tokenizer_config.FILE):
         return vocabulary, tokenizer_config.read(path, vocabulary, config)
     return vocabulary, folder.default_tokenizer(_is_lowercase(path, vocabulary))
 

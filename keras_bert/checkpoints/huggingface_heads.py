@@ -296,7 +296,7 @@ def read_pooling(file: Path) -> tuple[str, ...]:
 def read_single_pooling(path: Path) -> str | None:
     """Return the mode of a folder without modules.json; `None` unless there is exactly one."""
     file = path / _POOLING_FILE
-    modes = read_pooling(file) if file.is_file() else ()
+    modes = read_pooling(file) if folder.has_file(file) else ()
     return modes[0] if len(modes) == 1 else None
 
 

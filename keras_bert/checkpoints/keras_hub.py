@@ -123,7 +123,7 @@ def read(path: Path, ignore: Collection[str] = ()) -> Checkpoint:
     config = to_canonical_config(file, _config_of(file, {"BertBackbone"})[1])
     files = [path / _MODEL_FILE]
     task, embedding = _read_task(path)
-    if (path / _TASK_FILE).is_file() and task is not None:
+    if folder.has_file(path / _TASK_FILE) and task is not None:
         files.append(path / _TASK_FILE)
     elif task != "embedding":  # the other heads have weights
         task = None
@@ -219,7 +219,7 @@ def _read_tokenizer(path: Path, vocabulary: list[str] | None, limit: int) -> dic
     """Read the tokenizer options; preprocessor.json has the sequence length."""
     file = path / "tokenizer.json"
     lowercase = vocabulary is not None and folder.is_lowercase(vocabulary)
-    config = _config_of(file, {"BertTokenizer"})[1] if file.is_file() else {}
+    config = _config_of(file, {"BertTokenizer"})[1] if folder.has_file(file) else {}
     for key in ("lowercase", "strip_accents", "split"):
         if not isinstance(config.get(key, True), bool):
             raise invalid(file, f"{key} must be true or false", config[key])

@@ -107,7 +107,7 @@ def _read_activation(path: Path) -> str | None:
     # Keras stores the arguments of layers in one of these files. The variables do not depend on
     # norm_first.
     for source in (file, path / "keras_metadata.pb"):
-        text = reading.read_bytes(source, _MAX_BYTES) if source.is_file() else b""
+        text = reading.read_bytes(source, _MAX_BYTES) if folder.has_file(source) else b""
         if re.search(rb'"norm_first": ?true', text):
             raise ValueError(f"{source}: norm_first must be false for BERT, received true")
     activations = [

@@ -66,9 +66,9 @@ def read_vocabulary(
     file = path / VOCABULARY_FILE
     json_file = path / tokenizer_json.FILE
     content = tokenizer_json.read(path) if tokenizer is None else tokenizer
-    if file.is_file():
+    if folder.has_file(file):
         tokens = dict(enumerate(folder.read_vocabulary(file)))
-    elif json_file.is_file():
+    elif folder.has_file(json_file):
         file = json_file
         tokens = tokenizer_json.vocabulary(json_file, content)
     else:

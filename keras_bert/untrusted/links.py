@@ -19,7 +19,7 @@ _MAX_ENTRIES = 100_000  # files and folders; listing them takes less than 0.1 s
 
 
 def check(folder: str | Path) -> None:
-    """Raise ValueError if a link leads out of `folder`, or a pipe or device is in it.
+    """Raise ValueError if a link leads out of `folder` or nowhere, or it has a pipe or device.
 
     Links into the caches of Hugging Face, Kaggle and keras_bert are allowed: those caches consist
     of links.
@@ -37,7 +37,7 @@ def check_file(file: Path) -> None:
 
 
 def check_link(link: str | Path, folder: str | Path, advice: str = "") -> None:
-    """Raise ValueError if a path in a folder leads out of it through any link; see `check`.
+    """Raise ValueError if a path in a folder leads out of it, or nowhere, through any link.
 
     `advice` is the end of the message: what to do other than to copy the folder.
     """
@@ -47,6 +47,10 @@ def check_link(link: str | Path, folder: str | Path, advice: str = "") -> None:
         rule = "a link must stay inside its folder"
         advice = f"If you trust the folder, copy it without links: cp -rL{advice}"
         raise invalid(printable(str(link)), rule, target, advice)
+    # Readers would go on as if there were no such file. A link to itself leads to a link.
+    if not os.path.lexists(target):
+        rule = "a link must lead to a file"
+        raise invalid(printable(str(link)), rule, target, "Copy the file, or delete the link")
 
 
 def _links(folder: str | Path) -> Iterator[str]:

@@ -169,6 +169,27 @@ def test_readers_refuse_a_link(model, secret, name):
             read(model)
 
 
+@pytest.mark.parametrize("name", ["vocab.txt", "model.keras", "onnx/model.onnx", "queries.jsonl"])
+def test_readers_refuse_a_link_to_nothing(model, name):
+    link(model / name, "missing")
+    for read in READERS[name]:
+        with pytest.raises(ValueError, match=f"{name}: a link must lead to a file"):
+            read(model)
+
+
+@pytest.mark.parametrize("name", ["vocab.txt", "tokenizer.json", "tokenizer_config.json"])
+def test_a_folder_in_place_of_a_file_is_refused(model, name):
+    (model / name).unlink(missing_ok=True)
+    (model / name).mkdir()
+    with pytest.raises(ValueError, match=f"{name} must be a file, received a folder"):
+        keras_bert.load(model)
+    link(model / "other", model / name)
+    (model / name).rmdir()
+    (model / name).symlink_to("other")
+    with pytest.raises(ValueError, match=f"{name} must be a file, received a broken link"):
+        keras_bert.load(model)
+
+
 def test_a_link_that_the_user_chose_is_followed(tmp_path):
     keras_bert.save(tiny.encoder(num_hidden_layers=1), tmp_path / "private")
     link(tmp_path / "model" / "model.keras", tmp_path / "private" / "model.keras")
