@@ -64,7 +64,7 @@ class GraphEngine:
         self._outputs = list(self.session.widths if graph.is_old else self.task.graph_outputs)
         _check_outputs(self.session, self._outputs, None if graph.is_old else self.task.graph_rank)
         tokenizer, self.longest = _read_tokenizer(folder, vocabulary_size)
-        _check_digests(graph, tokenizer.vocabulary, digests)
+        _check_digests(graph, self.session, tokenizer.vocabulary, digests)
         width = self.session.widths[self._outputs[0]]
         if self.task.has_labels:
             if graph.is_old:
@@ -97,7 +97,7 @@ class GraphEngine:
         names = (graph_folder.DESCRIPTION_FILE, tokenizer_json.FILE, "vocab.txt")
         files = [self._graph.folder / name for name in names]
         contents = [file.read_bytes() if file.is_file() else b"" for file in files]
-        settings = (graph_folder.digest_of_graph(self._graph.file), self._precision, contents)
+        settings = (self.session.digest, self._precision, contents)
         return hashlib.sha256(repr(settings).encode()).digest()
 
     def outputs(self, encoded, *, batch_size, on_batch=None):
@@ -128,10 +128,10 @@ def _check_outputs(session, names, rank):
             )
 
 
-def _check_digests(graph, vocabulary, digests):
+def _check_digests(graph, session, vocabulary, digests):
     """Check that the graph and the vocabulary are those of the same export."""
     found = {
-        "graph_sha256": graph_folder.digest_of_graph(graph.file),
+        "graph_sha256": session.digest,
         "vocabulary_sha256": graph_folder.digest_of_vocabulary(vocabulary),
     }
     files = {"graph_sha256": graph.file, "vocabulary_sha256": graph.folder / tokenizer_json.FILE}

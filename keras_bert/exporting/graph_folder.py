@@ -160,7 +160,8 @@ def write_digests(graph: GraphFile, vocabulary: list[str] | None) -> None:
     """Add hashes of the graph and of the vocabulary, and its size, to `keras_bert.json`."""
     file = graph.folder / DESCRIPTION_FILE
     description = checkpoint_folder.read_json(file)
-    description["graph_sha256"] = digest_of_graph(graph.file)
+    files = [file for file in (graph.file, graph.file.with_suffix(".bin")) if file.is_file()]
+    description["graph_sha256"] = digest_of_graph(*(file.read_bytes() for file in files))
     if vocabulary is not None:
         description["vocabulary_sha256"] = digest_of_vocabulary(vocabulary)
         # Libraries need a name for each row of the embeddings, so the files name further ids.
@@ -168,13 +169,11 @@ def write_digests(graph: GraphFile, vocabulary: list[str] | None) -> None:
     checkpoint_folder.write_json(file, description)
 
 
-def digest_of_graph(file: pathlib.Path) -> str:
-    """Return a hash of the file of a graph and of its weights beside it."""
+def digest_of_graph(*contents: bytes | memoryview) -> str:
+    """Return a hash of the content of a graph's file and of the file of its weights, if any."""
     digest = hashlib.sha256()
-    for part in (file, file.with_suffix(".bin")):
-        if part.is_file():
-            with open(part, "rb") as stream:
-                digest.update(hashlib.file_digest(stream, "sha256").digest())
+    for content in contents:
+        digest.update(hashlib.sha256(content).digest())
     return digest.hexdigest()
 
 

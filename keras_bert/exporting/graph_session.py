@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
+from keras_bert.exporting import graph_folder
 from keras_bert.exporting.graph_folder import EXPORT_AGAIN
 from keras_bert.runtime import reading
 from keras_bert.runtime.arguments import check_one_of
@@ -38,6 +39,7 @@ class Session(typing.Protocol):
 
     Attributes:
         file: The file of the graph.
+        digest: Its `graph_folder.digest_of_graph`.
         widths: Size of the last axis of each output, by name; `None` for any size.
         ranks: Number of axes of each output, by name.
         metadata: The custom metadata of an ONNX file; empty for OpenVINO.
@@ -47,6 +49,7 @@ class Session(typing.Protocol):
     """
 
     file: pathlib.Path
+    digest: str
     widths: dict[str, int | None]
     ranks: dict[str, int]
     metadata: dict[str, str]
@@ -67,16 +70,21 @@ class OnnxSession:
         onnxruntime = import_extra("onnxruntime", "onnx", "an ONNX folder")
         reading.check_not_lfs_pointer(file)
         with errors_as_value_error(f"{file} {_MUST_BE_OURS}"):
-            onnx_graph_check.check(file)
+            content = onnx_graph_check.check(file)
+        self.digest = graph_folder.digest_of_graph(content)
         options = onnxruntime.SessionOptions()
         options.log_severity_level = _FATAL
+        # Otherwise a few bytes of the content can select another format, which was not checked.
+        options.add_session_config_entry("session.load_model_format", "ONNX")
         with errors_as_value_error(f"{file} cannot be read"):
+            # The content, not the file, which may have changed since the check.
             self._session = onnxruntime.InferenceSession(
-                str(file),
+                content,
                 options,
                 providers=["CPUExecutionProvider"],
                 disabled_optimizers=["ConstantFolding"],  # it would compute what the file chooses
             )
+        self._session._model_bytes = None  # kept only for other providers
         outputs = self._session.get_outputs()
         if not outputs or not all(output.shape for output in outputs):
             raise ValueError(f"{file} must have outputs with axes. {EXPORT_AGAIN}")
@@ -111,11 +119,17 @@ class OpenVinoSession:
         reading.check_not_lfs_pointer(file)
         reading.check_not_lfs_pointer(weights)
         with errors_as_value_error(f"{file} {_MUST_BE_OURS}"):
-            openvino_graph_check.check(file, weights)
+            content, numbers = openvino_graph_check.check(file, weights)
+        self.digest = graph_folder.digest_of_graph(content, numbers.data)
         options = {"INFERENCE_PRECISION_HINT": "bf16" if precision == "bfloat16" else "f32"}
         with errors_as_value_error(f"{file} cannot be read"):
             core = openvino.Core()
-            graph = core.read_model(file, weights)
+            # The contents, not the files, which may have changed since the check.
+            # OpenVINO owns the copy, which the compiled models read.
+            graph = core.read_model(content, openvino.Tensor(numbers))
+        with errors_as_value_error(f"{file} {_MUST_BE_OURS}"):
+            openvino_graph_check.check_shapes(graph, len(numbers))
+        with errors_as_value_error(f"{file} cannot be read"):
             # A single batch uses all cores; several batches share them.
             options["PERFORMANCE_HINT"] = "LATENCY"
             self._for_one_batch = core.compile_model(graph, "CPU", options)

@@ -140,9 +140,10 @@ def read_hdf5(file: Path) -> dict[str, Any]:
     import numpy as np
 
     check_not_lfs_pointer(file)
+    content = file.read_bytes()  # what is checked is what is read
     try:
-        with h5py.File(file, "r") as opened:
-            names = check_hdf5(opened, file.stat().st_size, lists_of_strings=True)
+        with h5py.File(io.BytesIO(content), "r") as opened:
+            names = check_hdf5(opened, len(content), lists_of_strings=True)
             return {name: np.asarray(opened[name][()]) for name in names}
     except Exception as error:  # h5py raises many types
         raise invalid(file, "must be a complete HDF5 file", error) from error

@@ -11,22 +11,31 @@ Source: onnx/onnx.proto.
 """
 
 import math
-import mmap
 from pathlib import Path
 from typing import Any
 
+from keras_bert.runtime import reading
 from keras_bert.runtime.escaping import shown
-from keras_bert.untrusted import protobuf
+from keras_bert.runtime.words import words
+from keras_bert.untrusted import graph_sizes, protobuf
+from keras_bert.untrusted.graph_sizes import Growth
 
+_MAX_BYTES = 2**31  # the limit of protocol buffers
 _MAX_FIELDS = 2**17  # BERT-Large in int8 has 2**14
 _OPS = {
-    "Add", "Cast", "Concat", "CumSum", "Div", "Equal", "Erf", "Flatten", "Gather", "GatherND",
-    "Identity", "Log", "MatMul", "Max", "Mul", "Pow", "ReduceMax", "ReduceMean", "ReduceSum",
-    "Relu", "Reshape", "Shape", "Sigmoid", "Slice", "Softmax", "Sqrt", "Squeeze", "Sub", "Tanh",
-    "Transpose", "Unsqueeze",
-    # Only int8 models have these.
-    "DequantizeLinear", "DynamicQuantizeLinear", "MatMulInteger",
-}  # fmt: skip
+    "Identity": Growth.SAME_SHAPE,
+    "Concat": Growth.SUM,
+    "Shape": Growth.SHAPE,
+    **dict.fromkeys(
+        words("""
+            Cast CumSum DequantizeLinear DynamicQuantizeLinear Erf Flatten Log ReduceMax ReduceMean
+            ReduceSum Relu Reshape Sigmoid Slice Softmax Sqrt Squeeze Tanh Transpose Unsqueeze
+        """),
+        Growth.FIRST,
+    ),
+    **dict.fromkeys(words("Add Div Equal Max Mul Pow Sub"), Growth.BROADCAST),
+    **dict.fromkeys(words("Gather GatherND MatMul MatMulInteger"), Growth.PRODUCT),
+}
 _MAX_CONCATS = 8  # repeated, they make a tensor exponentially larger; our graphs have two
 # `TensorProto.DataType` -> bytes per element.
 _ELEMENT_SIZES = {1: 4, 2: 1, 3: 1, 6: 4, 7: 8}
@@ -46,27 +55,33 @@ _INNER = {
     ("GraphProto", 5): "TensorProto",
     ("NodeProto", 5): "AttributeProto",
 }
-_OP_TYPE = ("NodeProto", 4)
+# Fields of a NodeProto.
+_INPUT, _OUTPUT, _OP_TYPE = 1, 2, 4
 # Fields of a TensorProto.
-_DIMS, _DATA_TYPE, _RAW_DATA, _DATA_LOCATION = 1, 2, 9, 14
+_DIMS, _DATA_TYPE, _NAME, _RAW_DATA, _DATA_LOCATION = 1, 2, 8, 9, 14
+_Spans = list[tuple[int, int, int]]  # number of a field, start and end of its value
 
 
-def check(file: Path) -> None:
-    """Raise a `ValueError` for a graph that `keras_bert.export` does not write."""
-    with open(file, "rb") as stream:
-        if not stream.read(1):
-            raise ValueError("an empty file")
-        with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            _check_graph(data)
+def check(file: Path) -> bytes:
+    """Return the content of a file with a graph that `keras_bert.export` writes.
+
+    Raise a `ValueError` for any other graph.
+    """
+    content = reading.read_bytes(file, _MAX_BYTES)
+    if not content:
+        raise ValueError("an empty file")
+    _check_graph(content)
+    return content
 
 
-def _check_graph(data: Any) -> None:
+def _check_graph(data: bytes) -> None:
     unread = [("ModelProto", 0, len(data))]
     count = 0
-    concats = 0
+    weights: dict[str, graph_sizes.Array] = {}
+    operations: dict[str, graph_sizes.Operation] = {}
     while unread:
         message, start, end = unread.pop()
-        spans = []  # number of a field, start and end of its value
+        spans: _Spans = []
         for tag, first, last in protobuf.fields(data, start, end):
             count += 1
             if count > _MAX_FIELDS:
@@ -76,19 +91,47 @@ def _check_graph(data: Any) -> None:
                 raise ValueError(f"field {number} of {message}")
             if (message, number) in _INNER:
                 unread.append((_INNER[message, number], first, last))
-            if (message, number) == _OP_TYPE:
-                op = data[first:last].decode("utf-8", "replace")
-                if op not in _OPS:
-                    raise ValueError(f"the op {shown(op)}")
-                concats += op == "Concat"
-                if concats > _MAX_CONCATS:
-                    raise ValueError(f"more than {_MAX_CONCATS} ops Concat")
             spans.append((number, first, last))
         if message == "TensorProto":
-            _check_weight(data, spans)
+            [name] = _texts(data, spans, _NAME)
+            _add(weights, name, _weight(data, spans))
+        elif message == "NodeProto":
+            operation = _operation(data, spans)
+            for name in _texts(data, spans, _OUTPUT):
+                _add(operations, name, operation)
+    for name in weights.keys() & operations.keys():
+        raise ValueError(f"a weight and an operation with the name {shown(name)}")
+    concats = sum(operation.growth is Growth.SUM for operation in operations.values())
+    if concats > _MAX_CONCATS:
+        raise ValueError(f"more than {_MAX_CONCATS} ops Concat")
+    graph_sizes.check(weights, operations, len(data))
 
 
-def _check_weight(data: Any, spans: list[tuple[int, int, int]]) -> None:
+def _add(values: dict[str, Any], name: str, value: object) -> None:
+    if name in values:
+        raise ValueError(f"two values with the name {shown(name)}")
+    values[name] = value
+
+
+def _operation(data: bytes, spans: _Spans) -> graph_sizes.Operation:
+    [op] = _texts(data, spans, _OP_TYPE)
+    if op not in _OPS:
+        raise ValueError(f"the op {shown(op)}")
+    # An input that is left out has no name.
+    inputs = tuple(name for name in _texts(data, spans, _INPUT) if name)
+    return graph_sizes.Operation(op, _OPS[op], inputs)
+
+
+def _texts(data: bytes, spans: _Spans, field: int) -> list[str]:
+    """Return the strings in a field."""
+    return [
+        data[start:end].decode("utf-8", "surrogateescape")
+        for number, start, end in spans
+        if number == field
+    ]
+
+
+def _weight(data: bytes, spans: _Spans) -> graph_sizes.Array:
     """Check that the file holds each element of a weight."""
     shape: list[int] = []
     data_type = 0
@@ -104,13 +147,15 @@ def _check_weight(data: Any, spans: list[tuple[int, int, int]]) -> None:
             raise ValueError("a weight in another file")
     if data_type not in _ELEMENT_SIZES:
         raise ValueError(f"a weight of the type {data_type}")
-    expected = math.prod(shape) * _ELEMENT_SIZES[data_type]
+    element = _ELEMENT_SIZES[data_type]
+    expected = math.prod(shape) * element
     is_scalar = size is None and not shape
     if size != expected and not is_scalar:
         raise ValueError(f"a weight of the shape {shape!s:.80} with {size or 0} bytes")
+    return graph_sizes.Array(math.prod(shape), element, tuple(shape))
 
 
-def _varints(data: Any, start: int, end: int) -> list[int]:
+def _varints(data: bytes, start: int, end: int) -> list[int]:
     numbers = []
     while start < end:
         number, start = protobuf.varint(data, start)

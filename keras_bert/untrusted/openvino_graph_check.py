@@ -1,92 +1,225 @@
 """Check that an OpenVINO graph has only what `keras_bert.export` writes, before OpenVINO reads it.
 
-A graph can have loops, operations of extensions, and weights that the file does not hold.
+A graph can have loops, operations of extensions, and weights that the file does not hold. OpenVINO
+computes what does not depend on the inputs' numbers while it loads a graph, and reserves memory for
+arrays of a known shape. So these must not be much larger than the file of the weights.
 
 Source: "OpenVINO IR format" in the documentation of OpenVINO.
 """
 
+import dataclasses
 import math
 from pathlib import Path
+from typing import Any
 from xml.parsers import expat
+
+import numpy as np
 
 from keras_bert.runtime.escaping import shown
 from keras_bert.runtime.words import words
+from keras_bert.untrusted import graph_sizes
+from keras_bert.untrusted.graph_sizes import Growth
 
 _MAX_BYTES = 2**25  # BERT-Large in int8 has 2**21
 _MAX_ELEMENTS = 2**20
+_MAX_LAYERS = 2**13  # BERT-Large in int8 has 3,200
+_BYTES = {"f32": 4, "f16": 2, "bf16": 2, "i64": 8, "i32": 4, "i8": 1, "u8": 1, "boolean": 1}
 # Other versions of OpenVINO merge some operations into Gelu, MVN and Swish.
-_TYPES = words("""
-    Add Broadcast Concat Const Convert CumSum Divide Equal Erf FakeQuantize Gather Gelu Identity
-    Log MatMul Maximum MVN Multiply Parameter Power ReLU ReduceMax ReduceMean ReduceProd ReduceSum
-    Reshape Result ShapeOf Sigmoid Slice SoftMax Sqrt Squeeze StridedSlice Subtract Swish Tanh
-    Transpose Unsqueeze
-""")
-# Repeated, these make a tensor exponentially larger. Our graphs have at most two of each.
+_TYPES = {
+    **dict.fromkeys(("Convert", "Identity"), Growth.SAME_SHAPE),
+    **dict.fromkeys(
+        words("""
+            CumSum Erf Gelu Log MVN ReLU ReduceMax ReduceMean ReduceProd ReduceSum Reshape Result
+            Sigmoid Slice SoftMax Sqrt Squeeze StridedSlice Swish Tanh Transpose Unsqueeze
+        """),
+        Growth.FIRST,
+    ),
+    **dict.fromkeys(
+        words("Add Divide Equal FakeQuantize Maximum Multiply Power Subtract"), Growth.BROADCAST
+    ),
+    "Broadcast": Growth.PRODUCT_OF_KNOWN,
+    "Concat": Growth.SUM,
+    "Gather": Growth.PRODUCT,
+    "MatMul": Growth.PRODUCT,
+    "ShapeOf": Growth.SHAPE,
+}
+# Repeated, these make a tensor exponentially larger. Our graphs have at most four of each.
 _GROWING = ("Broadcast", "Concat")
 _MAX_GROWING = 8
-_MAX_PORTS = 9  # of one of these: the inputs and the output
-_BYTES = {"f32": 4, "f16": 2, "bf16": 2, "i64": 8, "i32": 4, "i8": 1, "u8": 1, "boolean": 1}
+_MAX_INPUTS = 8  # of one of these
+_WEIGHT = "Const"
+_INPUT = "Parameter"
+# Element -> the elements that may have it as a child. Elements below `rt_info` say nothing about
+# the numbers.
+_PARENTS = {
+    "net": (None,),
+    "layers": ("net",),
+    "edges": ("net",),
+    "edge": ("edges",),
+    "layer": ("layers",),
+    "data": ("layer",),
+    "input": ("layer",),
+    "output": ("layer",),
+    "port": ("input", "output"),
+    "dim": ("port",),
+    "rt_info": ("net", "layer", "port"),
+}
+_ONCE = ("layers", "edges", "data", "input", "output")  # in one parent
 
 
-def check(file: Path, weights: Path) -> None:
-    """Raise a `ValueError` for a graph that `keras_bert.export` does not write."""
+def check(file: Path, weights: Path) -> tuple[bytes, np.ndarray]:
+    """Return the contents of the two files of a graph that `keras_bert.export` writes.
+
+    The weights are an array of bytes. Raise a `ValueError` for any other graph.
+    """
     size = file.stat().st_size
     if size > _MAX_BYTES:
         raise ValueError(f"a file of {size} bytes")
-    checker = _Checker(weights.stat().st_size)
+    content = file.read_bytes()
+    numbers = np.fromfile(weights, np.uint8)
+    reader = _Reader()
     parser = expat.ParserCreate()
-    parser.StartDoctypeDeclHandler = checker.doctype
-    parser.StartElementHandler = checker.element
-    parser.Parse(file.read_bytes(), True)
-    if not checker.layers:
+    parser.StartDoctypeDeclHandler = reader.doctype
+    parser.StartElementHandler = reader.start
+    parser.EndElementHandler = reader.end
+    parser.Parse(content, True)
+    if not reader.layers:
         raise ValueError("a file without layers")
+    _check_layers(reader.layers, len(numbers))
+    return content, numbers
 
 
-class _Checker:
-    """Handlers of the XML parser."""
+def check_shapes(graph: Any, weights_size: int) -> None:
+    """Raise a `ValueError` if an `openvino.Model` has large arrays of known shapes.
 
-    def __init__(self, weights_size: int):
-        self.layers = 0
+    OpenVINO reserves their memory before it gets inputs.
+    """
+    total = 0
+    for operation in graph.get_ops():
+        for output in operation.outputs():
+            shape = output.partial_shape
+            if operation.get_type_name() == "Constant" or shape.rank.is_dynamic:
+                continue
+            lengths = [dimension.get_max_length() for dimension in shape]
+            if min(lengths, default=0) >= 0:  # -1: any length
+                total += output.get_element_type().size * math.prod(lengths)
+    graph_sizes.check_total(total, weights_size)
+
+
+@dataclasses.dataclass
+class _Layer:
+    """An operation: its type and attributes, and the layers of its inputs in order."""
+
+    type: str
+    data: dict[str, str] = dataclasses.field(default_factory=dict)
+    ports: list[str] = dataclasses.field(default_factory=list)
+    sources: dict[str, str] = dataclasses.field(default_factory=dict)  # port -> layer
+
+    def inputs(self) -> list[str]:
+        if len(set(self.ports)) < len(self.ports) or set(self.ports) != set(self.sources):
+            raise ValueError(f"the operation {self.type} with inputs without a source")
+        return [self.sources[port] for port in self.ports]
+
+
+class _Reader:
+    """Handlers of the XML parser, which collect the layers by their ID."""
+
+    def __init__(self) -> None:
+        self.layers: dict[str, _Layer] = {}
+        self._path: list[str] = []  # open elements
+        self._children: list[set[str]] = [set()]  # of each open element
         self._elements = 0
-        self._growing = 0
-        self._ports = 0
-        self._weights_size = weights_size
-        self._type = ""
+        self._layer = _Layer("")
 
     def doctype(self, *args: object) -> None:
         raise ValueError("a document type")
 
-    def element(self, name: str, attributes: dict[str, str]) -> None:
+    def start(self, name: str, attributes: dict[str, str]) -> None:
         self._elements += 1
         if self._elements > _MAX_ELEMENTS:
             raise ValueError(f"more than {_MAX_ELEMENTS} elements")
-        if name == "layer":
-            self.layers += 1
-            self._type = attributes.get("type", "")
-            if self._type not in _TYPES:
-                raise ValueError(f"the operation {shown(self._type)}")
-            self._ports = 0
-            self._growing += self._type in _GROWING
-            if self._growing > _MAX_GROWING:
-                raise ValueError(f"more than {_MAX_GROWING} operations that enlarge tensors")
-        elif name == "port":
-            self._ports += 1
-            if self._type in _GROWING and self._ports > _MAX_PORTS:
-                raise ValueError(
-                    f"the operation {self._type} with {self._ports} inputs and outputs"
-                )
-        elif name == "data" and self._type == "Const":
-            self._check_weight(attributes)
+        if "rt_info" not in self._path:
+            parent = self._path[-1] if self._path else None
+            is_repeated = name in _ONCE and name in self._children[-1]
+            if parent not in _PARENTS.get(name, ()) or is_repeated:
+                raise ValueError(f"the element {shown(name)} in {parent}")
+            self._read(name, attributes, parent)
+        self._children[-1].add(name)
+        self._children.append(set())
+        self._path.append(name)
 
-    def _check_weight(self, attributes: dict[str, str]) -> None:
-        """Check that the file of the weights holds each element of a weight."""
-        dtype = attributes.get("element_type", "")
-        if dtype not in _BYTES:
-            raise ValueError(f"a weight of the type {shown(dtype)}")
-        shape = [int(number) for number in attributes.get("shape", "").split(",") if number.strip()]
-        offset = int(attributes["offset"])
-        size = int(attributes["size"])
-        expected = math.prod(shape) * _BYTES[dtype]
-        is_negative = offset < 0 or any(length < 0 for length in shape)
-        if size != expected or is_negative or offset + size > self._weights_size:
-            raise ValueError(f"a weight of the shape {shape!s:.80} with {size} bytes at {offset}")
+    def end(self, name: str) -> None:
+        self._path.pop()
+        self._children.pop()
+
+    def _read(self, name: str, attributes: dict[str, str], parent: str | None) -> None:
+        if name == "layer":
+            self._layer = _Layer(attributes.get("type", ""))
+            if self._layer.type not in (*_TYPES, _WEIGHT, _INPUT):
+                raise ValueError(f"the operation {shown(self._layer.type)}")
+            if attributes["id"] in self.layers or len(self.layers) == _MAX_LAYERS:
+                raise ValueError(f"two layers of one ID, or more than {_MAX_LAYERS} layers")
+            self.layers[attributes["id"]] = self._layer
+        elif name == "data":
+            self._layer.data = dict(attributes)
+        elif name == "port" and parent == "input":
+            self._layer.ports.append(attributes["id"])
+        elif name == "edge":
+            sources = self.layers[attributes["to-layer"]].sources
+            if attributes["to-port"] in sources or attributes["from-layer"] not in self.layers:
+                raise ValueError("an edge without a layer, or two edges to one input")
+            sources[attributes["to-port"]] = attributes["from-layer"]
+
+
+def _check_layers(layers: dict[str, _Layer], weights_size: int) -> None:
+    """Check the weights, the inputs and the sizes of a graph."""
+    inputs = {name: layer.inputs() for name, layer in layers.items()}
+    growing = [name for name, layer in layers.items() if layer.type in _GROWING]
+    if len(growing) > _MAX_GROWING or any(len(inputs[name]) > _MAX_INPUTS for name in growing):
+        raise ValueError(
+            f"more than {_MAX_GROWING} operations that enlarge tensors, or one with more than "
+            f"{_MAX_INPUTS} inputs"
+        )
+    weights = {}
+    operations = {}
+    for name, layer in layers.items():
+        if layer.type == _WEIGHT:
+            weights[name] = _weight(layer.data, weights_size)
+        elif layer.type == _INPUT:
+            _check_input(layer.data)
+        else:
+            sources = inputs[name]
+            if layer.type == "Broadcast":
+                # Its size is that of the array whose shape is the target.
+                target = layers[sources[1]]
+                if target.type != "ShapeOf":
+                    raise ValueError("the operation Broadcast to a computed shape")
+                sources = [sources[0], *inputs[sources[1]]]
+            number = _BYTES.get(layer.data.get("destination_type", ""))
+            operations[name] = graph_sizes.Operation(
+                layer.type, _TYPES[layer.type], tuple(sources), number
+            )
+    graph_sizes.check(weights, operations, weights_size)
+
+
+def _check_input(data: dict[str, str]) -> None:
+    """Check that an input has no length that is known before there are texts."""
+    lengths = [length.strip() for length in data.get("shape", "").split(",")]
+    if len(lengths) > graph_sizes.MAX_RANK or any(length not in ("?", "-1") for length in lengths):
+        raise ValueError(f"an input of the shape {shown(data.get('shape'))}")
+
+
+def _weight(data: dict[str, str], weights_size: int) -> graph_sizes.Array:
+    """Check that the file of the weights holds each number of a weight."""
+    dtype = data.get("element_type", "")
+    if dtype not in _BYTES:
+        raise ValueError(f"a weight of the type {shown(dtype)}")
+    shape = tuple(int(number) for number in data.get("shape", "").split(",") if number.strip())
+    offset = int(data["offset"])
+    size = int(data["size"])
+    expected = math.prod(shape) * _BYTES[dtype]
+    is_negative = offset < 0 or any(length < 0 for length in shape)
+    is_outside = offset + size > weights_size
+    if size != expected or is_negative or is_outside or len(shape) > graph_sizes.MAX_RANK:
+        raise ValueError(f"a weight of the shape {list(shape)!s:.80} with {size} bytes at {offset}")
+    return graph_sizes.Array(math.prod(shape), _BYTES[dtype], shape)

@@ -10,7 +10,6 @@ Source: pytorch torch/serialization.py (both file layouts) and torch/_utils.py (
 
 import io
 import math
-import mmap
 import pickletools
 import struct
 import warnings
@@ -105,23 +104,26 @@ def _read_zip(stream: IO[bytes]) -> dict[str, np.ndarray]:
 
 def _read_legacy(stream: IO[bytes]) -> dict[str, np.ndarray]:
     """Read four pickles, then the storages, each preceded by its length."""
-    # Unlike a file, a memory map never allocates more than its size.
-    with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as file:
-        if file[:2] != b"\x80\x02":
-            raise ValueError("neither a zip file nor a torch pickle")
-        if (_run(file), _run(file)) != (_LEGACY_MAGIC, _LEGACY_PROTOCOL):
-            raise ValueError("a pickle that torch did not write")
-        _run(file)  # Byte order and sizes of the writer; storages are always little-endian.
-        tensors = _tensors(stream.name, _run(file))
-        itemsize = {t.storage.key: t.storage.dtype.itemsize for t in tensors.values()}
-        data = {}
-        for key in _check(_run(file), list):
-            (count,) = struct.unpack("<q", file.read(8))
-            size = count * itemsize[_check(key, str)]
-            if not 0 <= size <= len(file) - file.tell():
-                raise ValueError(f"a truncated storage {key}")
-            data[key] = file.read(size)
-        return _arrays(tensors, data)
+    # Not a memory map: truncating the file would end the process.
+    file_size = stream.seek(0, io.SEEK_END)
+    stream.seek(0)
+    if stream.read(2) != b"\x80\x02":
+        raise ValueError("neither a zip file nor a torch pickle")
+    stream.seek(0)
+    if (_run(stream), _run(stream)) != (_LEGACY_MAGIC, _LEGACY_PROTOCOL):
+        raise ValueError("a pickle that torch did not write")
+    _run(stream)  # Byte order and sizes of the writer; storages are always little-endian.
+    tensors = _tensors(stream.name, _run(stream))
+    itemsize = {t.storage.key: t.storage.dtype.itemsize for t in tensors.values()}
+    data = {}
+    for key in _check(_run(stream), list):
+        (count,) = struct.unpack("<q", stream.read(8))
+        size = count * itemsize[_check(key, str)]
+        # Reading takes as much memory as the file declares.
+        if not 0 <= size <= file_size - stream.tell():
+            raise ValueError(f"a truncated storage {key}")
+        data[key] = stream.read(size)
+    return _arrays(tensors, data)
 
 
 def _tensors(file: str, value: object) -> dict[str, _Tensor]:

@@ -5,6 +5,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from keras_bert.exporting import graph_session
 from keras_bert.untrusted import onnx_graph_check
 
 
@@ -33,7 +34,7 @@ def claim(tensor, **fields):
 
 
 def model(nodes=(), weights=(), **options):
-    output = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    output = helper.make_tensor_value_info("y", TensorProto.FLOAT, (2,))
     graph = helper.make_graph(nodes, "graph", [], [output], weights, **options)
     return helper.make_model(graph)
 
@@ -96,7 +97,7 @@ BROKEN = {
         "field 6 of TensorProto",
     ),
     "nodes": (
-        lambda: model([helper.make_node("Relu", ["w"], ["y"])] * 40_000),
+        lambda: model([helper.make_node("Relu", ["w"], [str(n)]) for n in range(40_000)]),
         "more than 131072 fields",
     ),
 }
@@ -121,6 +122,14 @@ def test_a_plain_graph(tmp_path):
         file.write_bytes(content[:size])
         with pytest.raises(ValueError, match="empty|truncated"):
             onnx_graph_check.check(file)
+
+
+def test_bytes_that_select_another_format(tmp_path):
+    """ONNX Runtime reads content with "ORTM" at this place as its own format, by default."""
+    file = tmp_path / "model.onnx"
+    graph = model([helper.make_node("Add", ["w", "w"], ["y"])], [weight()])
+    file.write_bytes(b"\x12\x06\0\0ORTM" + graph.SerializeToString())  # a second producer_name
+    assert graph_session.open_session(file).widths == {"y": 2}
 
 
 def test_a_tag_that_parsers_shorten(tmp_path):
