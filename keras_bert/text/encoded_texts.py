@@ -57,7 +57,7 @@ class Encoded:
     sampling = "proportional"
     gradient_caching = False
     output_positions: list[np.ndarray] | None = None
-    is_counted: np.ndarray | None = None
+    is_counted: typing.Any = None
 
     def __len__(self):
         return len(self.lengths)
