@@ -7,6 +7,7 @@ import dataclasses
 import fnmatch
 import re
 import sys
+import typing
 import warnings
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -153,6 +154,20 @@ class DenseLayer:
 
 
 @dataclasses.dataclass(frozen=True)
+class NormLayer:
+    """A layer normalization after the pooling of an embedder, with PyTorch's epsilon, 1e-5.
+
+    Attributes:
+        gamma: float32 (width,).
+        beta: float32 (width,).
+    """
+
+    EPSILON: typing.ClassVar[float] = 1e-5
+    gamma: np.ndarray
+    beta: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True)
 class EmbeddingModules:
     """How an embedder makes the vector of a text from the vectors of its tokens.
 
@@ -165,7 +180,7 @@ class EmbeddingModules:
     """
 
     pooling: tuple[str, ...]
-    layers: tuple[DenseLayer | None, ...] = ()
+    layers: tuple[DenseLayer | NormLayer | None, ...] = ()
     prompts: dict[str, str] = dataclasses.field(default_factory=dict)
     default_prompt: str | None = None
     similarity: str = "cosine"

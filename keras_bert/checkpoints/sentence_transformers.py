@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from keras_bert.checkpoints import canonical, folder, huggingface, huggingface_heads, tensor_files
-from keras_bert.checkpoints.canonical import Checkpoint, DenseLayer, EmbeddingModules
+from keras_bert.checkpoints.canonical import Checkpoint, DenseLayer, EmbeddingModules, NormLayer
 from keras_bert.runtime.escaping import shown
 from keras_bert.untrusted import containers
 from keras_bert.untrusted.errors import invalid
@@ -31,6 +31,11 @@ _TRANSFORMER = "base.modules.transformer.Transformer"
 _MLM_TRANSFORMER = "sparse_encoder.models.MLMTransformer"
 _SPLADE_POOLING = "sparse_encoder.models.SpladePooling"
 _SPARSE_MODULES = (["Transformer", "SpladePooling"], ["MLMTransformer", "SpladePooling"])
+_MODULE_OF_LAYER: dict[type, str] = {
+    type(None): "Normalize",
+    DenseLayer: "Dense",
+    NormLayer: "LayerNorm",
+}
 _SPLADE_OPTIONS = {"pooling_strategy": "max", "activation_function": "relu"}
 
 
@@ -187,7 +192,7 @@ def write_modules(checkpoint: Checkpoint, embedding: EmbeddingModules, path: Pat
     _write_length(checkpoint, path)
     huggingface_heads.write_pooling(path, embedding.pooling, checkpoint.config["hidden_size"])
     types = ["Transformer", "Pooling"]
-    types += ["Normalize" if layer is None else "Dense" for layer in embedding.layers]
+    types += [_MODULE_OF_LAYER[type(layer)] for layer in embedding.layers]
     modules = [
         {
             "idx": index,
@@ -200,8 +205,12 @@ def write_modules(checkpoint: Checkpoint, embedding: EmbeddingModules, path: Pat
     for module, layer in zip(modules[2:], embedding.layers, strict=True):
         module_folder = path / str(module["path"])
         module_folder.mkdir()
-        if layer is not None:
+        if isinstance(layer, DenseLayer):
             _write_dense(module_folder, layer)
+        elif isinstance(layer, NormLayer):
+            folder.write_json(module_folder / "config.json", {"dimension": len(layer.gamma)})
+            tensors = {"norm.weight": layer.gamma, "norm.bias": layer.beta}
+            tensor_files.write(module_folder / "model.safetensors", tensors)
     folder.write_json(path / _MODULES_FILE, modules)
     config = {
         "prompts": embedding.prompts,
@@ -238,7 +247,7 @@ def _read_embedding(
     (_, pooling_folder), *others = modules
     pooling = huggingface_heads.read_pooling(pooling_folder / "config.json")
     width = hidden_size * len(pooling)
-    layers: list[DenseLayer | None] = []
+    layers: list[DenseLayer | NormLayer | None] = []
     for name, module_folder in others:
         if name == "Normalize":
             _check_inputs(module_folder / "config.json")
@@ -247,9 +256,11 @@ def _read_embedding(
             layer = _read_dense(module_folder, width)
             width = layer.kernel.shape[1]
             layers.append(layer)
+        elif name == "LayerNorm":
+            layers.append(_read_norm(module_folder, width))
         elif name != "Dropout":  # only for training
-            rule = "unknown module; known are Transformer, Pooling, Dense, Normalize and Dropout"
-            raise invalid(path / _MODULES_FILE, rule, name)
+            known = "Transformer, Pooling, Dense, LayerNorm, Normalize and Dropout"
+            raise invalid(path / _MODULES_FILE, f"unknown module; known are {known}", name)
     return EmbeddingModules(pooling, tuple(layers), **_read_settings(path / _CONFIG_FILE))
 
 
@@ -292,17 +303,24 @@ def _read_dense(path: Path, width: int) -> DenseLayer:
     shapes: dict[str, tuple[Any, ...]] = {"linear.weight": (units, width)}
     if config.get("bias", True):
         shapes["linear.bias"] = (units,)
-    tensors = _read_dense_weights(path, shapes)
+    tensors = _read_module_weights(path, shapes)
     return DenseLayer(tensors["linear.weight"].T, tensors.get("linear.bias"), keras_activation)
 
 
-def _read_dense_weights(path: Path, shapes: dict[str, tuple[Any, ...]]) -> dict[str, np.ndarray]:
+def _read_norm(path: Path, width: int) -> NormLayer:
+    """Read a layer normalization of vectors of a width."""
+    shapes: dict[str, tuple[Any, ...]] = {"norm.weight": (width,), "norm.bias": (width,)}
+    tensors = _read_module_weights(path, shapes)
+    return NormLayer(tensors["norm.weight"], tensors["norm.bias"])
+
+
+def _read_module_weights(path: Path, shapes: dict[str, tuple[Any, ...]]) -> dict[str, np.ndarray]:
     """Read exactly the tensors with these shapes, as float32."""
     files = [path / name for name in ("model.safetensors", "pytorch_model.bin")]
     file = next((file for file in files if file.is_file()), files[0])
     tensors = tensor_files.read(file)
     actual = {name: tensor.shape for name, tensor in tensors.items()}
-    if actual != shapes or 0 in shapes["linear.weight"]:
+    if actual != shapes or any(0 in shape for shape in shapes.values()):
         expected = " and ".join(f"{name} {shape!s:.80}" for name, shape in shapes.items())
         raise invalid(file, f"must hold {expected}", actual)
     arrays = {name: tensor.load().astype(np.float32) for name, tensor in tensors.items()}

@@ -10,7 +10,7 @@ import numpy as np
 from keras_bert import heads
 from keras_bert.checkpoints import canonical, keras_hub, model_garden
 from keras_bert.checkpoints.added_tokens import word_pieces
-from keras_bert.checkpoints.canonical import Checkpoint, DenseLayer, EmbeddingModules
+from keras_bert.checkpoints.canonical import Checkpoint, DenseLayer, EmbeddingModules, NormLayer
 from keras_bert.checkpoints.folder import default_tokenizer
 from keras_bert.checkpoints.huggingface_heads import possible_tasks
 from keras_bert.encoder import BertEncoder
@@ -279,6 +279,13 @@ def _keras_layer(index, layer):
     """Return the Keras layer of a `DenseLayer`; of `None`, one that scales vectors to length 1."""
     if layer is None:
         return UnitLength(name=f"normalize_{index}")
+    if isinstance(layer, NormLayer):
+        norm = keras.layers.LayerNormalization(
+            epsilon=NormLayer.EPSILON, dtype="float32", name=f"layer_norm_{index}"
+        )
+        norm.build((None, len(layer.gamma)))
+        norm.set_weights([layer.gamma, layer.beta])
+        return norm
     dense = keras.layers.Dense(
         layer.kernel.shape[1],
         activation=layer.activation,
@@ -310,16 +317,28 @@ def _module_of(layer, model_name):
     is_last_axis = isinstance(layer, keras.layers.UnitNormalization) and layer.axis in (-1, 1)
     if is_last_axis or isinstance(layer, UnitLength):
         return None
+    if _is_norm(layer):
+        return NormLayer(_as_array(layer.gamma), _as_array(layer.beta))
     is_dense = type(layer) is keras.layers.Dense
     is_plain = is_dense and not layer.lora_enabled and not layer.quantization_mode
     activation = keras.activations.serialize(layer.activation) if is_plain else None
     if not isinstance(activation, str):
         raise ValueError(
             f"{model_name!r} has the layer {layer.name!r} after its pooling; this format holds "
-            "only UnitLength, and Dense without LoRA or quantization. Use format='keras'"
+            "only UnitLength, LayerNormalization with epsilon=1e-5, and Dense without LoRA or "
+            "quantization. Use format='keras'"
         )
     bias = _as_array(layer.bias) if layer.use_bias else None
     return DenseLayer(_as_array(layer.kernel), bias, activation)
+
+
+def _is_norm(layer):
+    """Return True for a layer normalization as that of PyTorch."""
+    if type(layer) is not keras.layers.LayerNormalization:
+        return False
+    config = layer.get_config()
+    is_plain = config["center"] and config["scale"] and not config.get("rms_scaling")
+    return is_plain and config["epsilon"] == NormLayer.EPSILON and len(layer.gamma.shape) == 1
 
 
 def _as_array(variable):

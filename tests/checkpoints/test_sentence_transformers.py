@@ -191,7 +191,7 @@ def test_models_that_the_format_cannot_hold(tmp_path):
     with pytest.raises(ValueError, match="has no pooling. Save a model of heads.embedder"):
         keras_bert.save(encoder, tmp_path / "a", format="sentence_transformers")
     model = heads.embedder(encoder, layers=[keras.layers.LayerNormalization()])
-    with pytest.raises(ValueError, match="only UnitLength, and Dense"):
+    with pytest.raises(ValueError, match="only UnitLength, "):
         keras_bert.save(model, tmp_path / "b", format="sentence_transformers")
     lora = keras.layers.Dense(3)
     model = heads.embedder(encoder, layers=[lora])

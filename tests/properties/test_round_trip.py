@@ -114,6 +114,11 @@ def _dense_layers():
     return _EMBEDDER(layers=layers)
 
 
+def _layer_norm():
+    return _EMBEDDER(layers=[keras.layers.LayerNormalization(epsilon=1e-5), _dense(4)])
+
+
+DETAILS["layer norm"] = _layer_norm
 DETAILS["dense layers"] = _dense_layers
 DETAILS |= {
     f"embedder {mode}": functools.partial(_EMBEDDER, pooling=mode) for mode in SentencePooling.MODES
