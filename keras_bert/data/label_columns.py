@@ -140,12 +140,12 @@ def split_sets(column, separator):
         set_of_text = vectors
     if not are_lists:
         set_of_text = {text: _split_set(text, separator) for text in set_of_text}
-    set_of_text[None] = ()  # an empty cell of a table is an empty string in a file
-    is_cell = [labels is None or isinstance(labels, str) for labels in column]
-    return [
-        set_of_text[labels] if cell else labels
-        for labels, cell in zip(column, is_cell, strict=True)
-    ]
+    sets = []
+    for labels in column:
+        if labels is None:  # an empty cell of a table is an empty string in a file
+            labels = ()
+        sets.append(set_of_text[labels] if isinstance(labels, str) else labels)
+    return sets
 
 
 def _split_set(text, separator):

@@ -60,7 +60,7 @@ class EncodedSentences(Encoded):
         self._is_first[edges[:-1][self.has_tokens]] = True
         # A word whose tag is not known has the target -1.
         self._is_target = self._is_first
-        if targets is not None:
+        if self._targets is not None:
             self._is_target = self._is_first & (self._targets >= 0)
         windows: list[Windows] = []
         end = 0
