@@ -1,8 +1,5 @@
 """Errors about a file: the rule, and the value that breaks it."""
 
-import contextlib
-from collections.abc import Iterator
-
 from keras_bert.runtime.escaping import shown
 from keras_bert.runtime.reading import one_line
 
@@ -22,19 +19,3 @@ def invalid(source: object, rule: str, received: object, advice: str = "") -> Va
     value = one_line(received) if isinstance(received, Exception) else shown(received)
     end = f". {advice}" if advice else ""
     return ValueError(f"{source}: {rule}, received {value}{end}")
-
-
-@contextlib.contextmanager
-def panics_as_value_errors(file: object) -> Iterator[None]:
-    """Raise ValueError for a panic of tokenizers or safetensors while `file` is read.
-
-    A panic of these libraries in Rust is not an `Exception`, so that `except Exception` does not
-    catch it. Other exceptions, such as KeyboardInterrupt, are not changed.
-    """
-    try:
-        yield
-    except BaseException as error:
-        # PyO3 does not export the class.
-        if type(error).__name__ != "PanicException":
-            raise
-        raise ValueError(f"{file}: broken, received {one_line(error)}") from error
