@@ -115,11 +115,14 @@ def config_of_head(checkpoint: Checkpoint) -> dict[str, Any]:
     config: dict[str, Any] = {}
     if checkpoint.task in _TASK_OF_CLASS:
         config["finetuning_task"] = checkpoint.task
-    if "classifier/bias" in checkpoint.weights:
-        count = len(checkpoint.weights["classifier/bias"])
-        labels = checkpoint.labels or [f"LABEL_{index}" for index in range(count)]
+    labels = checkpoint.labels
+    is_classifier = "classifier/bias" in checkpoint.weights
+    if is_classifier and not labels:
+        labels = [f"LABEL_{index}" for index in range(len(checkpoint.weights["classifier/bias"]))]
+    if labels:
         config["id2label"] = {str(index): label for index, label in enumerate(labels)}
         config["label2id"] = {label: index for index, label in enumerate(labels)}
+    if is_classifier:
         config["problem_type"] = _problem_type(checkpoint)
         if checkpoint.dropout is not None:
             config["classifier_dropout"] = checkpoint.dropout

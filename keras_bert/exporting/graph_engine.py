@@ -63,8 +63,10 @@ class GraphEngine:
         self.task = registry.by_name(output.task)
         self._outputs = list(self.session.widths if graph.is_old else self.task.graph_outputs)
         _check_outputs(self.session, self._outputs, None if graph.is_old else self.task.graph_rank)
-        tokenizer, self.longest = _read_tokenizer(folder, vocabulary_size)
-        _check_digests(graph, self.session, tokenizer.vocabulary, digests)
+        content, names = _read_vocabulary(folder)
+        _check_digests(graph, self.session, names, digests)
+        # Libraries need a name for each row of the embeddings, so the files may name further ids.
+        tokenizer, self.longest = _tokenizer(folder, content, names[:vocabulary_size])
         width = self.session.widths[self._outputs[0]]
         if self.task.has_labels:
             if graph.is_old:
@@ -128,11 +130,11 @@ def _check_outputs(session, names, rank):
             )
 
 
-def _check_digests(graph, session, vocabulary, digests):
-    """Check that the graph and the vocabulary are those of the same export."""
+def _check_digests(graph, session, names, digests):
+    """Check that the graph and the names of the ids are those of the same export."""
     found = {
         "graph_sha256": session.digest,
-        "vocabulary_sha256": graph_folder.digest_of_vocabulary(vocabulary),
+        "vocabulary_sha256": graph_folder.digest_of_vocabulary(names),
     }
     files = {"graph_sha256": graph.file, "vocabulary_sha256": graph.folder / tokenizer_json.FILE}
     for name, digest in digests.items():
@@ -142,16 +144,20 @@ def _check_digests(graph, session, vocabulary, digests):
             )
 
 
-def _read_tokenizer(folder, vocabulary_size):
+def _read_vocabulary(folder):
+    """Return the content of `tokenizer.json`, and the name of each id in the files of a folder."""
+    with errors_as_value_error(f"{folder}: its tokenizer cannot be read"):
+        content = tokenizer_json.read(folder)
+        return content, tokenizer_config.read_vocabulary(folder, MAX_TOKENS, content) or []
+
+
+def _tokenizer(folder, content, vocabulary):
     """Return the `PythonTokenizer` of a folder, and the maximum number of tokens of a text.
 
-    `vocabulary_size` is the number of tokens of the model; the files may name further ids.
+    `content` is that of `tokenizer.json`.
     """
     file = folder / tokenizer_json.FILE
     with errors_as_value_error(f"{folder}: its tokenizer cannot be read"):
-        content = tokenizer_json.read(folder)
-        vocabulary = tokenizer_config.read_vocabulary(folder, MAX_TOKENS, content) or []
-        vocabulary = vocabulary[:vocabulary_size]
         added = tokenizer_config.read_added(folder, vocabulary, content)
     normalizer = content.get("normalizer")
     truncation = content.get("truncation")

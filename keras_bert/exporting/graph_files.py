@@ -39,9 +39,13 @@ def write_descriptions(model, task, folder):
         sentence_transformers.write_modules(checkpoint, embedding, folder)
     # `write_modules` has written the pooling of an embedder; other models have none.
     checkpoint = dataclasses.replace(checkpoint, pooling=None, embedding=None)
+    output = find_output(model)
+    if output is not None:
+        # A checkpoint leaves out labels that do not depend on its training data.
+        checkpoint = dataclasses.replace(checkpoint, labels=output.labels)
     architecture = huggingface_heads.architecture_of_task(checkpoint.task)
     huggingface.write_config_and_tokenizer(checkpoint, folder, architecture)
-    description = graph_folder.describe(find_output(model), name)
+    description = graph_folder.describe(output, name)
     write_json(folder / graph_folder.DESCRIPTION_FILE, description)
     columns = provenance.known_columns(model)
     if columns:

@@ -13,7 +13,7 @@ import pathlib
 from typing import Any
 
 from keras_bert.checkpoints import folder as checkpoint_folder
-from keras_bert.checkpoints import huggingface
+from keras_bert.checkpoints import huggingface, tokenizer_config
 from keras_bert.runtime import label_types, reading
 from keras_bert.runtime.arguments import LONG_TEXTS, SIMILARITIES
 from keras_bert.runtime.escaping import check_name, shown
@@ -157,14 +157,17 @@ def describe(output: Any, task: str) -> dict[str, Any]:
 
 
 def write_digests(graph: GraphFile, vocabulary: list[str] | None) -> None:
-    """Add hashes of the graph and of the vocabulary, and its size, to `keras_bert.json`."""
+    """Add hashes of the graph and of the names of all ids to `keras_bert.json`.
+
+    `vocabulary` are the tokens of the model. The files of the folder can name further ids.
+    """
     file = graph.folder / DESCRIPTION_FILE
     description = checkpoint_folder.read_json(file)
     files = [file for file in (graph.file, graph.file.with_suffix(".bin")) if file.is_file()]
     description["graph_sha256"] = digest_of_graph(*(file.read_bytes() for file in files))
     if vocabulary is not None:
-        description["vocabulary_sha256"] = digest_of_vocabulary(vocabulary)
-        # Libraries need a name for each row of the embeddings, so the files name further ids.
+        names = tokenizer_config.read_vocabulary(graph.folder, checkpoint_folder.MAX_TOKENS)
+        description["vocabulary_sha256"] = digest_of_vocabulary(names)
         description["vocabulary_size"] = len(vocabulary)
     checkpoint_folder.write_json(file, description)
 
