@@ -42,23 +42,26 @@ SCORED = Examples(["a"], text_pairs=["b"], scores=[1])
 REPEATED = pd.DataFrame([["good", "x", "y"]], columns=["text", "label", "label"])
 DATA = {
     "one-hot sets": (
-        lambda: Examples(TWO, label_sets=np.eye(2)),
-        "names of the labels; received an array",
+        lambda: Examples(TWO, label_sets=np.eye(2), known_labels=["x"]),
+        "2 numbers per row for 1 known_labels",
     ),
     "lists as labels": (lambda: Examples(TWO, labels=[["x"], ["y"]]), "give label_sets"),
     "matrix": (lambda: Examples(TWO, labels=np.eye(2)), "give label_sets"),
-    "missing": (lambda: Examples(["a"], labels=[pd.NA]), "must not be missing.* in row 1"),
+    "missing": (lambda: Examples(["a"], labels=[pd.NA]), "row 1: labels must not be missing"),
     "number as labels": (lambda: Examples(["a"], labels=5), "labels must be a list; received 5"),
-    "score": (lambda: Examples(TWO, scores=[1, np.nan]), "received nan in row 2"),
+    "score": (lambda: Examples(TWO, scores=[1, np.nan]), "row 2: scores .*received nan"),
     "frame": (lambda: Examples(pd.DataFrame({"text": TWO})), "with keras_bert.read"),
     "dict": (lambda: Examples({"text": TWO}), "with keras_bert.read"),
     "none": (lambda: Examples(None), "texts must be a list"),
     "words": (lambda: TaggedSentences(None), "words must be a list"),
     "limit": (lambda: keras_bert.read({"text": TWO, "label": TWO}, limit=-1), "limit"),
-    "label of another type": (lambda: Examples(TWO, labels=[1, object()]), "numbers; .*in row 2"),
+    "label of another type": (
+        lambda: Examples(TWO, labels=[1, object()]),
+        "row 2: labels must be str",
+    ),
     "complex label": (lambda: Examples(["a"], labels=[1j]), "must be strings or numbers"),
     "tag of another type": (lambda: TaggedSentences([["a"]], [[int]]), "must be strings or num"),
-    "dict as label set": (lambda: Examples(["a"], label_sets=[{"x": 0}]), "a list of labels"),
+    "dict as label set": (lambda: Examples(["a"], label_sets=[{"x": 0}]), "lists of labels"),
     "set of texts": (lambda: Examples(set(TWO), labels=TWO), "texts must be a list.* no order"),
     "set of labels": (lambda: Examples(TWO, labels=frozenset(TWO)), "labels .* no order"),
     "set of documents": (lambda: RankingExamples(["q"], [set(TWO)], [[1, 0]]), "no order"),
@@ -119,7 +122,7 @@ class ArrowArray(list):
 
 
 def test_null_of_an_arrow_array_is_no_label():
-    with pytest.raises(ValueError, match="must not be missing.* in row 2"):
+    with pytest.raises(ValueError, match="row 2: labels must not be missing"):
         Examples(TWO, labels=ArrowArray(["x", "null"]))
 
 

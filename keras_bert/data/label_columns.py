@@ -109,11 +109,9 @@ def vectors_of(where, rows, names):
     if not values or not all(isinstance(value, numbers.Real) for value in values):
         return None
     lengths = set(map(len, rows))
-    in_range = all(0 <= value <= 1 for value in values)
     is_named = names is not None and lengths == {len(names)}
     are_floats = any(isinstance(value, float) for value in values)
-    are_targets = len(lengths) == 1 and in_range
-    if are_targets and (is_named or are_floats or lengths != {1}):
+    if _are_targets(rows) and (is_named or are_floats or lengths != {1}):
         return [tuple(map(float, row)) for row in rows]
     if are_floats:
         number = next((value for value in values if not 0 <= value <= 1), values[0])
@@ -123,6 +121,13 @@ def vectors_of(where, rows, names):
             "Names of labels must be strings or integers"
         )
     return None
+
+
+def _are_targets(rows):
+    """Return True if the rows have the same length, and numbers from 0 to 1."""
+    values = itertools.chain(*rows)
+    are_numbers = all(isinstance(value, numbers.Real) and 0 <= value <= 1 for value in values)
+    return are_numbers and len(set(map(len, rows))) == 1
 
 
 def split_sets(column, separator):
@@ -136,7 +141,7 @@ def split_sets(column, separator):
     are_lists = any(set_of_text.values()) and None not in set_of_text.values()
     if not are_lists and set_of_text and all(map(_VECTOR.fullmatch, set_of_text)):
         vectors = {text: _items(text) for text in set_of_text}
-        are_lists = vectors_of("label sets", list(vectors.values()), None) is not None
+        are_lists = _are_targets(list(vectors.values()))
         set_of_text = vectors
     if not are_lists:
         set_of_text = {text: _split_set(text, separator) for text in set_of_text}

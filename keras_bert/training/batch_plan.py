@@ -96,8 +96,8 @@ class BatchPlan:
         self.missing = self.steps * gradient_accumulation_steps - batches_of_run
         self.compiled = False
         self.cache: GradientCache | None = None
-        task = registry.find(model)
-        self._of_positions = task is not None and task.positions_have_targets
+        task = registry.for_model(model)
+        self._of_positions = task.positions_have_targets
         self._programs_for_head = 1 if fits_head else 0
         self._plans: list = []  # of the first epochs, if batches are packed
         self.epoch = functools.lru_cache(2)(self._make_epoch)

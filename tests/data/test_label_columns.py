@@ -216,6 +216,7 @@ def test_a_named_column_without_positives_is_a_label(tmp_path):
         (["('x', 'y')", "('x',)"], [("x", "y"), ("x",)]),
         (["[1, 2]", "[2]"], [(1, 2), (2,)]),
         (["x,y", "['x']"], [("x", "y"), ("['x']",)]),  # not all are lists
+        (["3.1,4.2", "1.1,2.2,3.3"], [("3.1", "4.2"), ("1.1", "2.2", "3.3")]),  # of sections
     ],
 )
 def test_lists_as_pandas_writes_them_are_label_sets(tmp_path, cells, expected):

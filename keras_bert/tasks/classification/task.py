@@ -389,6 +389,14 @@ class NextSentence(Classification):
         return "Tells if the second text follows the first."
 
 
+def _scale_of(scores):
+    """Return the standard deviation of numbers, or 1.0 if float32 cannot tell them apart."""
+    deviation = float(np.std(scores))
+    # The deviation of equal numbers is not always 0: that of [0.1] * 3 is 1e-17.
+    smallest = np.finfo(np.float32).eps * np.abs(scores).max()
+    return deviation if deviation > smallest else 1.0
+
+
 class Regression(TextTask):
     """Regression: a number for each text or pair of texts."""
 
@@ -427,7 +435,7 @@ class Regression(TextTask):
             encoder,
             pairs=train.text_pairs is not None,
             target_mean=float(np.mean(train.scores)),
-            target_scale=float(np.std(train.scores)) or 1.0,
+            target_scale=_scale_of(train.scores),
         )
 
     def compile_options(self, output, encoded):

@@ -112,8 +112,6 @@ def of_rows(model, *, name="rows"):
 
     The inputs are int32 (batch, texts, seq), the output is float32 (batch, texts, width).
     """
-    if len(model.output_shape) == 3:  # a model of `siamese`
-        return model
     inputs = {key: keras.Input(shape=(None, None), dtype="int32", name=key) for key in model.input}
     merged = {key: MergeChoices(name=f"merge_{key}")(value) for key, value in inputs.items()}
     vectors = model(merged)  # (batch * texts, width)

@@ -1,6 +1,7 @@
 """Retrieval data: queries, a corpus, and which documents are relevant to which query."""
 
 import collections
+import copy
 import dataclasses
 import numbers
 import warnings
@@ -125,7 +126,9 @@ class RetrievalData(TaskData):
         The texts are such as "query: ", not the names of a model's prompts.
         """
         check_prompts(self, query, corpus)
-        return dataclasses.replace(self, prompts=(query, corpus))
+        prompted = copy.copy(self)  # a new object would not know the queries that were left out
+        object.__setattr__(prompted, "prompts", (query, corpus))
+        return prompted
 
     def prompted_rows(self, default):
         """Return a row for each query and each document; `default` is the prompt without own ones.

@@ -106,8 +106,11 @@ class Embedding(Task):
         return as_embedder(model, pooling)
 
     def model_of_batches(self, model):
+        from keras_bert.model_structure import has_choices
         from keras_bert.tasks.embedding.head import of_rows
 
+        if has_choices(model):  # a model of `siamese` takes rows of texts already
+            return super().model_of_batches(model)
         return of_rows(model)
 
     def compile_options(self, output, encoded):

@@ -4,6 +4,7 @@ import collections
 import copy
 import csv
 import dataclasses
+import functools
 import itertools
 import pathlib
 import sys
@@ -23,7 +24,7 @@ from keras_bert.data.tables import class_names, column_names, named, read_column
 from keras_bert.data.text_files import check_limit, json_rows, numbered_lines, open_utf8
 from keras_bert.runtime.arguments import as_list, check_one_of
 from keras_bert.runtime.escaping import printable, shown
-from keras_bert.runtime.label_types import name_of_type, of_one_type, typed_texts
+from keras_bert.runtime.label_types import name_of_type, typed, typed_texts
 from keras_bert.tasks.tagging import conll_rows
 from keras_bert.tasks.tagging.tag_schemes import OUTSIDE_TAGS, unknown_tags
 
@@ -87,16 +88,14 @@ class TaggedSentences(TaskData):
         rows = zip(words, tags_per_sentence, strict=True)
         for number, (sentence, sentence_tags) in enumerate(rows, self.first):
             location = self._location(number)
-            tags.append(as_list(f"{location}: tags", sentence_tags))
-            check_count(location, "tags", tags[-1], "words", len(sentence))
-            tags[-1] = [clean(tag) for tag in tags[-1]]
-            check_labels("tags", tags[-1], f"{location}, word {{}}".format)
-        tags = _without_unknown(tags)
-        known = [tag for row in tags for tag in row if tag is not None]
-        label_type = name_of_type(known)
-        typed_tags = iter(of_one_type(known, label_type))
-        tags = [[None if tag is None else next(typed_tags) for tag in row] for row in tags]
-        object.__setattr__(self, "tags", tags)
+            cleaned = [clean(tag) for tag in as_list(f"{location}: tags", sentence_tags)]
+            check_count(location, "tags", cleaned, "words", len(sentence))
+            check_labels("tags", cleaned, functools.partial(_location_of_word, location))
+            tags.append(cleaned)
+        known_tags = _without_unknown(tags)
+        label_type = name_of_type(tag for row in known_tags for tag in row if tag is not None)
+        typed_tags = [_of_one_type(row, label_type) for row in known_tags]
+        object.__setattr__(self, "tags", typed_tags)
         object.__setattr__(self, "label_type", label_type)
         check_normalization(self.source, "tags", map(str, self.label_names()))
 
@@ -140,6 +139,16 @@ class TaggedSentences(TaskData):
                 f"{self.source}: there are no words to score. Give sentences with words"
             )
         return max(counts.values()) / counts.total()
+
+
+def _location_of_word(sentence, index):
+    """Return where a word is, for messages, given its index in the sentence."""
+    return f"{sentence}, word {index + 1}"
+
+
+def _of_one_type(tags, label_type):
+    """Return the tags of a sentence as values of a type; `None` stays."""
+    return [None if tag is None else typed(str(tag), label_type) for tag in tags]
 
 
 def _without_unknown(tags):

@@ -37,6 +37,12 @@ def test_a_model_that_is_no_better_than_the_mean_is_named(capsys):
     assert "rmse_of_mean" in capsys.readouterr().err
 
 
+def test_equal_numbers_have_the_scale_1():
+    examples = keras_bert.Examples(TEXTS[:3], scores=[0.1] * 3)  # their deviation is 1e-17
+    model, _ = keras_bert.finetune(tiny.encoder(), examples, epochs=1, show_progress=False)
+    assert keras_bert.heads.find_output(model).target_scale == 1
+
+
 @pytest.mark.parametrize("format", ["keras", "huggingface", "onnx"])
 def test_numbers_survive_a_file(regressor, tmp_path, format):
     model, _ = regressor

@@ -41,6 +41,7 @@ def test_unknown_documents_count_as_missed_and_unknown_queries_are_left_out():
     data = RetrievalData({1: "b"}, {1: "b", 2: "c"}, {1: {2: 1, 9: 1}, 7: [1]})
     assert data.relevant == {"1": {"2": 1.0, "9": 1.0}}
     assert data.counts() == {"unknown_documents": 1, "unknown_queries": 1}
+    assert data.with_prompts("query: ", "text: ").counts() == data.counts()
     metrics = keras_bert.pipeline(tiny.encoder(pooling="mean"), task="embedding").evaluate(data)
     # The document with the id of the query is left out, so the other one is first.
     assert (metrics["mrr@10"], metrics["recall@100"]) == (1.0, 0.5)

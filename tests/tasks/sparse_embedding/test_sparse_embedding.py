@@ -200,7 +200,7 @@ def test_rows_that_fill_a_batch_do_not_count(model, step):
     assert weights.tolist() == [1, 1, 1, 0, 0]
     if step is not None:
         inputs, targets, weights = encoded.at_step((inputs, targets, weights), step, 90)
-    vectors = keras.ops.convert_to_numpy(task.model_of_rows(model)(inputs))
+    vectors = keras.ops.convert_to_numpy(task.model_of_batches(model)(inputs))
     expected = float(encoded.loss(targets[:3], vectors[:3]))
     assert float(encoded.loss(targets, vectors, weights)) == pytest.approx(expected, rel=1e-5)
 

@@ -206,8 +206,8 @@ def test_errors_name_file_and_line(tmp_path, name, content, options, message):
 
 def test_missing_tags_are_rejected():
     for tag in (None, float("nan")):
-        with pytest.raises(ValueError, match="tags must not be missing"):
-            TaggedSentences([["a"]], [[tag]])
+        with pytest.raises(ValueError, match="word 1: tags must not be missing"):
+            TaggedSentences([["a"]], [[tag]], source="a{1}.txt")
 
 
 def test_unknown_tags_are_no_class():
