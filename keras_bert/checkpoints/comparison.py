@@ -1,7 +1,7 @@
 """Compare a checkpoint with what a format gives back: what the format cannot hold is an error."""
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -65,8 +65,9 @@ def _of_config(written: Checkpoint, again: Checkpoint) -> Iterator[tuple[str, An
 
 
 def _of_weights(written: Checkpoint, again: Checkpoint) -> Iterator[tuple[str, Any]]:
-    for name in sorted(set(written.weights) ^ set(again.weights)):
-        yield name, None
+    only_in_one = set(written.weights) ^ set(again.weights)
+    if only_in_one:
+        yield min(only_in_one), None
         return
     for name, array in written.weights.items():
         if not _is_equal(array, again.weights[name]):
@@ -113,30 +114,38 @@ def _of_activation(written: Checkpoint, again: Checkpoint) -> Iterator[tuple[str
 
 def _of_modules(written: Checkpoint, again: Checkpoint) -> Iterator[tuple[str, Any]]:
     """Compare how the vectors of texts are made, by an embedder or an encoder with a pooling."""
-    ours, theirs = written.modules, again.modules
-    if ours is None:
-        if written.task is None and theirs is not None:
+    modules = written.modules
+    modules_again = again.modules
+    if modules is None:
+        if written.task is None and modules_again is not None:
             yield "pooling", None
         return
     for field in dataclasses.fields(EmbeddingModules):
-        value = getattr(ours, field.name)
-        if theirs is not None and field.name == "layers":
-            is_same = len(ours.layers) == len(theirs.layers) and all(
-                _is_same_layer(*pair) for pair in zip(ours.layers, theirs.layers, strict=True)
-            )
+        value = getattr(modules, field.name)
+        if modules_again is None:
+            is_same = False
+        elif field.name == "layers":
+            is_same = _are_same_layers(modules.layers, modules_again.layers)
         else:
-            is_same = theirs is not None and value == getattr(theirs, field.name)
+            is_same = value == getattr(modules_again, field.name)
         if not is_same:
             yield field.name, _shown_module(field.name, value)
+
+
+def _are_same_layers(layers: Sequence[Any], others: Sequence[Any]) -> bool:
+    return len(layers) == len(others) and all(map(_is_same_layer, layers, others))
 
 
 def _is_same_layer(layer: Any, other: Any) -> bool:
     if layer is None or other is None or type(layer) is not type(other):
         return layer is other
     for field in dataclasses.fields(layer):
-        value, again = getattr(layer, field.name), getattr(other, field.name)
-        is_array = isinstance(value, np.ndarray) and again is not None
-        if not (_is_equal(value, again) if is_array else value is again or value == again):
+        value = getattr(layer, field.name)
+        value_again = getattr(other, field.name)
+        is_array = isinstance(value, np.ndarray) or isinstance(value_again, np.ndarray)
+        # One of them can be `None`: a bias that a layer lacks.
+        is_same = _is_equal(value, value_again) if is_array else value == value_again
+        if not is_same:
             return False
     return True
 

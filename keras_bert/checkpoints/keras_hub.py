@@ -195,8 +195,9 @@ def _modules_of(source: object, config: Mapping[str, Any]) -> EmbeddingModules:
 
 def _single_pooling(embedding: EmbeddingModules | None) -> str | None:
     """Return the pooling of an encoder whose vectors `keras_bert.pipeline` makes as an embedder."""
-    is_plain = embedding is not None and embedding.layers == (None,)
-    return embedding.pooling[0] if is_plain and embedding is not None else None
+    if embedding is None or embedding.layers != (None,):
+        return None
+    return embedding.pooling[0]
 
 
 def _read_weights(

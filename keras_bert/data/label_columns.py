@@ -74,24 +74,30 @@ def clean(label):
     return label.strip() if isinstance(label, str) else label
 
 
-def flagged_set(where, names, values):
-    """Return the numbers from 0 to 1 in the columns of labels of a row, a tuple.
+def targets_of_row(where, names, values):
+    """Return the targets of a row, a number from 0 to 1 for each column of a label, as a tuple.
 
     Return `None` if the row has no labels: all values are missing or -1, as in Jigsaw's test data.
     """
     if all(is_missing(value) or str(value).strip() in ("-1", "-1.0") for value in values):
         return None
-    numbers_of_row = []
+    targets = []
     for name, value in zip(names, values, strict=True):
-        text = str(value).strip().lower()
-        number = _FLAGS.get(text, float(text) if re.fullmatch(_NUMBER, text) else math.nan)
-        if not 0 <= number <= 1:
+        target = _target(str(value).strip().lower())
+        if not 0 <= target <= 1:
             raise ValueError(
                 f"{where}: the column {shown(name)} of a label must hold 0 or 1, or a probability; "
                 f"received {shown(value)}"
             )
-        numbers_of_row.append(number)
-    return tuple(numbers_of_row)
+        targets.append(target)
+    return tuple(targets)
+
+
+def _target(text):
+    """Return the number that a cell shows; NaN for other texts."""
+    if text in _FLAGS:
+        return _FLAGS[text]
+    return float(text) if re.fullmatch(_NUMBER, text) else math.nan
 
 
 def vectors_of(where, rows, names):
@@ -125,9 +131,10 @@ def vectors_of(where, rows, names):
 
 def _are_targets(rows):
     """Return True if the rows have the same length, and numbers from 0 to 1."""
-    values = itertools.chain(*rows)
-    are_numbers = all(isinstance(value, numbers.Real) and 0 <= value <= 1 for value in values)
-    return are_numbers and len(set(map(len, rows))) == 1
+    values = list(itertools.chain(*rows))
+    if not all(isinstance(value, numbers.Real) for value in values):
+        return False
+    return all(0 <= value <= 1 for value in values) and len(set(map(len, rows))) == 1
 
 
 def split_sets(column, separator):
@@ -140,9 +147,8 @@ def split_sets(column, separator):
     set_of_text = {text: _written_list(text) for text in column if isinstance(text, str)}
     are_lists = any(set_of_text.values()) and None not in set_of_text.values()
     if not are_lists and set_of_text and all(map(_VECTOR.fullmatch, set_of_text)):
-        vectors = {text: _items(text) for text in set_of_text}
-        are_lists = _are_targets(list(vectors.values()))
-        set_of_text = vectors
+        set_of_text = {text: _items(text) for text in set_of_text}
+        are_lists = _are_targets(list(set_of_text.values()))
     if not are_lists:
         set_of_text = {text: _split_set(text, separator) for text in set_of_text}
     sets = []

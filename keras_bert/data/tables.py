@@ -49,10 +49,12 @@ def examples_of(columns, source, label, kind, separator, *, typed=True, ragged_r
     known_labels = None
     if isinstance(label, list):
         known_labels = label
-        flags = zip(*(columns.pop(f"label {index}") for index in range(len(label))), strict=True)
+        values_of_rows = zip(
+            *(columns.pop(f"label {index}") for index in range(len(label))), strict=True
+        )
         columns["label"] = [
-            label_columns.flagged_set(f"{source}, {location}", label, row)
-            for location, row in zip(columns["location"], flags, strict=True)
+            label_columns.targets_of_row(f"{source}, {location}", label, values)
+            for location, values in zip(columns["location"], values_of_rows, strict=True)
         ]
     elif kind == "label_set" and "label" in columns:
         columns["label"] = label_columns.split_sets(columns["label"], separator)

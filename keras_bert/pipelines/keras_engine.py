@@ -60,7 +60,7 @@ class KerasEngine:
         )
         return self.task.activate(self.described.output, outputs)
 
-    def _check_outputs(self, outputs, *targets_and_weights):
+    def _check_outputs(self, outputs):
         """Raise a `ValueError` if the outputs of a batch contain NaN."""
         if any(np.isnan(array).any() for array in keras.tree.flatten(outputs)):
             raise ValueError(self._reason_for_nan())

@@ -219,9 +219,9 @@ def _check_private(folder: pathlib.Path, by_root: bool) -> None:
     if os.name != "posix":
         return
     owners = {os.getuid(), 0} if by_root else {os.getuid()}
-    link, status = folder.lstat(), folder.stat()  # equal if it is no link
+    status = folder.stat()
     is_writable = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-    if is_writable or link.st_uid not in owners or status.st_uid not in owners:
+    if is_writable or not {status.st_uid, folder.lstat().st_uid} <= owners:  # it may be a link
         raise OSError(
             f"another user can write to {folder}; run chmod go-w on it, or set KERAS_BERT_CACHE to "
             "another folder"

@@ -104,7 +104,7 @@ def make(
         lifespan=handlers.lifespan,
     )
     # h11 limits the size of headers. httptools, which uvicorn also supports, does not.
-    protocol = functools.partial(timeouts.TimedProtocol, limits.timeout, {})
+    protocol = functools.partial(timeouts.TimedProtocol, limits.timeout, by_age={})
     config = uvicorn.Config(
         app,
         http=typing.cast(typing.Any, protocol),

@@ -37,7 +37,7 @@ class TimedProtocol(H11Protocol):
             oldest.transport.abort()
 
     def waits_for_client(self) -> bool:
-        """Return True unless this server has a whole request to answer, or the client reads."""
+        """Return True if the client has not sent a whole request, or does not read a response."""
         is_sending = self.conn.their_state in (h11.IDLE, h11.SEND_BODY)
         return is_sending or "response" in self._timers
 

@@ -48,10 +48,10 @@ def fit_labels(output, vectors, targets, weights, c=1.0):
 def _logistic(vectors, targets, weights):
     from sklearn.linear_model import LogisticRegression
 
-    targets = targets >= 0.5
-    if len(np.unique(targets)) < 2:
+    has_label = targets >= 0.5  # the targets can be probabilities
+    if has_label.all() or not has_label.any():
         return None
-    fitted = LogisticRegression(max_iter=1000).fit(vectors, targets, weights)
+    fitted = LogisticRegression(max_iter=1000).fit(vectors, has_label, weights)
     return fitted.coef_[0], fitted.intercept_[0]
 
 

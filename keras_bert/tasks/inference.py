@@ -117,11 +117,11 @@ def run(
     """Return a list with the outputs for each encoded sequence: arrays, or dicts of arrays.
 
     `encoded` is as in `data.batching`. After each batch, `on_batch` is called with the fraction of
-    the sequences in it, and `on_outputs` with its outputs, targets and weights. `predict` is a
-    `ForwardPass`, by default that of the model. If each shape costs a compilation, batches have at
-    most `most_lengths` lengths. A GPU or TPU gets more than `batch_size` sequences at once if they
-    are short. A model of single texts computes the texts of rows one after the other, and the
-    outputs are (texts, ...) for each row.
+    the sequences in it, and `on_outputs` with its outputs. `predict` is a `ForwardPass`, by default
+    that of the model. If each shape costs a compilation, batches have at most `most_lengths`
+    lengths. A GPU or TPU gets more than `batch_size` sequences at once if they are short. A model
+    of single texts computes the texts of rows one after the other, and the outputs are (texts, ...)
+    for each row.
     """
     predict = forward_pass(model) if predict is None else predict
     if not len(encoded):
@@ -135,12 +135,12 @@ def run(
     results = [None] * len(encoded)
     texts_per_row = None if has_choices(model) else encoded.texts_per_row
 
-    def finish(rows, outputs, targets_and_weights):
-        outputs = keras.tree.map_structure(keras.ops.convert_to_numpy, outputs)
+    def finish(rows, tensors):
+        outputs = keras.tree.map_structure(keras.ops.convert_to_numpy, tensors)
         if texts_per_row is not None:
             outputs = outputs.reshape(-1, texts_per_row, *outputs.shape[1:])
         if on_outputs:
-            on_outputs(outputs, *targets_and_weights)
+            on_outputs(outputs)
         for index_in_batch, row in enumerate(rows):
             output = keras.tree.map_structure(lambda array: array[index_in_batch], outputs)  # noqa: B023
             results[row] = encoded.compact(output)
@@ -151,10 +151,10 @@ def run(
     running: collections.deque = collections.deque()
     with explain_out_of_memory(lambda: advice_for_prediction(batch_size)):
         for index, rows in enumerate(batches.rows):
-            inputs, *targets_and_weights = batches[index]
+            inputs = batches[index][0]
             if texts_per_row is not None:
                 inputs = {name: ids.reshape(-1, ids.shape[-1]) for name, ids in inputs.items()}
-            running.append((rows, predict(inputs), targets_and_weights))
+            running.append((rows, predict(inputs)))
             if len(running) > _BATCHES_IN_FLIGHT:
                 finish(*running.popleft())
         while running:

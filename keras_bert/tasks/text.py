@@ -230,8 +230,8 @@ def targets_of(examples, output=None, labels=None):
         for label in label_set:
             targets[row, index_of(label, row)] = 1
     if examples.probabilities is not None:
-        columns = [index_of(label, 0) for label in examples.known_labels]
-        targets[:, columns] = examples.probabilities
+        label_indices = [index_of(label, 0) for label in examples.known_labels]
+        targets[:, label_indices] = examples.probabilities
     return targets
 
 

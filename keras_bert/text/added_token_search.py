@@ -79,9 +79,9 @@ class Search:
 
 
 def _edge_of_spaces(text: str, index: int, end: int, step: int) -> int:
-    """Return the index of the first character that is not white space, at most `end`.
+    """Return the first of the indices `range(index, end, step)` that is not of white space.
 
-    The indices are `range(index, end, step)`. Nothing is copied: a text can have many matches.
+    It is `end` if there is none. Nothing is copied: a text can have many matches.
     """
     space = unicode_tables.tables().space
     while index != end and space[ord(text[index])]:

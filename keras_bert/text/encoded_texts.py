@@ -160,7 +160,8 @@ class EncodedTexts(Encoded):
         self._ends = [column[self.text_of] for column in self._ends]
         self._starts.append(starts[self.text_of] + start)
         self._ends.append(starts[self.text_of] + end)
-        # Each text has the same weight in the loss, however long it is. The mean is over windows.
+        # Each text has the same weight in the loss, however long it is. The factor of all weights
+        # makes their mean 1, because the loss is divided by the number of windows.
         windows_per_text = np.bincount(self.text_of)
         weights = self._weights / windows_per_text * windows_per_text.mean()
         self._weights = weights.astype(np.float32)[self.text_of]

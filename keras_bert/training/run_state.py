@@ -110,7 +110,7 @@ class RunState:
     """Progress and history of a fine-tuning run, and its best weights so far.
 
     Without a `folder`, nothing is saved. A run resumes only with equal `settings`, a dict that JSON
-    can represent. It has `epochs` of so many `batches`.
+    can represent. The run has `epochs`, each of `batches` batches.
 
     Attributes:
         epoch, batch: The next batch to train on.
@@ -119,7 +119,7 @@ class RunState:
         stopped: True if a callback ended the training.
         before: Metrics of the dev data before the training, if the model could answer.
         callbacks: The `user_callbacks.states_of` the user's callbacks.
-        loss, rows: Mean loss of the current epoch so far, and its number of examples.
+        loss, rows: Mean loss of the current epoch so far, and its number of sequences that count.
         best: Index in `history` of the record of the best weights, or -1.
     """
 

@@ -16,7 +16,7 @@ MAX_RANK = 8  # of an array
 # An int8 weight becomes float32, is multiplied by its scales, and is copied for its matmul.
 _MAX_BYTES_PER_BYTE = 16  # of the weights
 _MAX_EXTRA_BYTES = 2**20
-_MAX_NUMBER = 8  # bytes of a number of any type
+_MAX_ITEMSIZE = 8  # bytes of a number of any type
 
 
 class Growth(enum.Enum):
@@ -36,13 +36,13 @@ class Growth(enum.Enum):
 class Operation:
     """An operation: its type, for errors, and the names of its inputs.
 
-    `number` is the number of bytes of a number in the output; by default, that of the inputs.
+    `itemsize` is the number of bytes of a number in the output; by default, that of the inputs.
     """
 
     type: str
     growth: Growth
     inputs: tuple[str, ...]
-    number: int | None = None
+    itemsize: int | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,17 +51,17 @@ class Array:
 
     Attributes:
         size: It has at most so many numbers.
-        number: Bytes of a number.
+        itemsize: Bytes of a number.
         shape: Its shape, or `None` if it is not known.
     """
 
     size: int
-    number: int
+    itemsize: int
     shape: tuple[int, ...] | None = None
 
     @property
     def bytes(self) -> int:
-        return self.size * self.number
+        return self.size * self.itemsize
 
 
 def check(weights: dict[str, Array], operations: dict[str, Operation], weights_size: int) -> None:
@@ -103,21 +103,21 @@ def _output(operation: Operation, known: list[Array], *, is_known: bool) -> Arra
     """Return a bound of the output. `known` are the inputs that do not depend on the graph's."""
     growth = operation.growth
     if growth is Growth.SHAPE:
-        return Array(MAX_RANK, _MAX_NUMBER)
+        return Array(MAX_RANK, _MAX_ITEMSIZE)
     if not is_known or not known:
         if growth is Growth.PRODUCT_OF_KNOWN:
             raise ValueError(f"the operation {operation.type} to the shape of no weight")
         return None
-    number = operation.number or max(array.number for array in known)
+    itemsize = operation.itemsize or max(array.itemsize for array in known)
     first = known[0]
     if growth is Growth.FIRST:
-        return Array(first.size, number)
+        return Array(first.size, itemsize)
     if growth is Growth.SAME_SHAPE:
-        return Array(first.size, number, first.shape)
+        return Array(first.size, itemsize, first.shape)
     if growth is Growth.SUM:
-        return Array(sum(array.size for array in known), number)
+        return Array(sum(array.size for array in known), itemsize)
     shapes = [array.shape for array in known if array.shape is not None]
     if growth is Growth.BROADCAST and len(shapes) == len(known):
         shape = np.broadcast_shapes(*shapes)
-        return Array(math.prod(shape), number, shape)
-    return Array(math.prod(max(array.size, 1) for array in known), number)
+        return Array(math.prod(shape), itemsize, shape)
+    return Array(math.prod(max(array.size, 1) for array in known), itemsize)

@@ -147,12 +147,12 @@ def _weight(data: bytes, spans: _Spans) -> graph_sizes.Array:
             raise ValueError("a weight in another file")
     if data_type not in _ELEMENT_SIZES:
         raise ValueError(f"a weight of the type {data_type}")
-    element = _ELEMENT_SIZES[data_type]
-    expected = math.prod(shape) * element
+    itemsize = _ELEMENT_SIZES[data_type]
+    expected = math.prod(shape) * itemsize
     is_scalar = size is None and not shape
     if size != expected and not is_scalar:
         raise ValueError(f"a weight of the shape {shape!s:.80} with {size or 0} bytes")
-    return graph_sizes.Array(math.prod(shape), element, tuple(shape))
+    return graph_sizes.Array(math.prod(shape), itemsize, tuple(shape))
 
 
 def _varints(data: bytes, start: int, end: int) -> list[int]:

@@ -195,9 +195,9 @@ def _check_layers(layers: dict[str, _Layer], weights_size: int) -> None:
                 if target.type != "ShapeOf":
                     raise ValueError("the operation Broadcast to a computed shape")
                 sources = [sources[0], *inputs[sources[1]]]
-            number = _BYTES.get(layer.data.get("destination_type", ""))
+            itemsize = _BYTES.get(layer.data.get("destination_type", ""))
             operations[name] = graph_sizes.Operation(
-                layer.type, _TYPES[layer.type], tuple(sources), number
+                layer.type, _TYPES[layer.type], tuple(sources), itemsize
             )
     graph_sizes.check(weights, operations, weights_size)
 

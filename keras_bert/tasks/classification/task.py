@@ -442,9 +442,10 @@ class Regression(TextTask):
         import keras
 
         # The loss of the standardized numbers, so that its size does not depend on their unit.
-        weight = 1 / output.target_scale**2
-        loss = keras.losses.MeanSquaredError()
-        return {"loss": loss, **({} if weight == 1 else {"loss_weights": weight})}
+        options = {"loss": keras.losses.MeanSquaredError()}
+        if output.target_scale != 1:
+            options["loss_weights"] = 1 / output.target_scale**2
+        return options
 
     def decode(self, model, examples, encoded, outputs, options):
         """Return the numbers, float32 (n,)."""

@@ -117,14 +117,16 @@ class EncodedQuestions(Encoded):
         question = self.question
         part_position = 2 + self.question_size[question]  # the position of the part in its window
         has_answer = first >= 0
-        first, last = first[question] - self.part_start, last[question] - self.part_start
-        inside = (first >= 0) & (last >= first) & (last < self.part_size)
+        first_in_part = first[question] - self.part_start  # (windows,)
+        last_in_part = last[question] - self.part_start
+        inside = (first_in_part >= 0) & (last_in_part >= first_in_part)
+        inside &= last_in_part < self.part_size
         cut = has_answer & (np.bincount(question, inside, len(has_answer)) == 0)
         self.cut_answers = int(cut.sum())
         self.is_counted = ~(lost | cut)[question]
         return {
             name: np.where(inside, part_position + token, 0).astype(np.int32)
-            for name, token in zip(OUTPUTS, (first, last), strict=True)
+            for name, token in zip(OUTPUTS, (first_in_part, last_in_part), strict=True)
         }
 
     def _answer_tokens(self, examples, texts):

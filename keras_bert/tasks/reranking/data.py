@@ -86,8 +86,8 @@ class RankingExamples(TaskData):
     def of_pairs(cls, examples: Examples) -> "RankingExamples":
         """Return `Examples` of pairs of query and document, grouped by query.
 
-        Scores, or labels that are numbers, are the relevance. A document that a query has twice
-        counts once, with its best score.
+        Scores, or labels that are numbers, are the relevance. With them, a document that a query
+        has twice counts once, with its best score.
 
         Example:
 

@@ -61,12 +61,12 @@ def with_logits(model: keras.Model) -> keras.Model:
     output = model.layers[-1]
     if output.activation in (None, "linear"):
         return model
-    models = vars(model)  # Keras would track an attribute as a layer
-    if "_with_logits" not in models:
+    attributes = vars(model)  # Keras would track an attribute that is assigned as a layer
+    if "_with_logits" not in attributes:
         config = output.get_config() | {"activation": None}
         logits = TaskOutput.from_config(config)(output.input)
-        models["_with_logits"] = TokenModel(model.input, logits, name=model.name)
-    return models["_with_logits"]
+        attributes["_with_logits"] = TokenModel(model.input, logits, name=model.name)
+    return attributes["_with_logits"]
 
 
 def of_lists(model: keras.Model) -> keras.Model:

@@ -281,12 +281,11 @@ def targets_of(examples, labels):
         for tag in row:
             if tag is None:
                 targets.append(-1)
-                continue
-            tag = str(tag)
-            if tag not in index_of:
+            elif str(tag) in index_of:
+                targets.append(index_of[str(tag)])
+            else:
                 location = f"{examples.source}, sentence {number}"
-                raise unknown_label(location, tag, labels, what="tag")
-            targets.append(index_of[tag])
+                raise unknown_label(location, str(tag), labels, what="tag")
     return np.array(targets, np.int32)
 
 
@@ -312,7 +311,7 @@ def _known_pairs(tags, answer):
     """Return the right and the answered tag of each scored word of a sentence.
 
     A word without tokens, which has the score 0, is not scored: no model can tag it. It does not
-    split an entity. Neither is a word scored whose tag is not known.
+    split an entity. A word whose tag is not known is not scored either.
     """
     return [
         (str(tag), answered)
