@@ -5,6 +5,7 @@ Keras is not imported.
 
 import hashlib
 import time
+from typing import Any
 
 from keras_bert import provenance
 from keras_bert.checkpoints import tokenizer_config, tokenizer_json
@@ -48,11 +49,9 @@ class GraphEngine:
         self.session = open_session(file, precision)
         if graph.is_old:
             output = graph_folder.read_old_output(self.session.metadata, file)
-            digests: dict[str, str] = {}
-            vocabulary_size = None
+            facts: dict[str, Any] = {}
         else:
-            output, digests = graph_folder.read_output(folder)
-            vocabulary_size = digests.pop("vocabulary_size")
+            output, facts = graph_folder.read_output(folder)
         if output.task not in registry.names():
             raise ValueError(
                 f"a pipeline needs a model with a head; {folder} has the task "
@@ -64,9 +63,9 @@ class GraphEngine:
         self._outputs = list(self.session.widths if graph.is_old else self.task.graph_outputs)
         _check_outputs(self.session, self._outputs, None if graph.is_old else self.task.graph_rank)
         content, names = _read_vocabulary(folder)
-        _check_digests(graph, self.session, names, digests)
+        _check_digests(graph, self.session, names, facts)
         # Libraries need a name for each row of the embeddings, so the files may name further ids.
-        tokenizer, self.longest = _tokenizer(folder, content, names[:vocabulary_size])
+        tokenizer, self.longest = _tokenizer(folder, content, names[: facts.get("vocabulary_size")])
         width = self.session.widths[self._outputs[0]]
         if self.task.has_labels:
             if graph.is_old:
@@ -130,18 +129,18 @@ def _check_outputs(session, names, rank):
             )
 
 
-def _check_digests(graph, session, names, digests):
-    """Check that the graph and the names of the ids are those of the same export."""
-    found = {
-        "graph_sha256": session.digest,
-        "vocabulary_sha256": graph_folder.digest_of_vocabulary(names),
-    }
-    files = {"graph_sha256": graph.file, "vocabulary_sha256": graph.folder / tokenizer_json.FILE}
-    for name, digest in digests.items():
-        if digest is not None and digest != found[name]:
-            raise ValueError(
-                f"{files[name]} has changed since the export of this folder. {EXPORT_AGAIN}"
-            )
+def _check_digests(graph, session, names, facts):
+    """Check that the graph and the names of the ids are those of the same export.
+
+    `facts` are those of `graph_folder.read_output`. Folders of old versions lack some of them.
+    """
+    vocabulary_digest = graph_folder.digest_of_vocabulary(names)
+    for fact, file, digest in (
+        ("graph_sha256", graph.file, session.digest),
+        ("vocabulary_sha256", graph.folder / tokenizer_json.FILE, vocabulary_digest),
+    ):
+        if facts.get(fact) not in (None, digest):
+            raise ValueError(f"{file} has changed since the export of this folder. {EXPORT_AGAIN}")
 
 
 def _read_vocabulary(folder):

@@ -167,7 +167,7 @@ def write_digests(graph: GraphFile, vocabulary: list[str] | None) -> None:
     description["graph_sha256"] = digest_of_graph(*(file.read_bytes() for file in files))
     if vocabulary is not None:
         names = tokenizer_config.read_vocabulary(graph.folder, checkpoint_folder.MAX_TOKENS)
-        description["vocabulary_sha256"] = digest_of_vocabulary(names)
+        description["vocabulary_sha256"] = digest_of_vocabulary(names or [])
         description["vocabulary_size"] = len(vocabulary)
     checkpoint_folder.write_json(file, description)
 

@@ -21,7 +21,8 @@ class ForwardPass:
     """A function from the inputs of a batch, a dict of arrays, to the outputs.
 
     On JAX and torch, a device may still compute the outputs when the call returns. On TensorFlow,
-    they are arrays of NumPy. The number of rows is a multiple of `distribution.replicas()`.
+    they are arrays of NumPy. If it compiles, the number of rows must be a multiple of
+    `distribution.replicas()`.
 
     Attributes:
         compute: The function.

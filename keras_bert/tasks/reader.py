@@ -57,7 +57,8 @@ def read(
         tag: Tagging: column of the tag, as for `word`. `None` reads no tags.
         characters: Question answering: whether to score answers as in KorQuAD. By default, the
             file says it.
-        negatives: Embeddings, reranking: a column of hard negatives, or a list of columns.
+        negatives: Embeddings, reranking: a column of hard negatives, or a list of columns. In JSON
+            Lines and tables, a column can have a list of texts per row.
         score_range: Embeddings: the lowest and the highest score, such as `(0, 5)`. The scores are
             then scaled to 0 to 1.
         split: Retrieval: the file in `qrels/` of the folder, without its extension. A folder with
