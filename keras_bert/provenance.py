@@ -78,10 +78,10 @@ def digest_of_weights(model):
     """Return a hash of a model's weights, 16 hexadecimal digits."""
     import keras
 
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for weight in model.weights:
-        found.update(keras.ops.convert_to_numpy(weight).tobytes())
-    return found.hexdigest()[:16]
+        digest.update(keras.ops.convert_to_numpy(weight).tobytes())
+    return digest.hexdigest()[:16]
 
 
 def _file(data):

@@ -141,8 +141,8 @@ def _check_entries(file: Path, entries: dict[str, Any], size: int) -> None:
             if any(type(count) is not int or count < 0 for count in counts):
                 raise invalid(file, _COMPLETE, f"the sizes {shown(counts)} of {shown(name)}")
             if start != position or end - start != math.prod(shape) * _BYTES[entry["dtype"]]:
-                place = f"{shown(name)} at {start} to {end} after {position} bytes"
-                raise invalid(file, _COMPLETE, f"a tensor {place}")
+                tensor = f"a tensor {shown(name)} at {start} to {end} after {position} bytes"
+                raise invalid(file, _COMPLETE, tensor)
             position = end
     except (KeyError, TypeError) as error:
         raise invalid(file, _COMPLETE, error) from error

@@ -18,7 +18,7 @@ __all__ = [
 ]
 
 _BLOCK = 2**22  # numbers in a block of similarities; sorting it takes 110 MB
-_QUERIES = 2**11  # queries in a block, so that a block has as many vectors
+_QUERIES = 2**11  # queries in a block; a block of similarities then has 2**11 vectors, too
 _CACHED = 2**18  # numbers of a corpus that stay in the cache of a core
 _SMALLEST = 1e-20  # squares of lengths that float32 holds well
 _LARGEST = 1e20
