@@ -1,6 +1,7 @@
 """Load, save and convert models by name or path."""
 
 import os
+import pathlib
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -131,8 +132,9 @@ def load(
             **(named_source.published_options(name) | options),
             **(of_variant | head_options),
         )
-    # For the model's card.
-    provenance.remember_source(model, str(os.fspath(name)), named_source.license_of(name))
+    # For the model's card, which does not name folders of this machine.
+    source = pathlib.Path(name).resolve().name if os.path.exists(name) else str(name)
+    provenance.remember_source(model, source, named_source.license_of(name))
     return model
 
 

@@ -220,7 +220,7 @@ def test_card_of_a_finetuned_model(minilm, info_of, tmp_path):
     assert info_of(encoder).license == "Apache-2.0" and info_of(encoder).metrics is None
     data = keras_bert.read(rows)
     model, metrics = keras_bert.finetune(encoder, data, data, epochs=1, show_progress=False)
-    files = {"model": "minilm", "train": str(rows), "dev": str(rows)}
+    files = {"model": "minilm", "train": rows.name, "dev": rows.name}
     for export in (keras_bert.export, keras_bert.pipeline(model).export):
         info = info_of(model, export)
         assert (info.metrics, info.license) == ({**files, **metrics}, "Apache-2.0")
