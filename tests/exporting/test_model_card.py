@@ -193,7 +193,11 @@ def test_card_follows_the_versions_until_the_user_edits_it(tmp_path):
 def info_of(monkeypatch):
     """A function that returns the facts that `export` writes on the card, without the export."""
     written = []
-    monkeypatch.setattr(saved_model, "_write", lambda *arguments: written.append(arguments[-1]))
+
+    def write(module, functions, path, info, verify):
+        written.append(info)
+
+    monkeypatch.setattr(saved_model, "_write", write)
 
     def info(model, export=keras_bert.export, **options):
         export(*[model] * (export is keras_bert.export), "unused", **options)
