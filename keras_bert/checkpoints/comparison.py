@@ -120,12 +120,14 @@ def _of_modules(written: Checkpoint, again: Checkpoint) -> Iterator[tuple[str, A
         if written.task is None and modules_again is not None:
             yield "pooling", None
         return
+    # `load(pooling=)` gives an encoder its pooling back, and the layers that belong to it.
+    is_pooling_lost = written.task is None and modules_again is None
+    if modules_again is None:
+        modules_again = EmbeddingModules(pooling=())
     for field in dataclasses.fields(EmbeddingModules):
         value = getattr(modules, field.name)
-        if modules_again is None:
-            is_same = False
-        elif field.name == "layers":
-            is_same = _are_same_layers(modules.layers, modules_again.layers)
+        if field.name == "layers":
+            is_same = is_pooling_lost or _are_same_layers(modules.layers, modules_again.layers)
         else:
             is_same = value == getattr(modules_again, field.name)
         if not is_same:

@@ -187,8 +187,9 @@ def _tokenizer_options(preprocessor):
     if preprocessor is None:
         return default_tokenizer(lowercase=True)
     options = preprocessor.tokenizer_options()
-    if not options["added_tokens"]:
-        del options["added_tokens"]
+    added = list(options.pop("added_tokens"))  # a list, as in a checkpoint that is read
+    if added:
+        options["added_tokens"] = added
     return {**options, "sequence_length": preprocessor.max_sequence_length}
 
 

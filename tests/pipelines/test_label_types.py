@@ -16,7 +16,7 @@ def known(values):
 
 
 @pytest.mark.parametrize(
-    "labels", [[2, 10, 2], [True, False, True], [0.5, 2.0, 0.5], ["2", "x", "2"]]
+    "labels", [[2, 10, 2], [True, False, True], [4.0, 2.0, 4.0], ["2", "x", "2"]]
 )
 def test_labels_of_data_and_results_are_equal(tmp_path, labels):
     texts = ["good", "bad", "so good"]
