@@ -31,7 +31,7 @@ def set_plan(sampling, batch_size=8):
     sets = [EmbeddingExamples(rows(24)), EmbeddingExamples(rows(60, seed=1), source="b")]
     examples = EmbeddingExamples.of_sets(sets)
     assert examples.set_sizes == (24, 60) and examples.source == "the pairs, b"
-    model = heads.siamese(heads.embedder(encoder()))
+    model = heads.embedder(encoder())
     encoded = inference.encode(model, examples, 32, sampling=sampling)
     return encoded, BatchPlan(model, encoded, batch_size, seed=0, epochs=2, losses=encoded.loss)
 
