@@ -3,7 +3,8 @@
 MiniLM is trained by one recipe with both libraries, each run in a new process, in alternation:
 batches of 32, peak rate 2e-5 after 10% warm-up, then linear decay, AdamW with decay 0.01 on
 matrices only, gradients clipped at norm 1.0, float32, two CPU cores. `--bfloat16` adds keras_bert
-in mixed_bfloat16, and sentence-transformers under bfloat16 autocast.
+in mixed_bfloat16, and sentence-transformers under bfloat16 autocast. sentence-transformers trains
+with its own trainer and its defaults, such as the fused AdamW.
 
 `squad`: questions of 30 articles of SQuAD 1.1 and the paragraphs with their answers, one epoch with
 in-batch negatives (`MultipleNegativesRanking`, no query or paragraph twice in a batch for
@@ -15,7 +16,7 @@ correlation on the dev data.
 
 keras_bert runs on the backend of KERAS_BACKEND. Both use a GPU if there is one.
 
-Needs sentence-transformers and torch.
+Needs sentence-transformers, datasets and torch.
 """
 
 import argparse
@@ -26,6 +27,7 @@ import pathlib
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 
 from keras_bert.runtime import processor
@@ -75,9 +77,14 @@ def before(task, train, seed):
 
 
 def theirs(task, train, seed, autocast=False):
+    import datasets
     import torch
     import transformers
-    from sentence_transformers import SentenceTransformer
+    from sentence_transformers import (
+        SentenceTransformer,
+        SentenceTransformerTrainer,
+        SentenceTransformerTrainingArguments,
+    )
     from sentence_transformers.base.modules import Normalize, Transformer
     from sentence_transformers.sentence_transformer import losses
     from sentence_transformers.sentence_transformer.modules import Pooling
@@ -93,51 +100,41 @@ def theirs(task, train, seed, autocast=False):
     model = SentenceTransformer(
         modules=[transformer, Pooling(384, "mean"), Normalize()], device=device
     )
-    made = {"squad": losses.MultipleNegativesRankingLoss, "stsb": losses.CoSENTLoss}[task](model)
+    loss_class = {"squad": losses.MultipleNegativesRankingLoss, "stsb": losses.CoSENTLoss}[task]
+    names = ("query", "positive") if task == "squad" else ("first", "second")
+    columns = dict(zip(names, zip(*train.texts, strict=True), strict=True))
+    if train.scores:
+        columns["score"] = train.scores
+    rows = datasets.Dataset.from_dict(columns)
     start = time.perf_counter()
-    generator = torch.Generator().manual_seed(seed)
-    parameters = list(model.parameters())
-    optimizer = torch.optim.AdamW(
-        [
-            {"params": [p for p in parameters if p.ndim > 1], "weight_decay": 0.01},
-            {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
-        ],
-        lr=RATE, eps=1e-6,
-    )  # fmt: skip
-    batches = -(-len(train) // BATCH)
-    steps = EPOCHS[task] * batches
-    schedule = transformers.get_linear_schedule_with_warmup(optimizer, round(WARMUP * steps), steps)
-    model.train()
-    for _ in range(EPOCHS[task]):
-        order = torch.randperm(len(train), generator=generator).tolist()
-        for number in range(batches):
-            rows = order[number * BATCH : (number + 1) * BATCH]
-            if task == "squad":  # no text twice
-                seen, kept = set(), []
-                for row in rows:
-                    if seen.isdisjoint(train.texts[row]):
-                        kept.append(row)
-                        seen.update(train.texts[row])
-                rows = kept
-            columns = zip(*(train.texts[row] for row in rows), strict=True)
-            features = [
-                {
-                    name: value.to(device) if hasattr(value, "to") else value
-                    for name, value in model.preprocess(list(column)).items()
-                }
-                for column in columns
-            ]
-            labels = [train.scores[row] for row in rows] if train.scores else [0.0]
-            labels = torch.tensor(labels, device=device)
-            with torch.autocast(device, torch.bfloat16, enabled=autocast):
-                loss = made(features, labels)
-            loss.backward()
-            torch.nn.utils.clip_grad_norm_(parameters, 1.0)
-            optimizer.step()
-            schedule.step()
-            optimizer.zero_grad()
+    with tempfile.TemporaryDirectory() as folder:
+        # What is not given is the default, such as the fused AdamW.
+        arguments = SentenceTransformerTrainingArguments(
+            folder,
+            num_train_epochs=EPOCHS[task],
+            per_device_train_batch_size=BATCH,
+            batch_sampler="no_duplicates" if task == "squad" else "batch_sampler",
+            learning_rate=RATE,
+            warmup_steps=WARMUP,
+            weight_decay=0.01,
+            adam_epsilon=1e-6,
+            max_grad_norm=1.0,
+            bf16=autocast,
+            use_cpu=device == "cpu",
+            seed=seed,
+            save_strategy="no",
+            logging_strategy="no",
+            report_to="none",
+            disable_tqdm=True,
+        )
+        SentenceTransformerTrainer(
+            model, arguments, train_dataset=rows, loss=loss_class(model)
+        ).train()
+    if arguments.optim != "adamw_torch_fused":
+        raise ValueError("the peer must train with the fused AdamW; install torch 2.8 or later")
     model.eval()
-    loss.item()  # waits for a GPU
+    if device == "cuda":
+        torch.cuda.synchronize()
     seconds = time.perf_counter() - start
     return seconds, lambda texts: model.encode(texts, show_progress_bar=False)
 

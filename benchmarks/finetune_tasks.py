@@ -9,10 +9,10 @@ The time is the wall time from texts in memory to the trained model. It includes
 for keras_bert building and tracing the model, but not loading the weights or scoring. The processor
 time of all threads is printed too, because the wall time depends on other jobs of the machine.
 
-transformers uses its fast tokenizer, groups texts of similar length, as its `Trainer` does with
-`train_sampling_strategy="group_by_length"`, and pads each batch to its longest text. It follows its
-own examples: tags at the first token of a word and -100 at the others, overlapping windows for
-questions. The same functions score both libraries.
+transformers uses its fast tokenizer and its `Trainer` with the defaults, such as the fused AdamW.
+Batches group texts of similar length (`train_sampling_strategy="group_by_length"`), and are padded
+to the longest text. It follows its own examples: tags at the first token of a word and -100 at the
+others, overlapping windows for questions. The same functions score both libraries.
 
     python benchmarks/finetune_tasks.py ../shared --tasks sst2-6000,mrpc
     python benchmarks/finetune_tasks.py ../shared --tasks sst2-6000 --peer keras_hub
@@ -41,6 +41,7 @@ import random
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 
 from keras_bert.runtime import processor
@@ -416,13 +417,18 @@ class QuestionPeer:
         return [{"text": text} for _, text in best]
 
 
+def check_optimizer_is_fused(trainer):
+    """Raise an error unless a `Trainer` used its fast optimizer, the default since torch 2.8."""
+    if trainer.args.optim != "adamw_torch_fused":
+        raise ValueError("the peer must train with the fused AdamW; install torch 2.8 or later")
+
+
 PEERS = {"label": TextPeer, "score": TextPeer, "tags": TagPeer, "questions": QuestionPeer}
 
 
 def run_transformers(task, folder, train, dev, seed, autocast=False):
     import torch
     import transformers
-    from transformers.trainer_pt_utils import LengthGroupedSampler
 
     import keras_bert.hub.resolve
 
@@ -441,32 +447,29 @@ def run_transformers(task, folder, train, dev, seed, autocast=False):
 
     start = clock()
     rows = peer.features(tokenizer, train)
-    lengths = [len(row["input_ids"]) for row in rows]
-    sampler = LengthGroupedSampler(BATCH, lengths=lengths)
-    loader = torch.utils.data.DataLoader(
-        rows, batch_size=BATCH, sampler=sampler, collate_fn=collate
-    )
-    parameters = list(model.parameters())
-    optimizer = torch.optim.AdamW(
-        [
-            {"params": [p for p in parameters if p.ndim > 1], "weight_decay": DECAY},
-            {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
-        ],
-        lr=task.rate,
-        eps=1e-6,
-    )
-    steps = task.epochs * len(loader)
-    schedule = transformers.get_linear_schedule_with_warmup(optimizer, round(WARMUP * steps), steps)
-    model.train()
-    for _ in range(task.epochs):
-        for batch in loader:
-            with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
-                loss = model(**batch).loss
-            loss.backward()
-            torch.nn.utils.clip_grad_norm_(parameters, CLIP)
-            optimizer.step()
-            schedule.step()
-            optimizer.zero_grad()
+    with tempfile.TemporaryDirectory() as folder_of_trainer:
+        # What is not given is the default, such as the fused AdamW.
+        arguments = transformers.TrainingArguments(
+            folder_of_trainer,
+            num_train_epochs=task.epochs,
+            per_device_train_batch_size=BATCH,
+            train_sampling_strategy="group_by_length",
+            learning_rate=task.rate,
+            warmup_steps=WARMUP,
+            weight_decay=DECAY,
+            adam_epsilon=1e-6,
+            max_grad_norm=CLIP,
+            bf16=autocast,
+            use_cpu=True,
+            seed=seed,
+            save_strategy="no",
+            logging_strategy="no",
+            report_to="none",
+            disable_tqdm=True,
+        )
+        trainer = transformers.Trainer(model, arguments, collate, train_dataset=rows)
+        trainer.train()
+    check_optimizer_is_fused(trainer)
     seconds = since(start)
 
     def run(rows):
