@@ -81,7 +81,7 @@ class Search:
 def _edge_of_spaces(text: str, index: int, end: int, step: int) -> int:
     """Return the first of the indices `range(index, end, step)` that is not of white space.
 
-    It is `end` if there is none. Nothing is copied: a text can have many matches.
+    Without such an index, return `end`. The text is not copied, because it can have many matches.
     """
     space = unicode_tables.tables().space
     while index != end and space[ord(text[index])]:
