@@ -180,15 +180,12 @@ def _save(args, encoder, examples, dev, columns, model, metrics, **more):
     metrics = {
         "task": reading.task_of(model),
         **more,
-        "model": args.model,
-        "train": examples.source,
-        "dev": dev and dev.source,
         **metrics,
         "columns": columns,
         "recipe": {"freeze": args.freeze, "dtype": encoder.dtype_policy.name} | metrics["recipe"],
     }
     report.clear(args.output)
-    provenance.remember_metrics(model, metrics)
+    provenance.remember_run(model, encoder, examples, dev, metrics)
     keras_bert.save(model, args.output)  # with the metrics and the columns of the data
     if metrics["history"]:
         report.draw_curves(args.output, metrics["history"])

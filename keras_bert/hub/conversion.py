@@ -151,7 +151,7 @@ def checkpoint_of(model: keras.Model) -> Checkpoint:
         config=config,
         weights=weights,
         vocabulary=None if preprocessor is None else _complete_vocabulary(preprocessor, config),
-        tokenizer=_tokenizer_options(preprocessor),
+        tokenizer=_tokenizer_options(preprocessor, config["max_position_embeddings"]),
         task=task,
         tied="masked_lm/output_embeddings" not in weights,
         pooling=encoder.pooling,
@@ -182,15 +182,17 @@ def _fold_standardization(output, weights):
     weights["classifier/bias"] = weights["classifier/bias"] * scale + mean
 
 
-def _tokenizer_options(preprocessor):
-    """Return `Checkpoint.tokenizer` for a `Preprocessor` or `None`."""
+def _tokenizer_options(preprocessor, max_positions):
+    """Return `Checkpoint.tokenizer` for a `Preprocessor`, or `None`, of an encoder."""
     if preprocessor is None:
         return default_tokenizer(lowercase=True)
     options = preprocessor.tokenizer_options()
     added = list(options.pop("added_tokens"))  # a list, as in a checkpoint that is read
     if added:
         options["added_tokens"] = added
-    return {**options, "sequence_length": preprocessor.max_sequence_length}
+    # A preprocessor that was given to the encoder may allow more tokens than the encoder takes.
+    longest = min(preprocessor.max_sequence_length, max_positions)
+    return {**options, "sequence_length": longest}
 
 
 def from_keras_hub(model: Any, task: str | None = None, **options: Any) -> keras.Model:

@@ -79,7 +79,7 @@ def data(name):
 
 def model(name, **encoder_options):
     """Return a small model of a task or variant, whose weights all differ from 0."""
-    encoder = tiny.encoder(num_hidden_layers=1, initializer_range=0.5, **encoder_options)
+    encoder = tiny.encoder(**{"num_hidden_layers": 1, "initializer_range": 0.5, **encoder_options})
     task = registry.by_name(name)
     if task.is_pretraining:
         built = task.head_function()(encoder)
