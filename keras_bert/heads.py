@@ -17,7 +17,7 @@ from keras_bert.tasks.embedding.head import embedder, siamese
 from keras_bert.tasks.head_parts import check_encoder, encoder_inputs, float_policy
 from keras_bert.tasks.masked_tokens.head import masked_lm, pretraining
 from keras_bert.tasks.multiple_choice.head import multiple_choice
-from keras_bert.tasks.question_answering.head import span_selector
+from keras_bert.tasks.question_answering.head import span_selector, without_padding
 from keras_bert.tasks.reranking.head import reranker
 from keras_bert.tasks.sparse_embedding.head import sparse_embedder
 from keras_bert.tasks.tagging.head import tagger
@@ -42,6 +42,7 @@ __all__ = [
     "sparse_embedder",
     "tagger",
     "with_text",
+    "without_padding",
 ]
 
 

@@ -26,11 +26,11 @@ _MASKED = -1e9  # a score that does not count
 
 
 class _Loss(keras.losses.Loss):
-    """Base class of the losses: by default, the mean over the rows with a weight above 0."""
+    """Base class of the losses: by default the mean over the rows, each times its weight."""
 
     options: tuple[str, ...] = ()  # further arguments of the constructor, which are attributes
 
-    def __init__(self, name, reduction="mean_with_sample_weight", dtype=None):
+    def __init__(self, name, reduction="sum_over_batch_size", dtype=None):
         # Lower precision would round the numbers of texts, and scores, to equal ones.
         super().__init__(name=name, reduction=reduction, dtype=dtype or "float32")
 

@@ -106,18 +106,17 @@ class SortedBatches(Batches):
             start += size
 
 
-def with_reduction(loss, reduction):
-    """Return a copy of a Keras loss with another reduction."""
+def as_sums(losses):
+    """Return copies of losses, a loss or a dict of losses, that sum over the targets."""
+    return keras.tree.map_structure(_as_sum, losses)
+
+
+def _as_sum(loss):
     # `from_config` and `copy.copy` use the config, which can lack arguments of a loss of the user.
     copied = object.__new__(type(loss))
     copied.__dict__.update(loss.__dict__)
-    copied.reduction = reduction
+    copied.reduction = "sum"
     return copied
-
-
-def as_sums(losses):
-    """Return copies of losses, a loss or a dict of losses, that sum over the targets."""
-    return keras.tree.map_structure(lambda loss: with_reduction(loss, "sum"), losses)
 
 
 def mean_loss(losses, factors, encoded, outputs, rows_per_batch):

@@ -73,7 +73,8 @@ class TaskData:
         questions become several sequences.
 
         Args:
-            model: A model of the data's task. To train an embedder, fit `heads.siamese(model)`.
+            model: A model of the data's task. To train an embedder, fit `heads.siamese(model)`; to
+                train a span selector, `heads.without_padding(model)`.
             batch_size: Sequences or rows per batch.
             shuffle: If True, each epoch has another order. Each pass over the dataset counts as an
                 epoch, also `next(iter(dataset))`.
@@ -84,7 +85,10 @@ class TaskData:
 
         Returns:
             A dataset of (inputs, targets, weights), or of inputs without labels. The inputs are a
-            dict of int32 (batch, seq); of choices and rows of texts (batch, texts, seq).
+            dict of int32 (batch, seq); of choices and rows of texts (batch, texts, seq). With the
+            weights, the mean of Keras' losses is over the words, or over the windows that hold
+            their answer, whatever the padding. Multiply them by your own weights. Metrics of words
+            weight batches by their length; for exact ones, use `pipeline(model).evaluate(data)`.
 
         Raises:
             ValueError: If the model has another task or no preprocessor.

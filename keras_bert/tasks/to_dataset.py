@@ -95,6 +95,7 @@ def _dataset(data, encoded, batch_size, shuffle, seed, fixed_length, has_weights
     tf = import_tensorflow("to_dataset")
     first_row_per_batch = range(0, len(encoded), batch_size)
     in_order = np.arange(len(encoded))
+    share_counted = max(encoded.number_counted(in_order), 1) / len(encoded)
     epochs = itertools.count()  # any pass takes a number, also next(iter(dataset))
 
     lengths = None
@@ -114,9 +115,13 @@ def _dataset(data, encoded, batch_size, shuffle, seed, fixed_length, has_weights
         inputs, targets, weights = encoded.batch(rows, length)
         if targets is None:
             return (inputs,)
-        # The weights belong to the divisor of the loss of `finetune`. Keras' losses have others.
-        weights = keras.tree.map_structure(lambda array: (array > 0).astype(np.float32), weights)
-        return (inputs, targets, weights) if has_weights else (inputs, targets)
+        if not has_weights:
+            return inputs, targets
+        # The loss of a row is the sum over its targets, and its mean is over the rows that count.
+        # Keras' losses divide by the number of all targets, (batch,) or (batch, seq).
+        per_row = keras.tree.flatten(weights)[0].size / len(rows)
+        factor = np.float32(per_row / share_counted)
+        return inputs, targets, keras.tree.map_structure(lambda array: array * factor, weights)
 
     def batches():
         order = in_order

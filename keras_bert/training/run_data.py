@@ -8,7 +8,7 @@ import keras
 import numpy as np
 
 from keras_bert import heads
-from keras_bert.data.batching import mean_loss, with_reduction
+from keras_bert.data.batching import mean_loss
 from keras_bert.data.examples import UnknownLabel
 from keras_bert.runtime.escaping import shown
 from keras_bert.runtime.stopping import stop_requests
@@ -159,12 +159,9 @@ def _compile_options(task, model, encoded, loss):
     if loss.get_config().get("from_logits") is False:
         raise ValueError(f"{loss.name} must have from_logits=True, because models return logits")
 
-    def like(task_loss):  # for the user, who may evaluate the model on padded batches
-        return with_reduction(loss, task_loss.reduction)
-
-    if isinstance(options.get("loss_weights"), float):
-        del options["loss_weights"]  # this weight fits the task's own loss
-    return options | {"loss": keras.tree.map_structure(like, options["loss"])}
+    if not isinstance(options["loss"], dict):  # the factors of several outputs make their mean
+        options.pop("loss_weights", None)  # it fits the task's own loss
+    return options | {"loss": keras.tree.map_structure(lambda _: loss, options["loss"])}
 
 
 def _encode_dev(task, model, train, dev, recipe):

@@ -5,8 +5,10 @@ import numpy as np
 import pytest
 
 import keras_bert
-from keras_bert import distribution
+from keras_bert import distribution, heads
+from keras_bert.tasks import registry
 from tests import tiny
+from tests.parameters import needs_tensorflow
 from tests.properties import subjects
 
 NAMES = subjects.TRAINED_NAMES
@@ -26,9 +28,13 @@ SETTINGS = [
 ]
 
 
+def model_of(name):
+    return subjects.model(name, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+
+
 def train(name, data, rate=0.0, **options):
     """Train a model for an epoch; return the change of its weights and the metrics."""
-    model = subjects.model(name, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    model = model_of(name)
     before = weights_of(model)
     model, metrics = keras_bert.finetune(
         model,
@@ -74,6 +80,23 @@ def test_the_loss_does_not_depend_on_the_batches(name):
     losses = [loss_of(name, data, **settings) for settings in SETTINGS]
     if name in ALONE:
         assert losses == pytest.approx([losses[0]] * len(losses), rel=2e-5)
+
+
+@needs_tensorflow
+@pytest.mark.parametrize("name", [name for name in ALONE if name != "reranking"])
+def test_the_loss_of_keras_is_that_of_finetune(name):
+    """With Keras' own losses, whatever the padding and the batch size."""
+    data = lost_answers() if name == "question_answering" else subjects.data(name)[:11]
+    model = model_of(name)
+    fitted = heads.without_padding(model) if name == "question_answering" else model
+    with tiny.eagerly():
+        expected = loss_of(name, data)
+        options = registry.by_name(name).compile_options(heads.find_output(model), None)
+        fitted.compile(**options)
+        for batch_size, pad in ((2, "batch"), (5, 24), (32, 32)):
+            batches = data.to_dataset(model, batch_size, pad=pad)
+            loss = fitted.evaluate(batches, verbose=0, return_dict=True)["loss"]
+            assert loss == pytest.approx(expected, rel=2e-5)
 
 
 @pytest.mark.parametrize("name", ALONE)
@@ -130,14 +153,19 @@ def test_long_texts_count_as_one_text():
     assert losses[2] == pytest.approx(np.mean(losses[:2]), rel=2e-5)
 
 
-def test_lost_answers_do_not_count():
-    """A window whose answer cannot be found is left out."""
+def lost_answers():
+    """Return questions, of which the answer to the second one has no tokens."""
     data = subjects.data("question_answering")
-    lost = keras_bert.Questions(
+    return keras_bert.Questions(
         [data.questions[0]] * 3,
         [data.contexts[0], "so bad \u200b so", "a film"],
         [data.answers[0], [("\u200b", 7)], []],
     )
+
+
+def test_lost_answers_do_not_count():
+    """A window whose answer cannot be found is left out."""
+    lost = lost_answers()
     kept = keras_bert.Questions(lost.questions[::2], lost.contexts[::2], lost.answers[::2])
     with tiny.eagerly():
         losses = [loss_of("question_answering", rows, batch_size=2) for rows in (lost, kept)]

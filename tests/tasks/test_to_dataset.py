@@ -44,13 +44,6 @@ def test_inputs_are_those_of_the_pipeline():
 
 
 @needs_tensorflow
-def test_weights_of_words_fit_the_losses_of_keras():
-    model = heads.tagger(tiny.encoder(), labels=["O", "B-work", "B-mood", "I-mood"])
-    for _, _, weights in batches(tiny.tagged().to_dataset(model)):
-        assert set(np.unique(weights)) == {0, 1}
-
-
-@needs_tensorflow
 def test_truncated_texts_are_counted():
     examples = keras_bert.Examples([*TEXTS, "good " * 99])
     preprocessor = tiny.encoder().preprocessor

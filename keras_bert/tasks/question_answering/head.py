@@ -19,7 +19,7 @@ def span_selector(
 ) -> keras.Model:
     """Build a model that selects the answer to a question: its first and its last token.
 
-    The input is [CLS] question [SEP] context [SEP]. Fit it with
+    The input is [CLS] question [SEP] context [SEP]. Fit `without_padding(model)` with
     `keras.losses.SparseCategoricalCrossentropy(from_logits=True)` for both outputs. If there is
     no answer, both targets are 0, the position of [CLS].
 
@@ -55,7 +55,24 @@ def span_selector(
 
 
 def without_padding(model: keras.Model) -> keras.Model:
-    """Return a span selector whose logits of padding are very low; it shares the weights."""
+    """Build the model of a span selector for your own `fit`, on batches with padding.
+
+    The logits of padding are very low, so that padding does not change the loss.
+
+    Args:
+        model: A model of `span_selector`. It shares its weights.
+
+    Returns:
+        A functional `keras.Model` with the inputs and the outputs of the model.
+
+    Example:
+
+    >>> from keras_bert import BertEncoder
+    >>> encoder = BertEncoder(vocab_size=9, hidden_size=4, num_hidden_layers=1,
+    ...                       num_attention_heads=2, intermediate_size=8)
+    >>> sorted(without_padding(span_selector(encoder)).output)
+    ['end_logits', 'start_logits']
+    """
     visible = ops.not_equal(model.input["input_mask"], 0)
     outputs = {
         name: ops.where(visible, logits, MASKED_LOGIT) for name, logits in model.output.items()

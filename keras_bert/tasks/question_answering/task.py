@@ -99,10 +99,7 @@ class QuestionAnswering(Task):
         """Return the losses of start and end, of which the mean is used."""
         import keras
 
-        # A window whose answer is lost has weight 0.
-        loss = keras.losses.SparseCategoricalCrossentropy(
-            from_logits=True, reduction="mean_with_sample_weight"
-        )
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
         return {
             "loss": dict.fromkeys(OUTPUTS, loss),
             "loss_weights": dict.fromkeys(OUTPUTS, 0.5),

@@ -23,9 +23,10 @@ def tagger(
 ) -> keras.Model:
     """Build a model that labels each token, for example with entities or parts of speech.
 
-    The first token of a word carries the word's label. Give all other tokens the sample weight
-    0. Fit the model with `keras.losses.SparseCategoricalCrossentropy(from_logits=True,
-    reduction="mean_with_sample_weight")`, which leaves them out of the mean.
+    The first token of a word carries the word's label. `TaggedSentences.to_dataset` gives all
+    other tokens the sample weight 0. Fit the model with
+    `keras.losses.SparseCategoricalCrossentropy(from_logits=True)`: with these weights, the loss is
+    the mean over the words.
 
     Source: section 5.3 of the paper.
 

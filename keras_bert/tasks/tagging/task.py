@@ -135,20 +135,6 @@ class Tagging(Task):
             raise ValueError(f"{train.source}: needs at least two tags; received {received}")
         return self.head_function()(encoder, labels=labels, characters=are_characters(train.words))
 
-    def compile_options(self, output, encoded):
-        """Return loss and metrics as arguments of `keras.Model.compile`, for weights (batch, seq).
-
-        The loss is the mean over the words, which have a weight.
-        """
-        import keras
-
-        return {
-            "loss": keras.losses.SparseCategoricalCrossentropy(
-                from_logits=True, reduction="mean_with_sample_weight"
-            ),
-            "weighted_metrics": [keras.metrics.SparseCategoricalAccuracy("accuracy")],
-        }
-
     def encode(self, model, examples, max_length, options):
         """Encode sentences as `EncodedSentences`."""
         words = token_ids.tokenize(model.tokenizer, itertools.chain.from_iterable(examples.words))
