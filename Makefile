@@ -25,7 +25,7 @@ peers := $(torch) transformers==5.23.0 accelerate==1.15.0 datasets==5.2.0 \
 VENV_OLDER ?= .venv-older
 older := tensorflow==2.20.0 tensorflow-text==2.20.1 tf_keras gin-config tensorflow-hub 'setuptools<82' \
 	apache-beam==2.77.0 $(torch) transformers==4.57.6 optimum-onnx[onnxruntime]==0.1.0 \
-	optimum-intel[openvino]==1.27.0 openvino==2026.4.1 openvino-tokenizers==2026.4.1.0 nncf==3.4.0 \
+	optimum-intel[openvino]==1.27.0 openvino==2026.4.1 nncf==3.4.0 \
 	sentence-transformers==5.7.0 fastembed==0.9.1
 garden_models := tf-models-official==2.20.0
 transformers_js := @huggingface/transformers@4.3.2

@@ -1,13 +1,13 @@
 """Question: how often do the ids of other tokenizers of a folder differ from Google's?
 
 keras_bert computes the ids of Google's tokenization.py. `tokenizer.json` is for Hugging Face's
-tokenizers, from which openvino-tokenizers makes a graph; onnxruntime-extensions makes one of
-`vocab.txt`. The script counts the texts whose ids differ, and prints the first of them.
+tokenizers; onnxruntime-extensions makes a graph of `vocab.txt`. The script counts the texts whose
+ids differ, and prints the first of them.
 
     .venv-older/bin/python benchmarks/onnx_ids.py ../shared
 
-Needs onnx, transformers and tokenizers, openvino-tokenizers and onnxruntime-extensions, and a
-folder with data/, corpus/ and vocab/ (see benchmarks/README.md).
+Needs onnx, transformers, tokenizers and onnxruntime-extensions, and a folder with data/, corpus/
+and vocab/ (see benchmarks/README.md).
 """
 
 import argparse
@@ -15,17 +15,14 @@ import importlib.metadata
 import lzma
 import os
 import pathlib
-import sys
 import tempfile
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("KERAS_BACKEND", "torch")
-sys.modules.setdefault("openvino_telemetry", None)
 
 import numpy as np  # noqa: E402
 
 import keras_bert  # noqa: E402
-from keras_bert.exporting import openvino_server  # noqa: E402
 from keras_bert.text.encoded_texts import EncodedTexts  # noqa: E402
 
 COUNT = 20_000
@@ -49,24 +46,6 @@ def huggingface(folder, lowercase):
     tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
     tokenizer.no_padding()
     return lambda texts: [encoding.ids for encoding in tokenizer.encode_batch(texts)]
-
-
-def openvino(folder, lowercase):
-    import openvino
-    import transformers
-    from openvino_tokenizers import convert_tokenizer
-
-    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-    graph = convert_tokenizer(tokenizer, truncation=True, max_length=LENGTH)
-    openvino_server.patch_tokenizer(graph)  # as the export for OpenVINO Model Server does
-    model = openvino.compile_model(graph, "CPU")
-
-    def ids(texts):
-        outputs = model(texts)
-        rows = zip(outputs["input_ids"], outputs["attention_mask"], strict=True)
-        return [row[mask == 1].tolist() for row, mask in rows]
-
-    return ids
 
 
 def onnxruntime_extensions(folder, lowercase):
@@ -99,7 +78,6 @@ def truncated(ids):
 
 TOKENIZERS = {
     "tokenizers": huggingface,
-    "openvino-tokenizers": openvino,
     "onnxruntime-extensions": onnxruntime_extensions,
 }
 

@@ -657,8 +657,7 @@ class Export(Precision, Labels, NamedModel, run="models.export", files=["dev"]):
         exported as a pair, preprocess and encoder
     task: head of a pretrained model to export (default: the encoder, as a pair)
     format: saved_model: strings in, for TensorFlow Serving (default). onnx, openvino: ids in, in
-        the layout of Hugging Face. openvino_server: strings in, for OpenVINO Model Server.
-        litert: ids in, for phones
+        the layout of Hugging Face. litert: ids in, for phones
     quantize: onnx, openvino, litert: int8 weights; openvino needs --dev to calibrate
     dev: labeled file; the model card states how far a SavedModel in bfloat16, or int8, agrees with
         float32
@@ -667,7 +666,7 @@ class Export(Precision, Labels, NamedModel, run="models.export", files=["dev"]):
 
     path: str = argument()
     task: Task | None = None
-    format: Literal["saved_model", "onnx", "openvino", "openvino_server", "litert"] = "saved_model"
+    format: Literal["saved_model", "onnx", "openvino", "litert"] = "saved_model"
     quantize: Literal["int8"] | None = None
     dev: str | None = None
     license: str | None = None

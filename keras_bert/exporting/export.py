@@ -16,7 +16,7 @@ from keras_bert.runtime.arguments import as_output_path, check_one_of
 from keras_bert.runtime.escaping import shown
 from keras_bert.runtime.warn import level_of_caller
 
-FORMATS = ("saved_model", *GRAPH_FILES, "openvino_server", "litert")
+FORMATS = ("saved_model", *GRAPH_FILES, "litert")
 
 
 def export(
@@ -55,9 +55,8 @@ def export(
     sentence-transformers, fastembed, transformers.js and text-embeddings-inference read. Its inputs
     are `input_ids`, `attention_mask` and `token_type_ids`, int64 (batch_size, sequence_length).
     These formats need the extra of the same name and work on every backend.
-    `"openvino_server"` writes an OpenVINO graph of strings for OpenVINO Model Server, which answers
-    the requests of TensorFlow Serving; it needs the extra `openvino`. `"litert"` writes a graph of
-    ids for phones, `litert/model.tflite`, and works on the TensorFlow backend.
+    `"litert"` writes a graph of ids for phones, `litert/model.tflite`, and works on the TensorFlow
+    backend.
 
     Before it returns, `export` opens the result with the library that serves it, and compares its
     outputs with those of the model.
@@ -66,7 +65,7 @@ def export(
         model: The trained `keras.Model`.
         path: Model folder. The version is written to `path/1`, or to the number after the highest
             one there. For the other formats, a new or empty folder.
-        format: `"saved_model"`, `"onnx"`, `"openvino"`, `"openvino_server"` or `"litert"`.
+        format: `"saved_model"`, `"onnx"`, `"openvino"` or `"litert"`.
         precision: Dtype of the matmuls of a SavedModel: `"float32"`, or `"bfloat16"`, which halves
             the size and is fast on CPUs with AVX512-BF16 or AMX. `None` keeps the model's dtype.
         quantize: `"int8"` for ONNX, OpenVINO and LiteRT. ONNX and LiteRT: matmuls and embeddings,
@@ -134,12 +133,6 @@ def export(
     metrics = known_metrics if metrics is None else metrics
     license = license or known_license
     check_one_of("format", format, FORMATS)
-    if format == "openvino_server":
-        if (precision, quantize, dev) != (None, None, None):
-            raise ValueError("precision, quantize and dev do not apply to 'openvino_server'")
-        from keras_bert.exporting import openvino_server
-
-        return openvino_server.export(model, path, metrics, license)
     if format == "litert":
         return _export_litert(model, path, precision, dev, quantize, metrics, license)
     if format != "saved_model":

@@ -210,8 +210,7 @@ def without_zeros(values):
 
 
 def test_every_format_is_in_this_file():
-    """OpenVINO Model Server's graph has another tokenizer, see tests/consumers."""
-    assert {*GRAPHS, "litert", "saved_model", "openvino_server"} == set(FORMATS)
+    assert {*GRAPHS, "litert", "saved_model"} == set(FORMATS)
 
 
 def test_a_graph_that_computes_something_else_is_not_written(models, tmp_path, monkeypatch):
