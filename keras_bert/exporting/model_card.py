@@ -12,6 +12,7 @@ import pathlib
 import re
 import typing
 
+from keras_bert.exporting import file_templates
 from keras_bert.exporting.agreement import Agreement
 from keras_bert.exporting.graph_folder import GraphOutput
 from keras_bert.hub.named_source import published_license
@@ -62,56 +63,6 @@ _MEANINGS = {
 _SOURCES = {"model": "started from", "train": "trained on", "dev": "evaluated on"}
 _NOT_METRICS = ("train_seconds", "examples_per_second", "stopped")
 
-_TEMPLATE = """\
----
-{header}
----
-
-# {name}
-
-{description}
-
-{signatures}
-
-{labels}
-
-{prompts}
-
-## Model
-
-{model}
-
-{metrics}
-
-{usage}
-
-{license}
-"""
-_LICENSE = """\
-## License
-
-License of the weights that training started from{source}: {license}.
-The training data may have a license of its own."""
-_USAGE = """\
-## Usage
-
-This is version {version}. In Python, with TensorFlow only, from this folder:
-
-```python
-import tensorflow as tf
-
-served = tf.saved_model.load("{version}").signatures["serving_default"]
-answers = served(**{{{inputs}}})
-```
-
-With TensorFlow Serving: run `docker compose up` in this folder. It serves REST on port 8501 and \
-gRPC on port 8500 of this machine.
-
-```sh
-{curl}
-```
-
-Without Docker, for local testing only: `keras-bert serve .` answers the same requests."""
 _UNKNOWN_LICENSE = "unknown. Check it before you redistribute this model"
 _MARK = "<!-- Written by keras_bert.export, which keeps your version if you edit this file: {} -->"
 _ANY_MARK = re.compile(rb"<!-- Written by keras_bert\.export, .*: ([0-9a-f]{16}) -->")
@@ -167,7 +118,8 @@ def write(version, info, functions):
         ]
     name, number = version.parent.name, version.name
     inputs = functions["serving_default"].input_signature
-    usage = _USAGE.format(
+    usage = file_templates.fill(
+        "saved_model_usage.md",
         version=number,
         inputs=", ".join(f"{spec.name!r}: {_tensor(spec)}" for spec in inputs),
         curl=tf_serving.curl(name, inputs),
@@ -203,7 +155,9 @@ def render(name, info, tables, folder, usage):
     )
     size = sum(path.stat().st_size for path in pathlib.Path(folder).rglob("*") if path.is_file())
     meanings = _MEANINGS | (task.meanings if task else {})
-    text = _TEMPLATE.format(
+    source = _source_model(info.metrics)
+    text = file_templates.fill(
+        "card.md",
         header=header.to_yaml(),
         name=_escape(name),
         description=task.describe(info.output) if task else info.description,
@@ -214,8 +168,9 @@ def render(name, info, tables, folder, usage):
         prompts=_prompts(info.output),
         model=_model(info, size),
         metrics="" if info.parameters is None else _metrics(info),
-        usage=usage,
-        license=_license(info.metrics, info.license),
+        usage=usage.rstrip("\n"),
+        source="" if source is None else f" ({_source(source)})",
+        license=_license(source, info.license),
     )
     return re.sub(r"\n{3,}", "\n\n", text)
 
@@ -282,16 +237,20 @@ def _metrics(info):
     return f"{title}\n\n{table}"
 
 
-def _license(metrics, license):
+def _source_model(metrics):
+    """Return the name of the model that training started from, or `None`."""
     source = (metrics or {}).get("model")
-    if not isinstance(source, str):
-        source = None
-    text = _escape(license) if license else _UNKNOWN_LICENSE
-    if license is None and source is not None:
-        claimed = published_license(source)
-        if claimed is not None:  # the author of the metrics can write any name there
-            text = f"{_escape(claimed)}, if the name in the metrics is true"
-    return _LICENSE.format(source=f" ({_source(source)})" if source else "", license=text)
+    return source if isinstance(source, str) else None
+
+
+def _license(source, license):
+    if license:
+        return _escape(license)
+    claimed = None if license is not None or source is None else published_license(source)
+    if claimed is None:
+        return _UNKNOWN_LICENSE
+    # The author of the metrics can write any name there.
+    return f"{_escape(claimed)}, if the name in the metrics is true"
 
 
 def _metric(value):

@@ -8,6 +8,7 @@ import urllib.parse
 import numpy as np
 import tensorflow as tf
 
+from keras_bert.exporting import file_templates
 from keras_bert.runtime.escaping import printable
 from keras_bert.runtime.files import atomic_write
 from keras_bert.runtime.terminal import shell_quoted
@@ -20,79 +21,6 @@ COMPOSE_FILE = "compose.yaml"
 # A typical text, and one that fills the model's longest sequence, so that the server allocates
 # memory and packs weights for both before its first request.
 _SHORT, _LONG = "a short text of a few words", "a long text " * 200
-
-# The server must not pad: it would pad `input_mask` with ones. Requests of strings can be batched
-# without padding, because the graph pads the sequences.
-_BATCHING = """\
-# For tensorflow_model_server --enable_batching --batching_parameters_file=...
-max_batch_size { value: 64 }
-batch_timeout_micros { value: 1000 }
-max_enqueued_batches { value: 1000 }
-num_batch_threads { value: 4 }
-"""
-
-_MODELS = """\
-# For tensorflow_model_server --model_config_file=...
-model_config_list {
-  config {
-    name: %(name)s
-    base_path: %(path)s
-    model_platform: "tensorflow"
-    # By default only the newest version is served. To serve several versions, or an older one,
-    # list them here. Requests can then select a version by its label.
-    # model_version_policy { specific { versions: 1 versions: 2 } }
-    # version_labels { key: "stable" value: 1 }
-    # version_labels { key: "canary" value: 2 }
-  }
-}
-"""
-
-# The image has no curl, but bash can open a TCP connection.
-_HEALTHY = (
-    "exec 3<>/dev/tcp/127.0.0.1/8501 && "
-    "printf '%%s\\r\\n\\r\\n' 'GET /v1/models/%s HTTP/1.0' >&3 && "
-    "grep -q '\"AVAILABLE\"' <&3"
-)
-_COMPOSE = """\
-# docker compose up, then:
-#   %(curl)s
-services:
-  serving:
-    image: tensorflow/serving:${TF_SERVING_TAG:-latest}
-    command:
-      - %(models)s
-      - --model_config_file_poll_wait_seconds=30
-      - --allow_version_labels_for_unavailable_models
-      - --tensorflow_intra_op_parallelism=${THREADS:-0}  # per operation; 0: all cores
-%(batching)s\
-    # These ports have no authentication and no limits. Clients on other machines need a proxy,
-    # such as examples/serving/nginx.conf of keras_bert.
-    ports:
-      - "127.0.0.1:8500:8500"  # gRPC
-      - "127.0.0.1:8501:8501"  # REST
-    volumes:
-      - type: bind
-        source: .
-        target: %(folder)s
-        read_only: true
-    healthcheck:
-      test:
-        - CMD
-        - bash
-        - -c
-        - %(healthy)s
-      interval: 10s
-      timeout: 5s
-      retries: 3
-      start_period: 2m
-    # A batch of long texts needs memory in addition to the weights. Docker restarts the server if
-    # it exceeds this limit.
-    deploy:
-      resources:
-        limits:
-          memory: ${MEMORY:-4g}
-    restart: unless-stopped
-"""
 
 
 def write_warmup(version, inputs):
@@ -121,22 +49,22 @@ def write_settings(folder, inputs):
     batching = ""
     if can_batch(inputs):
         file = _yaml_string(f"--batching_parameters_file={path}/{BATCHING_FILE}")
-        batching = f"      - --enable_batching\n      - {file}\n"
-    files = {
-        MODELS_FILE: _MODELS % {"name": _proto_string(name), "path": _proto_string(path)},
-        BATCHING_FILE: _BATCHING,
-        COMPOSE_FILE: _COMPOSE
-        % {
+        batching = f"      - --enable_batching\n      - {file}"
+    values = {
+        MODELS_FILE: {"name": _proto_string(name), "path": _proto_string(path)},
+        BATCHING_FILE: {},
+        COMPOSE_FILE: {
             "curl": curl(name, inputs).replace("\n", "\n#   "),
             "models": _yaml_string(f"--model_config_file={path}/{MODELS_FILE}"),
             "batching": batching,
             "folder": _yaml_string(path),
-            "healthy": _yaml_string(_HEALTHY % urllib.parse.quote(name, safe="")),
+            "url_name": urllib.parse.quote(name, safe=""),
         },
     }
-    for file, content in files.items():
+    for file, values_of_file in values.items():
         if not (folder / file).exists():
             with atomic_write(folder / file) as temporary:
+                content = file_templates.fill(file, **values_of_file)
                 temporary.write_text(content, encoding="utf-8", newline="\n")
 
 
