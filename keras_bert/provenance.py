@@ -47,9 +47,9 @@ def remember_run(model, start, train, dev, metrics):
     """Keep the metrics of a run, its data files and the source of `start`, the untrained model."""
     source = getattr(_holder(start), "_card_source", _UNKNOWN)
     _holder(model)._card_source = source
-    found = {"model": source[0], "train": _file(train), "dev": _file(dev)}
-    found = {key: value for key, value in found.items() if value is not None}
-    remember_metrics(model, {**found, **metrics})
+    names = {"model": source[0], "train": _names_of_files(train), "dev": _names_of_files(dev)}
+    names = {key: value for key, value in names.items() if value}
+    remember_metrics(model, {**names, **metrics})
 
 
 def known_metrics_and_license(model):
@@ -84,14 +84,15 @@ def digest_of_weights(model):
     return digest.hexdigest()[:16]
 
 
-def _file(data):
-    """Return the name of the file that data was read from, without its folder.
+def _names_of_files(data):
+    """Return the names of the files that data was read from, without their folders.
 
-    `None` for "the examples", "the table" and so on. Several files are joined by ", ".
+    Sources such as "the examples" and "the table" are no files.
     """
-    if data is None or data.source.startswith("the "):
-        return None
-    return ", ".join(pathlib.Path(file).name for file in data.source.split(", "))
+    sources = () if data is None else data.sources
+    return ", ".join(
+        pathlib.Path(source).name for source in sources if not source.startswith("the ")
+    )
 
 
 def read_metrics(path):

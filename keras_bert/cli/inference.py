@@ -21,7 +21,7 @@ from keras_bert.data import tabular
 from keras_bert.data.examples import Examples
 from keras_bert.pipelines import factory
 from keras_bert.runtime.escaping import printable
-from keras_bert.runtime.files import atomic_write, cache_folder, check_cache
+from keras_bert.runtime.files import atomic_write, cache_folder, check_cache, make_cache
 from keras_bert.runtime.terminal import metrics_table, print_line, progress
 from keras_bert.tasks import prediction_files, registry
 from keras_bert.tasks.embedding import nearest
@@ -401,7 +401,7 @@ def _vectors(pipe, texts, args):
             return arrays["vectors"]
     vectors = pipe.encode(texts, prompt=args.corpus_prompt)
     try:
-        check_cache(path.parent, create=True)
+        make_cache(path.parent)
         with atomic_write(path) as temporary, open(temporary, "wb") as stream:
             np.savez(stream, key=key, vectors=vectors)
     except OSError as error:  # the cache may be read-only

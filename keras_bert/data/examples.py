@@ -22,6 +22,10 @@ _MAX_SCORE = 1e18
 _NUMBER = re.compile(r"\s*[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?\s*")
 
 
+class _Names(tuple):
+    """The labels of a text. Other tuples may also be rows of 0 and 1, see `vectors_of`."""
+
+
 class TaskData:
     """Base class of the data of tasks."""
 
@@ -46,6 +50,11 @@ class TaskData:
     rows: list | None = None
 
     __iter__ = None  # `__getitem__` alone would make the data iterable
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The `source` of each of the data sets that these data consist of."""
+        return (self.source,)
 
     def __getitem__(self, rows: slice) -> typing.Self:
         """Return some of the rows, such as the first 100, `data[:100]`, as data of the same class.
@@ -123,7 +132,7 @@ class Examples(TaskData):
         columns: The names of the columns that `read` was given, by argument; or `None`.
         known_labels: Labels that a model has even if no label set contains them, or `None`.
         probabilities: For each text the probability of each of `known_labels`, which is its target
-            in training; or `None`. `label_sets` has the labels of at least 0.5.
+            in training; or `None`. `label_sets` has the labels of at least 0.5, also by default.
         label_type: The type of all labels: `"str"`, `"int"`, `"float"` or `"bool"`.
 
     Raises:
@@ -157,6 +166,8 @@ class Examples(TaskData):
     )  # fmt: skip
 
     def __post_init__(self):
+        if self.probabilities is not None:
+            object.__setattr__(self, "label_sets", self._sets_of_probabilities())
         kinds = [self.labels, self.label_sets, self.scores]
         if sum(kind is not None for kind in kinds) > 1:
             raise ValueError(f"{self.source}: give only one of labels, label_sets and scores")
@@ -198,18 +209,41 @@ class Examples(TaskData):
             converted = of_one_type(column, label_type)
             _check_no_fractions(where, converted, label_type)
         else:
-            sets = [_label_set(self.location(row), labels) for row, labels in enumerate(column)]
-            sets = self._named_sets(where, sets)
+            sets = self._named_sets(where, column)
             label_type = name_of_type(itertools.chain(*sets))
-            converted = [tuple(dict.fromkeys(of_one_type(row, label_type))) for row in sets]
+            converted = [_Names(dict.fromkeys(of_one_type(row, label_type))) for row in sets]
         object.__setattr__(self, "label_type", label_type)
         return converted
 
-    def _named_sets(self, where, sets):
-        """Return lists of labels, also for rows of 0 and 1 or of probabilities."""
+    def _named_sets(self, where, column):
+        """Return the label sets of a column, also of rows of 0 and 1 or of probabilities."""
+        if all(isinstance(labels, _Names) for labels in column):
+            return column
+        sets = [_label_set(self.location(row), labels) for row, labels in enumerate(column)]
         vectors = vectors_of(where, sets, self.known_labels)
+        return sets if vectors is None else self._sets_of_vectors(where, vectors)
+
+    def _sets_of_probabilities(self):
+        """Return the label sets of `probabilities`, which is checked."""
+        where = f"{self.source}: probabilities"
+        column = as_list(where, self.probabilities)
+        rows = [_label_set(self.location(row), values) for row, values in enumerate(column)]
+        vectors = vectors_of(where, rows, self.known_labels)
         if vectors is None:
-            return sets
+            raise ValueError(f"{where} must be rows of numbers from 0 to 1")
+        sets = self._sets_of_vectors(where, vectors)
+        if self.label_sets is not None:
+            stated = [set(map(str, labels)) for labels in self.label_sets]
+            if stated != [set(map(str, labels)) for labels in sets]:
+                raise ValueError(
+                    f"{where} and label_sets differ: a set must have the labels of at least 0.5. "
+                    "Give only one of them"
+                )
+        object.__setattr__(self, "probabilities", vectors)
+        return sets
+
+    def _sets_of_vectors(self, where, vectors):
+        """Return the labels of at least 0.5 of each row; set `known_labels`, `probabilities`."""
         names = self.known_labels
         if names is None:
             names = [str(index) for index in range(len(vectors[0]))]
@@ -221,12 +255,12 @@ class Examples(TaskData):
         if any(0 < number < 1 for row in vectors for number in row):
             object.__setattr__(self, "probabilities", vectors)
         return [
-            [name for name, number in zip(names, row, strict=True) if number >= 0.5]
+            _Names(name for name, number in zip(names, row, strict=True) if number >= 0.5)
             for row in vectors
         ]
 
     def __getitem__(self, rows):
-        part = copy.copy(self)  # not checked again: a part may look like another kind of labels
+        part = copy.copy(self)  # `dataclasses.replace` would check all texts again
         for name, values in self._parts(rows).items():
             object.__setattr__(part, name, values)
         return part

@@ -10,6 +10,7 @@ from keras_bert.runtime.files import (
     atomic_write,
     cache_folder,
     check_cache,
+    make_cache,
     sha256_of,
     temporary_folder,
 )
@@ -34,7 +35,7 @@ def locked(name):
     check_cache(path.parent)
     lock = filelock.FileLock(path)
     try:
-        check_cache(path.parent, create=True)
+        make_cache(path.parent)
         try:
             lock.acquire(blocking=False)
         except filelock.Timeout:
@@ -107,7 +108,7 @@ def install(fill, folder, shown, sha256, *, remedy="try again", record=True, **f
     first download records its hashes and `facts`. `shown` names the source in errors, and `remedy`
     says what to do about a file that does not match.
     """
-    check_cache(folder.parent, create=True)
+    make_cache(folder.parent)
     for stale in folder.parent.glob(_INCOMPLETE_PREFIX + "*"):  # left by killed processes
         shutil.rmtree(stale, ignore_errors=True)
     with temporary_folder(folder.parent, _INCOMPLETE_PREFIX) as incomplete:

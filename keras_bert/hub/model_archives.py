@@ -8,7 +8,7 @@ import urllib.parse
 from keras_bert.hub import cache, download
 from keras_bert.hub.registry import ALIASES, MODELS
 from keras_bert.runtime.escaping import printable
-from keras_bert.runtime.files import check_cache, sha256_of
+from keras_bert.runtime.files import make_cache, sha256_of
 from keras_bert.runtime.reading import first_line
 from keras_bert.untrusted import archives, links
 
@@ -103,7 +103,7 @@ def install(
     If `is_flat`, the folder becomes the model's folder inside the archive.
     """
     shown = download.public_address(address)
-    check_cache(folder.parent, create=True)
+    make_cache(folder.parent)
     first = cache.first_download(folder)
     downloaded = folder.with_name(f".{folder.name}.zip")
     archive = path_by_user(folder) if path_by_user(folder).is_file() else downloaded

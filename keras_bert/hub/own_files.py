@@ -11,7 +11,7 @@ import pathlib
 import warnings
 
 from keras_bert.runtime.escaping import printable
-from keras_bert.runtime.files import cache_folder, check_cache, sha256_of
+from keras_bert.runtime.files import cache_folder, check_cache, make_cache, sha256_of
 from keras_bert.runtime.warn import level_of_caller
 
 # What TensorFlow loads. Folders of a SavedModel can hold other files, such as warm-up requests.
@@ -26,7 +26,7 @@ def record(path):
     """Remember a SavedModel or a `.keras` file. Warn if the cache cannot be written."""
     try:
         file = _record_file(path)
-        check_cache(file.parent, create=True, by_root=False)
+        make_cache(file.parent, by_root=False)
         file.touch()
     except (OSError, RuntimeError) as error:  # RuntimeError: the user has no home folder
         warnings.warn(

@@ -7,7 +7,7 @@ import time
 
 import keras
 
-from keras_bert.runtime.files import cache_folder, check_cache
+from keras_bert.runtime.files import cache_folder, make_cache
 from keras_bert.runtime.processor import instruction_sets
 from keras_bert.runtime.terminal import print_line
 
@@ -50,7 +50,7 @@ def _private_folder(is_cpu):
     if is_cpu:
         # Machines with other processors may share the folder.
         folder /= "-".join(instruction_sets()) or "cpu"
-    check_cache(folder, create=True, by_root=False)
+    make_cache(folder, by_root=False)
     if not os.access(folder, os.W_OK):
         raise OSError(f"{folder} cannot be written; set KERAS_BERT_CACHE to another folder")
     return folder

@@ -193,26 +193,34 @@ def cache_folder() -> pathlib.Path:
     return pathlib.Path(base).absolute() / "keras_bert"
 
 
-def check_cache(folder: pathlib.Path, *, create: bool = False, by_root: bool = True) -> None:
+def check_cache(folder: pathlib.Path, *, by_root: bool = True) -> None:
     """Raise an `OSError` if another user can write to a folder of the cache, or above it there.
 
     Whoever writes to the cache chooses what later processes read, and programs that they run.
 
     Args:
         folder: The cache folder or a folder below it. What does not exist needs no check.
-        create: Whether to create the folders that do not exist.
         by_root: Whether root may own the folders, as in an image of a container.
     """
-    root = cache_folder()
-    names = folder.relative_to(root).parts
-    if create:
-        root.parent.mkdir(parents=True, exist_ok=True)
-    for path in itertools.accumulate(names, pathlib.Path.joinpath, initial=root):
-        if create:
-            path.mkdir(mode=0o755 if by_root or path == root else 0o700, exist_ok=True)
+    for path in _folders_of_cache(folder):
         if not os.path.lexists(path):
             return
         _check_private(path, by_root)
+
+
+def make_cache(folder: pathlib.Path, *, by_root: bool = True) -> None:
+    """Create a folder of the cache, and those above it there; check them as `check_cache` does."""
+    cache_folder().parent.mkdir(parents=True, exist_ok=True)
+    for path in _folders_of_cache(folder):
+        path.mkdir(mode=0o755, exist_ok=True)
+        _check_private(path, by_root)
+
+
+def _folders_of_cache(folder):
+    """Return the cache folder, and the folders below it down to `folder`."""
+    root = cache_folder()
+    names = folder.relative_to(root).parts
+    return itertools.accumulate(names, pathlib.Path.joinpath, initial=root)
 
 
 def _check_private(folder: pathlib.Path, by_root: bool) -> None:

@@ -7,16 +7,18 @@ _MANY_LABELS = 500
 
 
 def fit_number(output, vectors, targets, weights):
-    """Return [(weights, bias)] of a ridge regression for one number."""
+    """Return [(weights, bias)] of a ridge regression for one number; [`None`] without weights."""
     from sklearn.linear_model import Ridge
 
+    if not weights.any():
+        return [None]
     standardized = (targets.ravel() - output.target_mean) / output.target_scale
     fitted = Ridge().fit(vectors, standardized, weights)
     return [(fitted.coef_, fitted.intercept_)]
 
 
 def fit_labels(output, vectors, targets, weights, c=1.0):
-    """Return (weights, bias) for each class; `None` if all examples have one class.
+    """Return (weights, bias) for each class; `None` if all examples have one class or weight 0.
 
     `targets` are classes (n,), or probabilities (n, labels), whose labels are fitted one by one.
     `c` is the inverse of the strength of the regularization.
@@ -24,6 +26,8 @@ def fit_labels(output, vectors, targets, weights, c=1.0):
     from sklearn.linear_model import LogisticRegression
 
     classes = len(output.labels)
+    if not weights.any():
+        return [None] * classes
     if targets.ndim == 2:
         if classes > _MANY_LABELS:
             return _discriminants_of_sets(vectors, targets, weights)

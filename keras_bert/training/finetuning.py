@@ -203,12 +203,11 @@ def finetune(
     with stop_requests() as stop, lock:
         stop.check()
         if is_new:
-            build = trained_task.build if contrast is None else trained_task.build_on_unit_vectors
-            with seeded(recipe.seed):
-                model = build(new_encoder, train)
-        run = _prepare(
-            trained_task, model, train, contrast, dev, recipe, metric, patience, callbacks, folder
+            model = _new_model(trained_task, new_encoder, train, contrast, recipe.seed)
+        run = FinetuningRun(
+            trained_task, model, train, contrast, dev, recipe, metric, patience, callbacks
         )
+        run.prepare(folder)
         state = _restore(run, folder, show_progress)
         if not (state.epoch or state.batch):
             _prepare_start(run, state, model, is_new)
@@ -226,28 +225,122 @@ def finetune(
 
 
 @dataclasses.dataclass
-class FinetuningRun:
-    """What one call of `finetune` trains: a compiled model, its data and the plan of its batches.
+class _Subject:
+    """What the batches train: the user's model, or an embedder that shares its encoder."""
 
-    `metric` is the name of the metric that selects the best epoch, or `None` for the first one.
-    `score` is a function that returns the metrics of the dev data, or `None`. `contrast` is
-    the `ContrastiveTraining`, and `fit_head` is the function that fits the head after it; both are
-    `None` without contrastive training.
+    model: keras.Model
+    encoded: Any
+    options: dict[str, Any]  # arguments of `compile`
+    rows_per_batch: int
+
+
+@dataclasses.dataclass
+class FinetuningRun:
+    """What one call of `finetune` trains: a model, its data and, after `prepare`, its batches.
+
+    Attributes:
+        task: The `Task` of the model.
+        contrast: The `ContrastiveTraining`, or `None`.
+        metric: Name of the metric that selects the best epoch, or `None` for the first one.
+        encoded, encoded_dev: The encoded data; `encoded_dev` is `None` without dev data.
+        plan: The `BatchPlan`.
+        score: Function that returns the metrics of the dev data, or `None`.
+        fit_head: Function that fits the head after contrastive training, or `None`.
     """
 
+    task: Any
     model: keras.Model
     train: Any
     contrast: Any
     dev: Any
-    encoded: Any
-    encoded_dev: Any
-    plan: BatchPlan
     recipe: FinetuningRecipe
     metric: str | None
     patience: int | None
-    callbacks: list[keras.callbacks.Callback]
-    score: Callable[[], dict] | None
-    fit_head: Callable[[], None] | None
+    callbacks: Sequence[keras.callbacks.Callback]
+    encoded: Any = None
+    encoded_dev: Any = None
+    plan: Any = None
+    score: Callable[[], dict] | None = None
+    fit_head: Callable[[], None] | None = None
+
+    def prepare(self, folder):
+        """Encode the data, plan the batches and compile the model. `folder` may hold a state."""
+        recipe = self.recipe
+        recipe.max_length = inference.length_limit(self.model, recipe.max_length)
+        self.encoded, self.encoded_dev, options = run_data.encode(
+            self.task, self.model, self.train, self.dev, recipe
+        )
+        subject = self._subject(options)
+        if self.dev is not None:
+            self._choose_metric()
+        user_callbacks.set_modes(self.callbacks)
+        self.plan = BatchPlan(
+            subject.model,
+            subject.encoded,
+            subject.rows_per_batch,
+            recipe.seed,
+            recipe.epochs,
+            losses=subject.options["loss"],
+            gradient_accumulation_steps=recipe.gradient_accumulation_steps,
+            fixed_length=recipe.fixed_length,
+            can_be_mixed=recipe.optimizer is None,
+            saved_rows=_saved_rows(folder),
+            fits_head=self.task.head_start is not None or self.fit_head is not None,
+        )
+        if self.dev is not None:
+            self.score = run_data.scorer(
+                self.model, self.dev, self.encoded, self.encoded_dev, recipe.batch_size, options,
+                self.plan,
+            )  # fmt: skip
+        # The generators got their seeds when the encoder was created or loaded.
+        seed_dropout(self.model, recipe.seed)
+        self._compile(subject.options, options)
+
+    def _subject(self, options):
+        """Return what the batches train; set `fit_head`."""
+        batch_size: Any = self.recipe.batch_size  # `run_data.encode` has set it
+        if self.contrast is None:
+            model = self.task.model_of_logits(self.model)
+            return _Subject(model, self.encoded, options, batch_size)
+        self.fit_head = head_fitter(
+            self.model, self.contrast.head, self.encoded, self.recipe.seed, batch_size
+        )
+        model, encoded, options = run_data.contrastive(self.model, self.contrast, self.recipe)
+        return _Subject(model, encoded, options, batch_size // encoded.texts_per_row)
+
+    def _choose_metric(self):
+        """Set `metric` to the one that a callback selects, if any, and check it."""
+        self.metric = user_callbacks.selecting_metric(self.callbacks, self.metric)
+        known = self.task.metric_names(heads.find_output(self.model), self.dev)
+        if self.encoded_dev.has_targets:
+            known = (*known, user_callbacks.DEV_LOSS)
+        if self.metric is not None and self.metric not in known:
+            raise ValueError(f"metric must be one of {', '.join(known)}; received {self.metric!r}")
+
+    def _compile(self, options_of_batches, options):
+        """Compile the model that is trained, then the user's model with its own `options`."""
+        plan = self.plan
+        optimizer = user_callbacks.with_settable_rate(
+            self.recipe.new_optimizer(plan.steps), self.callbacks, self.recipe
+        )
+        policy = heads.find_encoder(self.model).dtype_policy
+        optimizer = optimizers.with_loss_scale(optimizer, policy)
+        options_of_batches = options_of_batches | {"loss": plan.losses}
+        plan.trained.compile(optimizer, **options_of_batches, jit_compile=plan.compiled)
+        if plan.cache is not None:
+            plan.cache.compile(plan.compiled)
+        if isinstance(self.model.output, dict):
+            # Keras would create the mean of several losses during the first step, and TensorFlow
+            # would trace the step a second time. (`RunState.restore` creates the optimizer's
+            # variables.)
+            batch = keras.tree.map_structure(lambda array: array[:1], plan.batch(0))
+            inputs, targets, weights = batch
+            plan.trained.compute_loss(inputs, targets, plan.trained(inputs), weights)
+        if self.encoded.loss is not None:
+            options = {}  # such a loss reads logits, or the outputs of several texts
+        # Scoring uses batches of many lengths, too many for XLA to compile on TensorFlow.
+        is_compiled = keras.backend.backend() == "jax"
+        self.model.compile(plan.trained.optimizer, **options, jit_compile=is_compiled)
 
 
 def _check_arguments(dev, metric, patience, evaluate_every, on_end):
@@ -274,59 +367,11 @@ def _check_max_length(encoder, max_length):
         )
 
 
-def _prepare(task, model, train, contrast, dev, recipe, metric, patience, callbacks, folder):
-    """Encode the data, plan the batches and compile the model: the `FinetuningRun`.
-
-    `contrast` is a `ContrastiveTraining`, or `None`.
-    """
-    recipe.max_length = inference.length_limit(model, recipe.max_length)
-    encoded, encoded_dev, options = run_data.encode(task, model, train, dev, recipe)
-    model_of_batches = task.model_of_logits(model)
-    encoded_batches = encoded
-    options_of_batches = options
-    rows_per_batch = recipe.batch_size
-    fit_head = None
-    if contrast is not None:
-        model_of_batches, encoded_batches, options_of_batches = run_data.contrastive(
-            model, contrast, recipe
-        )
-        rows_per_batch //= encoded_batches.texts_per_row
-        fit_head = head_fitter(model, contrast.head, encoded, recipe.seed, recipe.batch_size)
-    score = None
-    if dev is not None:
-        scores = task.metric_names(heads.find_output(model), dev)
-        metric = user_callbacks.selecting_metric(callbacks, metric)
-        known = (*scores, user_callbacks.DEV_LOSS) if encoded_dev.has_targets else scores
-        if metric is not None and metric not in known:
-            raise ValueError(f"metric must be one of {', '.join(known)}; received {metric!r}")
-    user_callbacks.set_modes(callbacks)
-    plan = BatchPlan(
-        model_of_batches,
-        encoded_batches,
-        rows_per_batch,
-        recipe.seed,
-        recipe.epochs,
-        losses=options_of_batches["loss"],
-        gradient_accumulation_steps=recipe.gradient_accumulation_steps,
-        fixed_length=recipe.fixed_length,
-        can_be_mixed=recipe.optimizer is None,
-        saved_rows=_saved_rows(folder),
-        fits_head=task.head_start is not None or fit_head is not None,
-    )
-    if dev is not None:
-        score = run_data.scorer(model, dev, encoded, encoded_dev, recipe.batch_size, options, plan)
-    optimizer = user_callbacks.with_settable_rate(
-        recipe.new_optimizer(plan.steps), callbacks, recipe
-    )
-    # The generators got their seeds when the encoder was created or loaded.
-    seed_dropout(model, recipe.seed)
-    if encoded.loss is not None:
-        options = {}  # such a loss reads logits, or the outputs of several texts
-    _compile(model, options, options_of_batches, optimizer, plan)
-    return FinetuningRun(
-        model, train, contrast, dev, encoded, encoded_dev, plan, recipe, metric, patience,
-        callbacks, score, fit_head,
-    )  # fmt: skip
+def _new_model(task, encoder, train, contrast, seed):
+    """Return an encoder with a new head."""
+    build = task.build if contrast is None else task.build_on_unit_vectors
+    with seeded(seed):
+        return build(encoder, train)
 
 
 def _prepare_start(run, state, model, is_new):
@@ -345,25 +390,6 @@ def _saved_rows(folder):
         return None
     shape = settings.get("packed")
     return shape[0] if isinstance(shape, list) and shape else 0
-
-
-def _compile(model, options, options_of_batches, optimizer, plan):
-    """Compile the model that is trained, then the user's model."""
-    training_model = plan.trained
-    optimizer = optimizers.with_loss_scale(optimizer, heads.find_encoder(model).dtype_policy)
-    options_of_batches = options_of_batches | {"loss": plan.losses}
-    training_model.compile(optimizer, **options_of_batches, jit_compile=plan.compiled)
-    if plan.cache is not None:
-        plan.cache.compile(plan.compiled)
-    if isinstance(model.output, dict):
-        # Keras would create the mean of several losses during the first step, and TensorFlow would
-        # trace the step a second time. (`RunState.restore` creates the optimizer's variables.)
-        batch = keras.tree.map_structure(lambda array: array[:1], plan.batch(0))
-        inputs, targets, weights = batch
-        training_model.compute_loss(inputs, targets, training_model(inputs), weights)
-    # Scoring uses batches of many lengths, too many for XLA to compile on TensorFlow.
-    jax = keras.backend.backend() == "jax"
-    model.compile(training_model.optimizer, **options, jit_compile=jax)
 
 
 def _restore(run, folder, show_progress):

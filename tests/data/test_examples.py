@@ -56,6 +56,19 @@ def test_types_of_label_sets_and_scores():
     assert Examples(["a", "b"], scores=["1", "-2e1"]).scores == [1.0, -20.0]
 
 
+def test_probabilities_are_checked():
+    rows = [[0.7, 0.3], [0, 1]]
+    names = ["x", "y"]
+    examples = Examples(["a", "b"], probabilities=rows, known_labels=names)
+    assert examples.label_sets == [("x",), ("y",)]
+    assert examples == Examples(["a", "b"], label_sets=rows, known_labels=names)
+    for wrong in ([[0.7, 1.2], [0, 1]], [["x"], ["y"]], [[0.7, 0.3]], [[0.5, 0.5, 0], [0, 1, 0]]):
+        with pytest.raises(ValueError, match="probabilities|label_sets must have the same length"):
+            Examples(["a", "b"], probabilities=wrong, known_labels=names)
+    with pytest.raises(ValueError, match="probabilities and label_sets differ"):
+        Examples(["a", "b"], label_sets=[["x"], ["x"]], probabilities=rows, known_labels=names)
+
+
 def test_majority_share():
     assert Examples(["a"] * 4, labels=["x", "y", "x", "x"]).majority_share() == 0.75
 

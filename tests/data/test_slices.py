@@ -1,5 +1,7 @@
 """Slices of the data of every task."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -16,8 +18,12 @@ from keras_bert import (
 DATA = [
     Examples(list("abc"), text_pairs=list("def"), labels=[1, 0, 1], locations=list("xyz")),
     Examples(["a", "b", "c"], label_sets=[(), ("k",), ()], known_labels=["k", "l", "m"]),
+    Examples(["a", "b", "c"], label_sets=[[0, 1], [1], [1, 0]]),
+    Examples(["a", "b", "c"], label_sets=[[0.7, 0.3], [1.0, 0.0], [0.0, 1.0]]),
     Examples(["a", "b", "c"], scores=[1, 2, 3], rows=[{"n": 1}, {"n": 2}, {"n": 3}]),
     TaggedSentences([["a"], ["b", "c"], ["d"]], [["O"], ["O", "B-x"], ["O"]]),
+    TaggedSentences([["a"], ["b", "c"], ["d"]], [["-"], ["O", "B-x"], ["-"]]),
+    TaggedSentences([["a"], ["b", "c"], ["d"]], [["-"], ["-", "B"], ["N"]]),
     Questions(["q", "r", "s"], ["a b"] * 3, [[("a", 0)], [], [("b", 2)]], ids=["1", "2", "3"]),
     Choices(["a", "b", "c"], [["d", "e"]] * 3, [0, 1, 0]),
     EmbeddingExamples([("a", "b"), ("c", "d"), ("e", "f")], scores=[1, 0, 1]),
@@ -40,6 +46,11 @@ def test_slices(data, rows):
         value = getattr(data, name)
         expected = None if value is None else value[rows]
         assert np.asarray(getattr(part, name) == expected).all()
+    same = dataclasses.replace(part, source="others")
+    for field in dataclasses.fields(data):
+        value = getattr(same, field.name)
+        expected = "others" if field.name == "source" else getattr(part, field.name)
+        assert np.asarray(value == expected).all()
 
 
 def test_every_class_of_data_is_tested():
@@ -67,7 +78,7 @@ def test_other_indices():
 
 
 def test_locations_of_a_slice():
-    assert DATA[3][1:].first == 2
+    assert TaggedSentences([["a"], ["b"]])[1:].first == 2
     rows = [{"n": 1}]
     data = RankingExamples(["q"], [["a"]], rows=rows)
     assert data[:1].rows is None

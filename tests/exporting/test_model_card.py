@@ -302,6 +302,18 @@ def test_training_of_lora_weights_forgets_the_metrics():
     assert provenance.known_metrics_and_license(model)[0] is None
 
 
+def test_names_of_data_files_can_hold_commas():
+    model = heads.embedder(tiny.encoder(pooling="mean"))
+    sets = [
+        keras_bert.EmbeddingExamples([("a", "b")], source=f"data/{name}")
+        for name in ("c, d.tsv", "e")
+    ]
+    several = keras_bert.EmbeddingExamples.of_sets(sets)
+    provenance.remember_run(model, model, several, sets[0], {"f1": 1.0})
+    metrics, _ = provenance.known_metrics_and_license(model)
+    assert metrics == {"train": "c, d.tsv, e", "dev": "c, d.tsv", "f1": 1.0}
+
+
 def test_copies_of_an_encoder_keep_its_license(minilm):
     encoder = keras_bert.load("minilm")
     for copy in (encoder, encoder.with_options(hidden_dropout_prob=0.0), encoder.keep_layers([0])):

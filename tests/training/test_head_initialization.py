@@ -6,7 +6,7 @@ import pytest
 
 from keras_bert import heads
 from keras_bert.data.examples import Examples
-from keras_bert.tasks import inference, registry
+from keras_bert.tasks import head_start, inference, registry
 from keras_bert.tasks.classification.task import Classification
 from keras_bert.tasks.tagging.data import TaggedSentences
 from keras_bert.tasks.tagging.task import Tagging
@@ -51,6 +51,16 @@ def test_the_frozen_model_already_knows_the_labels(kind):
         if (keras.ops.convert_to_numpy(weight) != old).any()
     ]  # fmt: skip
     assert len(changed) == 2 and all("logits" in path for path in changed)
+
+
+@pytest.mark.parametrize("count", [2, 501])
+def test_examples_without_weight_say_nothing(count):
+    output = heads.TaskOutput("classification", labels=list(map(str, range(count))))
+    vectors = np.eye(4)
+    for targets in (np.array([0, 1, 0, 1]), np.eye(4, count)):
+        columns = head_start.fit_labels(output, vectors, targets, np.zeros(4))
+        assert columns == [None] * count
+    assert head_start.fit_number(output, vectors, np.arange(4.0), np.zeros(4)) == [None]
 
 
 def test_logits_of_two_classes_are_those_of_scikit_learn():

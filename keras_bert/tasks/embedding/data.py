@@ -39,7 +39,7 @@ class EmbeddingExamples(TaskData):
         classes: For pairs, the class of both texts. Other rows of the class are no negatives.
         document_scores: For each row of a query and documents, the score of each document by a
             teacher, for sparse embedders; or `None`.
-        set_sizes: Number of rows of each data set, see `of_sets`.
+        set_sizes, set_sources: Number of rows and source of each data set, see `of_sets`.
         prompts: Text before the first text of each row, and text before the others, or `None`.
         columns: The names of the columns that `read` was given, by argument; or `None`.
 
@@ -62,6 +62,7 @@ class EmbeddingExamples(TaskData):
     prompts: tuple[str, str] | None = None
     columns: dict | None = None
     document_scores: list[list[float]] | None = None
+    set_sources: tuple[str, ...] | None = None
     row_fields = ("texts", "scores", "vectors", "classes", "document_scores")
 
     def __post_init__(self):
@@ -212,9 +213,19 @@ class EmbeddingExamples(TaskData):
         scores = None
         if sets[0].scores is not None:
             scores = [score for data in sets for score in data.scores]
-        source = ", ".join(dict.fromkeys(data.source for data in sets))
-        sizes = tuple(map(len, sets))
-        return cls(rows, scores, source=source, set_sizes=sizes, prompts=sets[0].prompts)
+        sources = tuple(dict.fromkeys(data.source for data in sets))
+        return cls(
+            rows,
+            scores,
+            source=", ".join(sources),
+            set_sizes=tuple(map(len, sets)),
+            set_sources=sources,
+            prompts=sets[0].prompts,
+        )
+
+    @property
+    def sources(self):
+        return self.set_sources or super().sources
 
     def with_prompts(self, query, positive):
         """Return a copy with prompts for training and scoring, in place of the model's default.

@@ -7,7 +7,6 @@ import dataclasses
 import functools
 import itertools
 import pathlib
-import sys
 from collections.abc import Iterable, Iterator
 
 from keras_bert.data import text_files
@@ -37,6 +36,10 @@ _SAMPLE_LINES = 200  # lines that show the layout of CoNLL columns
 _CONLLU_COLUMNS = {1: 2, -1: 4}  # FORM and UPOS
 _KEYS = {1: "words", -1: "tags"}  # of JSON, and columns of tables with a sentence per row
 _COLUMNS = {1: "word", -1: "tag"}  # of CSV, and of tables with a word per row
+
+
+class _Tags(list):
+    """The tags of a sentence with `None` for unknown ones. In other lists, "-" may be unknown."""
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -84,20 +87,27 @@ class TaggedSentences(TaskData):
                 f"{self.source}: there are {len(words)} sentences, but {len(tags_per_sentence)} "
                 "lists of tags"
             )
-        tags = []
+        if not all(isinstance(row, _Tags) for row in tags_per_sentence):
+            tags_per_sentence = self._checked_tags(tags_per_sentence)
         rows = zip(words, tags_per_sentence, strict=True)
         for number, (sentence, sentence_tags) in enumerate(rows, self.first):
-            location = self._location(number)
-            cleaned = [clean(tag) for tag in as_list(f"{location}: tags", sentence_tags)]
-            check_count(location, "tags", cleaned, "words", len(sentence))
-            check_labels("tags", cleaned, functools.partial(_location_of_word, location))
-            tags.append(cleaned)
-        known_tags = _without_unknown(tags)
-        label_type = name_of_type(tag for row in known_tags for tag in row if tag is not None)
-        typed_tags = [_of_one_type(row, label_type) for row in known_tags]
+            check_count(self._location(number), "tags", sentence_tags, "words", len(sentence))
+        known = (tag for row in tags_per_sentence for tag in row if tag is not None)
+        label_type = name_of_type(known)
+        typed_tags = [_of_one_type(row, label_type) for row in tags_per_sentence]
         object.__setattr__(self, "tags", typed_tags)
         object.__setattr__(self, "label_type", label_type)
         check_normalization(self.source, "tags", map(str, self.label_names()))
+
+    def _checked_tags(self, tags_per_sentence):
+        """Return the tags of each sentence, with `None` for unknown ones."""
+        tags = []
+        for number, sentence_tags in enumerate(tags_per_sentence, self.first):
+            location = self._location(number)
+            cleaned = [clean(tag) for tag in as_list(f"{location}: tags", sentence_tags)]
+            check_labels("tags", cleaned, functools.partial(_location_of_word, location))
+            tags.append(cleaned)
+        return _without_unknown(tags)
 
     def counts(self):
         unknown = sum(row.count(None) for row in self.tags or ())
@@ -110,7 +120,7 @@ class TaggedSentences(TaskData):
         return f"{self.source}, sentence {number}"
 
     def __getitem__(self, rows):
-        part = copy.copy(self)  # not checked again: the tags of a part may mean something else
+        part = copy.copy(self)  # `dataclasses.replace` would check all words again
         for name, values in self._parts(rows).items():
             object.__setattr__(part, name, values)
         start, _, step = rows.indices(len(self))
@@ -148,7 +158,7 @@ def _location_of_word(sentence, index):
 
 def _of_one_type(tags, label_type):
     """Return the tags of a sentence as values of a type; `None` stays."""
-    return [None if tag is None else typed(str(tag), label_type) for tag in tags]
+    return _Tags(None if tag is None else typed(str(tag), label_type) for tag in tags)
 
 
 def _without_unknown(tags):
@@ -159,7 +169,7 @@ def _without_unknown(tags):
     return [[None if str(tag) in unknown else tag for tag in row] for row in tags]
 
 
-def read(path, **options):
+def read(path, *, word=1, tag=-1, format=None, limit=None):
     r"""Read sentences from a file in CoNLL columns, CoNLL-U, JSON Lines or CSV.
 
     A file in CoNLL columns has one word per line, and an empty line after each sentence. Columns
@@ -204,7 +214,25 @@ def read(path, **options):
     >>> sentences.words, sentences.tags
     ([['Ann', 'left'], ['Go']], [['B-PER', 'O'], ['O']])
     """
-    return next(read_in_parts(path, size=sys.maxsize, **options))
+    path = pathlib.Path(path)
+    format = _format_of(path, format)
+    words, tags = _columns_of(_sentences_of_file(path, word, tag, format, limit))
+    if tag is None:
+        return TaggedSentences(words, source=str(path))
+    if format != "jsonl":
+        tags = _typed(tags)
+    return TaggedSentences(words, tags, str(path))
+
+
+def read_in_parts(path, *, word=1, format=None, size=10_000):
+    """Yield `TaggedSentences` without tags, of at most `size` sentences; options as in `read`."""
+    path = pathlib.Path(path)
+    sentences = _sentences_of_file(path, word, None, _format_of(path, format), None)
+    first = 1
+    while part := list(itertools.islice(sentences, size)):
+        words, _ = _columns_of(part)
+        yield TaggedSentences(words, source=str(path), first=first)
+        first += len(part)
 
 
 def read_table(table, *, word=1, tag=-1, limit=None):
@@ -247,23 +275,23 @@ def _has_word_per_row(table, columns, word):
     return True
 
 
-def read_in_parts(path, *, word=1, tag=-1, format=None, limit=None, size=10_000):
-    """Yield `TaggedSentences` of at most `size` sentences; options as in `read`."""
-    path = pathlib.Path(path)
-    check_limit(limit)
+def _format_of(path, format):
+    """Return the format of a file, by default from its extension, checked."""
     format = format or _FORMAT_OF_SUFFIX.get(path.suffix.lower(), "conll")
     check_one_of(f"{path}: the format", format, FORMATS)
-    first = 1
+    return format
+
+
+def _sentences_of_file(path, word, tag, format, limit):
+    """Yield the words and the tags of each sentence, at least one and at most `limit`."""
+    check_limit(limit)
     with open_utf8(path, newline="" if format == "csv" else "\n") as file:
         sentences = itertools.islice(_sentences(path, file, word, tag, format), limit)
-        while part := list(itertools.islice(sentences, size)):
-            words, tags = _columns_of(part)
-            if format != "jsonl":
-                tags = _typed(tags)
-            yield TaggedSentences(words, None if tag is None else tags, str(path), first)
-            first += len(part)
-    if first == 1:
-        raise ValueError(f"{path} contains no sentences")
+        first = next(sentences, None)
+        if first is None:
+            raise ValueError(f"{path} contains no sentences")
+        yield first
+        yield from sentences
 
 
 def _columns_of(sentences):

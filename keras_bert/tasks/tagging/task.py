@@ -100,7 +100,7 @@ class Tagging(Task):
         return conll.read_table(data, **options)
 
     def read_in_parts(self, name, path, options):
-        return conll.read_in_parts(path, word=options["word"], tag=None, format=options["format"])
+        return conll.read_in_parts(path, word=options["word"], format=options["format"])
 
     def of_texts(self, model, texts, source):
         words, _ = split_words(texts, model.tokenizer, model.output.characters)

@@ -225,6 +225,8 @@ def test_loss_and_accuracy_count_first_tokens():
     at = [(0, 1, 0), (0, 3, 1), (0, 5, 0), (1, 1, 0)]  # badly, goods, so, film
     loss = -sum(log[place] for place in at) / len(at)  # the mean over words
     right = np.mean([logits[row, position].argmax() == label for row, position, label in at])
+    # Keras' mean is over all positions.
+    weights = weights * weights.shape[1]
     result = model.test_on_batch(inputs, targets, weights, return_dict=True)
     np.testing.assert_allclose(result["loss"], loss, rtol=1e-5)
     np.testing.assert_allclose(result["accuracy"], right, rtol=1e-6)
