@@ -73,15 +73,6 @@ def test_evaluate_scores_the_answers():
         inference.evaluate(model, tabular.Examples(TEXTS))
 
 
-def test_thresholds_have_the_scale_of_the_scores():
-    data = keras_bert.RankingExamples(
-        ["good", "bad", "so", "film"], [["film"], ["good"], ["bad"], ["so"]], [[1], [0], [0], [1]]
-    )
-    model = heads.reranker(tiny.encoder())
-    expected = keras_bert.pipeline(model).evaluate(data)
-    assert keras_bert.evaluate(model, data) == pytest.approx(expected)
-
-
 def test_the_forward_pass_equals_the_model():
     for case in ("tagging", "question_answering"):
         model, examples = contract.HEADS[case](encoder()), DATA[case]
@@ -127,10 +118,7 @@ def test_heads_without_a_vector_become_embedders():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (
-            lambda: inference.answers(encoder(), tabular.Examples(["a"])),
-            "fine-tune it first",
-        ),
+        (lambda: inference.answers(encoder(), tabular.Examples(["a"])), "fine-tune it first"),
         (
             lambda: inference.answers(heads.tagger(encoder(), 2), tabular.Examples(["a"])),
             "'tagger' takes TaggedSentences; received Examples",

@@ -80,16 +80,8 @@ def test_dataframe():
         ({"text": ["a"]}, {}, "has no column 'label'; it has text. Give their names as text=,"),
         ({"text": ["a"], "label": [float("nan")]}, {}, "no row has a label"),
         ({"text": ["a", 3], "label": [1, 2]}, {}, "row 2: texts must be strings; received 3"),
-        (
-            {"w": [["a"]]},
-            {"task": "tagging"},
-            "no column 'words'; .* Give their names as word= and",
-        ),
-        (
-            {"text": ["a"]},
-            {"task": "multiple_choice"},
-            "no column 'choices'; .* Rename the columns",
-        ),
+        ({"w": [["a"]]}, {"task": "tagging"}, "no column 'words'; .* names as word= and"),
+        ({"text": ["a"]}, {"task": "multiple_choice"}, "no column 'choices'; .* Rename"),
         (3, {}, "must be a file, a DataFrame, a Dataset or a dict of columns; received int"),
         ([("a", "b")], {}, r"received list. For lists, use Examples\(texts, labels"),
         ("a.conll", {}, "for tagged words, give task='tagging'"),

@@ -47,7 +47,7 @@ def rows(count=24, negatives=0, seed=0):
         slow(0, [0, 1] * 12, {"loss": "cosine_similarity"}),
     ],
 )
-def test_finetune_lowers_the_loss(negatives, scores, options, tmp_path):
+def test_finetune_lowers_the_loss(negatives, scores, options):
     examples = EmbeddingExamples(rows(negatives=negatives), scores=scores)
     model, found = keras_bert.finetune(
         encoder(), examples, dev=examples, epochs=8, batch_size=8, learning_rate=1e-2,
@@ -56,14 +56,7 @@ def test_finetune_lowers_the_loss(negatives, scores, options, tmp_path):
     history = found["history"]
     assert history[-1]["loss"] < history[0]["loss"]
     assert heads.find_task(model) == "embedding" and model.output_shape == (None, 8)
-    names = embedding.metric_names(None, examples)
-    scores = keras_bert.evaluate(model, examples)
-    assert next(iter(scores)) == names[0] and set(names) <= set(scores)
-    assert scores[names[1]] == pytest.approx(found[names[1]], abs=1e-5)
-    keras_bert.save(model, tmp_path / "model.keras")
-    texts = [row[0] for row in examples.texts]
-    again = keras_bert.pipeline(tmp_path / "model.keras").encode(texts)
-    np.testing.assert_allclose(again, keras_bert.pipeline(model).encode(texts), atol=1e-6)
+    assert set(embedding.metric_names(None, examples)) <= set(found)
 
 
 @pytest.mark.parametrize("layers", [[], [5]])
@@ -128,7 +121,7 @@ def test_rows_are_embedded_like_texts():
 
 
 @pytest.mark.parametrize("order", [1, -1])
-def test_dev_data_of_another_kind(order):
+def test_dev_data_of_another_kind(order, eager):
     kinds = [
         EmbeddingExamples(rows(8, negatives=1)), EmbeddingExamples(rows(8), scores=[0.0, 1.0] * 4)
     ][::order]  # fmt: skip
@@ -139,7 +132,7 @@ def test_dev_data_of_another_kind(order):
     assert np.isfinite(found["history"][0]["dev_loss"])
 
 
-def test_training_starts_from_an_embedder():
+def test_training_starts_from_an_embedder(eager):
     bert = encoder(type_vocab_size=1)  # no second segment is needed
     model = heads.embedder(bert, prompts={"query": "so "}, similarity="dot")
     trained, _ = keras_bert.finetune(
@@ -149,7 +142,7 @@ def test_training_starts_from_an_embedder():
     assert heads.find_output(trained).similarity == "dot"
 
 
-def test_a_loss_can_be_an_object():
+def test_a_loss_can_be_an_object(eager):
     made = losses.MultipleNegativesRanking(scale=3.0)
     _, found = train(loss=made, epochs=1)
     assert found["recipe"]["loss"]["scale"] == 3.0
@@ -366,7 +359,7 @@ def test_filler_rows_do_not_count_twice(vectors):
 
 
 @pytest.mark.parametrize("loss", ["cosine_similarity", losses.CoSENT(scale=2.0), None])
-def test_dev_loss_is_that_of_the_training(loss):
+def test_dev_loss_is_that_of_the_training(loss, eager):
     data = EmbeddingExamples(rows(6), scores=np.linspace(0, 1, 6))
     model, found = keras_bert.finetune(
         encoder(), data, data, epochs=1, loss=loss, learning_rate=1e-9, show_progress=False
@@ -482,10 +475,7 @@ def evaluate(examples, **options):
         (lambda: train(matryoshka_dims=[4.5]), "must be an integer"),
         (lambda: fit([("a", "x"), ("b", "x")]), "the same positive .* so there are no negatives"),
         (lambda: fit([("\u200b", " "), (" ", "")]), "no text has tokens"),
-        (
-            lambda: evaluate(EmbeddingExamples(rows()), top_k=1),
-            "top_k is not an option of the",
-        ),
+        (lambda: evaluate(EmbeddingExamples(rows()), top_k=1), "top_k is not an option"),
         (lambda: evaluate(EmbeddingExamples(rows()), n=1), "n is not an option of the task embed"),
         (lambda: evaluate(EmbeddingExamples.of_texts(["a"])), "without labels cannot be scored"),
         (lambda: keras_bert.pipeline(encoder()).evaluate(tiny.examples()), "of_pairs"),

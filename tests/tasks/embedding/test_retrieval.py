@@ -98,7 +98,7 @@ def test_squad(tmp_path):
     assert len(found.relevant) == 2
 
 
-def test_an_embedder_is_scored_and_trained_with_it():
+def test_an_embedder_is_scored_and_trained_with_it(eager):
     words = [token for token in tiny.PIECES if token.isascii() and token.isalpha()]
     corpus = {f"d{number}": word for number, word in enumerate(words)}
     queries = {f"q{number}": word for number, word in enumerate(words)} | {"x": "so"}

@@ -50,11 +50,7 @@ def changed(**values):
         ("a.jsonl", '{"text": "a"}', "line 1: the choices must be a list; received None"),
         ("a.jsonl", "", "contains no rows"),
         ("a.jsonl", "\n\n" + changed(label=2), "line 3: the label must be 0 to 1"),
-        (
-            "a.jsonl",
-            changed() + "\n" + changed(choices=["b", "c", "d"]),
-            "line 2: the choices must be",
-        ),
+        ("a.jsonl", changed() + "\n" + changed(choices=["b", "c", "d"]), "line 2: the choices"),
         ("a.jsonl", changed(label="x"), "line 1: the label .* received 'x'"),
         ("a.jsonl", changed(label=None), "line 1: the label .* received None"),
         ("a.jsonl", changed(choices=["b"]), "the choices must be a list of at least two"),
@@ -67,11 +63,7 @@ def changed(**values):
         ("a.csv", HEADER.replace("1,l", "2,l") + "a,b,c,d,0\n", "ending1, ... without a gap"),
         ("a.csv", HEADER.replace("1,l", "0,l") + "a,b,c,d,0\n", "without a gap"),
         ("a.csv", HEADER + '\n"a\nb",b,c,d,0\na,b,c,d,e,0\n', "line 5: must have 5 fields"),
-        (
-            "a.tsv",
-            "text\tchoices\n",
-            r"a\.tsv: format .--format. must be csv or jsonl; received 'tsv'",
-        ),
+        ("a.tsv", "text\tchoices\n", r"a\.tsv: format .* csv or jsonl; received 'tsv'"),
     ],
 )
 def test_errors_name_file_and_line(tmp_path, name, content, message):

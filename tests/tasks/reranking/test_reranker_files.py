@@ -65,25 +65,6 @@ def test_sentence_transformers_gives_equal_scores(tmp_path, model):
     np.testing.assert_allclose(scores(tmp_path / "theirs"), scores(model), atol=1e-5)
 
 
-def test_saved_model_of_strings(tmp_path, model):
-    tf = pytest.importorskip("tensorflow")
-    keras_bert.export(model, tmp_path / "model")
-    served = tf.saved_model.load(tmp_path / "model/1").signatures["serving_default"]
-    assert sorted(served.structured_input_signature[1]) == ["document", "query"]
-    answers = served(query=tf.constant([QUERY] * 4), document=tf.constant(DOCUMENTS))
-    np.testing.assert_allclose(answers["score"], scores(model), atol=1e-5)
-
-
-def test_onnx_graph(tmp_path, model):
-    pytest.importorskip("onnxruntime")
-    keras_bert.export(model, tmp_path / "model", format="onnx")
-    pipe = keras_bert.pipeline(tmp_path / "model")
-    np.testing.assert_allclose(scores(tmp_path / "model"), scores(model), atol=1e-5)
-    indices = [answer["index"] for answer in pipe.rank(QUERY, DOCUMENTS)]
-    assert indices == np.argsort(-np.array(scores(model)), kind="stable").tolist()
-    assert "text-ranking" in (tmp_path / "model/README.md").read_text()
-
-
 ROWS = ["query\tdocument\tscore", "a film\tso good\t1", "a film\tso bad\t0"] + [
     "this film\tgood!\t1", "this film\tbad!\t0", "this film\tis bad\t0",
 ]  # fmt: skip
@@ -112,7 +93,7 @@ def test_command_line(tmp_path, capsys):
     assert float(good.split("\t")[0]) > float(bad.split("\t")[0])
 
 
-def test_a_teacher_on_the_command_line(tmp_path, capsys, model):
+def test_a_teacher_on_the_command_line(tmp_path, capsys, model, eager):
     keras_bert.save(tiny.learner(), tmp_path / "bert.keras")
     keras_bert.save(model, tmp_path / "teacher.keras")
     tiny.write_file(tmp_path / "train.tsv", "\n".join(ROWS) + "\n")

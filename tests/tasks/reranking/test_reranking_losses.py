@@ -7,12 +7,7 @@ from keras_bert import losses
 
 LOGITS = np.array([[2.0, -1.0, 0.5], [0.1, 0.2, 3.0], [-2.0, 1.0, 1.5]], "float32")
 RELEVANCE = np.array([[1.0, 0.0, 0.0], [1.0, 0.3, 0.0], [1.0, 0.0, 0.7]], "float32")
-ALL = [
-    losses.BinaryRelevance,
-    losses.MultipleNegativesReranking,
-    losses.MarginMSE,
-    losses.ListNet,
-]
+ALL = [losses.BinaryRelevance, losses.MultipleNegativesReranking, losses.MarginMSE, losses.ListNet]
 
 
 def gradient_of(loss, relevance, logits):

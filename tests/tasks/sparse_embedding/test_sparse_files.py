@@ -9,6 +9,7 @@ import pytest
 import keras_bert
 from keras_bert import heads
 from tests import tiny
+from tests.checkpoints.huggingface_files import edit_json
 from tests.cli.shared import run
 
 TEXTS = ["so good", "a film so bad is this", "!", "", "a " * 40 + "bad"]
@@ -31,10 +32,9 @@ def vectors(model, **options):
     return keras_bert.pipeline(model).encode(TEXTS, **options).toarray()
 
 
-@pytest.mark.parametrize("tied", [True, False])
 @pytest.mark.parametrize("format", ["keras", "huggingface", "sentence_transformers"])
-def test_every_format_keeps_the_vectors(tmp_path, format, tied):
-    model = heads.sparse_embedder(tiny.encoder(initializer_range=0.5), tied=tied)
+def test_every_format_keeps_an_output_matrix(tmp_path, format):
+    model = heads.sparse_embedder(tiny.encoder(initializer_range=0.5), tied=False)
     keras_bert.save(model, tmp_path / "model", format=format)
     loaded = keras_bert.load(tmp_path / "model", task="sparse_embedding")
     assert heads.find_task(loaded) == "sparse_embedding"
@@ -63,28 +63,18 @@ def test_checkpoints_without_the_head(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("file", "key", "value", "message"),
+    ("file", "key", "value"),
     [
-        ("1_SpladePooling/config.json", "pooling_strategy", "sum", "pooling_strategy must be max"),
-        (
-            "1_SpladePooling/config.json",
-            "activation_function",
-            "log1p_relu",
-            "activation_function must be relu",
-        ),
-        (
-            "config_sentence_transformers.json",
-            "similarity_fn_name",
-            "cosine",
-            "similarity_fn_name of a sparse encoder must be dot",
-        ),
+        ("1_SpladePooling/config.json", "pooling_strategy", "sum"),
+        ("1_SpladePooling/config.json", "activation_function", "log1p_relu"),
+        ("config_sentence_transformers.json", "similarity_fn_name", "cosine"),
     ],
 )
-def test_settings_that_change_the_vectors_are_errors(tmp_path, model, file, key, value, message):
+def test_settings_that_change_the_vectors_are_errors(tmp_path, model, file, key, value):
     keras_bert.save(model, tmp_path / "model", format="sentence_transformers")
     path = tmp_path / "model" / file
-    path.write_text(json.dumps(json.loads(path.read_text()) | {key: value}))
-    with pytest.raises(ValueError, match=message):
+    edit_json(path, **{key: value})
+    with pytest.raises(ValueError, match=f"{key} .*must be .*{value}"):
         keras_bert.load(tmp_path / "model", task="auto")
 
 

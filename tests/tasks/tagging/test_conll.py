@@ -25,11 +25,7 @@ def test_tags_become_strings_and_may_be_of_any_scheme():
     ("words", "tags", "message"),
     [
         ([["a"], ["b"]], [["O"]], "here: there are 2 sentences, but 1 lists of tags"),
-        (
-            [["a"], ["b", "c"]],
-            [["O"], ["O"]],
-            "here, sentence 2: tags must have the same length as words, 2; received 1",
-        ),
+        ([["a"], ["b", "c"]], [["O"], ["O"]], "here, sentence 2: tags .*length .*2; received 1"),
         ([["a"], ["b", 3]], None, "here, sentence 2: words must be strings; received 3"),
         (["ab"], None, "here, sentence 1: words must be a list of strings; received one str"),
         ([["a", "b"]], ["OO"], "here, sentence 1: tags must be a list of strings; received one"),

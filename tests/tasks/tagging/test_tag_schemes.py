@@ -48,8 +48,7 @@ def test_entities(tags, expected):
 
 
 @pytest.mark.parametrize(
-    "tags",
-    [["NOUN", "VERB"], ["O", "N", "V"], ["O"], [], ["-", "NN_X"], ["E-mail", "S-bahn"]],
+    "tags", [["NOUN", "VERB"], ["O", "N", "V"], ["O"], [], ["-", "NN_X"], ["E-mail", "S-bahn"]]
 )
 def test_other_tags_mark_no_entities(tags):
     assert find_scheme(tags) is None
