@@ -46,6 +46,19 @@ def write_hdf5(folder):
             layer.attrs["weight_names"] = [name for name, _ in layer["tf_bert_model_1"].items()]
 
 
+def save(prefix, **tensors):
+    """Write a checkpoint of TensorFlow 1, and return the path of its only data file."""
+    import tensorflow as tf
+
+    tf.raw_ops.SaveV2(
+        prefix=str(prefix),
+        tensor_names=list(tensors),
+        shape_and_slices=[""] * len(tensors),
+        tensors=list(tensors.values()),
+    )
+    return prefix.with_name(f"{prefix.name}.data-00000-of-00001")
+
+
 def _tensors(folder):
     tensors = safetensors.load_file(folder / "model.safetensors")
     is_encoder = all(not name.startswith("bert.") for name in tensors)

@@ -8,6 +8,7 @@ import pytest
 
 import keras_bert
 from keras_bert.checkpoints import bundle
+from tests.checkpoints.tensorflow_files import save
 from tests.machine import slowness
 from tests.security import fuzz
 
@@ -15,17 +16,6 @@ tf = pytest.importorskip("tensorflow")
 
 DTYPES = ["bool", "float16", "bfloat16", "float32", "float64"]
 DTYPES += [f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)]
-
-
-def save(prefix, **tensors):
-    """Write a checkpoint, and return the name of its only data file."""
-    tf.raw_ops.SaveV2(
-        prefix=str(prefix),
-        tensor_names=list(tensors),
-        shape_and_slices=[""] * len(tensors),
-        tensors=list(tensors.values()),
-    )
-    return prefix.with_name(f"{prefix.name}.data-00000-of-00001")
 
 
 def flip(file, position):

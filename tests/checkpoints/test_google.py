@@ -7,7 +7,7 @@ import pytest
 
 from keras_bert import checkpoints
 from keras_bert.checkpoints import canonical, google
-from tests.checkpoints import huggingface_files
+from tests.checkpoints import huggingface_files, tensorflow_files
 from tests.checkpoints.huggingface_files import (
     CASED,
     SIZES,
@@ -18,7 +18,7 @@ from tests.checkpoints.huggingface_files import (
     fill,
 )
 
-tf = pytest.importorskip("tensorflow")
+pytest.importorskip("tensorflow")
 
 KINDS = {"weight": "kernel", "bias": "bias"}
 
@@ -49,21 +49,12 @@ def pretraining_tensors():
     return to_google(huggingface_files.pretraining_tensors())
 
 
-def save(path, tensors, name="bert_model.ckpt"):
-    tf.raw_ops.SaveV2(
-        prefix=str(path / name),
-        tensor_names=list(tensors),
-        shape_and_slices=[""] * len(tensors),
-        tensors=list(tensors.values()),
-    )
-
-
 def make_folder(path, tensors, vocabulary=None, **config):
     path.mkdir(exist_ok=True)
     # Google's configs have no layer_norm_eps.
     config = {**SIZES, "hidden_act": "gelu", "hidden_dropout_prob": 0.2, **config}
     (path / "bert_config.json").write_text(json.dumps(config))
-    save(path, tensors)
+    tensorflow_files.save(path / "bert_model.ckpt", **tensors)
     if vocabulary is not None:
         (path / "vocab.txt").write_text("\n".join(vocabulary) + "\n")
     return path
@@ -77,14 +68,8 @@ def test_read(tmp_path):
     assert checkpoint.path == str(tmp_path)
     assert checkpoint.vocabulary == VOCABULARY
     assert checkpoint.labels is None
-    assert checkpoint.config == {
-        **SIZES,
-        "hidden_act": "gelu_new",
-        "hidden_dropout_prob": 0.2,
-        "attention_probs_dropout_prob": 0.1,
-        "initializer_range": 0.02,
-        "layer_norm_eps": 1e-12,
-    }
+    stated = {"hidden_act": "gelu_new", "hidden_dropout_prob": 0.2}
+    assert checkpoint.config == SIZES | canonical.DEFAULTS | stated
     theirs = huggingface_files.encoder_tensors() | huggingface_files.pretraining_tensors()
     assert_weights(checkpoint.weights, expected_weights(theirs))
 

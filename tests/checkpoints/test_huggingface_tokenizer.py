@@ -76,12 +76,7 @@ def test_tokenizer_options(tmp_path, vocabulary, files, expected):
     ("stated", "changes", "expected", "named"),
     [
         (NORMALIZER, {}, options(True, False, False), "strip_accents=false"),
-        (
-            NORMALIZER,
-            {"do_lower_case": False},
-            options(False, False, False),
-            "chinese_chars=false",
-        ),
+        (NORMALIZER, {"do_lower_case": False}, options(False, False, False), "chinese_chars"),
         (normalizer(lowercase=False), {}, options(False, False), "do_lower_case=false"),
     ],
 )
@@ -309,10 +304,7 @@ def test_vocabularies_without_special_tokens(tmp_path, missing):
 
 @pytest.mark.parametrize(
     ("change", "message"),
-    [
-        (lambda tokens: [*tokens[:-1], "other"], "'other'"),
-        (lambda tokens: tokens[:-1], "has None"),
-    ],
+    [(lambda tokens: [*tokens[:-1], "other"], "'other'"), (lambda tokens: tokens[:-1], "has None")],
 )
 def test_two_vocabularies_that_differ_are_an_error(tmp_path, change, message):
     tokens = change(VOCABULARY)

@@ -7,13 +7,18 @@ import numpy as np
 import pytest
 
 from keras_bert import checkpoints
-from keras_bert.checkpoints import bundle, model_garden
+from keras_bert.checkpoints import bundle, canonical, model_garden
 from tests import damage
+from tests.checkpoints import tensorflow_files
 
 tf = pytest.importorskip("tensorflow")
 objects = pytest.importorskip("tests.garden_objects")
 
 H, V = objects.SIZES["hidden_size"], objects.SIZES["vocab_size"]
+CONFIG = {
+    **objects.SIZES, "hidden_dropout_prob": 0.3, "attention_probs_dropout_prob": 0.4,
+    "initializer_range": 0.5, "layer_norm_eps": 1e-12,
+}  # fmt: skip
 
 
 def save(path, name="bert_model.ckpt", config=True, **saved):
@@ -31,14 +36,8 @@ def test_read(tmp_path):
     assert checkpoint.vocabulary == objects.VOCABULARY
     assert checkpoint.labels is None
     assert checkpoint.tokenizer["lowercase"] is True
-    assert checkpoint.config == {
-        **objects.SIZES,
-        "hidden_act": "gelu_new",
-        "hidden_dropout_prob": 0.2,
-        "attention_probs_dropout_prob": 0.1,
-        "initializer_range": 0.02,
-        "layer_norm_eps": 1e-12,
-    }
+    stated = {"hidden_act": "gelu_new", "hidden_dropout_prob": 0.2}
+    assert checkpoint.config == objects.SIZES | canonical.DEFAULTS | stated
     objects.assert_same(checkpoint.weights, objects.expected(encoder))
 
 
@@ -90,8 +89,7 @@ def test_unknown_tensors_are_errors(tmp_path, name):
     setattr(encoder, name, objects.tree(kernel=tf.Variable([1.0])))
     save(tmp_path, model=encoder)
     with pytest.raises(
-        ValueError,
-        match=rf"bert_model.ckpt: .*; unknown \(1\): model/{name}/kernel/.ATTRIBUTES/",
+        ValueError, match=rf"bert_model.ckpt: .*unknown \(1\): model/{name}/kernel/"
     ):
         checkpoints.read(tmp_path)
 
@@ -148,12 +146,8 @@ def test_factorized_embeddings_are_an_error(tmp_path):
 def test_object_based_and_name_based_checkpoints(tmp_path):
     save(tmp_path, model=objects.Maker().encoder())
     assert checkpoints.detect(tmp_path) == "model_garden"
-    tf.raw_ops.SaveV2(
-        prefix=str(tmp_path / "bert_model.ckpt"),
-        tensor_names=["_A", "bert/pooler/dense/bias"],
-        shape_and_slices=["", ""],
-        tensors=[np.zeros(H, "float32")] * 2,
-    )
+    tensors = dict.fromkeys(["_A", "bert/pooler/dense/bias"], np.zeros(H, "float32"))
+    tensorflow_files.save(tmp_path / "bert_model.ckpt", **tensors)
     assert checkpoints.detect(tmp_path) == "google"
     with pytest.raises(ValueError, match="must be an object-based checkpoint"):
         model_garden.read(tmp_path)
@@ -192,14 +186,7 @@ def encoder_yaml(**changes):
 def test_yaml(tmp_path):
     content = {"runtime": {}, "task": {"model": {"encoder": encoder_yaml()}}}
     (tmp_path / "params.yaml").write_text(json.dumps(content))
-    assert model_garden.read_config(tmp_path) == {
-        **objects.SIZES,
-        "hidden_act": "gelu_new",
-        "hidden_dropout_prob": 0.3,
-        "attention_probs_dropout_prob": 0.4,
-        "initializer_range": 0.5,
-        "layer_norm_eps": 1e-12,
-    }
+    assert model_garden.read_config(tmp_path) == CONFIG | {"hidden_act": "gelu_new"}
     encoder = objects.Maker().encoder()
     weights = checkpoints.read(save(tmp_path, config=False, model=encoder)).weights
     objects.assert_same(weights, objects.expected(encoder))
@@ -254,12 +241,7 @@ def test_latest_checkpoint_of_a_trainer(tmp_path):
 @pytest.mark.parametrize("graph", [b"\xff\xff", np.float32(1), b"\x0a\x04\x0a\x02\x08\x07"])
 def test_invalid_object_graph(tmp_path, graph):
     objects.write_config(tmp_path)
-    tf.raw_ops.SaveV2(
-        prefix=str(tmp_path / "bert_model.ckpt"),
-        tensor_names=[bundle.GRAPH],
-        shape_and_slices=[""],
-        tensors=[tf.constant(graph)],
-    )
+    tensorflow_files.save(tmp_path / "bert_model.ckpt", **{bundle.GRAPH: tf.constant(graph)})
     with pytest.raises(ValueError, match=f"bert_model.ckpt: {bundle.GRAPH} must "):
         checkpoints.read(tmp_path)
 
@@ -275,14 +257,7 @@ def tanh_gelu(x):
 def test_from_encoder(activation, expected):
     encoder = objects.Maker().encoder_in_memory(activation)
     checkpoint = model_garden.from_encoder(encoder)
-    assert checkpoint.config == {
-        **objects.SIZES,
-        "hidden_act": expected,
-        "hidden_dropout_prob": 0.3,
-        "attention_probs_dropout_prob": 0.4,
-        "initializer_range": 0.5,
-        "layer_norm_eps": 1e-12,
-    }
+    assert checkpoint.config == CONFIG | {"hidden_act": expected}
     assert checkpoint.vocabulary is None
     objects.assert_same(checkpoint.weights, objects.expected(encoder))
 
@@ -342,4 +317,4 @@ def test_fuzz(tmp_path):
     save(tmp_path, model=maker.pretrainer(maker.encoder(), [maker.classification_head()]))
     (tmp_path / "vocab.txt").unlink()
     files = [file for file in tmp_path.iterdir() if file.suffix != ".json"]
-    damage.check(files, lambda: dict(model_garden.read(tmp_path).weights), times=300)
+    damage.check(files, lambda: dict(model_garden.read(tmp_path).weights), times=100)

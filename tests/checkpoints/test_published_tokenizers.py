@@ -83,8 +83,7 @@ ID = len(VOCABULARY)
 LAYOUTS = {
     "klue/bert-base, of jhgan/ko-sbert-sts": Layout({"tokenizer_config": KLUE}),
     "klue/bert-base, tokenizer.json without vocab.txt, of AsterGoldman/klue-bert-base": Layout(
-        {"tokenizer_config": KLUE, "tokenizer": word_piece()},
-        vocabulary=None,
+        {"tokenizer_config": KLUE, "tokenizer": word_piece()}, vocabulary=None
     ),
     "german-nlp-group/electra-base-german-uncased": Layout(
         {"tokenizer_config": {"do_lower_case": True, "strip_accents": False}},
@@ -96,7 +95,7 @@ LAYOUTS = {
             "added_tokens": {token: index for index, token in enumerate(SPECIAL)},
             "special_tokens_map": NAMES,
             "tokenizer_config": {**KLUE, "added_tokens_decoder": decoder(special=False)},
-        },
+        }
     ),
     "Salesforce/blip2-itm-vit-g-coco": Layout(
         {
@@ -106,8 +105,7 @@ LAYOUTS = {
         added={"[DEC]": False},
     ),
     "Salesforce/blip2-itm-vit-g-coco, old files": Layout(
-        {"added_tokens": {"[DEC]": ID}, "tokenizer_config": KLUE},
-        added={"[DEC]": True},
+        {"added_tokens": {"[DEC]": ID}, "tokenizer_config": KLUE}, added={"[DEC]": True}
     ),
     "hd10/semeval2020_task11_tc": Layout(
         {
@@ -118,7 +116,7 @@ LAYOUTS = {
         added={"[BOP]": False, "[EOP]": False},
     ),
     "github.com/certainlyio/nordic_bert/issues/3": Layout(  # 31,748 tokens for 32,000 rows
-        {"tokenizer_config": {"do_lower_case": False}},
+        {"tokenizer_config": {"do_lower_case": False}}
     ),
     "github.com/nghuyong/ERNIE-Pytorch/issues/10, edited on Windows": Layout(
         {"tokenizer_config": {"do_lower_case": False}},

@@ -7,20 +7,11 @@ import pytest
 
 import keras_bert
 from keras_bert import checkpoints
-from keras_bert.checkpoints import saved_model
+from keras_bert.checkpoints import canonical, saved_model
 from tests import damage
 
 tf = pytest.importorskip("tensorflow")
 objects = pytest.importorskip("tests.garden_objects")
-
-CONFIG = {
-    **objects.SIZES,
-    "hidden_act": "gelu_new",
-    "hidden_dropout_prob": 0.1,
-    "attention_probs_dropout_prob": 0.1,
-    "initializer_range": 0.02,
-    "layer_norm_eps": 1e-12,
-}
 
 
 @pytest.fixture
@@ -51,7 +42,7 @@ def test_read(made, no_execution):
     checkpoint = checkpoints.read(path)
     assert checkpoint.format == "saved_model"
     assert checkpoint.path == str(path)
-    assert checkpoint.config == CONFIG
+    assert checkpoint.config == objects.SIZES | canonical.DEFAULTS | {"hidden_act": "gelu_new"}
     assert checkpoint.vocabulary == objects.VOCABULARY
     assert checkpoint.labels is None
     assert checkpoint.tokenizer == {
@@ -121,7 +112,7 @@ def test_unknown_variables_are_errors(tmp_path):
     encoder = objects.Maker().encoder()
     path = objects.save_model(tmp_path / "a", encoder, extra=tf.Variable([1.0]))
     with pytest.raises(
-        ValueError, match=r"variables/variables: .*unknown \(1\): extra/.ATTRIBUTES/VARIABLE_VALUE"
+        ValueError, match=r"variables/variables: .*unknown \(1\): extra/.ATTRIBUTES"
     ):
         checkpoints.read(path)
     path = objects.save_model(tmp_path / "b", None, variables=[tf.Variable([1.0])])
@@ -180,4 +171,4 @@ def test_a_graph_of_many_messages_is_not_parsed(made, no_execution):
 def test_fuzz(made, no_execution):
     path, _ = made
     files = [path / "saved_model.pb", *(path / "variables").iterdir(), path / "assets/vocab.txt"]
-    damage.check(files, lambda: dict(saved_model.read(path).weights), times=300)
+    damage.check(files, lambda: dict(saved_model.read(path).weights), times=100)
