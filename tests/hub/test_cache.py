@@ -7,14 +7,7 @@ import types
 
 import pytest
 
-from keras_bert.hub import (
-    cache,
-    download,
-    hub_source,
-    named_source,
-    registry,
-    resolve,
-)
+from keras_bert.hub import cache, download, hub_source, named_source, registry, resolve
 from keras_bert.untrusted import archives
 from tests.hub.model_files import (
     ARCHIVE,

@@ -85,18 +85,19 @@ def test_an_export_says_that_the_pooler_is_fresh(tmp_path):
     assert any("pooled_output of this export" in str(each.message) for each in caught)
 
 
-@pytest.mark.parametrize("architectures", [None, ["MyClassifier"], ["BertModel"]])
 @pytest.mark.parametrize(
-    ("head", "pooler", "tasks"),
+    ("head", "pooler", "tasks", "architectures"),
     [
-        (classifier(3), True, ["classification", "tagging"]),
-        (classifier(3), False, ["tagging"]),
-        (classifier(1), True, ["multiple_choice", "regression", "reranking"]),
-        (fill(SPAN), False, ["question_answering"]),
-        (masked_lm(), False, ["masked_tokens"]),
+        (classifier(3), True, ["classification", "tagging"], None),
+        (classifier(3), False, ["tagging"], None),
+        (classifier(3), False, ["tagging"], ["MyClassifier"]),
+        (classifier(1), True, ["multiple_choice", "regression", "reranking"], None),
+        (fill(SPAN), False, ["question_answering"], None),
+        (fill(SPAN), False, ["question_answering"], ["BertModel"]),
+        (masked_lm(), False, ["masked_tokens"], None),
     ],
 )
-def test_a_head_that_the_config_does_not_name_is_said(tmp_path, architectures, head, pooler, tasks):
+def test_a_head_that_the_config_does_not_name_is_said(tmp_path, head, pooler, tasks, architectures):
     config = {} if architectures is None else {"architectures": architectures}
     make_folder(tmp_path, encoder_tensors(pooler=pooler) | head, VOCABULARY, **config)
     known = " or ".join(f"task='{task}'" for task in tasks)
@@ -154,20 +155,14 @@ def test_a_saved_decoder_that_is_not_tied_takes_options(untied):
 
 
 def test_untied_decoders_are_exported(untied):
-    pytest.importorskip("onnxruntime")
-    import onnxruntime
     import tensorflow as tf
 
-    from keras_bert.exporting import graph_outputs
     from keras_bert.tasks import inference_graph
 
     path, *_ = untied
     model = keras_bert.load(path / "hf", task="auto")
     expected = np.asarray(model(with_positions()))
-    keras_bert.export(model, path / "onnx", format="onnx")
-    session = onnxruntime.InferenceSession(path / "onnx/onnx/model.onnx")
-    inputs = graph_outputs.graph_inputs(INPUTS)
-    np.testing.assert_allclose(session.run(None, inputs)[0], expected, atol=1e-4)
+    keras_bert.export(model, path / "onnx", format="onnx")  # it compares the outputs
     forward = inference_graph.forward_function(model, frozen=True)
     inputs = {name: tf.constant(array, tf.int32) for name, array in with_positions().items()}
     np.testing.assert_allclose(forward(inputs), expected, atol=1e-4)
@@ -256,10 +251,7 @@ def test_scores_of_a_cross_encoder(untraced, tmp_path, config, function):
 
 @pytest.mark.parametrize(
     ("place", "settings", "function"),
-    [
-        ("", {}, scipy.special.expit),
-        slow("0_Transformer", {"activation_fn": IDENTITY}, np.asarray),
-    ],
+    [("", {}, scipy.special.expit), slow("0_Transformer", {"activation_fn": IDENTITY}, np.asarray)],
 )
 def test_a_cross_encoder_with_one_module(untraced, tmp_path, place, settings, function):
     (tmp_path / place).mkdir(exist_ok=True)
@@ -351,8 +343,7 @@ SOFTMAX = "torch.nn.modules.activation.Softmax"
 
 
 @pytest.mark.parametrize(
-    ("activation", "function"),
-    [(SIGMOID, scipy.special.expit), (SOFTMAX, scipy.special.softmax)],
+    ("activation", "function"), [(SIGMOID, scipy.special.expit), (SOFTMAX, scipy.special.softmax)]
 )
 def test_classes_of_a_cross_encoder(untraced, tmp_path, activation, function):
     tensors = make_classifier(tmp_path, 3, sentence_transformers={"activation_fn": activation})
@@ -373,9 +364,7 @@ def test_other_activations_do_not_block_the_encoder(tmp_path, classes, name):
 def test_classes_of_one_name_need_other_names(tmp_path):
     make_classifier(tmp_path, 3, id2label={"0": "neg", "1": "neg", "2": "pos"})
     assert keras_bert.load(tmp_path).count_params()
-    with pytest.raises(
-        ValueError, match=r"labels must be unique; received \['neg', 'neg', 'pos'\]"
-    ):
+    with pytest.raises(ValueError, match=r"labels must be unique; received \['neg', 'neg'"):
         keras_bert.load(tmp_path, task="auto")
     model = keras_bert.load(tmp_path, task="classification", labels=["bad", "poor", "good"])
     assert heads.find_output(model).labels == ["bad", "poor", "good"]

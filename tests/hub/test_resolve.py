@@ -13,14 +13,7 @@ import types
 import pytest
 
 from keras_bert import checkpoints
-from keras_bert.hub import (
-    cache,
-    download,
-    hub_source,
-    named_source,
-    registry,
-    resolve,
-)
+from keras_bert.hub import cache, download, hub_source, named_source, registry, resolve
 from tests.hub.model_files import (
     ARCHIVE,
     FILES,
