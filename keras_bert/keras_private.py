@@ -118,11 +118,12 @@ class _CheckedVariables(list[keras.Variable]):
 
 
 @contextlib.contextmanager
-def variables_of_zeros(check: Callable[[keras.Variable], None]) -> Iterator[None]:
-    """Give the variables that this block creates their values after the block: zeros, not random.
+def variables_without_values(
+    check: Callable[[keras.Variable], None],
+) -> Iterator[list[keras.Variable]]:
+    """Collect the variables that this block creates in a list, and give them no values.
 
-    `check` is called with each variable before the variable takes memory. If it raises an error, no
-    variable of the block takes memory.
+    `check` is called with each variable. The variables take no memory.
     """
     attribute = "uninitialized_variables"
     outer_variables = global_state.get_global_attribute(attribute)
@@ -130,21 +131,26 @@ def variables_of_zeros(check: Callable[[keras.Variable], None]) -> Iterator[None
     global_state.set_global_attribute(attribute, variables)
     try:
         with keras.StatelessScope(initialize_variables=False):
-            yield
+            yield variables
     finally:
         global_state.set_global_attribute(attribute, outer_variables or [])
+
+
+@contextlib.contextmanager
+def variables_of_zeros(check: Callable[[keras.Variable], None]) -> Iterator[None]:
+    """Give the variables that this block creates their values after the block: zeros, not random.
+
+    `check` is called with each variable before the variable takes memory. If it raises an error, no
+    variable of the block takes memory.
+    """
+    with variables_without_values(check) as variables:
+        yield
     for variable in variables:
         is_random = isinstance(variable._initializer, RandomInitializer)
         # A file has no weights of LoRA, so these need their random values.
         if is_random and "lora" not in variable.name:
             variable._initializer = keras.initializers.Zeros()
         variable._deferred_initialize()
-
-
-def model_of_config(config: dict[str, Any]) -> keras.Model:
-    """Return the model of a config, in which objects with one `shared_object_id` are one object."""
-    with serialization_lib.ObjectSharingScope():
-        return keras.saving.deserialize_keras_object(config)
 
 
 def load_state(model: keras.Model, weights: Path, assets: Path) -> None:

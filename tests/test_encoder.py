@@ -10,7 +10,6 @@ import pytest
 
 import keras_bert
 from keras_bert import BertEncoder, Preprocessor, checkpoints, heads, layers
-from keras_bert.untrusted import keras_file
 from tests import contract, tiny
 
 GOLDEN = pathlib.Path(__file__).parent / "golden" / "encoder_parameters.json"
@@ -400,7 +399,6 @@ def test_frozen_layers_are_kept(tmp_path):
     paths = trainable(encoder)
     assert 0 < len(paths) < len(encoder.weights) - 12
     keras_bert.save(encoder, tmp_path / "encoder")
-    assert not keras_file.contains_code(tmp_path / "encoder/model.keras")
     loaded = keras_bert.load(tmp_path / "encoder")
     changed = keras_bert.load(tmp_path / "encoder", dtype="mixed_bfloat16")
     by_keras = keras.models.load_model(tmp_path / "encoder/model.keras")
@@ -432,7 +430,6 @@ def test_lora_is_kept(steps, tmp_path):
                 warnings.simplefilter("ignore")
                 encoder.quantize("int8")
     keras_bert.save(model, tmp_path / "model.keras")
-    assert not keras_file.contains_code(tmp_path / "model.keras")
     loaded = keras_bert.load(tmp_path / "model.keras")
     assert trainable(loaded) == trainable(model)
     inputs = encoder.preprocessor(["so good"])

@@ -1,40 +1,27 @@
 """Read and write `.keras` files."""
 
-import pathlib
-import shutil
-import tempfile
+import warnings
 import zipfile
 
 import keras
 
 from keras_bert import checkpoints, heads, keras_private, provenance
 from keras_bert.encoder import BertEncoder
-from keras_bert.hub import own_files
+from keras_bert.hub import keras_file
+from keras_bert.hub.keras_config import Refused
 from keras_bert.provenance import MODEL_FILE
 from keras_bert.runtime import distribution
 from keras_bert.runtime.files import atomic_write
 from keras_bert.runtime.reading import check_not_lfs_pointer, first_line, one_line
+from keras_bert.runtime.warn import level_of_caller
 from keras_bert.tasks import registry
-from keras_bert.untrusted import keras_file
-from keras_bert.untrusted.keras_values import Refused
 
 
 def _read_model(path, trusted):
-    """Return the model of a `.keras` file. If it is untrusted, Keras sees only checked parts."""
+    """Return the model of a `.keras` file. Keras reads the config only if it is trusted."""
     if trusted:
         return keras.saving.load_model(path, compile=False, safe_mode=False)
-    try:
-        return keras_file.load(path)
-    except Refused:
-        if not own_files.may_be_own(path):
-            raise
-        # Keras loads a copy, so that nobody changes the file after the check.
-        with tempfile.TemporaryDirectory(prefix="keras_bert-") as folder:
-            copied = pathlib.Path(folder, MODEL_FILE)
-            shutil.copyfile(path, copied)
-            if not own_files.is_own(copied):
-                raise
-            return keras.saving.load_model(copied, compile=False, safe_mode=False)
+    return keras_file.load(path)
 
 
 def load_model(path, task, trusted):
@@ -127,13 +114,17 @@ def save(model, path):
             _without_optimizer(model).save(temporary)
             if metrics is not None:
                 provenance.add_metrics(temporary, metrics)
-            keras_file.check_complete(temporary)
-            if keras_file.contains_code(temporary):
-                own_files.record(temporary)
+            refusal = keras_file.check(temporary)
         if path.name == MODEL_FILE and metrics is not None:
             provenance.write_metrics(path.parent, metrics)
         elif path.name == MODEL_FILE:  # metrics of another model that the folder held
             (path.parent / provenance.METRICS_FILE).unlink(missing_ok=True)
+        if refusal is not None:
+            warnings.warn(
+                f"{path}: {refusal}. Load this model with keras_bert.load({str(path)!r}, "
+                "trusted=True)",
+                stacklevel=level_of_caller(),
+            )
     except OSError as error:
         reason = error.strerror or first_line(error)
         raise OSError(f"{path} could not be written: {reason}") from error

@@ -1,7 +1,6 @@
-"""Remember the models that this machine wrote and that contain code, by a hash of their files.
+"""Remember the SavedModels that this machine exported, by a hash of their files.
 
-`load`, `HubLayer` and `keras-bert serve` run the code of these models without `trusted=True`,
-because their user wrote them.
+`HubLayer` and `keras-bert serve` run them without `trusted=True`, because their user wrote them.
 """
 
 import hashlib
@@ -23,7 +22,7 @@ _FOLDER = "own"
 
 
 def record(path):
-    """Remember a SavedModel or a `.keras` file. Warn if the cache cannot be written."""
+    """Remember a SavedModel. Warn if the cache cannot be written."""
     try:
         file = _record_file(path)
         make_cache(file.parent, by_root=False)
@@ -99,10 +98,8 @@ def _record_folder(path):
 
 
 def _files(path):
-    """Return {name: file} of a SavedModel or a `.keras` file, whose own name may change."""
+    """Return {name: file} of a SavedModel, whose own name may change."""
     path = pathlib.Path(path)
-    if path.is_file():
-        return {"": path}
     files = [file for file in loaded_paths(path) if file.is_file()]
     return {file.relative_to(path).as_posix(): file for file in files}
 

@@ -144,7 +144,8 @@ class MaskedLMHead(keras.layers.Layer):
 
     def get_config(self):
         config = super().get_config()
-        if self.built and self.transform.quantization_mode is not None:
+        is_map = isinstance(self.dtype_policy, keras.dtype_policies.DTypePolicyMap)
+        if self.built and self.transform.quantization_mode is not None and not is_map:
             # Only the nested dense layer is quantized, and this layer's own policy omits that.
             policy = keras.dtype_policies.DTypePolicyMap(
                 default_policy=self.dtype_policy,

@@ -55,25 +55,15 @@ class Doubled(keras.layers.Layer):
         return 2 * x
 
 
-def test_a_saved_model_with_a_layer_of_ones_own_needs_no_trust(tmp_path):
+def test_a_layer_of_ones_own_needs_trust(tmp_path):
     x = keras.Input((2,))
-    model = keras.Model(x, Doubled()(x))
     file = tmp_path / "model.keras"
-    keras_bert.save(model, file)
-    assert keras_bert.load(file)(np.ones((1, 2)))[0, 0] == 2
-    saved = file.read_bytes()
-    changed_bit = bytearray(saved)
-    changed_bit[saved.index(b"\x89HDF") + 1000] ^= 1  # the size of the file stays the same
-    for changed in (changed_bit, saved + b" "):
-        file.write_bytes(changed)
-        with pytest.raises(ValueError, match=r"contains .*Doubled.*trusted=True"):
-            keras_bert.load(file)
+    line = re.escape(f"keras_bert.load({str(file)!r}, trusted=True)")
+    with pytest.warns(UserWarning, match=f"contains .*Doubled.*{line}"):
+        keras_bert.save(keras.Model(x, Doubled()(x)), file)
+    with pytest.raises(ValueError, match=r"contains .*Doubled.*trusted=True"):
+        keras_bert.load(file)
     assert keras_bert.load(file, trusted=True)(np.ones((1, 2)))[0, 0] == 2
-
-
-def test_a_model_of_listed_layers_is_not_remembered(tmp_path, cache):
-    keras_bert.save(classifier(), tmp_path / "model.keras")
-    assert not cache.exists()
 
 
 def test_export_without_a_cache(tmp_path, cache):

@@ -8,9 +8,10 @@ import shutil
 
 import keras
 import pytest
+import tensorflow as tf
 
 import keras_bert
-from keras_bert.hub import resolve
+from keras_bert.hub import own_files, resolve
 from keras_bert.runtime import compilation_cache
 from tests import tiny
 from tests.cli.shared import run
@@ -21,28 +22,22 @@ pytestmark = [
 ]
 
 
-@keras.saving.register_keras_serializable(package="tests.caches")
-class OwnLayer(keras.layers.Layer):
-    """A layer that is not listed, so the model is a program."""
-
-    def call(self, x):
-        return x
-
-
 class Records:
-    """Records of the programs that this machine wrote."""
+    """Records of the SavedModels that this machine exported."""
 
     def __init__(self, folder, request):
-        self._file = folder / "model.keras"
-        x = keras.Input((2,))
-        keras_bert.save(keras.Model(x, OwnLayer()(x)), self._file)
+        self._folder = folder / "exported"
+        module = tf.Module()
+        module.__call__ = tf.function(lambda x: x, input_signature=[tf.TensorSpec([None])])
+        tf.saved_model.save(module, str(self._folder))
+        own_files.record(self._folder)
 
     def use(self):
         with (
             pytest.warns(UserWarning, match="is not used") as caught,
             pytest.raises(ValueError, match="trusted=True"),
         ):
-            keras_bert.load(self._file)
+            keras_bert.HubLayer(self._folder)
         return str(caught[0].message)
 
 

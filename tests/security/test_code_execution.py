@@ -226,42 +226,6 @@ def test_tensorflow_loads_the_bytes_that_were_checked(own, hostile, target, run,
     assert not target.exists()
 
 
-@keras.saving.register_keras_serializable(package="security")
-class Scaled(keras.layers.Layer):
-    """A layer that is not listed, so that its file is a program."""
-
-    factor = 2
-
-    def call(self, x):
-        return self.factor * x
-
-
-@keras.saving.register_keras_serializable(package="security")
-class Tripled(Scaled):
-    """Stands for the code of somebody else."""
-
-    factor = 3
-
-
-def test_keras_loads_the_file_that_was_checked(tmp_path, monkeypatch):
-    """Whoever can write to the folder exchanges the file after the check."""
-    own, other = tmp_path / "own.keras", tmp_path / "other.keras"
-    x = keras.Input((2,))
-    keras_bert.save(keras.Model(x, Scaled()(x)), own)
-    keras.Model(x, Tripled()(x)).save(other)
-    is_own = own_files.is_own
-
-    def exchange_after(path):
-        answer = is_own(path)
-        shutil.copyfile(other, own)
-        return answer
-
-    monkeypatch.setattr(own_files, "is_own", exchange_after)
-    assert keras_bert.load(own)(np.ones((1, 2)))[0, 0] == 2
-    with pytest.raises(ValueError, match=r"Tripled.*trusted=True"):
-        keras_bert.load(own)
-
-
 @pytest.mark.parametrize("run", RUN)
 def test_a_large_saved_model_of_others_is_not_read(double, run, monkeypatch):
     [data] = (double / "variables").glob("*.data-*")

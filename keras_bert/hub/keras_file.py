@@ -1,7 +1,8 @@
-"""Check an untrusted `.keras` file, and unpack what Keras may read of it."""
+"""Load an untrusted `.keras` file."""
 
 import math
 import re
+import sys
 import tempfile
 import zipfile
 from pathlib import Path
@@ -10,9 +11,11 @@ from typing import Any
 import keras
 
 from keras_bert import keras_private
+from keras_bert.hub import keras_config
+from keras_bert.hub.keras_config import Refused
 from keras_bert.runtime import reading
 from keras_bert.runtime.escaping import shown
-from keras_bert.untrusted import containers, keras_config, keras_work
+from keras_bert.untrusted import containers
 from keras_bert.untrusted.errors import invalid
 
 _CONFIG = "config.json"
@@ -31,40 +34,44 @@ _MAX_EXTRA_BYTES = 2**16
 
 
 def load(file: Path) -> keras.Model:
-    """Load a `.keras` file that has only the objects in `keras_objects`.
+    """Load a `.keras` file that has only the layers in `keras_config`.
 
     Raise `Refused` for any other object, and another `ValueError` for a damaged file.
     """
     with tempfile.TemporaryDirectory(prefix="keras_bert-") as temporary:
         folder = Path(temporary)
         with containers.open_zip(file) as archive:
-            config = keras_config.rewrite(_read_config(archive))
+            config = _read_config(archive)
             _unpack(archive, folder)
-        datasets = _check_weights(folder / _WEIGHTS, config)
+        datasets = _check_weights(folder / _WEIGHTS)
         budget = _Budget((folder / _WEIGHTS).stat().st_size)
         with keras_private.variables_of_zeros(budget.check):
-            model = keras_private.model_of_config(config)
+            model = keras_config.build(config, len(datasets) // _WEIGHTS_PER_HIDDEN_LAYER)
         _check_dtypes(datasets, model.variables)
         keras_private.load_state(model, folder / _WEIGHTS, folder / _ASSETS)
         return model
 
 
-def check_complete(file: Path) -> None:
-    """Raise an `OSError` unless all bytes of a `.keras` file that was just written are right."""
+def check(file: Path) -> str | None:
+    """Check a `.keras` file that was just written.
+
+    Returns:
+        What `load` refuses in its config, or `None`.
+
+    Raises:
+        OSError: If a byte of the file is wrong.
+    """
     with zipfile.ZipFile(file) as archive:
         damaged = archive.testzip()
-    if damaged is not None:
-        raise OSError(f"{damaged} was not written as a whole. Check the disk, and save again")
-
-
-def contains_code(file: Path) -> bool:
-    """Return True if `load` refuses the config of a `.keras` file."""
+        if damaged is not None:
+            raise OSError(f"{damaged} was not written as a whole. Check the disk, and save again")
+        config = _read_config(archive)
     try:
-        with containers.open_zip(file) as archive:
-            keras_config.rewrite(_read_config(archive))
-    except ValueError:
-        return True
-    return False
+        with keras_private.variables_without_values(lambda variable: None):
+            keras_config.build(config, max_hidden_layers=sys.maxsize)
+    except Refused as error:
+        return str(error)
+    return None
 
 
 def _read_config(archive: zipfile.ZipFile) -> dict[str, Any]:
@@ -84,19 +91,15 @@ def _unpack(archive: zipfile.ZipFile, folder: Path) -> None:
     archive.extractall(folder, [_WEIGHTS, *vocabularies])
 
 
-def _check_weights(file: Path, config: dict[str, Any]) -> dict[str, containers.Dataset]:
-    """Check that the weights are in the file and that no encoder has more layers than weights."""
+def _check_weights(file: Path) -> dict[str, containers.Dataset]:
+    """Return the descriptions of the weights, which must be complete."""
     import h5py
 
     try:
         with h5py.File(file, "r") as opened:
-            datasets = containers.check_hdf5(opened, file.stat().st_size)
+            return containers.check_hdf5(opened, file.stat().st_size)
     except Exception as error:  # h5py raises many types
         raise invalid(_WEIGHTS, "must be a complete HDF5 file", error) from error
-    layers = keras_work.count_encoder_layers(config)
-    if _WEIGHTS_PER_HIDDEN_LAYER * layers > len(datasets):
-        raise ValueError(f"num_hidden_layers is {layers}; the file has {len(datasets)} weights")
-    return datasets
 
 
 class _Budget:
