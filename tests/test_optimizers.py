@@ -230,16 +230,32 @@ def test_loss_scale_of_repeated_tokens():
     assert float(optimizer.dynamic_scale) == 2.0**13
 
 
-def test_the_known_norm_is_forgotten_after_an_error():
-    optimizer = optimizers.adamw(0.1, total_steps=10)
-    variable = keras.Variable([1.0])
+def known_norm(optimizer, gradient, variable):
+    optimizer.apply_with_norm([gradient], [variable], np.linalg.norm(gradient))
+
+
+def loss_scale(optimizer, gradient, variable):
+    optimizer.apply([gradient * np.float32(2**15)], [variable])
+
+
+@pytest.mark.parametrize("apply", [known_norm, loss_scale])
+def test_a_step_that_fails_leaves_no_state(apply):
+    def new_optimizer():
+        policy = "mixed_float16" if apply is loss_scale else "float32"
+        optimizer = optimizers.adamw(0.1, total_steps=10)
+        return optimizers.with_loss_scale(optimizer, keras.dtype_policies.get(policy))
+
+    optimizer, variable = new_optimizer(), keras.Variable([1.0])
+    apply(optimizer, np.float32([9.0]), variable)
     with pytest.raises(Exception):  # noqa: B017, PT011  # of the backend
-        optimizer.apply_with_norm([np.float32([1.0, 2.0, 3.0])], [variable], 100.0)
-    optimizer.apply_with_norm([np.float32([0.5])], [variable], 0.5)
-    other = optimizers.adamw(0.1, total_steps=10)
-    expected = keras.Variable([1.0])
-    other.apply([np.float32([0.5])], [expected])
+        apply(optimizer, np.float32([90.0, 2.0, 3.0]), variable)
+    other, expected = new_optimizer(), keras.Variable([1.0])
+    for gradient in ([9.0], [0.5]):
+        apply(other, np.float32(gradient), expected)
+    apply(optimizer, np.float32([0.5]), variable)
     np.testing.assert_array_equal(variable.numpy(), expected.numpy())
+    for found, wanted in zip(optimizer.variables, other.variables, strict=True):
+        np.testing.assert_array_equal(found.numpy(), wanted.numpy())
 
 
 @pytest.mark.parametrize("make", [optimizers.adamw, optimizers.lamb])

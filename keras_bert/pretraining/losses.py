@@ -1,5 +1,7 @@
 """Loss and accuracy over a vocabulary, and the compilation of a pretraining model."""
 
+from collections.abc import Sequence
+
 import keras
 from keras import ops
 
@@ -52,7 +54,11 @@ def accuracy():
     return keras.metrics.MeanMetricWrapper(_is_correct, name="accuracy")
 
 
-def compile_model(model: keras.Model, optimizer: keras.optimizers.Optimizer) -> None:
+def compile_model(
+    model: keras.Model,
+    optimizer: keras.optimizers.Optimizer,
+    reduction: str = "mean_with_sample_weight",
+) -> None:
     """Compile a model of `heads.pretraining`, `masked_lm` or `packed_pretraining`.
 
     The loss is the mean over masked positions plus the mean over pairs, each with an accuracy.
@@ -61,6 +67,7 @@ def compile_model(model: keras.Model, optimizer: keras.optimizers.Optimizer) -> 
     Args:
         model: The model.
         optimizer: A Keras optimizer, such as `optimizers.adamw`.
+        reduction: `"sum"` for batches of `with_divisors`.
     """
     encoder = heads.find_encoder(model)
     # Objects, not names: Keras creates named losses in the first step, which is then traced twice.
@@ -69,11 +76,43 @@ def compile_model(model: keras.Model, optimizer: keras.optimizers.Optimizer) -> 
     tasks = list(model.output) if isinstance(model.output, dict) else None
     model.compile(
         optimizers.with_loss_scale(optimizer, encoder.dtype_policy),
-        loss={task: loss() for task in tasks} if tasks else loss(),
+        loss={task: loss(reduction) for task in tasks} if tasks else loss(reduction),
         weighted_metrics={task: [metrics()] for task in tasks} if tasks else [metrics()],
         jit_compile=distribution.supports_jit_compile(),
     )
     model.optimizer.build(model.trainable_variables)
+
+
+def with_divisors(batches: Sequence[tuple], workers: int = 1) -> list[tuple]:
+    """Return the batches of an optimizer step with weights that hold the divisor of the mean.
+
+    The mean of their losses, which are sums, is the mean over all masked positions of the step,
+    plus the mean over all its pairs. Of several workers, which do not know each other's batches,
+    it is the mean of these.
+
+    Args:
+        batches: Tuples (inputs, targets, weights) of a `stream.Stream`. The weights are 0 or 1.
+        workers: Number of processes that share the step.
+
+    Returns:
+        A list of such tuples.
+
+    Example:
+
+    >>> import numpy as np
+    >>> batches = [({}, {}, {"masked_lm": np.ones(2)}), ({}, {}, {"masked_lm": np.ones(6)})]
+    >>> [weights["masked_lm"][0].item() for _, _, weights in with_divisors(batches)]
+    [0.25, 0.25]
+    """
+    weights_per_batch = [weights for _, _, weights in batches]
+    divisors = {}
+    for task in weights_per_batch[0]:
+        total = sum(float(weights[task].sum()) for weights in weights_per_batch)
+        divisors[task] = max(total, 1.0) * workers / len(batches)
+    return [
+        (inputs, targets, {task: weights[task] / divisors[task] for task in weights})
+        for inputs, targets, weights in batches
+    ]
 
 
 def _is_correct(labels, logits):

@@ -13,6 +13,7 @@ import numpy as np
 from keras_bert import heads, keras_private, packed_heads
 from keras_bert.hub import loading
 from keras_bert.model_structure import path_of_diverged_weight
+from keras_bert.pretraining.losses import with_divisors
 from keras_bert.pretraining.recipe import Recipe
 from keras_bert.pretraining.records import Records
 from keras_bert.pretraining.stream import Stream, StreamPosition
@@ -155,7 +156,8 @@ class PretrainingRun:
             is_alone = not chosen and rows % distribution.replicas() == 0
             if is_full or is_alone:
                 chosen.append(batch)
-        return chosen
+        _, workers = stream.worker
+        return with_divisors(chosen, workers) if chosen else []
 
     def losses(self, logs):
         """Return Keras' logs as floats. With one output, also store `loss` as `<task>_loss`."""
@@ -191,7 +193,9 @@ def model_to_train(model, packed):
 
 
 class Feed:
-    """The next batches of a `Stream`, which is at a `StreamPosition`.
+    """The batches of the next `steps` of a `Stream`, which is at a `StreamPosition`.
+
+    A step has `accumulated` batches.
 
     Attributes:
         stream: The stream.
@@ -199,10 +203,11 @@ class Feed:
         tokens: The number of tokens of each batch, without padding, likewise.
     """
 
-    def __init__(self, stream, position, count):
+    def __init__(self, stream, position, steps, accumulated=1):
         self.stream = stream
         self._position = position
-        self._count = count
+        self._steps = steps
+        self._accumulated = accumulated
         self.positions = {}
         self.tokens = {}
 
@@ -211,13 +216,17 @@ class Feed:
         return data_for_fit(self._batches, self.stream, self.stream.rows)
 
     def _batches(self):  # TensorFlow's strategies call this function more than once
-        drawn = itertools.islice(self.stream.batches(self._position), self._count)
-        for index, (position, batch) in enumerate(drawn):
-            inputs = batch[0]
-            mask = inputs.get("input_mask", inputs.get("text_ids"))
-            self.positions[index] = position
-            self.tokens[index] = int(np.count_nonzero(mask))
-            yield batch
+        drawn = self.stream.batches(self._position)
+        _, workers = self.stream.worker
+        for step in range(self._steps):
+            positions, batches = zip(*itertools.islice(drawn, self._accumulated), strict=True)
+            first = step * self._accumulated
+            self.positions.update(enumerate(positions, first))
+            for index, batch in enumerate(with_divisors(batches, workers), first):
+                inputs = batch[0]
+                mask = inputs.get("input_mask", inputs.get("text_ids"))
+                self.tokens[index] = int(np.count_nonzero(mask))
+                yield batch
 
 
 def data_for_fit(batches, stream, rows):

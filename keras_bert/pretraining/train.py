@@ -61,8 +61,8 @@ def pretrain(
     second signal stops immediately. So does the first signal before the first step has ended, or
     with several processes.
 
-    As in Google's code, the loss is first averaged over the masked tokens of each device and
-    accumulated batch, and then over devices and accumulated batches.
+    The loss of a step is the mean over its masked tokens, plus the mean over its pairs, however
+    many batches and devices share the step. Each of several processes averages over its own ones.
 
     Args:
         model: A `BertEncoder`, which gets new heads for masked LM and next sentence prediction. Or
@@ -128,7 +128,7 @@ def pretrain(
         with seeded(recipe.seed):
             model = heads.pretraining(model) if isinstance(model, BertEncoder) else model
         training_model = model_to_train(model, recipe.packed)
-        compile_model(training_model, recipe.new_optimizer())
+        compile_model(training_model, recipe.new_optimizer(), reduction="sum")
         run = PretrainingRun(
             model, training_model, records, pathlib.Path(folder), recipe,
             log_every=log_every, save_every=save_every, eval_every=eval_every,
@@ -226,8 +226,8 @@ def _fit(run, phase, bar, on_record, stop):
     """Train the remaining steps of a phase, whose batches have one shape, with one `fit`."""
     settings = run.recipe.phases[phase]
     steps = run.end_of(phase) - run.step
-    batches = steps * run.recipe.gradient_accumulation_steps
-    feed = Feed(run.stream(phase), run.position, batches)
+    accumulated = run.recipe.gradient_accumulation_steps
+    feed = Feed(run.stream(phase), run.position, steps, accumulated)
     bar_task = bar.add_task(
         f"{settings.sequence_length} positions", total=settings.steps,
         completed=settings.steps - steps, loss="\u2013", rate="\u2013",
@@ -239,11 +239,11 @@ def _fit(run, phase, bar, on_record, stop):
         feed.data(),
         [meter, pauses],
         shape=(feed.stream.rows, settings.sequence_length),
-        steps=batches,
+        steps=steps * accumulated,
         seed=run.recipe.seed,
-        batches_before=run.step * run.recipe.gradient_accumulation_steps,
+        batches_before=run.step * accumulated,
         batch_size=feed.stream.batch_size,
-        accumulated=run.recipe.gradient_accumulation_steps,
+        accumulated=accumulated,
     )
 
 

@@ -19,10 +19,9 @@ TOLERANCE = 1e-4  # of losses and weights after six steps
 def train(records, folder, strategy, packed):
     """Return the losses and the weights of a run, or of the rest of it."""
     backend = keras.backend.backend()
-    # TensorFlow averages the means of its replicas, and their number changes the masks of dropout.
-    is_mean_of_means = backend == "tensorflow"
-    options = runs.STILL if is_mean_of_means else {}
-    phases = [Phase(6, 16, 8, max_predictions=1 if is_mean_of_means else None)]
+    # The number of TensorFlow's replicas changes the masks of dropout.
+    options = runs.STILL if backend == "tensorflow" else {}
+    phases = [Phase(6, 16, 8)]
     with distribution.scope(strategy):
         assert distribution.replicas() == (1 if strategy == "one-device" else DEVICES[backend])
         model, history = runs.pretrain(
