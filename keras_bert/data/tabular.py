@@ -143,6 +143,7 @@ def read_values(path, *, text, format=None, limit=None, **options):
 def _check_format(path, format):
     format = format or text_files.FORMATS.get(path.suffix.lower())
     if format not in text_files.FORMATS.values():
+        text_files.check_is_text(path)
         received = format or path.suffix or "a file without an extension"
         raise ValueError(
             f"{path}: the format must be one of tsv, csv, jsonl; received {shown(received)}; give "

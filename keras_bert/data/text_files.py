@@ -1,5 +1,6 @@
 """Reading text files line by line, with errors that name the file and the line."""
 
+import codecs
 import contextlib
 import csv
 import itertools
@@ -18,6 +19,14 @@ FORMATS = {
     ".ndjson": "jsonl",
     ".json": "jsonl",
     ".txt": "tsv",
+}
+# First bytes of files that are not text -> the function of pandas that reads them.
+_READERS = {
+    b"PK\x03\x04": "read_excel",
+    b"PAR1": "read_parquet",
+    b"\x1f\x8b": "read_csv",
+    b"BZh": "read_csv",
+    b"\xfd7zX": "read_csv",
 }
 
 
@@ -44,11 +53,7 @@ def open_utf8(path, newline="\n"):
     A file in another encoding raises a `ValueError` that says how to convert it.
     """
     path = pathlib.Path(path)
-    if path.is_file():  # a pipe cannot be read twice
-        with open(path, "rb") as file:
-            head = file.read(4)
-        if b"\0" in head:  # valid in UTF-8, but no text has it
-            raise ValueError(f"{path}: must be UTF-8; this is UTF-16. {_conversion('UTF-16')}")
+    check_is_text(path)
     try:
         with open(path, encoding="utf-8-sig", newline=newline) as file:
             yield file
@@ -57,6 +62,23 @@ def open_utf8(path, newline="\n"):
             f"{path}{_first_wrong_byte(path)}. Korean files may be CP949, Western ones CP1252. "
             f"{_conversion('CP949')}"
         ) from error
+
+
+def check_is_text(path):
+    """Raise a `ValueError` with a way to read the file if its first bytes are not of UTF-8 text."""
+    if not path.is_file():  # a pipe cannot be read twice
+        return
+    with open(path, "rb") as file:
+        head = file.read(4)
+    for start, function in _READERS.items():
+        if head.startswith(start):
+            raise ValueError(
+                f"{path}: must be a text file; this one is binary or compressed. Give a DataFrame: "
+                f"pandas.{function}(path)"
+            )
+    # A zero is valid in UTF-8, but no text has it.
+    if b"\0" in head or head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise ValueError(f"{path}: must be UTF-8; this is UTF-16. {_conversion('UTF-16')}")
 
 
 def _first_wrong_byte(path):

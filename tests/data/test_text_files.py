@@ -1,7 +1,10 @@
 """Tests of reading text files: limits, encoding, lines, long CSV fields."""
 
+import gzip
+
 import pytest
 
+import keras_bert
 from keras_bert.data import text_files
 from tests.tiny import write_file
 
@@ -48,6 +51,7 @@ def test_json_rows_that_are_not_valid(lines, message):
     ("encoding", "text", "advice"),
     [
         ("utf-16", "text\tlabel\nGo\ta\n", "iconv -f UTF-16 .*encoding='utf-16'"),
+        ("utf-16", "문장\t라벨\n", "iconv -f UTF-16 .*encoding='utf-16'"),
         ("cp949", "text\n정말 좋은 영화였다\n", "line 2: .*iconv -f CP949.*encoding='cp949'"),
     ],
 )
@@ -55,3 +59,19 @@ def test_files_in_other_encodings_name_the_conversion(tmp_path, encoding, text, 
     file = write_file(tmp_path / "a.tsv", text.encode(encoding))
     with pytest.raises(ValueError, match=advice), text_files.open_utf8(file) as lines:
         list(lines)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "function"),
+    [
+        ("a.csv.gz", gzip.compress(b"text,label\na,x\n"), "read_csv"),
+        ("a.parquet", b"PAR1\x00\x00PAR1", "read_parquet"),
+        ("a.xlsx", b"PK\x03\x04rest", "read_excel"),
+        ("a.csv", b"PK\x03\x04rest", "read_excel"),
+    ],
+)
+@pytest.mark.parametrize("task", ["classification", "tagging", "multiple_choice", "question_answering"])
+def test_files_without_text_name_the_function_of_pandas(tmp_path, name, content, function, task):
+    file = write_file(tmp_path / name, content)
+    with pytest.raises(ValueError, match=rf"pandas\.{function}\(path\)"):
+        keras_bert.read(file, task)

@@ -59,7 +59,14 @@ class Choices(TaskData):
         choices_of_texts: list[list[str]] = []
         for index, (text, label) in enumerate(zip(texts, labels, strict=True)):
             location = self.locations[index] if self.locations else f"item {index + 1}"
-            choices = as_list(f"{self.source}, {location}: the choices", columns["choices"][index])
+            name = f"{self.source}, {location}: the choices"
+            choices = columns["choices"][index]
+            if isinstance(choices, dict):  # as in ARC: {"text": [...], "label": ["A", ...]}
+                raise ValueError(
+                    f"{name} must be a list, such as that of its key 'text'; received "
+                    f"{shown(choices)}"
+                )
+            choices = as_list(name, choices)
             choices_of_texts.append(choices)
             check_item(f"{self.source}, {location}", text, choices, label, choices_of_texts[0])
         object.__setattr__(self, "texts", texts)
@@ -90,7 +97,8 @@ def check_item(location, text, choices, label, first):
             raise ValueError(f"{location}: texts must be strings; received {shown(item)}")
     if not isinstance(label, (int, np.integer)) or not 0 <= label < len(choices):
         raise ValueError(
-            f"{location}: the label must be 0 to {len(choices) - 1}; received {shown(label)}"
+            f"{location}: the label must be 0 to {len(choices) - 1}; received {shown(label)}. It "
+            "is the index of the right choice"
         )
 
 

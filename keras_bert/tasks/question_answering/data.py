@@ -134,7 +134,7 @@ def _checked_answers(location, answers):
     if not all(isinstance(text, str) and text for text, _ in pairs):
         raise ValueError(
             f"{location}: the answers must be a list of pairs of a non-empty text and its start; "
-            f"received {shown(answers)}"
+            f"received {shown(answers)}. For no answer, give an empty list"
         )
     return pairs
 
@@ -155,9 +155,9 @@ def _find_nearest(context, text, start):
 def read(path, *, limit=None, labeled=True, characters=None):
     """Read a file in SQuAD's JSON format, or rows of questions.
 
-    A question has no answer if `is_impossible` is true (SQuAD 2.0) or its list of answers is
-    empty. `plausible_answers` are ignored. The id of a question is its `id` or its `guid`.
-
+    A question has no answer if `is_impossible` is true (SQuAD 2.0), or its list of answers is
+    empty or has only empty texts. `plausible_answers` are ignored. The id of a question is its `id`
+    or its `guid`.
     Rows are lines or a list of objects, as Hugging Face writes SQuAD: with `question`, `context`
     and `answers`, such as `{"text": ["Ada"], "answer_start": [7]}`, or with `answer` and
     `answer_start`.
@@ -278,7 +278,7 @@ def _answers(location, row):
     """Return the text and the start of each answer of a question.
 
     `answers` is a list of objects, or an object of lists. In place of it, a row can have one
-    `answer` and its `answer_start`.
+    `answer` and its `answer_start`. A text that is missing or empty is no answer.
     """
     is_impossible = row.get("is_impossible")
     if is_missing(is_impossible):
@@ -300,8 +300,10 @@ def _answers(location, row):
         if isinstance(answers, dict):
             if any(isinstance(answers[key], str) for key in ("text", "answer_start")):
                 raise ValueError
-            return list(zip(answers["text"], answers["answer_start"], strict=True))
-        return [(answer["text"], answer["answer_start"]) for answer in answers]
+            pairs = list(zip(answers["text"], answers["answer_start"], strict=True))
+        else:
+            pairs = [(answer["text"], answer["answer_start"]) for answer in answers]
+        return [(text, start) for text, start in pairs if not is_missing(text)]
     except (KeyError, TypeError, ValueError):
         raise ValueError(
             f"{location} needs 'answers', a list of objects with text and answer_start, or an "

@@ -53,6 +53,7 @@ def changed(**values):
         ("a.jsonl", changed() + "\n" + changed(choices=["b", "c", "d"]), "line 2: the choices"),
         ("a.jsonl", changed(label="x"), "line 1: the label .* received 'x'"),
         ("a.jsonl", changed(label=None), "line 1: the label .* received None"),
+        ("a.jsonl", changed(choices={"text": ["b"]}), "must be a list, such as .*'text'"),
         ("a.jsonl", changed(choices=["b"]), "the choices must be a list of at least two"),
         ("a.jsonl", changed(choices=["b", 3]), "must be strings; received 3"),
         ("a.csv", "sent1,sent2,label\na,b,0\n", r"a\.csv: must have the columns sent1, sent2,"),

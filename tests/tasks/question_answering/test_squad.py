@@ -86,7 +86,6 @@ def test_byte_order_mark_is_skipped(tmp_path):
         (squad_json({"id": "q1", "question": ""}), r"question 1 needs 'answers'"),
         (squad_json(item("q1", ("good", "1"))), "question 1: the answers .* received .*'1'"),
         (squad_json(item("q1", (5, 1))), "question 1: the answers must be a list of pairs"),
-        (squad_json(item("q1", ("", 1))), "a non-empty text and its start"),
     ],
 )
 def test_errors_name_file_and_question(tmp_path, content, message):
@@ -171,6 +170,15 @@ def test_answers_in_columns_of_their_own(tmp_path):
     questions = keras_bert.read(pandas.DataFrame(rows), "question_answering")
     assert questions.answers == [[("Ada", 7)], []]
     assert squad.read(write(tmp_path / "a.json", rows)).answers == questions.answers
+
+
+@pytest.mark.parametrize(("text", "start"), [("", 0), ("", -1), (None, None), (float("nan"), -1)])
+def test_an_empty_text_is_no_answer(text, start):
+    lists = {"text": [text], "answer_start": [start]}
+    for answers in ({"answers": lists}, {"answers": [{"text": text, "answer_start": start}]},
+                    {"answer": text, "answer_start": start}):  # fmt: skip
+        columns = {key: [value] for key, value in {**ROW, **answers}.items()}
+        assert keras_bert.read(columns, "question_answering").answers == [[]]
 
 
 @pytest.mark.parametrize("answers", [FOUND["answers"], [{"text": "Ada", "answer_start": 7}]])
