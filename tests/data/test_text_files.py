@@ -70,7 +70,9 @@ def test_files_in_other_encodings_name_the_conversion(tmp_path, encoding, text, 
         ("a.csv", b"PK\x03\x04rest", "read_excel"),
     ],
 )
-@pytest.mark.parametrize("task", ["classification", "tagging", "multiple_choice", "question_answering"])
+@pytest.mark.parametrize(
+    "task", ["classification", "tagging", "multiple_choice", "question_answering"]
+)
 def test_files_without_text_name_the_function_of_pandas(tmp_path, name, content, function, task):
     file = write_file(tmp_path / name, content)
     with pytest.raises(ValueError, match=rf"pandas\.{function}\(path\)"):
