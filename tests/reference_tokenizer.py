@@ -85,11 +85,7 @@ def word_tokens(word, ids):
 class ReferenceTokenizer:
     def __init__(self, vocabulary, lowercase=True, strip_accents=None, split_cjk=True):
         self.ids = {token: index for index, token in enumerate(vocabulary)}
-        self.options = (
-            lowercase,
-            lowercase if strip_accents is None else strip_accents,
-            split_cjk,
-        )
+        self.options = (lowercase, lowercase if strip_accents is None else strip_accents, split_cjk)
         self._seen = {}
 
     def tokenize(self, text):

@@ -102,8 +102,7 @@ def _marks(page):
 
 
 @pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=_marks(page)) for name, page in PAGES.items() if _runs(page)],
+    "name", [pytest.param(name, marks=_marks(page)) for name, page in PAGES.items() if _runs(page)]
 )
 def test_programs(name, folder, python):  # noqa: F811
     page = PAGES[name]

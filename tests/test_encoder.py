@@ -356,7 +356,7 @@ def test_with_options_copies_lora_and_frozen_layers():
     assert copy.with_options(trainable=False).trainable_variables == []
 
 
-def test_enable_lora_trains_only_its_matrices():
+def test_enable_lora_trains_only_its_matrices(eager):
     encoder = tiny.encoder(num_hidden_layers=1)
     before = encoder.get_weights()
     encoder.enable_lora(np.int64(2))

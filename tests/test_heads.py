@@ -250,7 +250,7 @@ def test_masked_lm_weights_are_tied_also_in_copies(encoder, tmp_path, again):
     assert_tied(other)
 
 
-def test_input_and_output_tokens_have_gradients():
+def test_input_and_output_tokens_have_gradients(eager):
     model = heads.masked_lm(contract.build("encoder", num_hidden_layers=1))
     before = embeddings(model).embeddings.numpy()
     inputs = contract.batch(subject="masked_tokens")

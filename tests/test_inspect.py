@@ -516,10 +516,7 @@ np.savez(sys.argv[1], **found)
 
 @pytest.mark.parametrize(
     "other",
-    [
-        pytest.param("jax", marks=pytest.mark.slow),
-        pytest.param("torch", marks=pytest.mark.peers),
-    ],
+    [pytest.param("jax", marks=pytest.mark.slow), pytest.param("torch", marks=pytest.mark.peers)],
 )
 def test_backends_agree(other, python, tmp_path):
     results = {}

@@ -20,11 +20,7 @@ METHODS = [
     (Optimizer, "_clip_gradients", ["self", "grads"]),
     (Optimizer, "_all_reduce_sum_gradients", ["self", "grads_and_vars"]),  # TensorFlow only
     (Optimizer, "_get_variable_index", ["self", "variable"]),
-    (
-        Optimizer,
-        "_backend_update_step",
-        ["self", "grads", "trainable_variables", "learning_rate"],
-    ),
+    (Optimizer, "_backend_update_step", ["self", "grads", "trainable_variables", "learning_rate"]),
     (keras.layers.Layer, "_flatten_layers", ["self", "include_self", "recursive"]),
     (keras.Function, "_run_through_graph", ["self", "inputs", "operation_fn", "call_fn"]),
     # Used by tests and benchmarks.
@@ -89,11 +85,7 @@ def test_keras_calls_each_override_and_builds_the_moments(make, monkeypatch):
 def test_all_layers_of_a_nested_model():
     inner = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1, name="dense")], name="inner")
     model = keras.Sequential([keras.Input((2,)), inner], name="outer")
-    assert {layer.name for layer in keras_private.all_layers(model)} >= {
-        "outer",
-        "inner",
-        "dense",
-    }
+    assert {layer.name for layer in keras_private.all_layers(model)} >= {"outer", "inner", "dense"}
     assert model not in keras_private.all_layers(model, include_self=False)
 
 

@@ -41,10 +41,7 @@ PAIRS = EmbeddingExamples([("a", "b")])
 SCORED = Examples(["a"], text_pairs=["b"], scores=[1])
 REPEATED = pd.DataFrame([["good", "x", "y"]], columns=["text", "label", "label"])
 DATA = {
-    "one-hot sets": (
-        lambda: Examples(TWO, label_sets=np.eye(2), known_labels=["x"]),
-        "2 numbers per row for 1 known_labels",
-    ),
+    "one-hot sets": (lambda: Examples(TWO, label_sets=np.eye(2), known_labels=["x"]), "2 numbers"),
     "lists as labels": (lambda: Examples(TWO, labels=[["x"], ["y"]]), "give label_sets"),
     "matrix": (lambda: Examples(TWO, labels=np.eye(2)), "give label_sets"),
     "missing": (lambda: Examples(["a"], labels=[pd.NA]), "row 1: labels must not be missing"),
@@ -55,10 +52,7 @@ DATA = {
     "none": (lambda: Examples(None), "texts must be a list"),
     "words": (lambda: TaggedSentences(None), "words must be a list"),
     "limit": (lambda: keras_bert.read({"text": TWO, "label": TWO}, limit=-1), "limit"),
-    "label of another type": (
-        lambda: Examples(TWO, labels=[1, object()]),
-        "row 2: labels must be str",
-    ),
+    "label of another type": (lambda: Examples(TWO, labels=[1, object()]), "row 2: labels must"),
     "complex label": (lambda: Examples(["a"], labels=[1j]), "must be strings or numbers"),
     "tag of another type": (lambda: TaggedSentences([["a"]], [[int]]), "must be strings or num"),
     "dict as label set": (lambda: Examples(["a"], label_sets=[{"x": 0}]), "lists of labels"),
@@ -81,10 +75,7 @@ DATA = {
         "vectors must be an array of numbers, with rows of the same length",
     ),
     "no pairs": (lambda: EmbeddingExamples.of_pairs(Examples(["a"])), "give text_pairs"),
-    "empty range": (
-        lambda: EmbeddingExamples.of_pairs(SCORED, score_range=(1, 1)),
-        "score_range must be the lowest and the highest",
-    ),
+    "empty range": (lambda: EmbeddingExamples.of_pairs(SCORED, score_range=(1, 1)), "score_range"),
     "range": (lambda: EmbeddingExamples.of_pairs(SCORED, score_range=3), "score_range must be a l"),
     "list of pairs": (lambda: EmbeddingExamples.of_pairs([("a", "b")]), "must be Examples"),
     "sets": (lambda: EmbeddingExamples.of_sets([3]), "must be EmbeddingExamples; received 3"),
@@ -168,14 +159,14 @@ CALLS = {
         "become such data with keras_bert.read",
     ),
     "finetune a table": (
-        lambda m, p: keras_bert.finetune(m, {"text": TWO}), "with keras_bert.read"
+        lambda m, p: keras_bert.finetune(m, {"text": TWO}), "keras_bert.read"
     ),
     "evaluate a name": (
         lambda m, p: keras_bert.evaluate("minilm", Examples(["a"], labels=["yes"])),
         "Load a name or a path with keras_bert.load",
     ),
     "save a pipeline": (
-        lambda m, p: keras_bert.save(keras_bert.pipeline(m), "x"), "save takes a keras.Model"
+        lambda m, p: keras_bert.save(keras_bert.pipeline(m), "x"), "takes a keras.Model"
     ),
     "save to h5": (lambda m, p: keras_bert.save(m, "x.h5"), "a folder or a .keras file"),
     "save nowhere": (lambda m, p: keras_bert.save(m, ""), "path must be the path"),
@@ -222,25 +213,20 @@ def test_model_inside_of_another(model):
         keras_bert.finetune(heads.with_text(model), Examples(TWO, labels=["no", "yes"]))
 
 
-def test_export_is_not_a_model(model, tmp_path):
-    version = keras_bert.export(model, tmp_path / "served")
-    for path in (version, version.parent):
-        with pytest.raises(ValueError, match="is an export, which cannot be loaded"):
-            keras_bert.pipeline(path)
-
-
-def test_folders_that_are_not_checkpoints(encoder, model, tmp_path):
-    keras_bert.export(encoder, tmp_path / "pair")
+def test_folders_that_are_not_checkpoints(tmp_path):
+    for file in (
+        "pair/encoder/1/saved_model.pb", "pair/preprocess/1/saved_model.pb", "onnx/model.onnx",
+    ):  # fmt: skip
+        (tmp_path / file).parent.mkdir(parents=True)
+        (tmp_path / file).touch()
     for path in ("pair", "pair/encoder", "pair/encoder/1", "pair/preprocess/1"):
         with pytest.raises(ValueError, match="is an export.*HubLayer"):
             keras_bert.load(tmp_path / path)
-    (tmp_path / "onnx").mkdir()
-    (tmp_path / "onnx/model.onnx").touch()
     with pytest.raises(ValueError, match="is an export.*keras_bert.pipeline"):
         keras_bert.load(tmp_path / "onnx")
 
 
-def test_answers_that_are_lost(encoder):
+def test_answers_that_are_lost(encoder, eager):
     questions = Questions(["Who?"] * 2, ["so good", "so bad"], [[("zz", 0)], [("bad", 3)]])
     _, metrics = keras_bert.finetune(encoder, questions, epochs=1, show_progress=False)
     assert metrics["lost_answers"] == 1

@@ -7,7 +7,7 @@ from tests import tiny
 from tests.cli.shared import TASKS, TEXTS, run
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def encoder_folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("encoder")
     keras_bert.save(tiny.encoder(num_hidden_layers=1), folder)
@@ -22,7 +22,7 @@ def texts(tmp_path):
     return file
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def trained(encoder_folder, tmp_path_factory):
     """A function that gives a folder with a model of the task, fine-tuned once by the command."""
     folders = {}

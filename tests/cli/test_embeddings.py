@@ -11,6 +11,7 @@ import keras_bert
 from keras_bert import provenance
 from tests import tiny
 from tests.cli.shared import run
+from tests.parameters import fast
 from tests.tasks.embedding.test_retrieval import beir
 
 pytestmark = pytest.mark.usefixtures("eager")
@@ -57,20 +58,6 @@ def test_options_of_embeddings_are_refused_for_other_tasks(tmp_path, capsys):
         assert f"{option} does not apply to the task" in capsys.readouterr().err
 
 
-def test_embed_uses_prompts(tmp_path):
-    bert = tiny.encoder(num_hidden_layers=1, pooling="mean")
-    head = keras_bert.heads.embedder(bert, prompts={"q": "so ", "d": "bad "}, default_prompt="q")
-    keras_bert.save(head, tmp_path / "model.keras")
-    (file := tmp_path / "a.tsv").write_text("text\ngood\nfilm\n")
-    embed, out = keras_bert.pipeline(head), tmp_path / "vectors.npy"
-    for options, prompt in (([], None), (["--prompt", "d"], "d"), (["--prompt", "x "], "x ")):
-        assert (
-            run("embed", tmp_path / "model.keras", "--input", file, "--output", out, *options) == 0
-        )
-        expected = embed.encode(["good", "film"], prompt=prompt)
-        np.testing.assert_allclose(np.load(out), expected, atol=1e-5)
-
-
 def test_search(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("KERAS_BERT_CACHE", str(tmp_path / "cache"))
     model = tmp_path / "model.keras"
@@ -105,7 +92,7 @@ def test_search(tmp_path, capsys, monkeypatch):
     assert capsys.readouterr().out == "1.0000\t2\tbad film\n"
 
 
-@pytest.mark.parametrize("precision", ["int8", "binary"])
+@pytest.mark.parametrize("precision", fast(["int8", "binary"], "binary"))
 def test_search_in_small_vectors(tmp_path, capsys, monkeypatch, precision):
     monkeypatch.setenv("KERAS_BERT_CACHE", str(tmp_path / "cache"))
     model, other = tmp_path / "model.keras", tmp_path / "other.keras"

@@ -19,21 +19,19 @@ from keras_bert.tasks.question_answering import data as squad
 from keras_bert.tasks.tagging import data as conll
 from tests import tiny
 from tests.cli.shared import ASKED, QUESTIONS, TASKS, run
+from tests.parameters import fast
 
 pytestmark = pytest.mark.usefixtures("eager")
 
 
-SLOW = ("pair", "regression", "multi-label")  # these share their code with classification
+# The other tasks share their code with classification.
+FAST = ("classification", "tagging", "question-answering", "multiple-choice")
 ANSWERS = {"multi-label": 12, "question-answering": 4, "multiple-choice": 4}
 ANSWERS |= dict.fromkeys(("classification", "pair", "regression", "tagging"), 8)
 PICTURED = ("classification", "pair", "tagging")
 
 
-def _by_speed(tasks):
-    return [pytest.param(task, marks=[pytest.mark.slow] * (task in SLOW)) for task in tasks]
-
-
-@pytest.mark.parametrize("task", _by_speed(TASKS))
+@pytest.mark.parametrize("task", fast(TASKS, *FAST))
 def test_each_task_from_file_to_answers(trained, task, tmp_path, capsys):
     name, _, _, metric, lines, pattern = TASKS[task]
     folder = trained(task)
@@ -61,7 +59,7 @@ def test_each_task_from_file_to_answers(trained, task, tmp_path, capsys):
     assert [file.name for file in tmp_path.iterdir()] == ["answers"]
 
 
-@pytest.mark.parametrize("task", _by_speed(ASKED))
+@pytest.mark.parametrize("task", fast(ASKED, *FAST))
 def test_each_task_from_the_command_line(trained, task, capsys):
     texts, lines = ASKED[task]
     folder = trained(task)
@@ -185,7 +183,7 @@ def test_predictions_in_the_folder_of_the_model_are_continued(
     assert len(output.read_text().splitlines()) == 4
 
 
-@pytest.mark.parametrize("ending", ["jsonl", "csv", "tsv"])
+@pytest.mark.parametrize("ending", fast(["jsonl", "csv", "tsv"], "csv"))
 def test_an_interrupted_run_is_continued(trained, tmp_path, monkeypatch, capsys, ending):
     model, file, folder = trained("classification") / "model", tmp_path / "in.tsv", tmp_path / "out"
     file.write_text("text\n" + "".join(f"good {'so ' * (n % 50)}\n" for n in range(9)))

@@ -29,10 +29,7 @@ pytestmark = pytest.mark.usefixtures("eager")
             "finetune --train {rows} --task question-answering --format csv --output x",
             "--format csv",
         ),
-        (
-            "finetune --model {encoder} --train {rows} --output x --stride 4",
-            "stride is not an option",
-        ),
+        ("finetune --model {encoder} --train {rows} --output x --stride 4", "stride is not"),
         ("predict {model} a --input {rows}", "give either texts or --input"),
         ("predict {model} {rows}", "a.tsv is a file. To read it, give --input "),
         ("predict {model} a --output no/such", "no/such does not exist"),

@@ -15,10 +15,11 @@ from tests.cli.shared import run
 pytestmark = pytest.mark.usefixtures("eager")
 
 
-def test_info(trained, encoder_folder, capsys):
-    folder = trained("pair")
-    capsys.readouterr()
-    assert run("info", folder / "model") == 0
+def test_info(encoder_folder, tmp_path, capsys):
+    encoder = tiny.encoder(num_hidden_layers=1)
+    model = keras_bert.heads.classifier(encoder, labels=["other", "same"], pairs=True)
+    keras_bert.save(model, tmp_path)
+    assert run("info", tmp_path) == 0
     lines = dict(line.split(None, 1) for line in capsys.readouterr().out.splitlines())
     assert (lines["task"], lines["labels"]) == ("classification of pairs", "other, same")
     assert lines["hidden_size"] == "8"
@@ -28,28 +29,26 @@ def test_info(trained, encoder_folder, capsys):
 def test_export(trained, tmp_path, capsys):
     folder = trained("classification")
     capsys.readouterr()
-    assert run("export", folder / "model", tmp_path / "served") == 0
+    options = ("--precision", "bfloat16", "--dev", folder / "a.tsv")
+    assert run("export", folder / "model", tmp_path / "served", *options) == 0
     assert capsys.readouterr().out.strip() == str(tmp_path / "served" / "1")
     assert (tmp_path / "served" / "1" / "saved_model.pb").is_file()
     page = (tmp_path / "served" / "README.md").read_text()
     metrics = json.loads((folder / "model" / "metrics.json").read_text())
     assert f"| accuracy | {metrics['accuracy']:.4g} |" in page and "| trained on | a.tsv |" in page
     assert "unknown. Check it before" in page and str(folder) not in page
-
-
-def test_export_in_bfloat16(trained, tmp_path, capsys):
-    folder = trained("classification")
-    options = ("--precision", "bfloat16", "--dev", folder / "a.tsv")
-    assert run("export", folder / "model", tmp_path / "served", *options) == 0
-    page = (tmp_path / "served" / "README.md").read_text()
     assert "| precision | bfloat16 |" in page and "examples, 100.00% of the answers" in page
+    for name in ("served", "served/1"):
+        assert run("info", tmp_path / name) == 1
+        assert "is an export, which cannot be loaded" in capsys.readouterr().err
 
 
-def test_the_export_of_an_encoder_names_both_models(encoder_folder, tmp_path, capsys):
-    capsys.readouterr()
+def test_the_export_of_an_encoder_names_both_models(encoder_folder, tmp_path, monkeypatch, capsys):
+    version = tmp_path / "encoder" / "1"
+    monkeypatch.setattr(keras_bert, "export", lambda *_, **options: version)
     assert run("export", encoder_folder, tmp_path) == 0
     encoder, preprocessor = capsys.readouterr().out.splitlines()
-    assert encoder == str(tmp_path / "encoder" / "1")
+    assert encoder == str(version)
     assert preprocessor.endswith(str(tmp_path / "preprocess"))
 
 
