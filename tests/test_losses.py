@@ -1,5 +1,6 @@
 """Losses of embedders, held to independent computations with NumPy."""
 
+import keras
 import numpy as np
 import pytest
 
@@ -17,6 +18,34 @@ def random_vectors(rows, texts, width=4):
 
 def unit(vectors):
     return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
+
+
+SCORES = np.array([1.0, 0.0, 0.5, 0.2], "float32")
+IDS = np.arange(12).reshape(4, 3)
+RELEVANCE = np.array([[1.0, 0.0, np.nan]] * 4, "float32")
+TARGETS = {  # of the losses that do not rank documents; shapes of the outputs
+    losses.MultipleNegativesRanking: (IDS, 3), losses.Triplet: (SCORES, 3),
+    losses.CosineSimilarity: (SCORES, 2), losses.CoSENT: (SCORES, 2),
+    losses.Contrastive: (SCORES, 2), losses.Distillation: (random_vectors(4, 1)[:, 0], 1),
+    losses.Matryoshka: (SCORES, 2), losses.Splade: (np.column_stack([IDS, SCORES]), 3),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [kind for kind in vars(losses).values() if getattr(kind, "get_config", None) is not None
+     and issubclass(kind, keras.losses.Loss) and not kind.__name__.startswith("_")],
+)  # fmt: skip
+def test_weights_are_amounts(kind):
+    options = [losses.CosineSimilarity(), [2]] if kind is losses.Matryoshka else []
+    targets, texts = TARGETS.get(kind, (RELEVANCE, None))
+    outputs = random_vectors(4, 3)[:, :, 0] if texts is None else random_vectors(4, texts)
+    loss = kind(*options)
+    rows = keras.ops.convert_to_numpy(loss.call(targets, outputs))
+    weights = np.array([2.0, 0.0, 5.0, 1.0], "float32")
+    for scale in (1, 3):
+        value = float(loss(targets, outputs, scale * weights))
+        assert value == pytest.approx(scale * np.mean(rows * weights), rel=1e-5)
 
 
 @pytest.mark.parametrize("distance", ["euclidean", "manhattan"])

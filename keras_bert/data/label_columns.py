@@ -189,12 +189,12 @@ def _literal(item):
     return item  # such as a number with leading zeros
 
 
-def warn_of_label_sets(source, column, separator, sets):
-    """Warn of label sets that seem to have another separator, or to be columns of 0 and 1.
-
-    `sets` is `None` for other labels.
-    """
-    if sets is None or isinstance(column, list) or any(len(label_set) > 1 for label_set in sets):
+def warn_of_label_sets(examples, column, separator):
+    """Warn of label sets that seem to have another separator, or to be columns of 0 and 1."""
+    source = examples.source
+    sets = examples.label_sets
+    has_names = examples.known_labels is not None  # of columns, or of rows of numbers
+    if sets is None or has_names or any(len(label_set) > 1 for label_set in sets):
         return
     labels = set(map(str, itertools.chain.from_iterable(sets)))
     text = " ".join(labels)

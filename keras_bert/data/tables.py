@@ -33,7 +33,7 @@ def read(table, *, text, text_pair, label, kind, separator, limit, **of_files):
         columns["label"] = _named(table, label, kind, columns["label"])
     columns["location"] = [f"row {number}" for number, _ in enumerate(columns["text"], 1)]
     examples = examples_of(columns, "the table", label, kind, separator)
-    label_columns.warn_of_label_sets("the table", label, separator, examples.label_sets)
+    label_columns.warn_of_label_sets(examples, label, separator)
     return examples
 
 

@@ -54,8 +54,7 @@ def read(path, **options) -> Examples:
     ['spam', 'ham']
     """
     examples = next(read_in_parts(path, size=sys.maxsize, **options))
-    separator = options.get("separator", ",")
-    warn_of_label_sets(path, options.get("label"), separator, examples.label_sets)
+    warn_of_label_sets(examples, options.get("label"), options.get("separator", ","))
     return examples
 
 

@@ -131,6 +131,8 @@ def test_errors_of_columns_of_0_and_1(tmp_path):
         keras_bert.read(file, label=["toxic", "rude"])
     with pytest.warns(UserWarning, match=r"only 0 and 1.*label=\['toxic', \.\.\.\]"):
         keras_bert.read(file, "multi_label", label="toxic")
+    rows = {"text": ["a", "b"], "label": [[1, 0], [0.3, 0.9]]}  # no columns, so no warning
+    assert keras_bert.read(rows, "multi_label").label_sets == [("0",), ("1",)]
 
 
 @pytest.mark.parametrize("mark", [";", "|", "/"])

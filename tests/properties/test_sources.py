@@ -131,6 +131,9 @@ CONTENTS = {
         "text": Content(
             {"text": ["a"], "choices": [["b", "c"]], "label": ["1"]}, typed=True
         ),
+        "whole floats": Content(
+            {"text": ["a", "b"], "choices": [["b", "c"]] * 2, "label": [1.0, 0.0]}, typed=True
+        ),
         "swag": Content(
             {"sent1": ["a", ""], "sent2": ["b", NFD], "ending0": ["c", "d "],
              "ending1": ["e", "f"], "label": [1, 0]},

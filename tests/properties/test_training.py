@@ -102,12 +102,12 @@ def test_the_loss_of_keras_is_that_of_finetune(name):
 @pytest.mark.parametrize("name", ALONE)
 def test_accumulated_batches_are_one_batch(name):
     data = subjects.data(name)[:7]
+    options = {"class_weight": {"good": 5.0}} if name == "classification" else {}
     with tiny.eagerly():
-        one_batch, _ = train(name, data, 1.0, batch_size=32)
+        one_batch, _ = train(name, data, 1.0, batch_size=32, **options)
         # The last batch is smaller than the others. The documents of a reranker are 16 rows.
-        batch_size = 5 if name == "reranking" else 2
-        options = {"batch_size": batch_size, "gradient_accumulation_steps": 4}
-        accumulated, _ = train(name, data, 1.0, **options)
+        options["batch_size"] = 5 if name == "reranking" else 2
+        accumulated, _ = train(name, data, 1.0, gradient_accumulation_steps=4, **options)
     equal_steps(accumulated, one_batch)
 
 

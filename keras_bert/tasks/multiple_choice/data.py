@@ -185,7 +185,9 @@ def read_in_parts(path, *, format=None, limit=None, labeled=True, size=10_000):
 def _number(label):
     """Return the number that a label is written as, or the label itself."""
     is_number = isinstance(label, str) and label.isdecimal() and len(label) < 10
-    return int(label) if is_number else label
+    # pandas stores integers beside missing values as floats.
+    is_whole = isinstance(label, float) and label.is_integer()
+    return int(label) if is_number or is_whole else label
 
 
 def _endings(where, names):
