@@ -314,7 +314,9 @@ def _json_sentences(path, file, word, tag):
             if not isinstance(row.get(key), list):
                 raise ValueError(
                     f"{path}, {line}: must have a list as {shown(key)}; its keys are "
-                    f"{printable(', '.join(row), 200)}. Give word and tag (--word, --tag)"
+                    f"{printable(', '.join(row), 200)}. Give word and tag (--word, --tag). "
+                    "Entities as characters of a text must become tags of words; see "
+                    "docs/reference/data-files.md"
                 )
         yield row[keys[0]], [] if tag is None else row[keys[1]]
 
