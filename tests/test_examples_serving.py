@@ -33,15 +33,11 @@ from tests.server.test_app import serving
 
 pytest.importorskip("tensorflow_serving")
 
-import pytest
 from tensorflow_serving.apis import (  # noqa: E402
     get_model_metadata_pb2,
     predict_pb2,
     prediction_service_pb2_grpc,
 )
-
-pytest.importorskip("tensorflow_serving")
-
 
 FOLDER = ROOT / "examples" / "serving"
 HEADS = ("classification", "tagging", "reader")
@@ -193,11 +189,13 @@ def test_pairs(ask):
     assert [line.split()[-1] for line in lines[1::2]] == ["1.0", "1.0"]
 
 
-def test_health_check_of_the_image(rest, monkeypatch, capsys):
-    _, url = rest
+def test_health_check_of_the_image(tmp_path, monkeypatch):
+    call = served.function(lambda text: {"length": tf.strings.length(text)}, "text")
+    served.save(tf.Module(), tmp_path / "lengths" / "1", call)
     program = str(ROOT / "docker" / "health.py")
-    monkeypatch.setattr(sys, "argv", ["health.py", url.rstrip("/")])
-    runpy.run_path(program)
+    with serving(models.find(tmp_path)) as port:
+        monkeypatch.setattr(sys, "argv", ["health.py", f"http://127.0.0.1:{port}"])
+        runpy.run_path(program)
     monkeypatch.setattr(sys, "argv", ["health.py", "http://127.0.0.1:1"])
     with pytest.raises(OSError, match="refused"):
         runpy.run_path(program)

@@ -187,9 +187,7 @@ def test_the_maximum_can_be_reached_when_fewer_characters_fit():
 
 @pytest.mark.parametrize("size", [3, 5])
 def test_a_size_without_room_for_learned_tokens_is_an_error(size):
-    with pytest.raises(
-        ValueError, match=rf"size must be an integer of at least 6; received {size}"
-    ):
+    with pytest.raises(ValueError, match=f"size must be .*at least 6; received {size}"):
         vocabulary.train(["low lower"] * 3, size)
 
 

@@ -81,13 +81,3 @@ def test_input_names_are_those_of_the_saved_model(tmp_path):
     names = version.definitions["serving_default"]["inputs"]
     assert set(signature.inputs) == set(names) == {"a-1", "2.b"}
     assert signature(dict.fromkeys(names, X["x"]))["sum"].tolist() == [6.0]
-
-
-def test_labels_of_an_export(tmp_path):
-    served.head("classification", tmp_path / "reviews")
-    version = models.load(tmp_path / "reviews" / "1", 1)
-    assert version.labels == ["bad", "good", "좋음"]
-    assert set(version.signatures) == {"serving_default", "ids"}
-    assert version.signatures["ids"].inputs["input_word_ids"] == tf.TensorSpec(
-        [None, None], tf.int32, "input_word_ids"
-    )

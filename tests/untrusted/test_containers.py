@@ -23,10 +23,7 @@ def zipped(names, content=b"", compression=zipfile.ZIP_STORED):
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (
-            zipped(["zeros"], bytes(1000), zipfile.ZIP_DEFLATED),
-            "'zeros' must be stored uncompressed",
-        ),
+        (zipped(["zeros"], bytes(1000), zipfile.ZIP_DEFLATED), "'zeros' .*uncompressed"),
         (zipped(map(str, range(10_001))), "10001 members, at most 10000"),
         (zipped(f"{n}".zfill(60_000) for n in range(100)), "a list of members of over"),
     ],

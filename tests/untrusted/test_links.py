@@ -44,8 +44,7 @@ def refused(folder, name):
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["vocab.txt", "a/b/c/d/e/config.json", ".x/MODEL.BIN", "corpus.tsv", "notes"],
+    "name", ["vocab.txt", "a/b/c/d/e/config.json", ".x/MODEL.BIN", "corpus.tsv", "notes"]
 )
 def test_a_link_to_a_file_outside_is_refused(tmp_path, secret, name):
     link = tmp_path / "model" / name

@@ -59,10 +59,7 @@ BROKEN = {
         "a weight in another file",
     ),
     "dtype": (lambda: model(weights=[claim(weight(), dims=[2], data_type=11)]), "of the type 11"),
-    "sparse": (
-        lambda: model(sparse_initializer=[sparse_weight()]),
-        "field 15 of GraphProto",
-    ),
+    "sparse": (lambda: model(sparse_initializer=[sparse_weight()]), "field 15 of GraphProto"),
     "sparse constant": (
         lambda: model([helper.make_node("Identity", [], ["y"], sparse_value=sparse_weight())]),
         "field 22 of AttributeProto",
