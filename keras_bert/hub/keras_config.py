@@ -6,7 +6,7 @@ layers that heads are made of and their arguments, and calls the constructors it
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import keras
@@ -22,7 +22,9 @@ _Constructors = dict[str, tuple[Callable[..., Any], frozenset[str]]]
 
 _OWN_PACKAGE = "keras_bert"
 _FUNCTIONAL = ("Functional", "Model", "TokenModel")
+_OF_FUNCTIONAL = words("name trainable layers input_layers output_layers")
 _INPUT = "InputLayer"
+_OF_INPUT = words("batch_shape dtype name")
 
 
 def _table(*rows: tuple[Any, str]) -> _Constructors:
@@ -151,6 +153,7 @@ _STRINGS: dict[str, Callable[[str], Any]] = {
     "default_policy": _DTYPE.fullmatch,
 }
 _PATH = re.compile(r"[\w/-]{1,500}")  # of a layer; Keras reads it as a regular expression
+_MAX_PATHS = 400  # Python keeps 512 regular expressions; compiling one takes a millisecond
 _MAX_LAYERS = 500  # Keras takes about 10 ms to build each
 _LAYERS_PER_HIDDEN_LAYER = 4
 _MAX_TENSORS = 5_000  # inputs of all layers
@@ -187,16 +190,23 @@ class _Builder:
         self._hidden_layers_left = max_hidden_layers
         self._layers_left = _MAX_LAYERS
         self._tensors_left = _MAX_TENSORS
-        self._shared: dict[int, Any] = {}  # layers with a `shared_object_id`
+        self._paths: set[str] = set()  # in all maps of policies
+        # `shared_object_id` -> layer, and the number of layers that it took from `_layers_left`
+        self._shared: dict[int, tuple[Any, int]] = {}
 
     def layer(self, item: Any) -> Any:
         """Return a layer or a model; for an input, its tensor."""
         shared_id = _expect(item, dict, "an object").get("shared_object_id")
         if shared_id is None:
             return self._new_layer(item)
-        if _expect(shared_id, int, "a shared_object_id") not in self._shared:
-            self._shared[shared_id] = self._new_layer(item)
-        return self._shared[shared_id]
+        if _expect(shared_id, int, "a shared_object_id") in self._shared:
+            layer, count = self._shared[shared_id]
+            self._spend(count)  # the layer is called once more
+            return layer
+        before = self._layers_left
+        layer = self._new_layer(item)
+        self._shared[shared_id] = layer, before - self._layers_left
+        return layer
 
     def _new_layer(self, item: Any) -> Any:
         config = _config_of(item)
@@ -210,13 +220,18 @@ class _Builder:
         return self._create(item, _OWN_LAYERS if is_own else _KERAS_LAYERS)
 
     def _count(self, class_name: str, config: dict[str, Any]) -> None:
-        self._layers_left -= 1
+        self._spend(1)
         if class_name == BertEncoder.__name__:
-            count = _expect(config.get("num_hidden_layers"), int, "a number of layers")
+            count = max(0, _expect(config.get("num_hidden_layers"), int, "a number of layers"))
             self._hidden_layers_left -= count
-            self._layers_left -= _LAYERS_PER_HIDDEN_LAYER * count
             if self._hidden_layers_left < 0:
                 raise ValueError("its encoders have more layers than the file has weights")
+            self._spend(_LAYERS_PER_HIDDEN_LAYER * count)
+        elif class_name == layers.TransformerBlock.__name__:
+            self._spend(_LAYERS_PER_HIDDEN_LAYER)
+
+    def _spend(self, count: int) -> None:
+        self._layers_left -= count
         if self._layers_left < 0:
             raise Refused(f"it has more than {_MAX_LAYERS} layers")
 
@@ -231,11 +246,8 @@ class _Builder:
         if not is_listed or not (is_own or module == "keras"):
             raise Refused(f"it contains {_name_of(item)}, which can run code or is not known")
         constructor, names = known[class_name]
-        for name in config.keys() - names - _IGNORED:
-            # A new version of Keras may write arguments that change nothing by default.
-            if config[name] not in (None, False):
-                raise Refused(f"{class_name} has the argument {shown(name)}, which is not known")
-        arguments = {name: value for name, value in config.items() if name in names}
+        arguments = {name: value for name, value in config.items() if name not in _IGNORED}
+        _check_names(class_name, arguments, names)
         return constructor(**{n: self._argument(class_name, n, v) for n, v in arguments.items()})
 
     def _argument(self, class_name: str, name: str, value: Any) -> Any:
@@ -245,9 +257,8 @@ class _Builder:
         if name in _OBJECTS and isinstance(value, dict):
             return self._create(value, _OBJECTS[name])
         if name == "policy_map":
-            return {
-                path: self._argument(class_name, "dtype", value[path]) for path in _paths(value)
-            }
+            self._check_paths(_expect(value, dict, "a policy_map"))
+            return {path: self._argument(class_name, "dtype", value[path]) for path in value}
         if isinstance(value, (list, dict)):
             is_long = len(value) > _MAX_LENGTH and name not in _LONG_COLLECTIONS
             if name not in _COLLECTIONS or is_long:
@@ -257,8 +268,15 @@ class _Builder:
             raise Refused(f"the argument {name} of {class_name} is {shown(value)}")
         return value
 
+    def _check_paths(self, paths: Iterable[str]) -> None:
+        """Check paths that Keras reads as regular expressions, and compares with each layer's."""
+        self._paths.update(paths)
+        if len(self._paths) > _MAX_PATHS or not all(map(_PATH.fullmatch, self._paths)):
+            raise Refused(f"a policy_map of its config is {shown(sorted(self._paths))}")
+
     def _input(self, config: dict[str, Any]) -> Any:
         """Return an input of a model, a tensor."""
+        _check_names(_INPUT, config, _OF_INPUT)
         shape = _expect(config.get("batch_shape"), list, "a shape")
         sizes = [size for size in shape if size is not None]
         if len(shape) > _MAX_AXES or not all(_is_size(size) for size in sizes):
@@ -268,6 +286,7 @@ class _Builder:
 
     def _functional(self, kind: type[keras.Model], config: dict[str, Any]) -> keras.Model:
         """Return a functional model, whose layers are called once each."""
+        _check_names(kind.__name__, config, _OF_FUNCTIONAL)
         outputs: dict[str, list[Any]] = {}  # of each layer, flattened
         for item in _expect(config.get("layers"), list, "a list"):
             layer = self.layer(item)
@@ -283,7 +302,7 @@ class _Builder:
             _references(config.get("output_layers"), outputs),
             name=_text(config.get("name")),
         )
-        if config.get("trainable") is False:
+        if not _expect(config.get("trainable", True), bool, "true or false for trainable"):
             model.trainable = False
         return model
 
@@ -325,12 +344,11 @@ def _is_size(size: Any) -> bool:
     return type(size) is int and 0 <= size < _MAX_SIZE
 
 
-def _paths(value: Any) -> list[str]:
-    """Return the paths of layers in a `policy_map`."""
-    paths = list(_expect(value, dict, "a policy_map"))
-    if len(paths) > _MAX_LENGTH or not all(map(_PATH.fullmatch, paths)):
-        raise Refused(f"a policy_map of its config is {shown(paths)}")
-    return paths
+def _check_names(class_name: str, arguments: dict[str, Any], known: frozenset[str]) -> None:
+    """Check that all arguments are known. A new version of Keras may write others that are off."""
+    for name in arguments.keys() - known:
+        if arguments[name] not in (None, False):
+            raise Refused(f"{class_name} has the argument {shown(name)}, which is not known")
 
 
 def _references(value: Any, outputs: dict[str, list[Any]]) -> Any:

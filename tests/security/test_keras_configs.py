@@ -202,6 +202,8 @@ def policies(paths):
         ("InputLayer", "inbound_nodes", [{"args": [X]}], "is called 1 times"),
         ("InputLayer", "config.batch_shape", [None, 2**40], "has the shape"),
         ("InputLayer", "config.batch_shape", [1] * 100, "has the shape"),
+        ("InputLayer", "config.optional", True, "InputLayer has the argument 'optional'"),
+        ("InputLayer", "config.sparse", True, "InputLayer has the argument 'sparse'"),
         ("Concatenate", "config.name", "x", "two of its layers have the name 'x'"),
         ("Dense", "config.units", [0] * 10, "the argument units of Dense"),
         ("Dense", "config.units", {"a": 1}, "the argument units of Dense"),
@@ -210,7 +212,7 @@ def policies(paths):
         ("Dense", "config.kernel_regularizer", "l2", "Dense has the argument 'kernel_reg"),
         ("Dense", "config.activation", "my_function", "the argument activation of Dense"),
         ("Dense", "config.activation", [1], "the argument activation of Dense"),
-        ("Dense", "config.dtype", policies(f"a{n}" for n in range(1001)), "a policy_map"),
+        ("Dense", "config.dtype", policies(f"a{n}" for n in range(401)), "a policy_map"),
         ("Dense", "config.dtype", policies(["(a+)+b"]), "a policy_map"),
         ("Dense", "shared_object_id", "a", "a shared_object_id"),
         ("Dense", "registered_name", "mine>Dense", "is not known"),
@@ -231,6 +233,56 @@ def test_calls_and_arguments_are_checked(config, class_name, keys, value, messag
         build(changed)
         return
     with pytest.raises(keras_config.Refused, match=message):
+        build(changed)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("dtype", "float16", "Model has the argument 'dtype'"),
+        ("trainable", 0, "0 in place of true or false"),
+        ("trainable", None, "None in place of true or false"),
+    ],
+)
+def test_options_of_a_model_are_checked(config, key, value, message):
+    changed = copy.deepcopy(config)
+    changed["config"][key] = value
+    with pytest.raises(keras_config.Refused, match=message):
+        build(changed)
+
+
+def test_no_argument_is_left_out(config):
+    """An argument that is off may be unknown, but it may be on by default."""
+    changed = copy.deepcopy(config)
+    layers_in(changed)["Dense"]["config"]["autocast"] = False
+    assert build(changed).get_layer("dense").autocast is False
+
+
+def test_a_layer_that_is_used_again_counts_again(config):
+    """Each of these models calls the one before it twice, in a file that grows by 1 KB."""
+
+    def functional(number, layers, output):
+        options = {"name": f"m{number}", "layers": layers}
+        options |= {"input_layers": ["x", 0, 0], "output_layers": [output, 0, 0]}
+        return {"class_name": "Functional", "config": options, "shared_object_id": number}
+
+    def call(layer, name):
+        return {**layer, "inbound_nodes": [{"args": [tensor(name, 0, 0)]}]}
+
+    def without_dropout(number, name):
+        again = {"class_name": "Functional", "config": {}, "shared_object_id": number}
+        layer = {"module": "keras_bert", "class_name": "WithoutDropout"}
+        layer["registered_name"] = "keras_bert>WithoutDropout"
+        return {**layer, "config": {"name": name, "layer": again}}
+
+    changed = copy.deepcopy(config)
+    layers = changed["config"]["layers"]
+    x = layers_in(config)["InputLayer"]
+    layers.append(call(functional(0, [x, call(layers_in(config)["Dense"], "x")], "dense"), "x"))
+    for number in range(30):
+        twice = [call(without_dropout(number, "a"), "x"), call(without_dropout(number, "b"), "a")]
+        layers.append(call(functional(number + 1, [x, *twice], "b"), "x"))
+    with pytest.raises(keras_config.Refused, match="more than 500 layers"):
         build(changed)
 
 
@@ -409,6 +461,19 @@ def test_hidden_layers_need_weights(tmp_path, temporary):
     keras_bert.save(tiny.encoder(num_hidden_layers=1), file)
     edit_config(file, lambda config: config["config"].update(num_hidden_layers=100))
     assert_refused(file, temporary, "more layers than the file has weights")
+
+
+def test_a_negative_number_of_layers_allows_no_others(tmp_path, temporary, config):
+    file = tmp_path / "model.keras"
+    keras_bert.save(tiny.encoder(num_hidden_layers=1), file)
+    nested = copy.deepcopy(config)
+    dense = layers_in(nested)["Dense"]
+    for number in range(500):
+        layer = {**dense, "config": {**dense["config"], "name": f"dense_{number}"}}
+        nested["config"]["layers"].append(layer)
+    options = {"num_hidden_layers": -(10**9), "preprocessor": nested}
+    edit_config(file, lambda config: config["config"].update(options))
+    assert_refused(file, temporary, "more than 500 layers")
 
 
 def test_compile_configs_are_not_read(tmp_path):
