@@ -26,6 +26,7 @@ DATA = {
     "keras_bert/py.typed",
     "keras_bert/data/samples/support_dev.tsv",
     "keras_bert/data/samples/support_train.tsv",
+    "keras_bert/exporting/templates/card.md",
     "keras_bert/server/page.html",
     "keras_bert/text/agreement.npz",
     "keras_bert/text/unicode_tables.npz",

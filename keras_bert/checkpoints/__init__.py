@@ -78,8 +78,6 @@ def _raise_if_exported(path: Path) -> None:
         remedy = "keras_bert.HubLayer"
     elif any(file.is_file() for file in files):
         remedy = "keras-bert serve"
-    elif (folder / "model.onnx").is_file() and not (folder / "config.json").is_file():
-        remedy = "keras_bert.pipeline"  # of an older version
     elif (folder / "keras_bert.json").is_file() and not huggingface.weights_file(folder):
         remedy = _engine_of_graph(folder)
     if remedy:

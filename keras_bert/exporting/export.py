@@ -1,5 +1,8 @@
 """Export of models as SavedModels, ONNX folders or OpenVINO folders."""
 
+import dataclasses
+import functools
+import importlib
 import os
 import pathlib
 import warnings
@@ -10,13 +13,88 @@ import keras
 
 from keras_bert import provenance
 from keras_bert.encoder import BertEncoder
-from keras_bert.exporting.graph_folder import GRAPH_FILES
-from keras_bert.model_structure import path_of_diverged_weight
+from keras_bert.exporting import model_comparison
+from keras_bert.model_structure import find_encoder, find_output, path_of_diverged_weight
 from keras_bert.runtime.arguments import as_output_path, check_one_of
 from keras_bert.runtime.escaping import shown
+from keras_bert.runtime.files import temporary_folder
 from keras_bert.runtime.warn import level_of_caller
+from keras_bert.tasks import registry
 
-FORMATS = ("saved_model", *GRAPH_FILES, "litert")
+
+@dataclasses.dataclass(frozen=True)
+class Target:
+    """A format of `export`.
+
+    Attributes:
+        module: Module of `exporting`. Its function `folders` returns what a `Job` writes, objects
+            with the attribute and the methods of `graph_export.GraphFolder`.
+        options: Values of `precision` and `quantize`; without a name, it must be `None`.
+        needs_tensorflow: True if only TensorFlow's backend can write it.
+    """
+
+    module: str
+    options: Mapping[str, tuple[str, ...]]
+    needs_tensorflow: bool = False
+
+
+_INT8 = {"quantize": ("int8",)}
+TARGETS = {
+    "saved_model": Target(
+        "saved_model", {"precision": ("float32", "bfloat16")}, needs_tensorflow=True
+    ),
+    "onnx": Target("onnx_export", _INT8),
+    "openvino": Target("openvino_export", _INT8),
+    "litert": Target("litert_export", _INT8, needs_tensorflow=True),
+}
+FORMATS = tuple(TARGETS)
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """One call of `export`; the arguments are checked."""
+
+    model: keras.Model
+    path: pathlib.Path
+    format: str
+    precision: str | None
+    quantize: str | None
+    dev: Any
+    metrics: Mapping[str, float] | None
+    license: str | None
+
+    @functools.cached_property
+    def task(self):
+        """The `Task` of the model, or `None`."""
+        return registry.find(self.model)
+
+    @property
+    def output(self):
+        """The `layers.TaskOutput` of the model, or `None`."""
+        return find_output(self.model)
+
+    @property
+    def encoder(self):
+        return find_encoder(self.model)
+
+    @property
+    def takes_strings(self):
+        return any(item.dtype == "string" for item in self.model.inputs)
+
+    @property
+    def is_pair(self):
+        """True for an encoder or a pretraining model, whose SavedModels are TF-Hub's pair."""
+        if isinstance(self.model, BertEncoder):
+            return True
+        has_both_heads = isinstance(self.model.output, dict)
+        return has_both_heads and self.task is not None and self.task.is_pretraining
+
+    @property
+    def has_pipeline(self):
+        """True if a pipeline can compute with the model."""
+        if self.task is None or self.takes_strings:
+            return False
+        return self.encoder.preprocessor is not None
 
 
 def export(
@@ -72,8 +150,8 @@ def export(
             whose activations are scaled in each call. OpenVINO: matmuls, with scales that nncf
             computes from `dev`, which is faster and more accurate.
         dev: Data of the task, on which a bfloat16 or int8 export is compared with float32. The
-            model card states the equal answers. For int8 it also has the time and, with labels, the
-            main metric of the task; more than 1 lost point is a warning.
+            model card states the equal answers, the time and, with labels, the main metric of the
+            task; more than 1 lost point is a warning.
         metrics: Dict for the model card, such as `keras_bert.finetune` returns. `None`: the metrics
             of the run of `finetune`, or of the file or folder that was loaded, unless the
             weights have changed since. `{}`: none.
@@ -115,6 +193,37 @@ def export(
         raise ValueError(
             f"export takes a keras.Model, such as pipeline.model; received {shown(model)}"
         )
+    _check_weights(model)
+    _check_card(metrics, license)
+    path = as_output_path("path", path).expanduser()
+    check_one_of("format", format, FORMATS)
+    _check_options(format, precision=precision, quantize=quantize)
+    known_metrics, known_license = provenance.known_metrics_and_license(model)
+    metrics = known_metrics if metrics is None else metrics
+    job = Job(model, path, format, precision, quantize, dev, metrics, license or known_license)
+    model_comparison.check_dev(job)
+    target = importlib.import_module(f"{__package__}.{TARGETS[format].module}")
+    for exported in target.folders(job):
+        written = _write(exported, job)
+    return written
+
+
+def _write(exported, job):
+    """Write a folder beside its place, compare it with the model, and move it; return its path."""
+    exported.parent.mkdir(parents=True, exist_ok=True)
+    with temporary_folder(exported.parent, ".writing-") as folder:
+        exported.write(folder)
+        for sample in exported.samples(folder):
+            model_comparison.check(sample, job.model, job.precision)
+        agreement = None
+        if job.dev is not None:
+            actual, expected = exported.engines(folder)
+            precision = job.quantize or job.precision
+            agreement = model_comparison.on_dev(actual, expected, job.dev, precision)
+        return exported.finish(folder, agreement)
+
+
+def _check_weights(model):
     path_of_weight = path_of_diverged_weight(model.variables)
     if path_of_weight is not None:
         raise ValueError(
@@ -127,46 +236,6 @@ def export(
             "pooler. Use its sequence_output",
             stacklevel=level_of_caller(),
         )
-    path = as_output_path("path", path)
-    _check_card(metrics, license)
-    known_metrics, known_license = provenance.known_metrics_and_license(model)
-    metrics = known_metrics if metrics is None else metrics
-    license = license or known_license
-    check_one_of("format", format, FORMATS)
-    if format == "litert":
-        return _export_litert(model, path, precision, dev, quantize, metrics, license)
-    if format != "saved_model":
-        if precision is not None:
-            raise ValueError(
-                f"precision is for SavedModels; for {format!r} give quantize='int8', or choose the "
-                "precision of OpenVINO in keras_bert.pipeline"
-            )
-        from keras_bert.exporting import graph_export
-
-        return graph_export.export(
-            model, path, format, quantize=quantize, dev=dev, metrics=metrics, license=license
-        )
-    if quantize is not None:
-        raise ValueError(
-            "quantize needs format='onnx' or 'openvino'. For a SavedModel give precision='bfloat16'"
-        )
-    _check_tensorflow("a SavedModel needs TensorFlow, KERAS_BACKEND=tensorflow")
-    from keras_bert.exporting import saved_model
-
-    return saved_model.export(
-        model, path, precision=precision, dev=dev, metrics=metrics, license=license
-    )
-
-
-def _export_litert(model, path, precision, dev, quantize, metrics, license):
-    if precision is not None:
-        raise ValueError("precision does not apply to 'litert'. Remove it")
-    _check_tensorflow("a LiteRT file needs TensorFlow, KERAS_BACKEND=tensorflow")
-    from keras_bert.exporting import litert_export
-
-    return litert_export.export(
-        model, path, quantize=quantize, dev=dev, metrics=metrics, license=license
-    )
 
 
 def _check_card(metrics, license):
@@ -181,9 +250,18 @@ def _check_card(metrics, license):
         raise ValueError(f"license must be a name, such as 'apache-2.0'; received {shown(license)}")
 
 
-def _check_tensorflow(rule):
-    if keras.backend.backend() != "tensorflow":
+def _check_options(format, **options):
+    """Check that the format takes `precision` and `quantize`, and that this backend writes it."""
+    target = TARGETS[format]
+    for name, value in options.items():
+        if value is not None and name not in target.options:
+            formats = ", ".join(repr(other) for other in FORMATS if name in TARGETS[other].options)
+            raise ValueError(
+                f"{name} does not apply to format={format!r}. Leave it out; it is for {formats}"
+            )
+        check_one_of(name, value, (None, *target.options.get(name, ())))
+    if target.needs_tensorflow and keras.backend.backend() != "tensorflow":
         raise ValueError(
-            f"{rule}; this process runs {keras.backend.backend()}. Give format='onnx', or export "
-            "the saved .keras file there"
+            f"format={format!r} needs TensorFlow, KERAS_BACKEND=tensorflow; this process runs "
+            f"{keras.backend.backend()}. Give format='onnx', or export the saved .keras file there"
         )

@@ -5,7 +5,6 @@ Keras is not imported.
 
 import hashlib
 import time
-from typing import Any
 
 from keras_bert import provenance
 from keras_bert.checkpoints import tokenizer_config, tokenizer_json
@@ -13,14 +12,13 @@ from keras_bert.checkpoints.folder import MAX_TOKENS, read_json
 from keras_bert.exporting import graph_folder, graph_outputs
 from keras_bert.exporting.graph_folder import EXPORT_AGAIN
 from keras_bert.exporting.graph_session import errors_as_value_error, open_session
-from keras_bert.runtime import reading
-from keras_bert.runtime.escaping import check_name, shown
+from keras_bert.runtime.escaping import shown
 from keras_bert.tasks import registry
 from keras_bert.tasks.task import TaskModel
 from keras_bert.text.python_tokenizer import PythonTokenizer
 from keras_bert.untrusted import links
 
-_MAX_LABELS_FILE = 2**26  # bytes of labels.txt
+PROBABILITIES = "probabilities"
 _MAX_LENGTH = 2**20  # tokens of a text
 
 
@@ -47,11 +45,7 @@ class GraphEngine:
         self._precision = precision
         links.check(folder)
         self.session = open_session(file, precision)
-        if graph.is_old:
-            output = graph_folder.read_old_output(self.session.metadata, file)
-            facts: dict[str, Any] = {}
-        else:
-            output, facts = graph_folder.read_output(folder)
+        output, facts = graph_folder.read_output(folder)
         if output.task not in registry.names():
             raise ValueError(
                 f"a pipeline needs a model with a head; {folder} has the task "
@@ -60,16 +54,16 @@ class GraphEngine:
                 "OpenVINO, as its README shows"
             )
         self.task = registry.by_name(output.task)
-        self._outputs = list(self.session.widths if graph.is_old else self.task.graph_outputs)
-        _check_outputs(self.session, self._outputs, None if graph.is_old else self.task.graph_rank)
+        # Classifiers for LiteRT end in the probabilities, which MediaPipe needs.
+        self._has_activation = PROBABILITIES in self.session.widths
+        self._outputs = [PROBABILITIES] if self._has_activation else list(self.task.graph_outputs)
+        _check_outputs(self.session, self._outputs, self.task.graph_rank)
         content, names = _read_vocabulary(folder)
         _check_digests(graph, self.session, names, facts)
         # Libraries need a name for each row of the embeddings, so the files may name further ids.
         tokenizer, self.longest = _tokenizer(folder, content, names[: facts.get("vocabulary_size")])
         width = self.session.widths[self._outputs[0]]
         if self.task.has_labels:
-            if graph.is_old:
-                output.labels = _read_labels(folder / graph_folder.OLD_LABELS_FILE)
             _check_labels(folder, output.labels, width)
         else:
             output.labels = None  # config.json has labels for every model
@@ -107,12 +101,11 @@ class GraphEngine:
             self.session,
             encoded,
             self._outputs,
-            is_old=self._graph.is_old,
             batch_size=batch_size,
             on_batch=on_batch,
         )
         self.seconds += time.perf_counter() - start
-        if self._graph.is_old:  # the graph has the softmax or sigmoid, too
+        if self._has_activation:
             return outputs
         return self.task.activate(self.described.output, outputs)
 
@@ -122,7 +115,7 @@ def _check_outputs(session, names, rank):
     for name in names:
         if name not in session.widths:
             raise ValueError(f"{session.file} has no output {name}. {EXPORT_AGAIN}")
-        if rank is not None and session.ranks[name] != rank:
+        if session.ranks[name] != rank:
             raise ValueError(
                 f"{session.file}: the output {name} must have {rank} axes; it has "
                 f"{session.ranks[name]}. {EXPORT_AGAIN}"
@@ -132,7 +125,7 @@ def _check_outputs(session, names, rank):
 def _check_digests(graph, session, names, facts):
     """Check that the graph and the names of the ids are those of the same export.
 
-    `facts` are those of `graph_folder.read_output`. Folders of old versions lack some of them.
+    `facts` are those of `graph_folder.read_output`, which an export writes last.
     """
     vocabulary_digest = graph_folder.digest_of_vocabulary(names)
     for fact, file, digest in (
@@ -183,17 +176,6 @@ def _tokenizer(folder, content, vocabulary):
         added_tokens=added,
     )
     return tokenizer, length
-
-
-def _read_labels(file):
-    """Return the lines of a `labels.txt`."""
-    with errors_as_value_error(f"{file} is missing or broken"):
-        text = reading.read_text(file, _MAX_LABELS_FILE)
-    # Not `splitlines`, because a label can contain other line separators.
-    labels = text.removesuffix("\n").split("\n")
-    for label in labels:
-        check_name(label, f"{file}: a label")
-    return labels
 
 
 def _check_labels(folder, labels, width):

@@ -1,6 +1,5 @@
 """The files beside the graph in the folder of an export, in the layout of Hugging Face."""
 
-import contextlib
 import dataclasses
 
 from keras_bert import provenance
@@ -15,19 +14,6 @@ from keras_bert.exporting import graph_folder, graph_usage, model_card
 from keras_bert.exporting.graph_folder import GraphOutput
 from keras_bert.hub import conversion
 from keras_bert.model_structure import find_encoder, find_output, max_sequence_length
-from keras_bert.runtime.files import temporary_folder
-
-
-@contextlib.contextmanager
-def new_folder(path):
-    """Yield a temporary folder, and rename it to `path` unless an error is raised."""
-    graph_folder.check_is_new(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with temporary_folder(path.parent, ".writing-") as folder:
-        yield folder
-        if path.exists():
-            path.rmdir()
-        folder.rename(path)
 
 
 def write_descriptions(model, task, folder):
@@ -72,22 +58,23 @@ def write_descriptions(model, task, folder):
     write_json(file, content)
 
 
-def write_card(model, task, folder, *, name, format, file, tensors, **facts):
-    """Write `README.md`. `tensors` and `facts` are those of `model_card.render` and `ModelInfo`."""
-    output = find_output(model)
-    encoder = find_encoder(model)
+def write_card(job, name, graph, tensors, agreement):
+    """Write `README.md`. `tensors` are those of `model_card.render`."""
     info = model_card.ModelInfo(
-        output or GraphOutput(),
+        job.output or GraphOutput(),
         "A BERT encoder.",
         "feature-extraction",
-        parameters=model.count_params(),
-        max_sequence_length=max_sequence_length(encoder),
+        parameters=job.model.count_params(),
+        max_sequence_length=max_sequence_length(job.encoder),
         labels_file="`id2label` of `config.json`",
-        **facts,
+        metrics=job.metrics,
+        license=job.license,
+        precision=job.quantize or "float32",
+        agreement=agreement,
     )
     usage = ""
-    if encoder.preprocessor is not None:
-        path = file.relative_to(folder).as_posix()
-        usage = graph_usage.usage(model, task, format, path)
-    text = model_card.render(name, info, {"Graph": tensors}, folder, usage)
-    (folder / "README.md").write_text(text, encoding="utf-8", newline="\n")
+    if job.encoder.preprocessor is not None:
+        file = graph.file.relative_to(graph.folder).as_posix()
+        usage = graph_usage.usage(job.model, job.task, job.format, file)
+    text = model_card.render(name, info, {"Graph": tensors}, graph.folder, usage)
+    (graph.folder / "README.md").write_text(text, encoding="utf-8", newline="\n")

@@ -14,7 +14,7 @@ from typing import Any
 
 from keras_bert.checkpoints import folder as checkpoint_folder
 from keras_bert.checkpoints import huggingface, tokenizer_config
-from keras_bert.runtime import label_types, reading
+from keras_bert.runtime import label_types
 from keras_bert.runtime.arguments import LONG_TEXTS, SIMILARITIES
 from keras_bert.runtime.escaping import check_name, shown
 
@@ -33,9 +33,6 @@ GRAPH_FILES: dict[str, dict[str | None, str]] = {
         "int8": "openvino/openvino_model_qint8_quantized.xml",
     },
 }
-# Folders that older versions wrote have the graph and its description in this file.
-OLD_GRAPH_FILE = "model.onnx"
-OLD_LABELS_FILE = "labels.txt"
 # A folder with one of these files is a Keras model or a SavedModel, and may hold graphs, too.
 _OTHER_FORMATS = ("model.keras", "saved_model.pb")
 EXPORT_AGAIN = "Export the model again"
@@ -86,12 +83,10 @@ class GraphFile:
     Attributes:
         file: The file with the graph.
         folder: The folder of the export.
-        is_old: True if an older version wrote the folder.
     """
 
     file: pathlib.Path
     folder: pathlib.Path
-    is_old: bool = False
 
 
 def find_graph(path: object, format: str | None = None) -> GraphFile | None:
@@ -134,10 +129,6 @@ def _graph_of(folder, formats):
             for name in GRAPH_FILES[format].values():
                 if (folder / name).is_file():
                     return GraphFile(folder / name, folder)
-        return None
-    file = folder / OLD_GRAPH_FILE
-    if "onnx" in formats and file.is_file() and not (folder / "config.json").is_file():
-        return GraphFile(file, folder, is_old=True)
     return None
 
 
@@ -250,11 +241,3 @@ def output_of(options: dict[str, Any], file: object) -> GraphOutput:
             f"{shown(output.default_prompt)}. {EXPORT_AGAIN}"
         )
     return output
-
-
-def read_old_output(metadata: dict[str, str], file: pathlib.Path) -> GraphOutput:
-    """Return the output that the metadata of the `model.onnx` of an old folder describes."""
-    if "task" not in metadata:
-        raise ValueError(f"{file} was not written by keras_bert.export. {EXPORT_AGAIN}")
-    options: dict[str, Any] = reading.parse_json(metadata.get("output", "{}").encode(), file)
-    return output_of({**options, "task": metadata["task"]}, file)

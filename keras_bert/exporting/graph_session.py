@@ -13,6 +13,7 @@ import numpy as np
 
 from keras_bert.exporting import graph_folder
 from keras_bert.exporting.graph_folder import EXPORT_AGAIN
+from keras_bert.exporting.litert_session import LiteRtSession
 from keras_bert.runtime import reading
 from keras_bert.runtime.arguments import check_one_of
 from keras_bert.runtime.packages import import_extra
@@ -40,9 +41,9 @@ class Session(typing.Protocol):
     Attributes:
         file: The file of the graph.
         digest: Its `graph_folder.digest_of_graph`.
+        inputs: Names of its inputs.
         widths: Size of the last axis of each output, by name; `None` for any size.
         ranks: Number of axes of each output, by name.
-        metadata: The custom metadata of an ONNX file; empty for OpenVINO.
         tokens_per_batch: Tokens of a batch, with padding, at which the engine is fastest; `None`
             if the caller chooses the number of sequences.
         parallel_batches: Number of batches that it computes at the same time.
@@ -50,9 +51,9 @@ class Session(typing.Protocol):
 
     file: pathlib.Path
     digest: str
+    inputs: list[str]
     widths: dict[str, int | None]
     ranks: dict[str, int]
-    metadata: dict[str, str]
     tokens_per_batch: int | None
     parallel_batches: int
 
@@ -94,7 +95,7 @@ class OnnxSession:
             size = output.shape[-1]
             self.widths[output.name] = size if isinstance(size, int) else None
             self.ranks[output.name] = len(output.shape)
-        self.metadata = self._session.get_modelmeta().custom_metadata_map
+        self.inputs = [value.name for value in self._session.get_inputs()]
         self.file = file
 
     def run(self, batches: Iterable[Inputs], names: list[str]) -> Iterator[tuple[int, list]]:
@@ -137,7 +138,7 @@ class OpenVinoSession:
             self._for_batches = core.compile_model(graph, "CPU", options)
         count = self._for_batches.get_property("OPTIMAL_NUMBER_OF_INFER_REQUESTS")
         self.parallel_batches: int = count
-        self.metadata: dict[str, str] = {}
+        self.inputs = [value.any_name for value in self._for_one_batch.inputs]
         self.widths: dict[str, int | None] = {}
         self.ranks: dict[str, int] = {}
         for output in self._for_one_batch.outputs:
@@ -210,11 +211,13 @@ def import_openvino():
 
 
 def open_session(file: pathlib.Path, precision: str | None = None) -> Session:
-    """Open the graph in a file of `graph_folder.GRAPH_FILES`.
+    """Open the graph in the folder of an export. A LiteRT file must be one of this process.
 
     Raise a `ValueError` for a file that `keras_bert.export` does not write, and for a precision
     that the engine lacks; an `ImportError` if the engine is not installed.
     """
+    if file.suffix == ".tflite":
+        return LiteRtSession(file)
     if file.suffix == ".xml":
         check_one_of("precision", precision, (None, "float32", "bfloat16"))
         return OpenVinoSession(file, precision or "float32")

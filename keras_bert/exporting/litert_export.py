@@ -7,81 +7,38 @@ the model is uncased, as MediaPipe's tokenizer is.
 Source: "Convert TensorFlow models" in the documentation of LiteRT.
 """
 
-import pathlib
-
 import keras
 import tensorflow as tf
 
-from keras_bert.exporting import (
-    agreement,
-    graph_files,
-    graph_folder,
-    litert_engine,
-    mediapipe_metadata,
-    verification,
-)
+from keras_bert.exporting import graph_export, graph_folder, mediapipe_metadata
+from keras_bert.exporting.graph_engine import PROBABILITIES
 from keras_bert.model_structure import find_encoder, find_output
-from keras_bert.runtime.arguments import check_one_of
-from keras_bert.runtime.packages import import_extra
-from keras_bert.tasks import registry
-
-# Files of the graph, by the argument `quantize`.
-FILES = {None: "litert/model.tflite", "int8": "litert/model_int8.tflite"}
 
 
-def export(model, path, *, quantize=None, dev=None, metrics=None, license=None):
-    """Write the folder of a LiteRT export; return its `pathlib.Path`.
-
-    Args:
-        model: A model of `keras_bert.heads`, or an encoder.
-        path: A new or empty folder. It gets a file of `FILES` and the files of an ONNX folder.
-        quantize: `"int8"`: weights of 8 bits, whose activations are quantized in each call.
-        dev: Data of the task, on which the int8 graph is compared with the float32 graph.
-        metrics, license: Contents of `README.md`, see `keras_bert.export`.
-
-    Raises:
-        ValueError: If the folder is not empty, or an option has an unknown value.
-    """
-    check_one_of("quantize", quantize, tuple(FILES))
-    path = pathlib.Path(path).expanduser().resolve()
-    task = registry.find(model)
-    agreement.check_dev(dev, quantize, model, task)
-    function = _function(model, task)
-    content = _convert(function, quantize)
-    comparison = None
-    if dev is not None:
-        comparison = agreement.compare_pipelines(
-            _engine(model, task, content), _engine(model, task, _convert(function, None)), dev
-        )
-        agreement.warn_of_changes(comparison, dev)
-    with graph_files.new_folder(path) as folder:
-        graph_files.write_descriptions(model, task, folder)
-        file = folder / FILES[quantize]
-        file.parent.mkdir()
-        file.write_bytes(_with_metadata(content, model, task))
-        interpreter = _interpreter(file)  # its runner does not keep it alive
-        verification.check_litert(
-            interpreter.get_signature_runner(), model, is_exact=quantize is None
-        )
-        graph_files.write_card(
-            model,
-            task,
-            folder,
-            name=path.name,
-            format="litert",
-            file=file,
-            tensors=_tensors(function),
-            metrics=metrics,
-            license=license,
-            precision=quantize or "float32",
-            agreement=comparison,
-        )
-    return path
+def folders(job):
+    """Return the folder of a LiteRT export."""
+    return graph_export.folders(job, LiteRtGraph)
 
 
-def _engine(model, task, content):
-    names = ["probabilities"] if _has_probabilities(task) else list(task.graph_outputs)
-    return litert_engine.LiteRtEngine(model, task, content, names)
+class LiteRtGraph:
+    """The graph of a model, as `graph_export.GraphFolder` writes it."""
+
+    files = {None: "litert/model.tflite", "int8": "litert/model_int8.tflite"}
+
+    def __init__(self, job):
+        self._job = job
+        self._function = _function(job.model, job.task)
+        self.tensors = _tensors(self._function)
+
+    def write(self, graph):
+        self._write(graph, quantize=None)
+
+    def quantize(self, float32, exported, dev):
+        self._write(exported, quantize="int8")
+
+    def _write(self, graph, quantize):
+        content = _convert(self._function, quantize)
+        graph.file.write_bytes(_with_metadata(content, self._job.model, self._job.task))
 
 
 def _has_probabilities(task):
@@ -112,14 +69,14 @@ def _function(model, task):
         )
         if isinstance(outputs, dict):
             return {
-                verification.GRAPH_NAMES.get(key, key): output
+                graph_export.NAMES.get(key, key): output
                 for key, output in outputs.items()
                 if not isinstance(output, (list, tuple))
             }
         if not _has_probabilities(task):
             return {task.graph_outputs[0]: outputs}
         activation = tf.sigmoid if find_output(model).multi_label else tf.nn.softmax
-        return {"probabilities": activation(outputs)}
+        return {PROBABILITIES: activation(outputs)}
 
     return compute.get_concrete_function()
 
@@ -133,12 +90,6 @@ def _convert(function, quantize):
     if quantize:
         converter.optimizations = [tf.lite.Optimize.DEFAULT]
     return converter.convert()
-
-
-def _interpreter(file):
-    """Open a LiteRT file with the library that serves it."""
-    module = import_extra("ai_edge_litert.interpreter", "litert", "this format")
-    return module.Interpreter(str(file))
 
 
 def _with_metadata(content, model, task):

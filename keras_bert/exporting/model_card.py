@@ -13,8 +13,8 @@ import re
 import typing
 
 from keras_bert.exporting import file_templates
-from keras_bert.exporting.agreement import Agreement
 from keras_bert.exporting.graph_folder import GraphOutput
+from keras_bert.exporting.model_comparison import Agreement
 from keras_bert.hub.named_source import published_license
 from keras_bert.runtime.escaping import markdown, printable
 from keras_bert.runtime.files import atomic_write
@@ -24,41 +24,6 @@ CARD_FILE = "README.md"
 
 _MAX_LABELS = 60
 _MAX_CHARACTERS = 100  # of a label or a value
-
-_MEANINGS = {
-    "text": "UTF-8",
-    "text_pair": "second text, UTF-8",
-    "prompt_name": 'name of a prompt that comes before the text, "" for none',
-    "question": "UTF-8",
-    "query": "UTF-8",
-    "document": "text to score for the query, UTF-8",
-    "context": "text that holds the answer, UTF-8",
-    "choices": "possible continuations, the same number for each text",
-    "inputs": "texts, UTF-8",
-    "input_word_ids": "token ids",
-    "input_mask": "1 for tokens, 0 for padding",
-    "input_type_ids": "0 for the first text, 1 for the second",
-    "masked_lm_positions": "positions to predict; 0 for padding",
-    "token": "word as written in the text",
-    "tag": "label of the word",
-    "label": "most probable label",
-    "choice": "index of the best choice",
-    "answer": 'span of the context; "" if there is no answer',
-    "score": "probability",
-    "probabilities": "of each label, in the order of the labels below",
-    "chosen": "True if the probability is at least 0.5",
-    "candidates": "tokens for each [MASK], best first",
-    "scores": "probabilities of the candidates",
-    "embedding": "vector of the text",
-    "start": "first byte in the UTF-8 text",
-    "end": "byte after the last",
-    "count": "number of words; the rest of each row is padding",
-    "logits": "before the softmax",
-    "start_logits": "of an answer that starts here, before the softmax",
-    "end_logits": "of an answer that ends here, before the softmax",
-    "pooled_output": "vector of each text",
-    "sequence_output": "vector of each token",
-}
 # Entries of metrics.json that are not metrics.
 _SOURCES = {"model": "started from", "train": "trained on", "dev": "evaluated on"}
 _NOT_METRICS = ("train_seconds", "examples_per_second", "stopped")
@@ -79,7 +44,7 @@ class ModelInfo:
     metrics: dict, as `keras_bert.finetune` returns
     license: license of the weights that training started from
     precision: dtype of the matmuls
-    agreement: `agreement.Agreement` with float32
+    agreement: `model_comparison.Agreement` with float32
     labels_file: where a reader finds the labels that the card leaves out; `None`: it lists all
     """
 
@@ -154,7 +119,7 @@ def render(name, info, tables, folder, usage):
         tags=["bert"],
     )
     size = sum(path.stat().st_size for path in pathlib.Path(folder).rglob("*") if path.is_file())
-    meanings = _MEANINGS | (task.meanings if task else {})
+    meanings = json.loads(file_templates.fill("meanings.json")) | (task.meanings if task else {})
     source = _source_model(info.metrics)
     text = file_templates.fill(
         "card.md",

@@ -6,12 +6,18 @@ Source: tensorflow/models `official/nlp/tools/export_tfhub_lib.py`, and the page
 
 import pathlib
 
+import keras
 import tensorflow as tf
 
+from keras_bert.exporting import model_comparison
+from keras_bert.exporting.model_comparison import Sample
+from keras_bert.exporting.saved_model_folder import SavedModelFolder, signature_sample
+from keras_bert.model_structure import max_sequence_length
+from keras_bert.runtime.files import check_subfolder
 from keras_bert.text import windows_graph
 from keras_bert.text.preprocessor import VOCABULARY_FILE
 
-SEQUENCE_LENGTH = 128  # of `preprocess(texts)`, as on TF-Hub
+_SEQUENCE_LENGTH = 128  # of `preprocess(texts)`, as on TF-Hub
 
 
 class _Reusable(tf.train.Checkpoint):
@@ -25,10 +31,79 @@ class _Reusable(tf.train.Checkpoint):
         return self.__dict__["__call__"](*args, **kwargs)
 
 
-def preprocess(preprocessor, assets, sequence_length=SEQUENCE_LENGTH):
+def folders(job):
+    """Return the folders of the preprocessor, if there is one, and of the encoder."""
+    if job.precision is not None:
+        raise ValueError(
+            "precision does not apply to encoders and pretraining models. Use "
+            "encoder.with_options(dtype='mixed_bfloat16')"
+        )
+    for name in ("preprocess", "encoder"):
+        check_subfolder(job.path / name)
+    if job.encoder.preprocessor is None:
+        return [_encoder_folder(job, assets={})]
+    assets = {"vocab_file": lambda folder: _write_vocabulary(job.encoder.preprocessor, folder)}
+    return [_preprocessor_folder(job, assets), _encoder_folder(job, assets)]
+
+
+def _preprocessor_folder(job, assets):
+    length = min(_SEQUENCE_LENGTH, max_sequence_length(job.encoder))
+    module, functions = _preprocess(job.encoder.preprocessor, length)
+    preprocessor = job.encoder.preprocessor.with_options(sequence_length=length)
+
+    def sample(loaded):
+        return Sample(
+            inputs={"inputs": model_comparison.TEXTS},
+            actual=lambda inputs: loaded(tf.constant(inputs["inputs"])),
+            expected=lambda inputs: keras.tree.map_structure(
+                keras.ops.convert_to_numpy, preprocessor(list(inputs["inputs"]))
+            ),
+            tolerance=0,
+        )
+
+    return SavedModelFolder(
+        job,
+        job.path / "preprocess",
+        module,
+        functions,
+        assets,
+        sample,
+        description="A BERT preprocessor, from texts to ids: a reusable TF2 SavedModel.",
+        max_sequence_length=length,
+    )
+
+
+def _encoder_folder(job, assets):
+    encoder = job.encoder
+    masked_lm = None if job.model is encoder else job.model.get_layer("masked_lm")
+    module, functions = _encode(encoder, masked_lm)
+
+    def compute(inputs):
+        outputs = encoder(inputs, training=False)
+        return {key: outputs[key] for key in ("pooled_output", "sequence_output")}
+
+    def sample(loaded):
+        ids = model_comparison.sample_ids(encoder)
+        return signature_sample(loaded, ids, compute, mask=ids["input_mask"])
+
+    return SavedModelFolder(
+        job,
+        job.path / "encoder",
+        module,
+        functions,
+        assets,
+        sample,
+        description="A trainable BERT encoder: a reusable TF2 SavedModel.",
+        hub_tag="feature-extraction",
+        parameters=job.model.count_params(),
+        metrics=job.metrics,
+    )
+
+
+def _preprocess(preprocessor, sequence_length):
     """Return the module of a preprocessor and the dict of its signatures.
 
-    The folder `assets` must exist until the module is saved. The module `m` has these functions:
+    The module `m` has these functions:
 
     - `m(texts)` returns `input_word_ids`, `input_mask` and `input_type_ids`, int32
       (batch, sequence_length).
@@ -55,7 +130,6 @@ def preprocess(preprocessor, assets, sequence_length=SEQUENCE_LENGTH):
         return _by_word(preprocessor.tokenizer.tokenize_with_offsets(inputs))
 
     module = _Reusable()
-    module.vocab_file = tf.saved_model.Asset(_write_vocabulary(preprocessor, assets))
     default = tf.function(call, input_signature=texts, autograph=False)
     module.__call__ = default  # type: ignore[method-assign]
     special_tokens = tf.function(
@@ -95,10 +169,10 @@ def _pack_function(preprocessor, sequence_length):
     return function
 
 
-def encoder(encoder, assets, masked_lm=None):
+def _encode(encoder, masked_lm=None):
     """Return the trainable module of an encoder and the dict of its signatures.
 
-    The folder `assets` must exist until the module is saved. `masked_lm` is a `MaskedLMHead` that
+    `masked_lm` is a `MaskedLMHead` that
     is tied to the encoder, or `None`. The module `m` has these attributes:
 
     - `m(inputs, training=False)` takes a dict of the three tensors, int32 (batch, seq). It returns
@@ -119,7 +193,6 @@ def encoder(encoder, assets, masked_lm=None):
 
     module = _trainable(encode, encoder.input, [encoder])
     if encoder.preprocessor is not None:
-        module.vocab_file = tf.saved_model.Asset(_write_vocabulary(encoder.preprocessor, assets))
         module.do_lower_case = tf.Variable(
             encoder.preprocessor.lowercase, trainable=False, name="do_lower_case"
         )

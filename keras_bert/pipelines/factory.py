@@ -111,9 +111,9 @@ def _keras_engine(model, task, pooling, precision, trusted):
     import keras
 
     from keras_bert.encoder import BertEncoder
+    from keras_bert.exporting.keras_engine import KerasEngine
     from keras_bert.hub import loading
     from keras_bert.model_structure import find_output, preprocessor_of
-    from keras_bert.pipelines.keras_engine import KerasEngine
     from keras_bert.tasks import registry
 
     requested = None if task is None else registry.by_name(task)

@@ -406,10 +406,6 @@ class Task:
         """Return results of the pipeline as rows with the outputs of `signatures`."""
         return list(results)
 
-    def right_labels(self, examples) -> list | None:
-        """Return the right label of each example, if an export returns `label`."""
-        return None
-
     def head_options_of(self, model) -> dict | None:
         """Return options with which `head_function` builds such a model; `None` if it cannot."""
         output = model.layers[-1]

@@ -154,7 +154,7 @@ def test_a_wrong_card_writes_nothing(card, tmp_path):
 
 def test_options_that_do_not_apply(tmp_path):
     model = heads.classifier(tiny.encoder(), 2)
-    with pytest.raises(ValueError, match="does not apply to 'litert'"):
+    with pytest.raises(ValueError, match="does not apply to format='litert'"):
         keras_bert.export(model, tmp_path / "a", format="litert", precision="bfloat16")
     with pytest.raises(ValueError, match="quantize must be one of None, int8"):
         keras_bert.export(model, tmp_path / "a", format="litert", quantize="int4")

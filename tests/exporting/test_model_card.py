@@ -11,7 +11,8 @@ import pytest
 
 import keras_bert
 from keras_bert import heads, provenance
-from keras_bert.exporting import model_card, saved_model
+from keras_bert.exporting import export as export_module
+from keras_bert.exporting import model_card
 from keras_bert.exporting.graph_folder import GraphOutput
 from keras_bert.exporting.model_card import ModelInfo
 from keras_bert.hub import resolve
@@ -193,15 +194,12 @@ def test_card_follows_the_versions_until_the_user_edits_it(tmp_path):
 def info_of(monkeypatch):
     """A function that returns the facts that `export` writes on the card, without the export."""
     written = []
-
-    def write(module, functions, path, info, verify):
-        written.append(info)
-
-    monkeypatch.setattr(saved_model, "_write", write)
+    monkeypatch.setattr(export_module, "_write", lambda folder, job: written.append(job))
 
     def info(model, export=keras_bert.export, **options):
         export(*[model] * (export is keras_bert.export), "unused", **options)
-        return written[-1]
+        job = written[-1]
+        return ModelInfo(CLASSES, metrics=job.metrics, license=job.license)
 
     return info
 

@@ -302,33 +302,6 @@ def test_int8_logs_no_advice(tmp_path, caplog):
     assert caplog.messages == []
 
 
-@pytest.mark.filterwarnings("ignore:__array__ implementation")
-@pytest.mark.parametrize("labeled", [False, True])
-def test_inaccurate_int8_is_a_warning(labeled, tmp_path, monkeypatch):
-    model = heads.classifier(tiny.encoder(initializer_range=0.3), labels=["bad", "good"])
-
-    def spoil(proto, file, **options):
-        for weight in proto.graph.initializer:
-            if weight.dims[-1:] == [2]:  # kernel and bias of the logits
-                array = -onnx.numpy_helper.to_array(weight)
-                weight.CopyFrom(onnx.numpy_helper.from_array(array, weight.name))
-        onnx.save(proto, file)
-
-    monkeypatch.setattr("onnxruntime.quantization.quantize_dynamic", spoil)
-    texts = ["good", "bad", "so", "film"]
-    labels = [row["label"] for row in keras_bert.predict(model, texts)] if labeled else None
-    message = "the examples: int8 changes .*% of the answers"
-    if labeled:
-        message = "the examples: int8 loses .* points of accuracy"
-    with pytest.warns(UserWarning, match=message):
-        keras_bert.export(
-            model, tmp_path / "a", format="onnx", quantize="int8",
-            dev=keras_bert.Examples(texts, labels=labels),
-        )  # fmt: skip
-    card = (tmp_path / "a" / "README.md").read_text(encoding="utf-8")
-    assert ("(float32: 1.0000)" in card) == labeled
-
-
 def quantized():
     model = heads.classifier(tiny.encoder(), 2)
     with warnings.catch_warnings():
@@ -377,8 +350,11 @@ def test_a_changed_head_is_refused(change, tmp_path):
     ("make", "options", "message"),
     [
         (lambda: heads.classifier(tiny.encoder(), 2), {"quantize": "int4"}, "one of None, int8"),
-        (lambda: heads.classifier(tiny.encoder(), 2), {"precision": "bfloat16"}, "for SavedModels"),
-        (lambda: heads.classifier(tiny.encoder(), 2), {"dev": [1]}, 'needs quantize="int8"'),
+        (
+            lambda: heads.classifier(tiny.encoder(), 2),
+            {"precision": "bfloat16"},
+            "does not apply",
+        ),
         pytest.param(quantized, {}, "weights that are not quantized", marks=pytest.mark.slow),
         (own_head, {}, "an encoder or an unchanged model of keras_bert.heads"),
         (
@@ -411,7 +387,7 @@ def test_formats(tmp_path):
     model = heads.classifier(tiny.encoder(), 2)
     with pytest.raises(ValueError, match="saved_model, onnx, openvino, .*received 'tflite'"):
         keras_bert.export(model, tmp_path, format="tflite")
-    with pytest.raises(ValueError, match="quantize needs format='onnx'"):
+    with pytest.raises(ValueError, match="it is for 'onnx', 'openvino', 'litert'"):
         keras_bert.export(model, tmp_path, quantize="int8")
 
 

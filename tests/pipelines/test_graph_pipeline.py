@@ -5,7 +5,6 @@ The references are the pipelines of the Keras models.
 
 import concurrent.futures
 import json
-import pathlib
 import pickle
 import shutil
 
@@ -100,18 +99,6 @@ def check_results(head, tmp_path, format):
     assert len(graph_pipeline([])) == 0
 
 
-OLD = pathlib.Path(__file__).parents[1] / "golden" / "onnx_before_2026_12"
-
-
-@pytest.mark.parametrize("task", ["classification", "masked_tokens", "question_answering"])
-def test_folders_of_older_versions(task):
-    saved = json.loads((OLD / "answers.json").read_text(encoding="utf-8"))[task]
-    inputs = [tuple(row) if isinstance(row, list) else row for row in saved["inputs"]]
-    assert_close(keras_bert.pipeline(OLD / task)(inputs), saved["results"])
-    with pytest.raises(ValueError, match=r"is an export.* keras_bert\.pipeline"):
-        keras_bert.load(OLD / task)
-
-
 def test_engines(tmp_path):
     model = heads.classifier(tiny.encoder(initializer_range=0.5), labels=["a", "b"])
     path = keras_bert.export(model, tmp_path / "a", format="onnx")
@@ -155,13 +142,6 @@ def test_labels_with_joiners_and_texts_with_surrogates(tmp_path):
     assert onnx_pipeline.output.labels == ["a\u200db", "c"]
     assert_close(onnx_pipeline("good", top_k=None), keras_pipeline("good", top_k=None))
     assert_close(onnx_pipeline("so \ud800good"), keras_pipeline("so \ud800good"))
-
-
-def test_a_folder_of_another_format_keeps_its_engine(tmp_path):
-    model = heads.classifier(tiny.encoder(), labels=["a", "b"])
-    keras_bert.save(model, tmp_path / "both")
-    (tmp_path / "both" / "model.onnx").write_bytes(b"")
-    assert keras_bert.pipeline(tmp_path / "both").task == "classification"
 
 
 def test_neither_keras_nor_tensorflow_is_imported(tmp_path, python):

@@ -8,8 +8,8 @@ import keras_bert
 from keras_bert import heads
 from keras_bert.exporting import graph_folder
 from keras_bert.exporting.export import FORMATS
-from keras_bert.exporting.litert_engine import LiteRtEngine
-from keras_bert.exporting.litert_export import FILES as LITERT_FILES
+from keras_bert.exporting.graph_engine import GraphEngine
+from keras_bert.exporting.graph_folder import GraphFile
 from keras_bert.model_structure import find_output
 from keras_bert.tasks import registry
 from tests import tiny
@@ -154,12 +154,8 @@ def test_litert_answers_as_the_keras_model(name, models, tmp_path):
     pytest.importorskip("ai_edge_litert")
     model = models(name, "padded vocabulary")
     folder = keras_bert.export(model, tmp_path / "a", format="litert")
-    task = registry.find(model)
-    is_classifier = task.has_labels and task.answers_texts
-    names = ["probabilities"] if is_classifier else list(task.graph_outputs)
-    content = (folder / LITERT_FILES[None]).read_bytes()
-    engine = LiteRtEngine(model, task, content, names)
-    check(answers(task.pipeline(engine)), answers(keras_bert.pipeline(model)))
+    engine = GraphEngine(GraphFile(folder / "litert/model.tflite", folder))
+    check(answers(engine.task.pipeline(engine)), answers(keras_bert.pipeline(model)))
 
 
 # Outputs of a signature that the result of a pipeline has, too, the first that there is.

@@ -241,9 +241,6 @@ class Classification(TextTask):
         """Return the probabilities of the labels, float32 (n, classes)."""
         return mean_per_text(encoded.text_of, np.stack(outputs))
 
-    def right_labels(self, examples):
-        return examples.labels
-
     def metric_names(self, output, examples):
         if output.multi_label:
             return "micro_f1", "macro_f1", "exact_match"

@@ -1,6 +1,7 @@
 """Compute with a Keras model, for pipelines."""
 
 import hashlib
+import time
 
 import keras
 import numpy as np
@@ -14,7 +15,11 @@ from keras_bert.tasks.forward_pass import forward_pass
 
 
 class KerasEngine:
-    """A Keras model with its preprocessor. `precision` is as in `forward_pass`."""
+    """A Keras model with its preprocessor. `precision` is as in `forward_pass`.
+
+    Attributes:
+        seconds: Time that the model has taken.
+    """
 
     def __init__(self, model, precision=None):
         self.model = model
@@ -22,6 +27,7 @@ class KerasEngine:
         self.task = registry.for_model(model)
         self.longest = find_encoder(model).bert_config["max_position_embeddings"]
         self.columns = provenance.columns_of_texts(provenance.known_columns(model))
+        self.seconds = 0.0
         self._precision = precision
         self._predict = forward_pass(model, precision)
 
@@ -50,6 +56,7 @@ class KerasEngine:
         return hashlib.sha256(repr(settings).encode()).digest()
 
     def outputs(self, encoded, *, batch_size, on_batch=None):
+        start = time.perf_counter()
         outputs = inference.run(
             self.model,
             encoded,
@@ -58,6 +65,7 @@ class KerasEngine:
             on_outputs=self._check_outputs,
             predict=self._predict,
         )
+        self.seconds += time.perf_counter() - start
         return self.task.activate(self.described.output, outputs)
 
     def _check_outputs(self, outputs):
