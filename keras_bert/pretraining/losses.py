@@ -69,15 +69,17 @@ def compile_model(
         optimizer: A Keras optimizer, such as `optimizers.adamw`.
         reduction: `"sum"` for batches of `with_divisors`.
     """
-    encoder = heads.find_encoder(model)
     # Objects, not names: Keras creates named losses in the first step, which is then traced twice.
-    loss = PieceCrossentropy
-    metrics = accuracy
-    tasks = list(model.output) if isinstance(model.output, dict) else None
+    loss = PieceCrossentropy(reduction)
+    metrics = [accuracy()]
+    if isinstance(model.output, dict):
+        loss = {task: PieceCrossentropy(reduction) for task in model.output}
+        metrics = {task: [accuracy()] for task in model.output}
+    encoder = heads.find_encoder(model)
     model.compile(
         optimizers.with_loss_scale(optimizer, encoder.dtype_policy),
-        loss={task: loss(reduction) for task in tasks} if tasks else loss(reduction),
-        weighted_metrics={task: [metrics()] for task in tasks} if tasks else [metrics()],
+        loss=loss,
+        weighted_metrics=metrics,
         jit_compile=distribution.supports_jit_compile(),
     )
     model.optimizer.build(model.trainable_variables)
