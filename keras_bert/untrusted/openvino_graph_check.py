@@ -23,6 +23,10 @@ from keras_bert.untrusted.graph_sizes import Growth
 _MAX_BYTES = 2**25  # BERT-Large in int8 has 2**21
 _MAX_ELEMENTS = 2**20
 _MAX_LAYERS = 2**13  # BERT-Large in int8 has 3,200
+# OpenVINO's time grows with the square of the operations that are not weights: 6 seconds for 2,000.
+# BERT-Large has 1,200, and in int8 1,800. A deeper model has more weights.
+_MAX_OPERATIONS = 2**11
+_BYTES_PER_OPERATION = 2**14  # of the weights, beyond this number
 _BYTES = {"f32": 4, "f16": 2, "bf16": 2, "i64": 8, "i32": 4, "i8": 1, "u8": 1, "boolean": 1}
 # Other versions of OpenVINO merge some operations into Gelu, MVN and Swish.
 _TYPES = {
@@ -199,6 +203,8 @@ def _check_layers(layers: dict[str, _Layer], weights_size: int) -> None:
             operations[name] = graph_sizes.Operation(
                 layer.type, _TYPES[layer.type], tuple(sources), itemsize
             )
+    if len(operations) > _MAX_OPERATIONS + weights_size // _BYTES_PER_OPERATION:
+        raise ValueError(f"{len(operations)} operations on weights of {weights_size:.3g} bytes")
     graph_sizes.check(weights, operations, weights_size)
 
 

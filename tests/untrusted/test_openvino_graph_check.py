@@ -17,11 +17,18 @@ def check(tmp_path, layers, before=""):
     openvino_graph_check.check(file, weights)
 
 
+def test_deep_models_have_many_weights(tmp_path):
+    (tmp_path / "a.xml").write_text(f"<net><layers>{RELUS}</layers></net>")
+    (tmp_path / "a.bin").write_bytes(bytes(2**14))
+    openvino_graph_check.check(tmp_path / "a.xml", tmp_path / "a.bin")
+
+
 def test_weights_in_the_file(tmp_path):
     check(tmp_path, CONST.format("2, 3", 0, 24))
     check(tmp_path, CONST.format("", 20, 4))
 
 
+RELUS = "".join(f'<layer id="{number}" type="ReLU"/>' for number in range(2049))
 ENTITIES = """<!DOCTYPE a [<!ENTITY b "bbbbbbbbbb"><!ENTITY c "&b;&b;&b;&b;">]>"""
 
 
@@ -47,6 +54,7 @@ ENTITIES = """<!DOCTYPE a [<!ENTITY b "bbbbbbbbbb"><!ENTITY c "&b;&b;&b;&b;">]>"
             "more than 1048576 elements",
         ),
         ("".join(f'<layer id="{n}" type="ReLU"/>' for n in range(8193)), "", "more than 8192"),
+        (RELUS, "", "2049 operations on weights of 24 bytes"),
         ('<layer id="0" type="ReLU"/>' * 2, "", "two layers of one ID"),
         ('<layer id="0" type="ReLU"><layer id="1" type="ReLU"/></layer>', "", "'layer' in layer"),
         (CONST.format("6", 0, 24).replace("<data", "<data/><data"), "", "'data' in layer"),
