@@ -8,7 +8,6 @@ import shutil
 import stat
 import unicodedata
 import zipfile
-import zlib
 from typing import NamedTuple
 
 from keras_bert.runtime.escaping import shown
@@ -22,8 +21,6 @@ _MAX_EXPANSION = 100  # unpacked size / archive size; weights compress little
 _ALWAYS_ALLOWED_BYTES = 2**20  # unpacked size that any archive may have
 _IS_UTF8 = 0x800  # flags of an entry
 _IS_ENCRYPTED = 1
-# Exceptions of zipfile for a damaged archive or an unknown compression method.
-_ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError, OverflowError)
 
 
 class _Entry(NamedTuple):
@@ -45,7 +42,7 @@ def unpack(archive: pathlib.Path, folder: pathlib.Path) -> None:
         try:
             stream = stack.enter_context(open(archive, "rb"))
             zipped = stack.enter_context(containers.open_zip(stream, compressed=True))
-        except (*_ZIP_ERRORS, OSError) as error:  # OSError: an offset outside of the archive
+        except Exception as error:  # zipfile raises many types
             raise _damaged(archive, error) from error
         try:
             entries = _checked_entries(zipped.infolist(), os.fstat(stream.fileno()).st_size)
@@ -62,7 +59,7 @@ def unpack(archive: pathlib.Path, folder: pathlib.Path) -> None:
         except OSError as error:
             reason = error.strerror or error
             raise OSError(f"{archive} could not be unpacked into {folder}: {reason}") from error
-        except _ZIP_ERRORS as error:
+        except Exception as error:  # zipfile and its decompressors raise many types
             raise _damaged(archive, error) from error
 
 

@@ -1,6 +1,7 @@
 """Unpacking of untrusted zip archives."""
 
 import os
+import random
 import re
 import shutil
 import stat
@@ -170,6 +171,20 @@ def test_a_directory_of_a_million_entries_is_not_parsed(tmp_path):
     start = time.process_time()
     refused(path, "a list of members of over 2097152 bytes")
     assert time.process_time() - start < 2 * slowness()
+
+
+@pytest.mark.parametrize(
+    "method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA]
+)
+@pytest.mark.parametrize("seed", range(5))
+def test_damaged_entries_are_refused(tmp_path, method, seed):
+    path = make_zip(tmp_path / "a.zip", {"a": b"abcdefghij" * 100}, method)
+    content = bytearray(path.read_bytes())
+    start = 31 + 4 * (method == zipfile.ZIP_LZMA)  # the header of LZMA says how long it is
+    content[start + 10 : start + 30] = random.Random(seed).randbytes(20)
+    path.write_bytes(content)
+    with pytest.raises((ValueError, OSError), match="a.zip"):
+        archives.unpack(path, tmp_path / "unpacked")
 
 
 def test_damaged_archives_are_refused(tmp_path):
