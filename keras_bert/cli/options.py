@@ -304,7 +304,7 @@ class FinetuneRecipe(Options):
 
     epochs: PositiveInt | None = None
     batch_size: PositiveInt | None = None
-    learning_rate: PositiveFloat | None = None
+    learning_rate: NonNegativeFloat | None = None
     warmup: Fraction = 0.1
     schedule: Literal["linear", "cosine", "constant"] = "linear"
     max_length: PositiveInt | None = None
@@ -567,7 +567,7 @@ class PretrainRecipe(Options):
     first_share: Fraction = 0.9
     batch_size: PositiveInt = 256
     max_predictions: Sequence[PositiveInt] | None = option(None, metavar="N")
-    learning_rate: PositiveFloat = 1e-4
+    learning_rate: NonNegativeFloat = 1e-4
     warmup_steps: NonNegativeInt | None = None
     optimizer: Literal["adamw", "lamb"] = "adamw"
     whole_words: bool = False

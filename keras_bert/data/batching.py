@@ -22,6 +22,8 @@ import math
 import keras
 import numpy as np
 
+from keras_bert.runtime.arguments import as_integer
+
 # Lengths that batches are padded to for compiled steps. Each length costs a compilation.
 LENGTHS = (
     16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192
@@ -92,6 +94,7 @@ class SortedBatches(Batches):
     def __init__(self, encoded, batch_size, lengths=None, positions=0, chosen=None, devices=1):
         self._encoded = encoded
         self._lengths = lengths
+        batch_size = as_integer("batch_size", batch_size, 1)
         chosen = np.arange(len(encoded.lengths)) if chosen is None else chosen
         order = chosen[np.argsort(-encoded.lengths[chosen], kind="stable")]
         if lengths is not None:

@@ -63,6 +63,9 @@ def two_phases(
     >>> [(phase.steps, phase.sequence_length) for phase in two_phases(1_000_000)]
     [(900000, 128), (100000, 512)]
     """
+    as_integer("steps", steps, 1)
+    if not 0 <= share <= 1:
+        raise ValueError(f"share must be from 0 to 1; received {share}")
     first = round(steps * share)
     parts = zip((first, steps - first), lengths, max_predictions, strict=True)
     return [Phase(count, length, batch_size, maximum) for count, length, maximum in parts if count]
@@ -116,6 +119,8 @@ class Recipe:
                 raise ValueError(f"{name} must be from 0 to 1; received {getattr(self, name)}")
         if not 0 < self.masked_share < 1:
             raise ValueError(f"masked_share must be between 0 and 1; received {self.masked_share}")
+        if as_number("learning_rate", self.learning_rate) < 0:
+            raise ValueError(f"learning_rate must be at least 0; received {self.learning_rate}")
         as_integer("gradient_accumulation_steps", self.gradient_accumulation_steps, 1)
         if as_number("weight_decay", self.weight_decay) < 0:
             raise ValueError(f"weight_decay must be at least 0; received {self.weight_decay}")

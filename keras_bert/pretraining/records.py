@@ -119,6 +119,8 @@ def build(
     if not 0 <= held_out < 1:
         raise ValueError(f"held_out must be at least 0 and below 1; received {held_out}")
     as_integer("shard_bytes", shard_bytes, 1)
+    if workers is not None:
+        as_integer("workers", workers, 1)
     if shard_bytes > _MAX_SHARD // 4:  # a token takes up to 4 bytes
         raise ValueError(f"shard_bytes must be at most {_MAX_SHARD // 4}; received {shard_bytes}")
     settings = _settings(files, preprocessor, held_out, shard_bytes)

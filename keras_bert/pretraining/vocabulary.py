@@ -78,6 +78,9 @@ def train(
     (30, ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]', 'e'], True)
     """
     as_integer("size", size, len(SPECIAL) + 1)
+    as_integer("min_frequency", min_frequency, 1)
+    if max_bytes is not None:
+        as_integer("max_bytes", max_bytes, 1)
     # Raise an error before the corpus is counted.
     import_extra("tokenizers", "pretraining", "training a vocabulary")
     if max_bytes is not None:

@@ -188,8 +188,6 @@ class Pipeline:
         self._check_data(examples, scored=True)
         task = self.engine.task
         task.answer_options.of(options, f"the task {task.name}")
-        batch_size = self.batch_size if batch_size is None else batch_size
-        batch_size = as_integer("batch_size", batch_size, 1)
         answers = self.answers(examples, batch_size, **options)
         self._warn_of_truncation()
         return results.Metrics(task.metrics(self.output, examples, answers, report=True))

@@ -1,139 +1,173 @@
-"""The command line agrees with the Python call that it stands for, in value and in refusals.
+"""The command line agrees with the Python calls that it stands for, in value and in refusals.
 
 The options come from `keras_bert.cli.options`, so a new option is in these tests.
 """
 
 import dataclasses
-import inspect
-import types
-import typing
-from collections.abc import Sequence
+import pathlib
+import shlex
 
 import numpy as np
 import pytest
 
 import keras_bert
-from keras_bert import heads
 from keras_bert.cli import options
-from keras_bert.tasks import registry
+from keras_bert.cli.parser import parse
 from keras_bert.tasks.embedding.retrieval import read as read_retrieval
 from tests import tiny
-from tests.cli.shared import TEXTS, run
+from tests.cli.shared import run
+from tests.properties import command_lines
 
 pytestmark = pytest.mark.usefixtures("eager")
 
-RECIPE = {field.name: field for field in dataclasses.fields(options.FinetuneRecipe)}
-PARAMETERS = set(inspect.signature(keras_bert.finetune).parameters)
-TASK_OPTIONS = {
-    name for task in registry.names() for name in registry.by_name(task).training_options.names()
+# Options with another name in Python, or whose value is a part of another argument.
+RENAMED = {
+    # A Python function has one model, one file, or one folder.
+    "model": ["name", "source", "path"],
+    "teacher": ["name"],
+    "retriever": ["model"],
+    "rerank": ["model"],
+    "train": ["data", "path"],
+    "dev": ["data", "path"],
+    "input": ["data", "path"],
+    "file": ["data", "path"],
+    "vectors": ["path"],
+    "corpus": ["paths"],
+    "glue": ["folder"],
+    "records": ["folder"],
+    "output": ["folder"],
+    "vocab": ["path", "name"],
+    # Keras, NumPy and the peers have these names.
+    "to": ["format"],
+    "top": ["top_k", "k"],
+    "candidates": ["top_k", "k"],
+    "query": ["query", "inputs"],
+    "keep_layers": ["layers"],
+    "vector_precision": ["precision"],
+    "first_share": ["share"],
+    "strategy": ["name"],
+    "task": ["name"],
+    "pooling": ["mode"],
+    "lengths": ["sequence_length"],
+    # An object has one prompt; data have one per side.
+    "prompt": ["query"],
+    "corpus_prompt": ["prompt", "corpus"],
+    # A flag that is the opposite of an argument, or selects the function.
+    "cased": ["lowercase"],
+    "keep_accents": ["strip_accents"],
+    "no_split_cjk": ["split_cjk"],
+    "no_next_sentence": ["masked_lm"],
+    "search": ["grid"],
+    # A size or a file of sizes.
+    "size": ["hidden_size"],
+    "config": ["hidden_size"],
 }
-# Commands that write files of their own or run a program, and stand for no single Python call.
-OTHER_COMMANDS = {"list", "doctor", "info", "serve", "explain", "vocab", "records", "pretrain"}
-# Options that name files, columns and machines, or that the tests of their command compare.
-NOT_VALUES = {
-    "model", "trusted", "engine", "precision", "dtype", "rematerialize", "batch_size", "header",
-    "word", "tag", "separator", "input", "output", "file", "path", "train", "dev", "glue",
-    "negatives", "score_range", "limit", "label", "text", "text_pair", "format", "characters",
-    "keep_layers", "teacher", "freeze", "search", "task", "split", "retriever", "candidates",
-    "texts", "query", "license", "quantize", "to", "drop", "hidden_act", "ignore", "rerank",
-    "vectors", "probabilities", "null_threshold", "pooling", "long_texts", "max_answer_length",
-    "metrics",
-}  # fmt: skip
+# The value in Python, if it is not that of the option.
+RECIPE = {field.name: field for field in dataclasses.fields(options.FinetuneRecipe)}
+VALUES = {"cased": False, "keep_accents": False, "no_split_cjk": False, "tiny": 128, "config": 24}
+CASES = [
+    (command, line)
+    for command in command_lines.REQUIRED
+    for line in command_lines.lines_of(command)
+]
 
 
-def kind_of(field):
-    """Return the type of a field without `None`, and True for a list."""
-    kind = field.type
-    if typing.get_origin(kind) in (typing.Union, types.UnionType):
-        kind = typing.get_args(kind)[0]
-    is_list = typing.get_origin(kind) is Sequence
-    return (typing.get_args(kind)[0], True) if is_list else (kind, False)
-
-
-def example(field):
-    """Return a valid value that is not the default, and a value that must be refused, if any."""
-    kind, is_list = kind_of(field)
-    if typing.get_origin(kind) is typing.Literal:
-        value = next(value for value in typing.get_args(kind) if value != field.default)
-        bad = "no-such-value"
-    elif kind is bool:
-        return True, None
-    elif typing.get_origin(kind) is typing.Annotated:
-        value = 3 if typing.get_args(kind)[0] is int else 0.25
-        bad = -1
-    else:
-        value, bad = {int: (3, None), str: ("name", None)}[kind]
-    return ([value] if is_list else value), ([bad] if is_list else bad)
-
-
-def argv_of(name, value):
-    words = [f"--{name.replace('_', '-')}"]
-    if value is not True:
-        words += value if isinstance(value, list) else [value]
-    return words
+# Where Python refuses a value that the repeated calls of a line do not refuse.
+REFUSED_ELSEWHERE = {
+    # The options of all tasks are in one line of `finetune`. There is a test of their limits below.
+    **{("finetune", name): "" for name in RECIPE},
+    ("embed", "truncate_dim"): "EmbeddingPipeline.width_of",
+    ("fill", "top"): "Pipeline.__call__",
+    ("serve", "max_body"): "the server is not a part of the Python API",
+    ("serve", "max_text"): "",
+    ("serve", "max_rows"): "",
+}
 
 
 @pytest.fixture(scope="module")
-def folders(tmp_path_factory):
-    """Folders with an encoder, an embedder with prompts, a classifier, and data."""
-    folder = tmp_path_factory.mktemp("models")
-    encoder = tiny.encoder(num_hidden_layers=1, initializer_range=0.5)
-    prompts = {"query": "so good ", "passage": "bad "}
-    models = {
-        "encoder": encoder,
-        "embedder": heads.embedder(encoder, prompts=prompts, default_prompt="query"),
-        "classifier": heads.classifier(encoder, labels=["bad", "good"]),
-        "masked": heads.masked_lm(encoder),
-    }
-    for name, model in models.items():
-        keras_bert.save(model, folder / name)
-    (folder / "a.tsv").write_text(TEXTS)
-    (folder / "pairs.tsv").write_text("text\tother\ngood film\tso good\nbad\ta film\nis\tthis is\n")
-    beir = folder / "beir"
-    (beir / "qrels").mkdir(parents=True)
-    texts = ["this film is good", "bad", "so bad a film", "films", "is this good", "goodly"]
-    for name, rows in (("corpus", texts), ("queries", texts[::-1])):
-        lines = [f'{{"_id": "{name[0]}{row}", "text": "{text}"}}' for row, text in enumerate(rows)]
-        (beir / f"{name}.jsonl").write_text("\n".join(lines))
-    judged = "".join(f"q{row}\tc{(row * 2) % 6}\t1\n" for row in range(6))
-    (beir / "qrels/test.tsv").write_text("query-id\tcorpus-id\tscore\n" + judged)
-    return folder
+def paths(tmp_path_factory):
+    return command_lines.files(tmp_path_factory.mktemp("files"))
 
 
-@pytest.mark.parametrize("name", RECIPE)
-def test_each_option_of_the_recipe_reaches_finetune(name, folders, tmp_path, monkeypatch):
-    value, _ = example(RECIPE[name])
-    calls = []
+def words_of(line, paths, folder):
+    return [word.format(**paths, out=folder / "out") for word in shlex.split(line)]
 
-    def record(*args, **arguments):
-        calls.append(arguments)
-        raise ValueError("recorded")
 
-    monkeypatch.setattr("keras_bert.training.finetuning.finetune", record)
-    status = run(
-        "finetune", "--model", folders / "encoder", "--train", folders / "a.tsv",
-        "--output", tmp_path / "out", *argv_of(name, value),
-    )  # fmt: skip
-    assert status == 1
-    assert calls[0][name] == value
-    assert name in PARAMETERS | TASK_OPTIONS
+def given_of(command, words):
+    """Return the options of a line that are not the defaults, with their values in Python."""
+    _, args = parse([command, *words])
+    given = {}
+    for field in dataclasses.fields(args):
+        value = getattr(args, field.name)
+        if value != field.default and value not in ([], None):
+            given[field.name] = VALUES.get(field.name, VALUES.get(str(value), value))
+    return given
+
+
+def arrives(value, values):
+    texts = {str(list(value) if isinstance(value, tuple) else value) for value in values}
+    parts = {str(part) for part in value} if isinstance(value, list) else {str(value)}
+    is_written = isinstance(value, str) and pathlib.Path(value).exists()
+    return str(value) in texts or parts <= texts or is_written
+
+
+@pytest.mark.parametrize(("command", "line"), CASES)
+def test_options_are_arguments_in_python(command, line, paths, tmp_path, monkeypatch, capsys):
+    """Each value of a line arrives in a call. The calls refuse what the command line refuses."""
+    words = words_of(line, paths, tmp_path)
+    calls = command_lines.Calls(monkeypatch)
+    run(command, *words)
+    error = capsys.readouterr().err
+    monkeypatch.undo()
+    required = given_of(command, words_of(command_lines.REQUIRED[command], paths, tmp_path))
+    is_first = line == command_lines.lines_of(command)[0]
+    fields = {field.name: field for field in dataclasses.fields(options.COMMANDS[command])}
+    for name, value in given_of(command, words).items():
+        if name in required and not is_first:
+            continue
+        names = [name, *RENAMED.get(name, ())]
+        values = calls.values(*names)
+        assert arrives(value, values), (name, value, values, error)
+        for bad in command_lines.bad_values(fields[name]):
+            assert is_refused(command, [*words, f"--{name.replace('_', '-')}", str(bad)])
+            bad = [bad] if isinstance(value, list) else bad
+            if (command, name) not in REFUSED_ELSEWHERE:
+                errors = list(calls.errors(names, value, bad))
+                assert any(name in error for error in errors for name in names), (name, bad, errors)
+
+
+def is_refused(command, words):
+    try:
+        parse([command, *words])
+    except SystemExit as stopped:
+        return stopped.code == 2
+    return False
+
+
+def test_each_option_is_in_a_line(paths, tmp_path):
+    for command, fields in options.COMMANDS.items():
+        lines = command_lines.lines_of(command) if command in command_lines.REQUIRED else []
+        given = [given_of(command, words_of(line, paths, tmp_path)) for line in lines]
+        names = {name for options in given for name in options}
+        assert names == {field.name for field in dataclasses.fields(fields)}, command
 
 
 @pytest.mark.parametrize(
-    "name", [name for name in RECIPE if example(RECIPE[name])[1] not in (None, [None])]
+    ("name", "bad"),
+    [(name, bad) for name in RECIPE for bad in command_lines.bad_values(RECIPE[name])],
 )
-def test_the_command_and_finetune_refuse_the_same(name, folders, tmp_path, capsys):
-    _, bad = example(RECIPE[name])
-    with pytest.raises(SystemExit) as stopped:
-        run(
-            "finetune", "--model", folders / "encoder", "--train", folders / "a.tsv",
-            "--output", tmp_path / "out", *argv_of(name, bad),
-        )  # fmt: skip
-    assert stopped.value.code == 2
-    assert f"--{name.replace('_', '-')}" in capsys.readouterr().err
-    train = keras_bert.read(folders / "a.tsv")
+def test_finetune_refuses_what_the_command_refuses(name, bad, paths):
+    bad = [bad] if command_lines.kind_of(RECIPE[name])[1] else bad
+    train = keras_bert.read(paths["table"])
     with pytest.raises(ValueError, match=name):
         keras_bert.finetune(tiny.encoder(num_hidden_layers=1), train, **{name: bad})
+
+
+def test_pipelines_refuse_what_the_command_refuses(paths):
+    pipe = keras_bert.pipeline(paths["masked"])
+    for bad in (-1, 0):
+        with pytest.raises(ValueError, match="top_k"):
+            pipe("so [MASK]", top_k=bad)
 
 
 def printed(capsys, *arguments):
@@ -150,16 +184,18 @@ PROMPTS = [
 
 
 def flags(chosen):
-    return [word for name, value in chosen.items() for word in argv_of(name, value)]
+    return [
+        word for name, value in chosen.items() for word in (f"--{name.replace('_', '-')}", value)
+    ]
 
 
 @pytest.mark.parametrize("prompts", PROMPTS)
-def test_evaluate_uses_the_prompts_of_the_pipeline(prompts, folders, capsys):
+def test_evaluate_uses_the_prompts_of_the_pipeline(prompts, paths, capsys):
     lines = printed(
-        capsys, "evaluate", folders / "embedder", "--input", folders / "beir", *flags(prompts)
+        capsys, "evaluate", paths["embedder"], "--input", paths["beir"], *flags(prompts)
     )
-    pipe = keras_bert.pipeline(folders / "embedder")
-    data = read_retrieval(folders / "beir")
+    pipe = keras_bert.pipeline(paths["embedder"])
+    data = read_retrieval(paths["beir"])
     texts = pipe.output.prompts | {"": "", "bad ": "bad "}
     chosen = [texts[prompts.get(name, "query")] for name in ("prompt", "corpus_prompt")]
     expected = pipe.evaluate(data.with_prompts(*chosen))
@@ -170,13 +206,13 @@ def test_evaluate_uses_the_prompts_of_the_pipeline(prompts, folders, capsys):
 
 
 @pytest.mark.parametrize("prompts", PROMPTS)
-def test_search_finds_what_the_pipeline_finds(prompts, folders, capsys):
+def test_search_finds_what_the_pipeline_finds(prompts, paths, capsys):
     lines = printed(
-        capsys, "search", folders / "a.tsv", "so good film", "--model", folders / "embedder",
+        capsys, "search", paths["table"], "so good film", "--model", paths["embedder"],
         "--top", 3, *flags(prompts),
     )  # fmt: skip
-    pipe = keras_bert.pipeline(folders / "embedder")
-    texts = keras_bert.read(folders / "a.tsv").texts
+    pipe = keras_bert.pipeline(paths["embedder"])
+    texts = keras_bert.read(paths["table"]).texts
     query = pipe.encode("so good film", prompt=prompts.get("prompt"))
     vectors = pipe.encode(texts, prompt=prompts.get("corpus_prompt"))
     scores = np.sort(vectors @ query / np.linalg.norm(query) / np.linalg.norm(vectors, axis=1))
@@ -186,48 +222,38 @@ def test_search_finds_what_the_pipeline_finds(prompts, folders, capsys):
 
 
 @pytest.mark.parametrize("chosen", [{}, {"prompt": "passage"}, {"truncate_dim": 4}])
-def test_embed_writes_the_vectors_of_the_pipeline(chosen, folders, tmp_path, capsys):
+def test_embed_writes_the_vectors_of_the_pipeline(chosen, paths, tmp_path, capsys):
     file = tmp_path / "a.npy"
     printed(
-        capsys, "embed", folders / "embedder", "--input", folders / "a.tsv", "--output", file,
+        capsys, "embed", paths["embedder"], "--input", paths["table"], "--output", file,
         *flags(chosen),
     )  # fmt: skip
-    texts = keras_bert.read(folders / "a.tsv").texts
-    expected = keras_bert.pipeline(folders / "embedder").encode(texts, **chosen)
+    texts = keras_bert.read(paths["table"]).texts
+    expected = keras_bert.pipeline(paths["embedder"]).encode(texts, **chosen)
     np.testing.assert_allclose(np.load(file), expected, atol=1e-6)
 
 
 @pytest.mark.parametrize("chosen", [{"count": 1, "margin": -2}, {"count": 2, "margin": -2.0}])
-def test_mine_writes_the_negatives_of_the_pipeline(chosen, folders, tmp_path, capsys):
+def test_mine_writes_the_negatives_of_the_pipeline(chosen, paths, tmp_path, capsys):
     file = tmp_path / "mined.tsv"
     printed(
-        capsys, "mine", folders / "pairs.tsv", "--text-pair", "other", "--model",
-        folders / "embedder", "--output", file, *(f"--{name}={chosen[name]}" for name in chosen),
+        capsys, "mine", paths["table"], "--text-pair", "other", "--model",
+        paths["embedder"], "--output", file, *(f"--{name}={chosen[name]}" for name in chosen),
     )  # fmt: skip
-    pairs = keras_bert.read(folders / "pairs.tsv", "embedding", text="text", text_pair="other")
-    expected = keras_bert.pipeline(folders / "embedder").mine_negatives(pairs, **chosen)
+    pairs = keras_bert.read(paths["table"], "embedding", text="text", text_pair="other")
+    expected = keras_bert.pipeline(paths["embedder"]).mine_negatives(pairs, **chosen)
     rows = [tuple(line.split("\t")) for line in file.read_text().splitlines()[1:]]
     assert rows == [tuple(row) for row in expected.texts]
 
 
-def test_evaluate_predict_and_fill_print_what_the_pipeline_returns(folders, capsys):
-    pipe = keras_bert.pipeline(folders / "classifier")
-    examples = keras_bert.read(folders / "a.tsv")
-    lines = printed(capsys, "evaluate", folders / "classifier", "--input", folders / "a.tsv")
+def test_evaluate_predict_and_fill_print_what_the_pipeline_returns(paths, capsys):
+    pipe = keras_bert.pipeline(paths["classifier"])
+    examples = keras_bert.read(paths["table"])
+    lines = printed(capsys, "evaluate", paths["classifier"], "--input", paths["table"])
     assert f"{pipe.evaluate(examples)['accuracy']:.3f}" in " ".join(lines)
-    rows = printed(capsys, "predict", folders / "classifier", "--input", folders / "a.tsv")
+    rows = printed(capsys, "predict", paths["classifier"], "--input", paths["table"])
     results = [f"{result['label']}\t{result['score']:.4f}" for result in pipe(examples.texts)]
     assert [row for row in rows if row.startswith(tuple(results))] == rows[-len(results) :]
-    candidates = printed(capsys, "fill", folders / "masked", "so [MASK]", "--top", 3)
-    best = keras_bert.pipeline(folders / "masked")("so [MASK]", top_k=3)
+    candidates = printed(capsys, "fill", paths["masked"], "so [MASK]", "--top", 3)
+    best = keras_bert.pipeline(paths["masked"])("so [MASK]", top_k=3)
     assert [line.split("\t")[1] for line in candidates] == [answer["token"] for answer in best]
-
-
-def test_every_option_is_compared_or_listed():
-    compared = {*RECIPE, "prompt", "corpus_prompt", "truncate_dim", "top", "count", "margin"}
-    for command, fields in options.COMMANDS.items():
-        if command in OTHER_COMMANDS:
-            continue
-        names = {field.name for field in dataclasses.fields(fields)}
-        missing = names - compared - NOT_VALUES - {"vector_precision"}
-        assert not missing, f"compare the options {missing} of {command} with the Python call"

@@ -216,6 +216,7 @@ for case, folder in {runs}.items():
         case: str(trained.folder / f"{trained.metrics['best_epoch']}.keras")
         for case, trained in runs.items()
     }
-    lines = python("-c", script.format(runs=files)).splitlines()
+    output = python("-c", script.format(runs=files))
+    lines = [line for line in output.splitlines() if line.startswith("[")]
     for trained, line in zip(runs.values(), lines, strict=True):
         assert_same(eval(line, {"nan": float("nan")}), answers(trained.model, trained.data))
