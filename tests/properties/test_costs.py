@@ -1,5 +1,7 @@
 """Ten times the work costs about ten times the time and memory."""
 
+import pathlib
+import tempfile
 import time
 import tracemalloc
 
@@ -17,6 +19,7 @@ from tests import tiny
 
 MOST = 13  # times the cost of a tenth of the work
 REPEATS = 3
+FOLDER = tempfile.TemporaryDirectory(prefix="keras_bert-costs-")
 TOKENIZER = PythonTokenizer(tiny.PIECES)
 
 
@@ -46,6 +49,24 @@ def retrieval(documents):
     return queries, corpus, {name: {name} for name in queries}
 
 
+def columns(count):
+    """Return a row with many columns, as a file of CSV."""
+    names = [f"column {index}" for index in range(count)]
+    return write(
+        f"{count}.csv", ",".join(["text", "label", *names]) + "\na,b" + ",c" * count + "\n"
+    )
+
+
+def lines(rows):
+    return write(f"{rows}.jsonl", '{"text": "so good", "label": "good"}\n' * rows)
+
+
+def write(name, content):
+    path = pathlib.Path(FOLDER.name, name)
+    path.write_text(content)
+    return path
+
+
 # Of each kind of work: its size, a function that prepares it, and the function that is measured.
 WORK = {
     "tokens of texts": (
@@ -73,6 +94,8 @@ WORK = {
         lambda n: {"text": ["good"] * n, "label": [f"label {index}" for index in range(n)]},
         lambda table: keras_bert.read(table),
     ),
+    "columns of a file": (2_000, columns, lambda path: keras_bert.read(path)),
+    "rows of a file": (500, lines, lambda path: keras_bert.read(path)),
     "documents": (300, retrieval, lambda data: RetrievalData(*data)),
     "vectors to search": (
         20_000,
