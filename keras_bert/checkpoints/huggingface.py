@@ -109,6 +109,12 @@ SILENT_KEYS = words("""
     top_p
 """)
 
+# Files of other libraries -> what they state.
+_NOT_READ = {
+    "adapter_config.json": "adapters of PEFT",
+    "quantize_config.json": "quantized weights of GPTQ",
+    "quant_config.json": "quantized weights of AWQ",
+}
 _MODULE_OF_VECTORS = re.compile(r"\d+_(Dense|LayerNorm|CNN|LSTM|WeightedLayerPooling|WordWeights)")
 _SAFETENSORS = "model.safetensors"
 _PICKLE = "pytorch_model.bin"
@@ -159,12 +165,32 @@ def _check_modules_are_listed(path: Path) -> None:
         )
 
 
+def _check_other_files(path: Path) -> None:
+    """Raise a `ValueError` for a file that changes what the weights compute and is not read."""
+    for name, content in _NOT_READ.items():
+        if (path / name).is_file():
+            raise ValueError(
+                f"{path / name}: must not be beside the weights, since {content} are not read. "
+                "Merge them into the weights with the library that wrote them, or remove the file"
+            )
+    config = folder.read_optional_json(path / "config.json")
+    other = folder.read_optional_json(path / "bert_config.json")
+    for key in canonical.CONFIG_KEYS:
+        if key in config and key in other and config[key] != other[key]:
+            raise ValueError(
+                f"{path}: config.json and bert_config.json must agree; {key} is "
+                f"{shown(config[key])} and {shown(other[key])}. Remove the file that does not "
+                "belong to the weights"
+            )
+
+
 def read(path: Path, ignore: Collection[str] = ()) -> Checkpoint:
     """Read a folder that `save_pretrained` wrote, or a snapshot of a Hugging Face repository.
 
     It holds config.json; model.safetensors or pytorch_model.bin, sharded or not, or tf_model.h5;
     and optionally the vocabulary, in vocab.txt or tokenizer.json.
     """
+    _check_other_files(path)
     _check_modules_are_listed(path)
     config = read_config(path)
     source_config = folder.read_json(path / "config.json")

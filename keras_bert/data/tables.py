@@ -12,19 +12,27 @@ from keras_bert.runtime.escaping import printable, shown
 from keras_bert.runtime.label_types import typed_texts
 
 
-def columns_by_role(text, text_pair, label):
+def columns_by_role(source, text, text_pair, label, kind):
     """Return {role: name of a column}. The columns of a list have the roles "label 0" and so on."""
+    if isinstance(label, list) and kind != "label_set":
+        raise ValueError(f"{source}: several columns as label are only for the task multi_label")
     columns = {"text": text, "text_pair": text_pair}
     if isinstance(label, list):
         columns |= {f"label {index}": column for index, column in enumerate(label)}
     else:
         columns["label"] = label
-    return {role: column for role, column in columns.items() if column is not None}
+    columns = {role: column for role, column in columns.items() if column is not None}
+    if len(set(columns.values())) < len(columns):
+        raise ValueError(
+            f"{source}: the columns of the text, its pair and its label must differ; received "
+            f"{printable(', '.join(map(str, columns.values())), 200)}"
+        )
+    return columns
 
 
 def read(table, *, text, text_pair, label, kind, separator, limit, **of_files):
     """Read `Examples` from a table with columns `table[name]`; arguments as in `tabular.read`."""
-    roles = columns_by_role(text, text_pair, label)
+    roles = columns_by_role("the table", text, text_pair, label, kind)
     warn_of_text_pair(column_names(table), text_pair)
     advice = "Give their names as text=, text_pair= and label="
     values = read_columns(table, list(roles.values()), (), limit, "Examples", advice)

@@ -79,15 +79,8 @@ def read_in_parts(
     """
     path = pathlib.Path(path)
     format = _check_format(path, format)
-    if isinstance(label, list) and kind != "label_set":
-        raise ValueError(f"{path}: several columns as label are only for the task multi_label")
     text_files.check_limit(limit)
-    columns = tables.columns_by_role(text, text_pair, label)
-    if len(set(columns.values())) < len(columns):
-        raise ValueError(
-            f"{path}: the columns of the text, its pair and its label must differ; received "
-            f"{printable(', '.join(map(str, columns.values())), 200)}"
-        )
+    columns = tables.columns_by_role(str(path), text, text_pair, label, kind)
     if format != "jsonl" and not header:
         columns = {role: str(number) for role, number in columns.items()}
     count = 0

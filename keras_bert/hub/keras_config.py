@@ -21,7 +21,7 @@ from keras_bert.token_model import TokenModel
 _Constructors = dict[str, tuple[Callable[..., Any], frozenset[str]]]
 
 _OWN_PACKAGE = "keras_bert"
-_FUNCTIONAL = ("Functional", "Model", "TokenModel")
+_FUNCTIONAL = ("Functional", "Model")
 _OF_FUNCTIONAL = words("name trainable layers input_layers output_layers")
 _INPUT = "InputLayer"
 _OF_INPUT = words("batch_shape dtype name")
@@ -213,8 +213,10 @@ class _Builder:
         class_name = item["class_name"]
         is_own = item.get("registered_name") == f"{_OWN_PACKAGE}>{class_name}"
         self._count(class_name, config)
-        if class_name in _FUNCTIONAL and is_own == (class_name == TokenModel.__name__):
-            return self._functional(TokenModel if is_own else keras.Model, config)
+        if class_name == TokenModel.__name__ and is_own:
+            return self._functional(TokenModel, config)
+        if class_name in _FUNCTIONAL and not is_own:
+            return self._functional(keras.Model, config)
         if class_name == _INPUT and not is_own:
             return self._input(config)
         return self._create(item, _OWN_LAYERS if is_own else _KERAS_LAYERS)
@@ -347,7 +349,7 @@ def _is_size(size: Any) -> bool:
 def _check_names(class_name: str, arguments: dict[str, Any], known: frozenset[str]) -> None:
     """Check that all arguments are known. A new version of Keras may write others that are off."""
     for name in arguments.keys() - known:
-        if arguments[name] not in (None, False):
+        if arguments[name] is not None and arguments[name] is not False:
             raise Refused(f"{class_name} has the argument {shown(name)}, which is not known")
 
 

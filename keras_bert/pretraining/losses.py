@@ -11,8 +11,9 @@ from keras_bert.runtime import distribution
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class PieceCrossentropy(keras.losses.Loss):
-    """Cross-entropy of logits over a vocabulary, averaged over positions with a weight.
+    """Cross-entropy of logits over a vocabulary.
 
+    By default, the mean over the positions with a weight; `pretrain` uses the sum.
     Equals `keras.losses.SparseCategoricalCrossentropy(from_logits=True)`, with less memory traffic.
     The logits are the largest tensor of a training step. This loss creates only two more tensors of
     that size: their exponentials and their gradient.
@@ -89,8 +90,8 @@ def with_divisors(batches: Sequence[tuple], workers: int = 1) -> list[tuple]:
     """Return the batches of an optimizer step with weights that hold the divisor of the mean.
 
     The mean of their losses, which are sums, is the mean over all masked positions of the step,
-    plus the mean over all its pairs. Of several workers, which do not know each other's batches,
-    it is the mean of these.
+    plus the mean over all its pairs. Several processes do not know each other's batches, so
+    each averages over its own.
 
     Args:
         batches: Tuples (inputs, targets, weights) of a `stream.Stream`. The weights are 0 or 1.

@@ -27,22 +27,21 @@ _FILES = {
     "special_tokens_map.json": {"unk_token": "good"},
     "sentence_bert_config.json": {"max_seq_length": 5},
     "vocab.txt": "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nfilm\ngood\n",
-}
-_IGNORED_TODAY = {
-    "adapter_config.json": (_LORA, "adapters are read in a later issue"),
-    "quantize_config.json": ({"bits": 4}, "quantized weights are refused by their config only"),
-    "bert_config.json": (None, "the two configs are not compared; config.json is read"),
-    "config_sentence_transformers.json": (
-        {"prompts": {"query": "so "}, "default_prompt_name": "query"},
-        "read only beside modules.json",
-    ),
+    "adapter_config.json": _LORA,
+    "quantize_config.json": {"bits": 4},
+    "quant_config.json": {"w_bit": 4},
+    "bert_config.json": {"hidden_act": "relu"},
 }
 # Files that only matter for generation, training or people, so that silence is right.
 _WITHOUT_EFFECT = {
     "generation_config.json": {"max_length": 20},
     "trainer_state.json": {"global_step": 500},
     "README.md": "# A model\n",
-}
+    # sentence-transformers reads it only beside modules.json.
+    "config_sentence_transformers.json": {
+        "prompts": {"query": "so "}, "default_prompt_name": "query",
+    },
+}  # fmt: skip
 
 
 def _answers(path):
@@ -71,8 +70,6 @@ def _folder_with(plain, tmp_path, name, content):
     for file in source.iterdir():
         if file.name != "tokenizer.json" or name not in ("vocab.txt", "tokenizer_config.json"):
             (tmp_path / file.name).write_bytes(file.read_bytes())
-    if content is None:
-        content = json.loads((tmp_path / "config.json").read_text()) | {"hidden_act": "relu"}
     file = tmp_path / name
     file.parent.mkdir(exist_ok=True)
     file.write_text(content if isinstance(content, str) else json.dumps(content))
@@ -89,18 +86,6 @@ def _has_effect(plain, folder):
 @pytest.mark.parametrize("name", _FILES)
 def test_a_file_has_an_effect(plain, tmp_path, name):
     assert _has_effect(plain, _folder_with(plain, tmp_path, name, _FILES[name]))
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=pytest.mark.xfail(reason=reason, strict=True))
-        for name, (_, reason) in _IGNORED_TODAY.items()
-    ],
-)
-def test_files_that_are_ignored_today(plain, tmp_path, name):
-    content, _ = _IGNORED_TODAY[name]
-    assert _has_effect(plain, _folder_with(plain, tmp_path, name, content))
 
 
 @pytest.mark.parametrize("name", _WITHOUT_EFFECT)

@@ -1,6 +1,6 @@
 """Nothing is believed from a cache that another user can write: no record, model, vector, program.
 
-The method `use` returns what a reader says that does not use the cache.
+The method `use` returns the message of a reader that refuses the cache.
 """
 
 import os

@@ -209,6 +209,7 @@ def policies(paths):
         ("Dense", "config.units", {"a": 1}, "the argument units of Dense"),
         ("Dense", "config.name", ["a"], "the argument name of Dense"),
         ("Dense", "config.weights", [[1.0]], "Dense has the argument 'weights'"),
+        ("Dense", "config.of_a_newer_keras", 0, "Dense has the argument 'of_a_newer"),
         ("Dense", "config.kernel_regularizer", "l2", "Dense has the argument 'kernel_reg"),
         ("Dense", "config.activation", "my_function", "the argument activation of Dense"),
         ("Dense", "config.activation", [1], "the argument activation of Dense"),

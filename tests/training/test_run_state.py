@@ -98,7 +98,7 @@ def test_killed_run_equals_uninterrupted_run(killed, tmp_path, monkeypatch):
         ({"epochs": 4}, "epochs=3; this run has 4"),
         ({"batch_size": 5}, "batch_size=4; this run has 5"),
         ({"train": SWAPPED}, "content of the data="),
-        ({"range": 0.5}, "encoder's weights="),
+        ({"range": 0.5}, "encoder.initializer_range=0.25; this run has 0.5"),
         ({"dev": tiny.examples(tiny.ROWS[1:5])}, "content of the dev data="),
         ({"dtype": "mixed_float16"}, "dtype='float32'; this run has 'mixed_float16'"),
         ({"freeze": True}, "trainable variables="),

@@ -244,6 +244,10 @@ def _json_texts(file, stream):
         yield f"{file}, {where}", id, " ".join(filter(None, parts))
 
 
+# Names of the last column in a header of judgments.
+_GRADE_NAMES = {"score", "grade", "relevance", "rel", "label"}
+
+
 def _qrels(file, columns):
     """Return {query: {document: grade}} of a file, which may have a header."""
     relevant: dict[str, dict[str, str]] = collections.defaultdict(dict)
@@ -256,7 +260,8 @@ def _qrels(file, columns):
                 query, document, grade = (row[column] for column in columns)
                 relevant[query][document] = check_score("grade", grade)
             except (IndexError, ValueError):
-                is_header = number == 1 and len(row) > columns[-1]
+                name = row[columns[-1]].strip().lower() if len(row) > columns[-1] else ""
+                is_header = number == 1 and name in _GRADE_NAMES
                 if not is_header:
                     raise ValueError(
                         f"{file}, line {number}: must have a query, a document and a grade; "

@@ -143,13 +143,11 @@ def read_table(table, *, limit=None):
     names = column_names(table)
     if "sent1" in names and "text" not in names:
         endings = _endings("the table", names)
-        values = read_columns(table, ["sent1", "sent2", *endings], ("label",), limit, "Choices")
-        starts = values["sent2"]
-        rows = zip(*(values[ending] for ending in endings), strict=True)
-        choices = [
-            [f"{start} {ending}" for ending in row] for start, row in zip(starts, rows, strict=True)
-        ]
-        values = {"text": values["sent1"], "choices": choices, "label": values.get("label")}
+        columns = read_columns(table, ["sent1", "sent2", *endings], ("label",), limit, "Choices")
+        rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+        rows = [_of_swag(row, endings) for row in rows]
+        values = {name: [row[name] for row in rows] for name in ("text", "choices")}
+        values["label"] = columns.get("label")
     else:
         values = read_columns(table, ("text", "choices"), ("label",), limit, "Choices")
     labels = values.get("label")
@@ -203,6 +201,16 @@ def _endings(where, names):
     return endings
 
 
+def _of_swag(row, endings):
+    """Return text, choices and label of a row of SWAG, a dict. An empty cell is an empty text."""
+    start = row["sent2"] or ""
+    return {
+        "text": row["sent1"] or "",
+        "choices": [f"{start} {row[ending] or ''}" for ending in endings],
+        "label": row.get("label"),
+    }
+
+
 def _swag_rows(path, file):
     """Yield the location and a dict of text, choices and label for each row."""
     allow_long_csv_fields()
@@ -214,7 +222,6 @@ def _swag_rows(path, file):
             location = f"line {rows.line_num}"  # the last line of the row: fields may span lines
             if None in row or None in row.values():
                 raise ValueError(f"{path}, {location}: must have {len(names)} fields")
-            choices = [f"{row['sent2']} {row[ending]}" for ending in endings]
-            yield location, {"text": row["sent1"], "choices": choices, "label": row.get("label")}
+            yield location, _of_swag(row, endings)
     except csv.Error as error:
         raise ValueError(f"{path}, after line {rows.line_num}: {error}") from error

@@ -71,7 +71,9 @@ class Questions(TaskData):
         if self.answers is not None:
             columns["answers"] = as_list(f"{self.source}: answers", self.answers)
         if self.ids is not None:
-            columns["ids"] = [str(id) for id in as_list(f"{self.source}: ids", self.ids)]
+            ids = as_list(f"{self.source}: ids", self.ids)
+            # A question without an id has its number, as where no question has one.
+            columns["ids"] = [str(number if id is None else id) for number, id in enumerate(ids, 1)]
         for name, column in columns.items():
             check_count(self.source, name, column, "questions", len(columns["questions"]))
             object.__setattr__(self, name, column)

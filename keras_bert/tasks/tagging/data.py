@@ -1,6 +1,5 @@
 """Tagged sentences from files: CoNLL columns, CoNLL-U, JSON Lines and CSV."""
 
-import collections
 import copy
 import csv
 import dataclasses
@@ -138,17 +137,6 @@ class TaggedSentences(TaskData):
         names = sorted({tag for row in self.tags or () for tag in row if tag is not None})
         outside = [name for name in OUTSIDE_TAGS if name in names]
         return [*outside, *(name for name in names if name not in outside)]
-
-    def majority_share(self):
-        """Return the accuracy of always guessing the most frequent tag, 0 to 1."""
-        counts = collections.Counter(
-            tag for row in self.tags or () for tag in row if tag is not None
-        )
-        if not counts:
-            raise ValueError(
-                f"{self.source}: there are no words to score. Give sentences with words"
-            )
-        return max(counts.values()) / counts.total()
 
 
 def _location_of_word(sentence, index):

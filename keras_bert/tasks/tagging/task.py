@@ -165,7 +165,6 @@ class Tagging(Task):
         If `output` is `None`, the tags of the examples decide if entities are scored.
         Source: https://www.clips.uantwerpen.be/conll2003/ner/bin/conlleval and seqeval.
         """
-        majority = examples.majority_share()  # raises an error for data without words
         scheme = _scheme(output, examples)
         metrics = {}
         if scheme is not None:
@@ -173,7 +172,13 @@ class Tagging(Task):
             rates = _rates(*(counter.total() for counter in counts))
             metrics = {name: rates[name] for name in ("f1", "precision", "recall")}
         expected, predicted = self.confusion(output, examples, answers)
+        if not expected:
+            raise ValueError(
+                f"{examples.source}: no word has a known tag and a token, so there is nothing to "
+                "score"
+            )
         accuracy = np.mean(np.array(expected) == np.array(predicted))
+        majority = max(collections.Counter(expected).values()) / len(expected)
         return {**metrics, "accuracy": float(accuracy), "majority": majority}
 
     def report(self, output, examples, answers):
