@@ -189,12 +189,13 @@ def read(path, split="test"):
     if not path.is_dir():
         return RetrievalData.of_questions(squad.read(path, labeled=False))
     links.check(path)
+    queries = _texts(path, "queries")
     beir = path / "qrels" / f"{split}.tsv"
     trec = path / "qrels.txt"
     if beir.exists():
-        relevant = _qrels(beir, (0, 1, 2))
+        relevant = _qrels(beir, (0, 1, 2), queries)
     elif trec.exists():
-        relevant = _qrels(trec, (0, 2, 3))
+        relevant = _qrels(trec, (0, 2, 3), queries)
         if split != "test":
             warnings.warn(
                 f"{trec} has no splits, so split={shown(split)} was not used. For splits, write "
@@ -206,7 +207,7 @@ def read(path, split="test"):
         if not splits:
             raise FileNotFoundError(f"{path}: no relevance judgments. Add {beir} or qrels.txt")
         raise FileNotFoundError(f"{beir}: no such file; the splits of this folder are: {splits}")
-    return RetrievalData(_texts(path, "queries"), _texts(path, "corpus"), relevant, str(path))
+    return RetrievalData(queries, _texts(path, "corpus"), relevant, str(path))
 
 
 def _texts(folder, name):
@@ -244,12 +245,11 @@ def _json_texts(file, stream):
         yield f"{file}, {where}", id, " ".join(filter(None, parts))
 
 
-# Names of the last column in a header of judgments.
-_GRADE_NAMES = {"score", "grade", "relevance", "rel", "label"}
+def _qrels(file, columns, queries):
+    """Return {query: {document: grade}} of a file, which may have a header.
 
-
-def _qrels(file, columns):
-    """Return {query: {document: grade}} of a file, which may have a header."""
+    A first line that begins with the id of a query is no header.
+    """
     relevant: dict[str, dict[str, str]] = collections.defaultdict(dict)
     with open_utf8(file) as stream:
         for number, line in numbered_lines(file, stream):
@@ -260,8 +260,7 @@ def _qrels(file, columns):
                 query, document, grade = (row[column] for column in columns)
                 relevant[query][document] = check_score("grade", grade)
             except (IndexError, ValueError):
-                name = row[columns[-1]].strip().lower() if len(row) > columns[-1] else ""
-                is_header = number == 1 and name in _GRADE_NAMES
+                is_header = number == 1 and len(row) > columns[-1] and row[0] not in queries
                 if not is_header:
                     raise ValueError(
                         f"{file}, line {number}: must have a query, a document and a grade; "

@@ -119,6 +119,7 @@ def test_an_embedder_is_scored_and_trained_with_it(eager):
     [
         ("a\tb\tc\nq1\td1\n", "line 2: must have a query, a document and a grade"),
         ("q1\td1\n", "line 1: must have"),
+        ("q1\td1\thigh\n", "line 1: must have"),
         ("a\tb\tc\nq1\td1\tnan\n", "line 2: must have"),
         ("a\tb\tc\nq9\td1\t1\n", "no query has a relevant document"),
         ("a\tb\tc\nq1\td9\t1\n", "no relevant document is in the corpus, such as 'd9'"),
