@@ -81,7 +81,7 @@ def test_widths_of_matryoshka_are_positive_integers(dims):
         losses.Matryoshka(losses.CosineSimilarity(), dims)
 
 
-def test_widths_of_matryoshka_are_at_most_that_of_the_vectors():
+def test_widths_of_matryoshka_are_at_most_that_of_the_vectors(eager):
     loss = losses.Matryoshka(losses.CosineSimilarity(), [5, 2])
     with pytest.raises(ValueError, match="dims must be at most 4.*received"):
         loss(np.ones(3), random_vectors(3, 2))

@@ -32,7 +32,7 @@ def google_rate(step, peak, total, warmup):
     return peak * step / warmup if step < warmup else decayed
 
 
-@pytest.mark.parametrize(("total", "warmup"), [(1000, 0), (1000, 100), (10, 10), (7, 3), (1, 0)])
+@pytest.mark.parametrize(("total", "warmup"), [(100, 0), (100, 10), (10, 10), (7, 3), (1, 0)])
 def test_schedule(total, warmup):
     schedule = optimizers.WarmupLinearDecay(2e-5, total, warmup)
     found = np.array([float(schedule(step)) for step in range(total + 3)])
@@ -83,7 +83,7 @@ def test_defaults_match_the_paper():
 
 def check_decay_in_fit():
     """With zero gradients, the decay shrinks matrices and does not change vectors."""
-    encoder = contract.build("encoder", name="inner")
+    encoder = contract.build("encoder", name="inner", num_hidden_layers=1)
     inputs = {key: keras.Input((None,), dtype="int32", name=key) for key in encoder.input}
     x = encoder(inputs)["pooled_output"]
     model = keras.Model(inputs, keras.layers.Rescaling(0.0)(x))
