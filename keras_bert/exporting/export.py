@@ -5,8 +5,9 @@ import functools
 import importlib
 import os
 import pathlib
+import typing
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import keras
@@ -20,6 +21,7 @@ from keras_bert.runtime.escaping import shown
 from keras_bert.runtime.files import temporary_folder
 from keras_bert.runtime.warn import level_of_caller
 from keras_bert.tasks import registry
+from keras_bert.tasks.pipeline import Engine
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,8 +29,8 @@ class Target:
     """A format of `export`.
 
     Attributes:
-        module: Module of `exporting`. Its function `folders` returns what a `Job` writes, objects
-            with the attribute and the methods of `graph_export.GraphFolder`.
+        module: Module of `exporting`. Its function `folders` returns the list of
+            `ExportedFolder`s that a `Job` writes.
         options: Values of `precision` and `quantize`; without a name, it must be `None`.
         needs_tensorflow: True if only TensorFlow's backend can write it.
     """
@@ -95,6 +97,30 @@ class Job:
         if self.task is None or self.takes_strings:
             return False
         return self.encoder.preprocessor is not None
+
+
+class ExportedFolder(typing.Protocol):
+    """A folder that an export writes, in the order of the methods.
+
+    Attributes:
+        parent: The folder that it is written into, under a temporary name.
+    """
+
+    parent: pathlib.Path
+
+    def write(self, folder: pathlib.Path) -> None:
+        """Write the model into the temporary folder."""
+
+    def samples(self, folder: pathlib.Path) -> Iterable[model_comparison.Sample]:
+        """Open the model, and return the samples on which it is compared."""
+
+    def engines(self, folder: pathlib.Path) -> Sequence[Engine]:
+        """Return the engines in lower precision and in float32, which are compared on `dev`."""
+
+    def finish(
+        self, folder: pathlib.Path, agreement: model_comparison.Agreement | None
+    ) -> pathlib.Path:
+        """Write the card, and move the folder to its place; return its path."""
 
 
 def export(
@@ -208,7 +234,7 @@ def export(
     return written
 
 
-def _write(exported, job):
+def _write(exported: ExportedFolder, job: Job) -> pathlib.Path:
     """Write a folder beside its place, compare it with the model, and move it; return its path."""
     exported.parent.mkdir(parents=True, exist_ok=True)
     with temporary_folder(exported.parent, ".writing-") as folder:

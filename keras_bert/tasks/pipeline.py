@@ -29,6 +29,7 @@ class Engine(typing.Protocol):
         model: The `keras.Model`.
         longest: Number of positions of the model: the longest sequence that it can read.
         columns: Names of the columns of texts that the model was trained on, by input.
+        seconds: Time that the model has taken.
     """
 
     task: typing.Any
@@ -37,6 +38,7 @@ class Engine(typing.Protocol):
     model: typing.Any
     longest: int
     columns: dict[str, str]
+    seconds: float
 
     def outputs(self, encoded, *, batch_size, on_batch=None) -> list:
         """Return the outputs for each sequence, as after `Task.activate`."""
