@@ -11,7 +11,6 @@ from typing import Any
 
 from keras_bert.checkpoints import folder
 from keras_bert.runtime.escaping import shown
-from keras_bert.untrusted.errors import invalid
 
 # Where a text contains these strings, they are ordinary text.
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -50,8 +49,21 @@ class AddedToken:
 _FLAGS = ("lstrip", "rstrip", "single_word", "normalized")
 
 
-def as_added_token(value: "str | Mapping[str, Any] | AddedToken") -> AddedToken:
-    """Return the `AddedToken` of a string, which is matched exactly, or of a dict of its fields."""
+def as_added_tokens(
+    values: "Iterable[str | Mapping[str, Any] | AddedToken]",
+) -> tuple[AddedToken, ...]:
+    """Return the `AddedToken`s of strings, which are matched exactly, or of dicts of its fields."""
+    tokens = tuple(map(_as_added_token, values))
+    characters = sum(len(token.content) for token in tokens)
+    if characters > _MAX_CHARACTERS:
+        raise ValueError(
+            f"added tokens must have at most {_MAX_CHARACTERS} characters in total, received "
+            f"{characters}"
+        )
+    return tokens
+
+
+def _as_added_token(value: "str | Mapping[str, Any] | AddedToken") -> AddedToken:
     if isinstance(value, AddedToken):
         return value
     return AddedToken(value) if isinstance(value, str) else AddedToken(**value)
@@ -87,10 +99,10 @@ def read(path: Path, tokenizer: Mapping[str, Any]) -> dict[str, tuple[int | None
             folder.check_id(file, token.content, id_)
         first_id, first_token = tokens.get(token.content, (None, token))
         tokens[token.content] = (id_ if first_id is None else first_id, first_token)
-    characters = sum(map(len, tokens))
-    if characters > _MAX_CHARACTERS:
-        rule = f"added tokens must have at most {_MAX_CHARACTERS} characters in total"
-        raise invalid(path, rule, characters)
+    try:
+        as_added_tokens(token for _, token in tokens.values())
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
     return tokens
 
 

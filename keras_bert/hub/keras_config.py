@@ -135,7 +135,7 @@ _IGNORED = words("kernel_initializer bias_initializer beta_initializer gamma_ini
 _COLLECTIONS = words(
     "added_tokens axis frozen labels lora mode names noise_shape prompts value_range"
 )
-_LONG_COLLECTIONS = words("added_tokens labels prompts")
+_LONG_COLLECTIONS = words("added_tokens labels")
 _ACTIVATIONS = words(
     """
     celu elu exponential gelu gelu_new gelu_pytorch_tanh hard_shrink hard_sigmoid hard_silu

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Collection, Iterable
 from typing import Any, NamedTuple
 
-from keras_bert.checkpoints.added_tokens import AddedToken, as_added_token, word_pieces
+from keras_bert.checkpoints.added_tokens import AddedToken, as_added_tokens, word_pieces
 from keras_bert.runtime.escaping import shown
 from keras_bert.runtime.warn import level_of_caller
 from keras_bert.text import added_token_search
@@ -50,7 +50,7 @@ class BaseTokenizer:
         self.lowercase = lowercase
         self.strip_accents = lowercase if strip_accents is None else strip_accents
         self.split_cjk = split_cjk
-        self.added_tokens = tuple(map(as_added_token, added_tokens))
+        self.added_tokens = as_added_tokens(added_tokens)
         self._ids = {token: index for index, token in enumerate(self.vocabulary)}
         check_tokens(self.vocabulary, (UNKNOWN,), self.added_tokens)
         self.unknown_id = self._ids[UNKNOWN]

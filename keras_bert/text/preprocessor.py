@@ -15,7 +15,7 @@ import numpy as np
 
 from keras_bert import keras_private
 from keras_bert.checkpoints import folder
-from keras_bert.checkpoints.added_tokens import as_added_token
+from keras_bert.checkpoints.added_tokens import as_added_tokens
 from keras_bert.checkpoints.tokenizer_config import VOCABULARY_FILE
 from keras_bert.runtime.arguments import as_integer
 from keras_bert.runtime.escaping import shown
@@ -90,7 +90,7 @@ class Preprocessor(keras.layers.Layer):
         self.lowercase = lowercase
         self.strip_accents = lowercase if strip_accents is None else strip_accents
         self.split_cjk = split_cjk
-        self.added_tokens = tuple(map(as_added_token, added_tokens))
+        self.added_tokens = as_added_tokens(added_tokens)
         keras_private.accept_strings(self)
         self.built = True
         if vocabulary is not None:

@@ -220,6 +220,7 @@ def policies(paths):
         ("Dense", "module", "my_module", "is not known"),
         ("TaskOutput", "config.task", {"classification": 1}, "the argument task of TaskOutput"),
         ("TaskOutput", "config.names", ["a"] * 1001, "the argument names of TaskOutput"),
+        ("TaskOutput", "config.prompts", {str(n): "" for n in range(1001)}, "argument prompts of"),
         ("TaskOutput", "module", "keras.layers", None),  # the registered name counts
     ],
 )
@@ -475,6 +476,18 @@ def test_a_negative_number_of_layers_allows_no_others(tmp_path, temporary, confi
     options = {"num_hidden_layers": -(10**9), "preprocessor": nested}
     edit_config(file, lambda config: config["config"].update(options))
     assert_refused(file, temporary, "more than 500 layers")
+
+
+def test_many_added_tokens_are_refused(tmp_path, temporary):
+    file = tmp_path / "model.keras"
+    keras_bert.save(tiny.encoder(num_hidden_layers=1), file)
+    tokens = [f"{number:0200}" for number in range(2**20 // 200 + 1)]
+
+    def add_tokens(config):
+        config["config"]["preprocessor"]["config"]["added_tokens"] = tokens
+
+    edit_config(file, add_tokens)
+    assert_refused(file, temporary, "added tokens must have at most 1048576 characters")
 
 
 def test_compile_configs_are_not_read(tmp_path):
