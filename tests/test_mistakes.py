@@ -214,16 +214,12 @@ def test_model_inside_of_another(model):
 
 
 def test_folders_that_are_not_checkpoints(tmp_path):
-    for file in (
-        "pair/encoder/1/saved_model.pb", "pair/preprocess/1/saved_model.pb", "onnx/model.onnx",
-    ):  # fmt: skip
+    for file in ("pair/encoder/1/saved_model.pb", "pair/preprocess/1/saved_model.pb"):
         (tmp_path / file).parent.mkdir(parents=True)
         (tmp_path / file).touch()
     for path in ("pair", "pair/encoder", "pair/encoder/1", "pair/preprocess/1"):
         with pytest.raises(ValueError, match="is an export.*HubLayer"):
             keras_bert.load(tmp_path / path)
-    with pytest.raises(ValueError, match="is an export.*keras_bert.pipeline"):
-        keras_bert.load(tmp_path / "onnx")
 
 
 def test_answers_that_are_lost(encoder, eager):
