@@ -350,7 +350,7 @@ def test_losses_tell_close_targets_apart():
 
 def test_filler_rows_do_not_count_twice(vectors):
     """The last batch of compiled steps is filled with copies of its first row."""
-    loss = losses.MultipleNegativesRanking()
+    loss = losses.MultipleNegativesRanking(reduction="sum")
     ids = np.arange(15).reshape(5, 3)
     filled = np.concatenate([vectors, vectors[:1], vectors[:1]])
     weights = np.array([1.0] * 5 + [0.0] * 2)
@@ -382,8 +382,9 @@ def test_filler_rows_of_cosent_do_not_count():
     ((inputs, targets, weights),) = Batches(encoded, 5, seed=(0, 0), lengths=(16,))
     assert weights.tolist() == [1, 1, 1, 0, 0] and np.isnan(targets[3:]).all()
     vectors = keras.ops.convert_to_numpy(heads.siamese(model)(inputs))
-    expected = float(losses.CoSENT()(targets[:3], vectors[:3]))
-    assert float(losses.CoSENT()(targets, vectors, weights)) == pytest.approx(expected, rel=1e-5)
+    loss = losses.CoSENT(reduction="sum")
+    expected = float(loss(targets[:3], vectors[:3]))
+    assert float(loss(targets, vectors, weights)) == pytest.approx(expected, rel=1e-5)
 
 
 def test_cosent(vectors):
