@@ -8,16 +8,15 @@ import warnings
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
+from tensorflow.python.eager import context
+from tensorflow.python.framework.test_util import IsMklEnabled
 
 import keras_bert
 from keras_bert import heads
 from keras_bert.runtime import processor
 from keras_bert.tasks import inference_graph
 from tests import tiny
-
-tf = pytest.importorskip("tensorflow")
-context = pytest.importorskip("tensorflow.python.eager.context")
-has_onednn = pytest.importorskip("tensorflow.python.framework.test_util").IsMklEnabled()
 
 _TOKENS = np.array([[2, 5, 7, 3, 0, 0], [2, 6, 9, 10, 8, 3], [2, 3, 0, 0, 0, 0]], np.int32)
 
@@ -237,7 +236,7 @@ def test_unknown_precision():
         keras_bert.export(heads.classifier(tiny.encoder(), 2), "unused", precision="int4")
 
 
-@pytest.mark.skipif(not has_onednn, reason="TensorFlow runs without oneDNN")
+@pytest.mark.skipif(not IsMklEnabled(), reason="TensorFlow runs without oneDNN")
 def test_tensorflow_fuses_the_ops():
     encoder = tiny.encoder()
     for weight in encoder.weights:  # TensorFlow removes biases of zeros
@@ -258,9 +257,7 @@ def test_tensorflow_fuses_the_ops():
 
 ALTERNATE = """
 import sys
-tf = pytest.importorskip("tensorflow")
-context = pytest.importorskip("tensorflow.python.eager.context")
-has_onednn = pytest.importorskip("tensorflow.python.framework.test_util").IsMklEnabled()
+import tensorflow as tf
 
 served = tf.saved_model.load(sys.argv[1]).signatures["ids"]
 for turn in range(2):
@@ -271,7 +268,7 @@ for turn in range(2):
 """
 
 
-@pytest.mark.skipif(not has_onednn, reason="TensorFlow has no oneDNN here")
+@pytest.mark.skipif(not IsMklEnabled(), reason="TensorFlow has no oneDNN here")
 @pytest.mark.slow
 @pytest.mark.parametrize("precision", inference_graph.PRECISIONS)
 def test_weights_are_packed_once_for_few_and_for_many_tokens(precision, tmp_path):
