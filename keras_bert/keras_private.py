@@ -153,9 +153,24 @@ def variables_of_zeros(check: Callable[[keras.Variable], None]) -> Iterator[None
         variable._deferred_initialize()
 
 
-def load_state(model: keras.Model, weights: Path, assets: Path) -> None:
-    """Load the weights and the assets of the unpacked `.keras` file of a model."""
-    weights_store = saving_lib.H5IOStore(weights, mode="r")
+class _RecordingStore(saving_lib.H5IOStore):
+    """Weights of a file, and the paths of the layers that were asked for."""
+
+    def __init__(self, file: Path) -> None:
+        super().__init__(file, mode="r")
+        self.paths: set[str] = set()
+
+    def get(self, path: str) -> Any:
+        self.paths.add(path)
+        return super().get(path)
+
+
+def load_state(model: keras.Model, weights: Path, assets: Path) -> set[str]:
+    """Load the weights and the assets of the unpacked `.keras` file of a model.
+
+    Return the paths of its layers in the file.
+    """
+    weights_store = _RecordingStore(weights)
     assets_store = saving_lib.DiskIOStore(str(assets), mode="r") if assets.is_dir() else None
     errors: dict[int, tuple[Any, Exception]] = {}
     failed: set[int] = set()
@@ -172,6 +187,7 @@ def load_state(model: keras.Model, weights: Path, assets: Path) -> None:
     if failed:
         layer, error = next(iter(errors.values()))
         raise ValueError(f"the weights of {layer.name} could not be loaded: {error}")
+    return weights_store.paths
 
 
 def accept_strings(layer):

@@ -48,7 +48,8 @@ def load(file: Path) -> keras.Model:
         with keras_private.variables_of_zeros(budget.check):
             model = keras_config.build(config, len(datasets) // _WEIGHTS_PER_HIDDEN_LAYER)
         _check_dtypes(datasets, model.variables)
-        keras_private.load_state(model, folder / _WEIGHTS, folder / _ASSETS)
+        paths = keras_private.load_state(model, folder / _WEIGHTS, folder / _ASSETS)
+        _check_all_read(datasets, paths)
         return model
 
 
@@ -131,13 +132,23 @@ def _check_dtypes(datasets: dict[str, containers.Dataset], variables: list[keras
     for variable in variables:
         dtypes = dtypes_of_shape.setdefault(tuple(variable.shape), set())
         dtypes.add(_class_of_dtype(variable.dtype))
-    for name, dataset in datasets.items():
-        if name.startswith(_OPTIMIZER):  # `load` does not read the optimizer
-            continue
+    for name, dataset in _of_layers(datasets).items():
         dtypes = dtypes_of_shape.get(dataset.shape, set())
         if dtypes and _class_of_dtype(dataset.dtype) not in dtypes:
             needed = " or ".join(sorted(dtypes))
             raise ValueError(f"{shown(name)} must be {needed}; it has the dtype {dataset.dtype}")
+
+
+def _check_all_read(datasets: dict[str, containers.Dataset], paths: set[str]) -> None:
+    """Check that the model has a layer for all weights of the file."""
+    for name in _of_layers(datasets):
+        if name.rpartition("/vars/")[0] not in paths:
+            raise ValueError(f"its config has no layer for the weights {shown(name)}")
+
+
+def _of_layers(datasets: dict[str, containers.Dataset]) -> dict[str, containers.Dataset]:
+    """Return the datasets that `load` reads: it does not read the optimizer."""
+    return {name: item for name, item in datasets.items() if not name.startswith(_OPTIMIZER)}
 
 
 def _class_of_dtype(dtype: str) -> str:

@@ -11,10 +11,12 @@ from keras_bert.hub import keras_file
 from keras_bert.hub.keras_config import Refused
 from keras_bert.provenance import MODEL_FILE
 from keras_bert.runtime import distribution
+from keras_bert.runtime.escaping import shown
 from keras_bert.runtime.files import atomic_write
 from keras_bert.runtime.reading import check_not_lfs_pointer, first_line, one_line
 from keras_bert.runtime.warn import level_of_caller
 from keras_bert.tasks import registry
+from keras_bert.text.preprocessor import Preprocessor
 
 
 def _read_model(path, trusted):
@@ -36,6 +38,8 @@ def load_model(path, task, trusted):
         for layer in keras_private.all_layers(model):
             if isinstance(layer, BertEncoder):
                 layer.check_vocabulary()  # Keras reads the vocabulary after the encoder is built
+            if isinstance(layer, Preprocessor) and not layer.has_vocabulary:
+                raise ValueError(f"the vocabulary of its layer {shown(layer.name)} is missing")
         for weight in model.weights:
             if "float" in keras.backend.standardize_dtype(weight.dtype):
                 value = keras.ops.convert_to_numpy(weight)

@@ -315,6 +315,8 @@ class Preprocessor(keras.layers.Layer):
         pathlib.Path(dir_path, VOCABULARY_FILE).write_text(text, encoding="utf-8", newline="\n")
 
     def load_assets(self, dir_path):
+        if dir_path is None:  # the file has no assets of this layer
+            return
         text = folder.read_vocabulary_text(pathlib.Path(dir_path, VOCABULARY_FILE))
         # Unlike `splitlines`, this keeps tokens that contain U+2028.
         self._set_vocabulary(text.removesuffix("\n").split("\n"))

@@ -490,6 +490,26 @@ def test_many_added_tokens_are_refused(tmp_path, temporary):
     assert_refused(file, temporary, "added tokens must have at most 1048576 characters")
 
 
+def test_weights_without_a_layer_are_refused(tmp_path, temporary):
+    file = save(tmp_path)
+    edit_weights(file, lambda weights: weights.__setitem__("layers/dense_1/vars/0", np.ones(2)))
+    assert_refused(file, temporary, "no layer for the weights 'layers/dense_1/vars/0'")
+
+
+@pytest.mark.parametrize("name", [None, "assets/other/vocab.txt"])
+def test_a_vocabulary_must_be_in_the_file(tmp_path, temporary, name):
+    file = tmp_path / "model.keras"
+    keras_bert.save(tiny.encoder(num_hidden_layers=1), file)
+
+    def move(members):
+        content = members.pop("assets/preprocessor/vocab.txt")
+        if name is not None:
+            members[name] = content
+
+    rewrite_zip(file, move)
+    assert_refused(file, temporary, "the vocabulary of its layer 'preprocessor' is missing")
+
+
 def test_compile_configs_are_not_read(tmp_path):
     file = save(tmp_path)
 
