@@ -24,6 +24,7 @@ _LENGTH = 7  # tokens of a row; no other axis of the sample has this size
 _CHOICES = 2
 # Largest difference of two numbers, as a fraction of the largest of their output.
 _TOLERANCE = 1e-3
+_ROUNDING = 1e-6  # of outputs that are all near 0
 _TOLERANCE_16_BITS = 0.2  # a GPU or TPU multiplies float32 in about 16 bits, too
 _NOT_WRITTEN = "It was not written. Choose another format, and report this as a bug of keras_bert"
 _MIN_COSINE = 0.99  # least mean cosine of embeddings without a warning
@@ -114,7 +115,7 @@ def check(sample, model, precision=None):
             wanted = wanted[sample.mask != 0]
         is_number = np.isfinite(wanted)  # a model in float16 may return infinity
         difference, _ = differences(value[is_number], wanted[is_number])
-        limit = tolerance * max(1.0, np.abs(wanted[is_number]).max(initial=0))
+        limit = tolerance * np.abs(wanted[is_number]).max(initial=0) + _ROUNDING
         if not difference <= limit:  # NaN is not
             raise ValueError(
                 f"the export computes something else than {model.name!r}: the difference of "
