@@ -36,7 +36,7 @@ class Growth(enum.Enum):
 class Operation:
     """An operation: its type, for errors, and the names of its inputs.
 
-    `itemsize` is the number of bytes of a number in the output; by default, that of the inputs.
+    `itemsize` is the most bytes of a number in the output; by default, the largest of the inputs.
     """
 
     type: str
@@ -106,7 +106,9 @@ def _output(operation: Operation, known: list[Array], *, is_known: bool) -> Arra
         return Array(MAX_RANK, _MAX_ITEMSIZE)
     if not is_known or not known:
         if growth is Growth.PRODUCT_OF_KNOWN:
-            raise ValueError(f"the operation {operation.type} to the shape of no weight")
+            raise ValueError(
+                f"the operation {operation.type} to a shape that depends on the inputs"
+            )
         return None
     itemsize = operation.itemsize or max(array.itemsize for array in known)
     first = known[0]

@@ -36,6 +36,8 @@ _OPS = {
     **dict.fromkeys(words("Add Div Equal Max Mul Pow Sub"), Growth.BROADCAST),
     **dict.fromkeys(words("Gather GatherND MatMul MatMulInteger"), Growth.PRODUCT),
 }
+# Operations whose output has larger numbers than their inputs -> bytes of one, at most.
+_ITEM_SIZES = {"Cast": 8, "MatMulInteger": 4}
 _MAX_CONCATS = 8  # repeated, they make a tensor exponentially larger; our graphs have two
 # `TensorProto.DataType` -> bytes per element.
 _ELEMENT_SIZES = {1: 4, 2: 1, 3: 1, 6: 4, 7: 8}
@@ -119,7 +121,7 @@ def _operation(data: bytes, spans: _Spans) -> graph_sizes.Operation:
         raise ValueError(f"the op {shown(op)}")
     # An input that is left out has no name.
     inputs = tuple(name for name in _texts(data, spans, _INPUT) if name)
-    return graph_sizes.Operation(op, _OPS[op], inputs)
+    return graph_sizes.Operation(op, _OPS[op], inputs, _ITEM_SIZES.get(op))
 
 
 def _texts(data: bytes, spans: _Spans, field: int) -> list[str]:

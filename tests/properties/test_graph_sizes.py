@@ -50,6 +50,8 @@ def write_onnx(folder, weights, operations):
     nodes = []
     for kind, inputs, name in operations:
         options = {"axis": 0} if kind in ("Concat", "Gather") else {}
+        if kind == "Cast":
+            options = {"to": TensorProto.INT64}
         nodes.append(helper.make_node(kind, inputs, [name], **options))
     tensors = [numpy_helper.from_array(array, name) for name, array in weights.items()]
     x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", "length"])
@@ -97,6 +99,20 @@ def test_arrays_that_need_no_input(tmp_path, write, name):
         large()
 
 
+def test_a_cast_has_larger_numbers(tmp_path):
+    """A number of 8 bits becomes one of 64."""
+
+    def graph_with_casts(count):
+        casts = [("Cast", ("a",), f"cast{number}") for number in range(count)]
+        operations = [*casts, ("Add", ("x", "cast0"), "y")]
+        check, _ = write_onnx(tmp_path, {"a": np.zeros(2**20, np.int8)}, operations)
+        return check
+
+    graph_with_casts(1)()
+    with pytest.raises(ValueError, match="that do not depend on the inputs"):
+        graph_with_casts(3)()
+
+
 BROADCAST = """
     <layer id="a" type="Const"><data element_type="f32" shape="" offset="0" size="4"/></layer>
     <layer id="b" type="Parameter"><data shape="{shape}" element_type="f32"/></layer>
@@ -114,7 +130,7 @@ BROADCAST = """
     [
         ("50000,50000", "ShapeOf", "an input of the shape '50000,50000'"),
         ("?,1..50000", "ShapeOf", "an input of the shape"),
-        ("?,?", "ShapeOf", "Broadcast to the shape of no weight"),
+        ("?,?", "ShapeOf", "Broadcast to a shape that depends on the inputs"),
         ("?,?", "Identity", "Broadcast to a computed shape"),
     ],
 )
