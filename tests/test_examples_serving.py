@@ -248,7 +248,7 @@ def test_graph_server_of_pairs_and_vectors(tmp_path, graph_server):
 @pytest.mark.parametrize("client", ["rest_client.py", "grpc_client.py"])
 def test_clients_know_the_inputs_of_all_tasks(client):
     known = runpy.run_path(str(FOLDER / client))["INPUTS"]
-    assert {task.takes for task in registry.TASKS} <= set(known)
+    assert {task.input_names for task in registry.TASKS} <= set(known)
 
 
 def test_choices():

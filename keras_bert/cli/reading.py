@@ -85,9 +85,9 @@ def flag(name, value):
 
 def check_columns(args, name):
     """Raise an error if the command line names a column that a task or variant does not read."""
-    takes = _read_options(name)
+    options = _read_options(name)
     for option, value in given_columns(args).items():
-        if option not in takes:
+        if option not in options:
             raise ValueError(f"{flag(option, value)} does not apply to the task {name}. Remove it")
 
 
@@ -166,21 +166,21 @@ def _read_options(name):
     """Return the names of the options with which a task or a variant reads files."""
     task = registry.by_name(name)
     if name not in task.reads:
-        raise ValueError(f"the task {name} reads no files{task.instead}")
+        raise ValueError(f"the task {name} reads no files{task.command_hint}")
     return task.reads[name]
 
 
 def _options(name, columns, format, limit):
     """Return the options for `Task.read` from the command line."""
-    takes = _read_options(name)
-    if format is not None and "format" not in takes:
+    options = _read_options(name)
+    if format is not None and "format" not in options:
         raise ValueError(f"the task {name} reads one format only. Remove --format {format}")
     values = {**columns, "format": format, "limit": limit}
     values["characters"] = columns["characters"] or None
     label = columns["label"]
     if name == "multi_label" and isinstance(label, str) and "," in label:
         values["label"] = label.split(",")
-    return {option: values[option] for option in takes}
+    return {option: values[option] for option in options}
 
 
 def task_of(model):

@@ -188,7 +188,7 @@ def check_dev(job):
         )
     if not job.has_pipeline:
         raise ValueError("dev needs a model with a head and a preprocessor. Remove dev")
-    kinds = task.compares or task.data
+    kinds = task.comparable_data or task.data
     if not isinstance(dev, kinds):
         names = " or ".join(f"keras_bert.{kind.__name__}" for kind in kinds)
         raise ValueError(

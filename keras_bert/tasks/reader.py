@@ -95,9 +95,9 @@ def read(
         arguments["label"] = reader.default_label
     defaults = {name: value.default for name, value in inspect.signature(read).parameters.items()}
     defaults["label"] = reader.default_label
-    takes = reader.reads[name]
+    accepted_options = reader.reads[name]
     for option, value in arguments.items():
-        if option in ("data", "task", *takes):
+        if option in ("data", "task", *accepted_options):
             continue
         # An array has another type than the default; `!=` would compare its items.
         if type(value) is not type(defaults[option]) or value != defaults[option]:
@@ -106,4 +106,4 @@ def read(
         data = as_path("data", data)
     elif isinstance(data, list) and data and all(isinstance(row, dict) for row in data):
         data = tables.of_rows(data)
-    return reader.read(name, data, {option: arguments[option] for option in takes})
+    return reader.read(name, data, {option: arguments[option] for option in accepted_options})

@@ -110,12 +110,12 @@ class Task:
         data: The classes of its data. The first one is the training data.
         reads: Names for `keras_bert.read`, with the options that apply to each.
         default_label: Default of the option `label`.
-        instead: End of the error of a command that does not apply, with the right command.
+        command_hint: End of the error of a command that does not apply, with the right command.
         max_length: Default of `finetune(max_length=)`, in tokens.
         training_options: The `Options` of `finetune`.
         answer_options: The `Options` of a call and of `evaluate` that change the answers.
         pipeline: The class of its pipeline.
-        takes: Names of its inputs, as in exported signatures.
+        input_names: Names of its inputs, as in exported signatures.
         reads_any_texts: True if its models read single texts and pairs alike.
         has_labels: True if its models have `labels`.
         has_probabilities: True if answers have the probabilities of labels or choices.
@@ -125,9 +125,9 @@ class Task:
         answers_texts: True if each text, or pair of texts, gets one answer.
         uses_pooler: True if its head reads the pooler.
         compared_options: Options of the calls in which the answers of two exports are compared.
-        graph_rank: Number of axes of these outputs.
         graph_outputs: Outputs of an ONNX or OpenVINO graph that a pipeline reads. They are those of
             the Keras model.
+        graph_rank: Number of axes of `graph_outputs`.
         weights_group: Group of the head's weights in checkpoints, see
             `checkpoints.canonical.OPTIONAL_GROUPS`; `None` without a group.
         same_heads: Tasks whose checkpoints have the same head with the same meaning.
@@ -139,7 +139,7 @@ class Task:
         lower_is_better: Names of metrics of which a lower value is better.
         baselines: Name of a metric -> name of the metric that a model without use reaches.
         head_start: A `HeadStart`, or `None` for random weights.
-        compares: Classes of the data on which exports can be compared; `None` for `data`.
+        comparable_data: Classes of the data on which exports can be compared; `None` for `data`.
         has_teachers: True if its pipeline has `as_teacher`.
         packs: True if several texts can share a row in training.
         compares_vectors: True if the losses of rows of texts read a vector per text, else a number.
@@ -151,12 +151,12 @@ class Task:
     data: tuple[typing.Any, ...] = (Examples,)
     reads: typing.ClassVar[dict[str, tuple[str, ...]]] = {}
     default_label: str | None = "label"
-    instead = ""
+    command_hint = ""
     max_length = 128
     training_options: type[Options] = Options
     answer_options: type[Options] = Options
     pipeline: type[Pipeline] = Pipeline
-    takes: tuple[str, ...] = ("text",)
+    input_names: tuple[str, ...] = ("text",)
     reads_any_texts = False
     has_labels = False
     has_probabilities = False
@@ -177,7 +177,7 @@ class Task:
     lower_is_better: tuple[str, ...] = ()
     baselines: typing.ClassVar[dict[str, str]] = {"accuracy": "majority"}
     head_start: HeadStart | None = None
-    compares: tuple[typing.Any, ...] | None = None
+    comparable_data: tuple[typing.Any, ...] | None = None
     has_teachers = False
     packs = False
     compares_vectors = False
@@ -202,7 +202,7 @@ class Task:
 
     def inputs_of(self, output) -> tuple[str, ...]:
         """Return the names of the inputs that a model takes, as in exported signatures."""
-        return self.takes
+        return self.input_names
 
     def columns_of(self, examples, output) -> list[list]:
         """Return the data as lists, one for each input of the exported signature."""
@@ -378,15 +378,15 @@ class Task:
 
         `name` is one of `reads`, and `options` has a value for each of its options.
         """
-        raise ValueError(f"the task {self.name} reads no files{self.instead}")
+        raise ValueError(f"the task {self.name} reads no files{self.command_hint}")
 
     def read_in_parts(self, name: str, path, options: dict):
         """Yield the data of a file without labels in parts, since it may exceed the memory."""
-        raise ValueError(f"predict does not apply to the task {self.name}{self.instead}")
+        raise ValueError(f"predict does not apply to the task {self.name}{self.command_hint}")
 
     def of_texts(self, model: TaskModel, texts: list[str], source: str):
         """Return data for the texts of a command line."""
-        raise ValueError(f"predict does not apply to the task {self.name}{self.instead}")
+        raise ValueError(f"predict does not apply to the task {self.name}{self.command_hint}")
 
     # Exports.
 

@@ -26,7 +26,7 @@ DATA = {
 def test_every_task_declares_itself(task):
     assert registry.by_name(task.name) is task
     assert registry.by_name(task.name.replace("_", "-")) is task
-    assert task.takes and task.hub_tag and task.max_length >= 128
+    assert task.input_names and task.hub_tag and task.max_length >= 128
 
 
 def test_variants():

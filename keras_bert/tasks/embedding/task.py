@@ -48,7 +48,7 @@ class Embedding(Task):
 
     name = "embedding"
     data = (EmbeddingExamples, RetrievalData)
-    compares = (Examples, EmbeddingExamples)
+    comparable_data = (Examples, EmbeddingExamples)
     reads: typing.ClassVar = {
         "embedding": (*READ_OPTIONS, "negatives", "score_range"),
         "retrieval": ("split",),
@@ -59,7 +59,7 @@ class Embedding(Task):
     answers_texts = True
     reads_encoders = True
     graph_outputs = ("sentence_embedding",)
-    instead = "; use keras-bert embed"
+    command_hint = "; use keras-bert embed"
     uses_pooler = False
     has_teachers = True
     packs = True

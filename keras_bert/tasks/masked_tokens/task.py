@@ -41,7 +41,7 @@ class MaskedTokens(Task):
     pipeline = MaskedTokensPipeline
     uses_pooler = False
     is_pretraining = True
-    instead = "; use keras-bert fill"
+    command_hint = "; use keras-bert fill"
     reads_any_texts = True
     weights_group: str | None = "masked_lm"
     variable_outputs = frozenset(("candidates", "scores"))

@@ -70,7 +70,7 @@ class MultipleChoice(Task):
     data = (Choices,)
     reads: typing.ClassVar = {"multiple_choice": ("format", "limit")}
     pipeline = MultipleChoicePipeline
-    takes = ("text", "choices")
+    input_names = ("text", "choices")
     has_probabilities = True
     weights_group = "classifier"
     # The size is the number of choices, which is the same for all requests of a batch.

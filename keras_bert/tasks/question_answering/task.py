@@ -44,7 +44,7 @@ class QuestionAnswering(Task):
     training_options = question_windows.WindowOptions
     answer_options = question_windows.AnswerOptions
     pipeline = QuestionAnsweringPipeline
-    takes = ("question", "context")
+    input_names = ("question", "context")
     reads_windows = True
     graph_outputs = OUTPUTS
     has_predictions_file = True

@@ -56,7 +56,7 @@ class Reranking(Regression):
     baselines: typing.ClassVar = {"mrr@10": "first_search_mrr@10"}
     training_options = RerankingOptions
     pipeline = RerankingPipeline
-    takes = ("query", "document")
+    input_names = ("query", "document")
     same_heads = ("regression",)
     answers_texts = False
     hub_tag = "text-ranking"
@@ -70,7 +70,7 @@ class Reranking(Regression):
         return reranker
 
     def inputs_of(self, output):
-        return self.takes
+        return self.input_names
 
     def stored_options(self, checkpoint):
         stored = super().stored_options(checkpoint)

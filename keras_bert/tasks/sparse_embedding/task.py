@@ -59,7 +59,7 @@ class SparseEmbedding(Embedding):
     weights_group = "masked_lm"
     has_teachers = False
     packs = False
-    instead = "; use encode of keras_bert.pipeline"
+    command_hint = "; use encode of keras_bert.pipeline"
     variable_outputs = frozenset(("ids", "weights"))
     meanings: typing.ClassVar = {
         "ids": "the terms in the vocabulary, the largest weight first",

@@ -69,7 +69,7 @@ class Tagging(Task):
     name = "tagging"
     data = (TaggedSentences,)
     reads: typing.ClassVar = {"tagging": ("word", "tag", "format", "limit")}
-    compares = (TaggedSentences, Examples)
+    comparable_data = (TaggedSentences, Examples)
     training_options = TaggingOptions
     pipeline = TaggingPipeline
     has_labels = True
