@@ -36,15 +36,17 @@ def lost_options(format: str, written: Checkpoint, again: Checkpoint) -> list[st
 
 
 def _formats_for(format: str, checkpoint: Checkpoint) -> str:
-    """Return the formats that hold more, as an advice."""
-    is_known_there = checkpoint.pairs or checkpoint.prompts or checkpoint.modules is not None
-    if is_known_there and format != "sentence_transformers":
+    """Return the formats that hold all of the checkpoint."""
+    is_held_by_sentence_transformers = (
+        checkpoint.pairs or checkpoint.prompts or checkpoint.modules is not None
+    )
+    if is_held_by_sentence_transformers and format != "sentence_transformers":
         return "format='keras' or format='sentence_transformers'"
     return "format='keras'"
 
 
 def _differences(written: Checkpoint, again: Checkpoint) -> Iterator[tuple[str, Any]]:
-    """Yield the name and the value of all that differs: fields, and keys of dicts."""
+    """Yield the name and the value of each field or key that differs."""
     for field in dataclasses.fields(Checkpoint):
         name = field.name
         if name in _NOT_COMPARED:

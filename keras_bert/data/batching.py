@@ -7,11 +7,10 @@ Encoded sequences are objects such as `text.encoded_texts.EncodedTexts`, with th
     batch(rows, length)  (inputs, targets, weights) of the sequences with the indices `rows`: arrays
                          or dicts of arrays; targets and weights are `None` without labels
     filler_targets(targets)  the targets of rows of weight 0; `targets` are copies of a row's
-    number_counted(rows)  how many of the sequences count in the mean of the loss
+    counted_sequences(rows)  how many of the sequences count in the mean of the loss
 
 The loss of some sequences is the sum of (weight * loss) over their targets, divided by the number
-of sequences that count. A weight says how much a target adds, and does not change the divisor. So
-padding has weight 0, and a sequence of weight 0 can count.
+of sequences that count. A weight does not change the divisor. Padding has weight 0.
 """
 
 import collections
@@ -144,7 +143,7 @@ def mean_loss(losses, factors, encoded, outputs, rows_per_batch):
             losses, factors, targets, stacked, weights,
         )  # fmt: skip
         total += sum(keras.tree.flatten(parts))
-        count += encoded.number_counted(rows)
+        count += encoded.counted_sequences(rows)
     return total / max(count, 1)
 
 

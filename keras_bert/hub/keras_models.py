@@ -119,10 +119,11 @@ def save(model, path):
             if metrics is not None:
                 provenance.add_metrics(temporary, metrics)
             refusal = keras_file.check(temporary)
-        if path.name == MODEL_FILE and metrics is not None:
-            provenance.write_metrics(path.parent, metrics)
-        elif path.name == MODEL_FILE:  # metrics of another model that the folder held
-            (path.parent / provenance.METRICS_FILE).unlink(missing_ok=True)
+        if path.name == MODEL_FILE:
+            if metrics is None:  # the folder may hold the metrics of another model
+                (path.parent / provenance.METRICS_FILE).unlink(missing_ok=True)
+            else:
+                provenance.write_metrics(path.parent, metrics)
         if refusal is not None:
             warnings.warn(
                 f"{path}: {refusal}. Load this model with keras_bert.load({str(path)!r}, "

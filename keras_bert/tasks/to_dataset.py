@@ -95,7 +95,7 @@ def _dataset(data, encoded, batch_size, shuffle, seed, fixed_length, has_weights
     tf = import_tensorflow("to_dataset")
     first_row_per_batch = range(0, len(encoded), batch_size)
     in_order = np.arange(len(encoded))
-    share_counted = max(encoded.number_counted(in_order), 1) / len(encoded)
+    share_counted = max(encoded.counted_sequences(in_order), 1) / len(encoded)
     epochs = itertools.count()  # any pass takes a number, also next(iter(dataset))
 
     lengths = None

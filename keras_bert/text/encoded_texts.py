@@ -65,12 +65,11 @@ class Encoded:
     def batch(self, rows, length):
         """Return inputs, targets and weights of some rows, padded to `length`.
 
-        The weights of the targets of a sequence that counts have the sum 1 on average, unless they
-        say that some count more, such as `class_weight`.
+        The weights of one sequence sum to 1 on average. `class_weight` changes that sum.
         """
         raise NotImplementedError
 
-    def number_counted(self, rows) -> int:
+    def counted_sequences(self, rows) -> int:
         """Return how many of some rows count in the mean of the loss."""
         return len(rows) if self.is_counted is None else int(self.is_counted[rows].sum())
 

@@ -172,8 +172,11 @@ class BatchPlan:
         """Set `compiled` and the lengths, for TensorFlow on a CPU: compile if that saves time."""
         self._lengths = (self.encoded.max_length,)
         if fixed_length or self.shape is not None:
-            rows, length = self.shape[:2] if self.shape else (self.batch_size, *self._lengths)
-            positions = rows * length * self.epochs * self.batches
+            if self.shape is None:
+                positions_per_batch = self.batch_size * self.encoded.max_length
+            else:
+                positions_per_batch = self.shape[0] * self.shape[1]
+            positions = positions_per_batch * self.epochs * self.batches
             self.compiled = cost < (1 - _COMPILED_SHARE) * positions
             return
         self._lengths = choose_compiled_lengths(
@@ -192,40 +195,40 @@ class BatchPlan:
         first = Batches(self.encoded, self.batch_size, (self._seed, 0))
         return [first.longest(index) for index in range(self.batches)] * self.epochs
 
-    def batch(self, number):
-        """Return a batch by its number over all epochs and the additional pass."""
-        batches, index = self._batches_and_index(number)
-        batch = self.encoded.at_step(batches[index], number, self.epochs * self.batches)
+    def batch(self, batch_index):
+        """Return a batch by its index over all epochs and the additional pass."""
+        batches, index = self._batches_and_index(batch_index)
+        batch = self.encoded.at_step(batches[index], batch_index, self.epochs * self.batches)
         inputs, targets, weights = batch
-        divisor = np.float32(self.divisor(number))
+        divisor = np.float32(self.divisor(batch_index))
         return inputs, targets, keras.tree.map_structure(lambda array: array / divisor, weights)
 
-    def divisor(self, number):
+    def divisor(self, batch_index):
         """Return what divides the weights of a batch.
 
         The optimizer averages the gradients of the batches of a step. With these weights, the
         average is the gradient of the mean over all sequences of the step that count.
         """
-        first = number - number % self._accumulated
+        first = batch_index - batch_index % self._accumulated
         step = range(first, first + self._accumulated)
-        return max(sum(map(self.number_counted, step)), 1) / self._accumulated
+        return max(sum(map(self.counted_sequences, step)), 1) / self._accumulated
 
-    def number_counted(self, number):
+    def counted_sequences(self, batch_index):
         """Return how many sequences of a batch count in the mean of the loss."""
-        batches, index = self._batches_and_index(number)
-        return self.encoded.number_counted(batches.rows[index])
+        batches, index = self._batches_and_index(batch_index)
+        return self.encoded.counted_sequences(batches.rows[index])
 
-    def _batches_and_index(self, number):
+    def _batches_and_index(self, batch_index):
         """Return the batches of the epoch of a batch, and its index in them."""
-        epoch = min(number // self.batches, self.epochs)
-        return self.epoch(epoch), (number - epoch * self.batches) % self.batches
+        epoch = min(batch_index // self.batches, self.epochs)
+        return self.epoch(epoch), (batch_index - epoch * self.batches) % self.batches
 
     def data_for_fit(self, epoch, batch):
         """Return all batches from one on, as the data of `engine.fit`."""
 
         def batches():
-            for number in range(epoch * self.batches + batch, self.epochs * self.batches):
-                yield self.batch(number)
+            for index in range(epoch * self.batches + batch, self.epochs * self.batches):
+                yield self.batch(index)
 
         example = self.batch(epoch * self.batches + batch)
         return engine.FitData(batches, example, lambda array: [None] * array.ndim)
@@ -239,17 +242,18 @@ class BatchPlan:
             return Batches(encoded, self.batch_size, (self._seed, 0), self._lengths).rows
         return self._plan(encoded, 0)
 
-    def _make_epoch(self, number):
+    def _make_epoch(self, epoch):
         """Return the batches of an epoch, counted from 0: `Batches` or `PackedBatches`."""
-        seed = self._seed, number
+        seed = (self._seed, epoch)
         if self.shape is None:
             return Batches(self.encoded, self.batch_size, seed, self._lengths, self._devices)
-        shape, lengths = self.shape, self._sequences.lengths
-        if number < len(self._plans):
-            plan = self._plans[number]
+        shape = self.shape
+        if epoch < len(self._plans):
+            plan = self._plans[epoch]
         else:
-            plan = self._plan(self.encoded, number)
-            shape = packing.widen_shape(shape, lengths, self._packed_sequences(plan))
+            plan = self._plan(self.encoded, epoch)
+            sequences = self._packed_sequences(plan)
+            shape = packing.widen_shape(shape, self._sequences.lengths, sequences)
         kind = packing.PackedBatches if self._texts_per_row is None else packing.PackedRows
         return kind(
             self.encoded, plan, shape, of_positions=self._of_positions, devices=self._devices

@@ -94,9 +94,9 @@ def finetune(
             masked-LM model on `EmbeddingExamples`, or on `RankingExamples` with the scores of a
             teacher. By default, the type of `train` selects the task.
         epochs: Number of passes over the training data. The paper uses 2 to 4.
-        batch_size: Sequences per batch, so two per pair of contrastive training; for embedders and
-            multiple choice rows of texts, and for rerankers lists of documents. The paper uses 16
-            or 32. Default: 32, for lists divided by the number of documents of the longest one.
+        batch_size: Rows per batch: texts or pairs of texts; rows of texts for embedders and multiple
+            choice; lists of documents for rerankers. A pair of contrastive training counts as two.
+            The paper uses 16 or 32. Default: 32, for lists divided by the longest list.
         learning_rate: The peak learning rate. The paper uses 5e-5, 3e-5 or 2e-5.
         warmup: Fraction of the steps during which the learning rate rises.
         schedule: What the learning rate does after the warm-up: `"linear"` or `"cosine"` decay to
@@ -124,8 +124,8 @@ def finetune(
             of `dev`, such as `val_accuracy`. `EarlyStopping(restore_best_weights=True)` selects the
             best epoch in place of `metric`. `LearningRateScheduler` and `ReduceLROnPlateau` set the
             rate of each epoch, in place of `warmup` and `schedule`. When a killed run resumes,
-            callbacks get back their `best`, `wait` and `cooldown_counter`, and no other state; the
-            batches of an unfinished epoch are numbered from 0. `on_test_batch_begin` and
+            callbacks get back their `best`, `wait` and `cooldown_counter`, and no other state. An
+            unfinished epoch then numbers its batches from 0. `on_test_batch_begin` and
             `on_test_batch_end` are not called.
         show_progress: If `True`, draw a progress bar in a terminal or notebook, elsewhere print a
             line per epoch on stderr. If `False`, print no notes on the data and the run either.

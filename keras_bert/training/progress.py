@@ -81,7 +81,7 @@ class Progress(keras.callbacks.Callback):
         loss = (self._sum_of_losses - sum_before) / size
         plan = self._plan
         batch_index = state.epoch * plan.batches + state.batch
-        counted = plan.number_counted(batch_index)
+        counted = plan.counted_sequences(batch_index)
         state.rows += counted
         if state.rows:
             loss_of_rows = loss * plan.divisor(batch_index)  # the sum over the rows that count

@@ -159,8 +159,9 @@ def _compile_options(task, model, encoded, loss):
     if loss.get_config().get("from_logits") is False:
         raise ValueError(f"{loss.name} must have from_logits=True, because models return logits")
 
-    if not isinstance(options["loss"], dict):  # the factors of several outputs make their mean
-        options.pop("loss_weights", None)  # it fits the task's own loss
+    # With one output, `loss_weights` fits the task's own loss. With several, it makes their mean.
+    if not isinstance(options["loss"], dict):
+        options.pop("loss_weights", None)
     return options | {"loss": keras.tree.map_structure(lambda _: loss, options["loss"])}
 
 

@@ -5,6 +5,7 @@ Source: Reimers and Gurevych (2019), Sentence-BERT.
 
 import collections
 import dataclasses
+import itertools
 import typing
 from collections.abc import Mapping
 
@@ -273,8 +274,7 @@ def _columns_of_negatives(data, options):
     if not any(isinstance(value, list) for value in values):
         return [read_texts(data, "label", options).texts]
     lists = [value if isinstance(value, list) else [value or ""] for value in values]
-    width = max(map(len, lists))
-    return [[(*row, *[""] * width)[index] for row in lists] for index in range(width)]
+    return [list(column) for column in itertools.zip_longest(*lists, fillvalue="")]
 
 
 def check_sampling(examples, sampling):
