@@ -95,8 +95,8 @@ def finetune(
             teacher. By default, the type of `train` selects the task.
         epochs: Number of passes over the training data. The paper uses 2 to 4.
         batch_size: Rows per batch: texts or pairs of texts; for embedders and multiple choice, rows
-            of texts; for rerankers, lists of documents. A pair of contrastive training counts as two.
-            The paper uses 16 or 32. Default: 32, for lists divided by the longest list.
+            of texts; for rerankers, lists of documents. A pair of contrastive training counts
+            as two. The paper uses 16 or 32. Default: 32, for lists divided by the longest list.
         learning_rate: The peak learning rate. The paper uses 5e-5, 3e-5 or 2e-5.
         warmup: Fraction of the steps during which the learning rate rises.
         schedule: What the learning rate does after the warm-up: `"linear"` or `"cosine"` decay to
