@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import warnings
 
 import numpy as np
 
@@ -65,7 +66,9 @@ def _write_checkpoints(folder):
     train_set = keras_bert.read(folder / "train.tsv")
     model, _ = keras_bert.finetune(encoder, train_set, show_progress=False)
     keras_bert.save(model, folder / "classification", format="huggingface")
-    keras_bert.save(model, folder / "classifier_preset", format="keras_hub")
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*does not keep labels")
+        keras_bert.save(model, folder / "classifier_preset", format="keras_hub")
 
 
 def _encoder():
