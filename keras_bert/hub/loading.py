@@ -181,7 +181,8 @@ def save(model: keras.Model, path: str | os.PathLike[str], *, format: str = "ker
             of the model would differ, the format cannot hold the model, and the error names what
             it loses, such as `pooling` or `prompts`. A warning names options that `load` needs
             again, such as `labels` or `no_answer`. Only `"keras"` keeps frozen layers. Hugging
-            Face's classes without a pooler drop the pooler of the encoder.
+            Face's classes without a pooler drop the pooler of the encoder. A warning says if
+            `load` needs `trusted=True`, as for a layer of your own.
 
     Raises:
         ValueError: The format cannot hold the head, the activation or another option.
@@ -189,7 +190,8 @@ def save(model: keras.Model, path: str | os.PathLike[str], *, format: str = "ker
 
     Example:
 
-    >>> model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    >>> inputs = keras.Input((2,))
+    >>> model = keras.Model(inputs, keras.layers.Dense(1)(inputs))
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     save(model, folder + "/mine.keras")
