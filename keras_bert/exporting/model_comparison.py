@@ -11,6 +11,7 @@ import warnings
 
 import keras
 import numpy as np
+import scipy.sparse
 
 from keras_bert import keras_private
 from keras_bert.model_structure import find_encoder
@@ -230,9 +231,8 @@ def on_dev(actual, expected, dev, precision):
     compared = [differences(*pair) for pair in zip(results, reference, strict=True)]
     cosine = None
     equal = None
-    if isinstance(reference, np.ndarray):
-        lengths = np.linalg.norm(results, axis=1) * np.linalg.norm(reference, axis=1)
-        cosine = float(np.mean((results * reference).sum(axis=1) / np.maximum(lengths, 1e-12)))
+    if isinstance(reference, np.ndarray) or scipy.sparse.issparse(reference):
+        cosine = _mean_cosine(scipy.sparse.csr_array(results), scipy.sparse.csr_array(reference))
     elif any(is_equal is not None for _, is_equal in compared):
         # A row without words, such as a text without entities in both, is equal.
         equal = float(np.mean([is_equal is not False for _, is_equal in compared]))
@@ -242,6 +242,12 @@ def on_dev(actual, expected, dev, precision):
     return agreement
 
 
+def _mean_cosine(vectors, reference):
+    products = vectors.multiply(reference).sum(axis=1)
+    squares = vectors.multiply(vectors).sum(axis=1) * reference.multiply(reference).sum(axis=1)
+    return float(np.mean(products / np.maximum(np.sqrt(squares), 1e-12)))
+
+
 def rows_of(examples, engine):
     """Return the data as a list of inputs for the pipeline of an engine."""
     columns = engine.task.columns_of(examples, engine.described.output)
@@ -249,14 +255,16 @@ def rows_of(examples, engine):
 
 
 def differences(value, reference):
-    """Compare two results: numbers, arrays, words, or lists and dicts of them.
+    """Compare two results: numbers, dense or sparse arrays, words, or lists and dicts of them.
 
     Return the largest difference of two numbers, and if all words are equal; `None` without words.
     """
     if isinstance(reference, (float, np.floating, np.ndarray)):
         return float(np.max(np.abs(np.subtract(value, reference)), initial=0)), None
+    if scipy.sparse.issparse(reference):
+        return float(abs(value - reference).max()), None
     if isinstance(reference, dict) and value.keys() == reference.keys():
-        value, reference = list(value.values()), list(reference.values())
+        return differences(list(value.values()), list(reference.values()))
     is_list = isinstance(reference, list) and isinstance(value, list)
     if not is_list or len(value) != len(reference):
         return 0.0, value == reference

@@ -13,6 +13,7 @@ from keras_bert.runtime.files import (
     make_cache,
     sha256_of,
     temporary_folder,
+    unwritable_cache,
 )
 from keras_bert.runtime.terminal import waiting
 
@@ -33,18 +34,15 @@ def locked(name):
 
     path = cache_folder() / ".locks" / f"{name}.lock"
     check_cache(path.parent)
+    make_cache(path.parent)
     lock = filelock.FileLock(path)
     try:
-        make_cache(path.parent)
-        try:
-            lock.acquire(blocking=False)
-        except filelock.Timeout:
-            with waiting(f"Waiting for another process that holds {path}"):
-                lock.acquire()
+        lock.acquire(blocking=False)
+    except filelock.Timeout:
+        with waiting(f"Waiting for another process that holds {path}"):
+            lock.acquire()
     except (OSError, NotImplementedError) as error:
-        reason = getattr(error, "strerror", None) or error
-        rule = f"{path.parent} cannot be written ({reason})"
-        raise OSError(f"{rule}; set KERAS_BERT_CACHE to another folder") from error
+        raise unwritable_cache(path.parent, error) from error
     try:
         yield
     finally:

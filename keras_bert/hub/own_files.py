@@ -29,8 +29,7 @@ def record(path):
         file.touch()
     except (OSError, RuntimeError) as error:  # RuntimeError: the user has no home folder
         warnings.warn(
-            f"the cache cannot be written ({error}), so this model will need trusted=True or "
-            "--trusted; set KERAS_BERT_CACHE to another folder",
+            f"this model will need trusted=True or --trusted, because it is not recorded: {error}",
             stacklevel=level_of_caller(),
         )
 

@@ -7,7 +7,7 @@ import time
 
 import keras
 
-from keras_bert.runtime.files import cache_folder, make_cache
+from keras_bert.runtime.files import cache_folder, make_cache, unwritable_cache
 from keras_bert.runtime.processor import instruction_sets
 from keras_bert.runtime.terminal import print_line
 
@@ -52,7 +52,7 @@ def _private_folder(is_cpu):
         folder /= "-".join(instruction_sets()) or "cpu"
     make_cache(folder, by_root=False)
     if not os.access(folder, os.W_OK):
-        raise OSError(f"{folder} cannot be written; set KERAS_BERT_CACHE to another folder")
+        raise unwritable_cache(folder, "read-only")
     return folder
 
 

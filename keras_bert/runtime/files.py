@@ -209,11 +209,23 @@ def check_cache(folder: pathlib.Path, *, by_root: bool = True) -> None:
 
 
 def make_cache(folder: pathlib.Path, *, by_root: bool = True) -> None:
-    """Create a folder of the cache, and those above it there; check them as `check_cache` does."""
-    cache_folder().parent.mkdir(parents=True, exist_ok=True)
+    """Create a folder of the cache, and those above it there; check them as `check_cache` does.
+
+    Raises:
+        OSError: Names the folder that cannot be created, and `KERAS_BERT_CACHE`.
+    """
     for path in _folders_of_cache(folder):
-        path.mkdir(mode=0o755, exist_ok=True)
+        try:
+            path.mkdir(mode=0o755, parents=True, exist_ok=True)
+        except OSError as error:
+            raise unwritable_cache(path, error) from error
         _check_private(path, by_root)
+
+
+def unwritable_cache(path: pathlib.Path, error: Exception | str) -> OSError:
+    """Return an error that names a folder of the cache, the reason, and the remedy."""
+    reason = getattr(error, "strerror", None) or error
+    return OSError(f"{path} cannot be written ({reason}); set KERAS_BERT_CACHE to another folder")
 
 
 def _folders_of_cache(folder):

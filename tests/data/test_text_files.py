@@ -64,7 +64,7 @@ def test_files_in_other_encodings_name_the_conversion(tmp_path, encoding, text, 
 @pytest.mark.parametrize(
     ("name", "content", "function"),
     [
-        ("a.csv.gz", gzip.compress(b"text,label\na,x\n"), "read_csv"),
+        ("a.csv.gz", gzip.compress(b"text,label\na,x\n", mtime=0), "read_csv"),
         ("a.parquet", b"PAR1\x00\x00PAR1", "read_parquet"),
         ("a.xlsx", b"PK\x03\x04rest", "read_excel"),
         ("a.csv", b"PK\x03\x04rest", "read_excel"),

@@ -67,7 +67,8 @@ def test_saved_model_reloads_in_another_process(pair, python, tmp_path):
     model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     dataset = tf.data.Dataset.from_tensor_slices((TEXTS, LABELS)).batch(8)
     model.fit(dataset, epochs=2, shuffle=False, verbose=0)
-    keras_bert.save(model, tmp_path / "model.keras")
+    with pytest.warns(UserWarning, match="trusted=True"):
+        keras_bert.save(model, tmp_path / "model.keras")
     expected = model.predict(tf.constant(TEXTS[:4]), verbose=0)
     for folder in mine:
         shutil.rmtree(folder)
@@ -75,7 +76,9 @@ def test_saved_model_reloads_in_another_process(pair, python, tmp_path):
     python(
         "-c",
         f"""
+import warnings
 import keras_bert, numpy as np, tensorflow as tf
+warnings.filterwarnings("ignore", ".*trusted=True")
 model = keras_bert.load({str(tmp_path / "model.keras")!r}, trusted=True)
 found = model.predict(tf.constant({TEXTS[:4]!r}), verbose=0)
 np.testing.assert_allclose(found, np.load({str(tmp_path / "expected.npy")!r}), atol=1e-6)

@@ -6,6 +6,7 @@ import types
 import keras
 import numpy as np
 import pytest
+import scipy.sparse
 
 import keras_bert
 from keras_bert import heads
@@ -54,6 +55,8 @@ def test_differences_of_results():
     assert model_comparison.differences(rows[0], others[0]) == (0.25, True)
     assert model_comparison.differences(rows, others) == (0.5, False)
     assert model_comparison.differences(np.ones(2), np.zeros(2)) == (1.0, None)
+    vectors = scipy.sparse.csr_array([[0.0, 2.0]])
+    assert model_comparison.differences(vectors, vectors * 0.5) == (1.0, None)
     assert np.isnan(model_comparison.differences([np.nan, 1.0], [1.0, 1.0])[0])
 
 
