@@ -29,8 +29,8 @@ from keras_bert.runtime.words import words
 
 FORMAT = "huggingface"
 FILES = (
-    "config.json with model.safetensors or pytorch_model.bin (or the .index.json of either), or "
-    "tf_model.h5"
+    "config.json or bert_config.json with model.safetensors or pytorch_model.bin (or the "
+    ".index.json of either), or tf_model.h5"
 )
 
 _LAYER = "bert.encoder.layer.{i}"
@@ -132,21 +132,28 @@ def _classifier_dropout(path: Path, config: dict[str, Any]) -> float | None:
     rate = config.get("classifier_dropout")
     if rate is not None and not (type(rate) in (int, float) and 0 <= rate < 1):
         raise ValueError(
-            f"{path / 'config.json'}: classifier_dropout must be from 0 to 1, "
-            f"received {shown(rate)}"
+            f"{_config_file(path)}: classifier_dropout must be from 0 to 1, received {shown(rate)}"
         )
     return rate
 
 
 def matches(path: Path) -> bool:
     """Return True if the folder has the files of this format."""
-    has_files = (path / "config.json").is_file() and weights_file(path) is not None
+    has_files = _config_file(path).is_file() and weights_file(path) is not None
     return has_files and not (path / "modules.json").is_file()
+
+
+def _config_file(path: Path) -> Path:
+    """Return the file with the config, which pytorch-pretrained-bert named as Google does."""
+    file = path / "config.json"
+    older = path / "bert_config.json"
+    is_older = older.is_file() and not file.is_file() and not any(path.glob("*.index"))
+    return older if is_older else file
 
 
 def read_config(path: Path) -> dict[str, Any]:
     """Read config.json as keyword arguments of `BertEncoder`."""
-    file = path / "config.json"
+    file = _config_file(path)
     content = folder.read_json(file)
     return canonical.read_config(file, content, ACTIVATIONS, SILENT_KEYS)
 
@@ -187,13 +194,13 @@ def _check_other_files(path: Path) -> None:
 def read(path: Path, ignore: Collection[str] = ()) -> Checkpoint:
     """Read a folder that `save_pretrained` wrote, or a snapshot of a Hugging Face repository.
 
-    It holds config.json; model.safetensors or pytorch_model.bin, sharded or not, or tf_model.h5;
-    and optionally the vocabulary, in vocab.txt or tokenizer.json.
+    It holds config.json, or bert_config.json as in 2018; model.safetensors or pytorch_model.bin,
+    sharded or not, or tf_model.h5; and optionally the vocabulary, in vocab.txt or tokenizer.json.
     """
     _check_other_files(path)
     _check_modules_are_listed(path)
     config = read_config(path)
-    source_config = folder.read_json(path / "config.json")
+    source_config = folder.read_json(_config_file(path))
     tied = source_config.get("tie_word_embeddings") is not False
     weights = _read_weights(path, config, tied, ignore)
     vocabulary = tokenizer_config.read_vocabulary(path, config["vocab_size"])

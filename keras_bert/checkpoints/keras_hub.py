@@ -175,8 +175,9 @@ def _read_task(path: Path) -> tuple[str | None, EmbeddingModules | None]:
     name, config = _config_of(file, TASKS)
     if TASKS[name] == "embedding":
         return TASKS[name], _modules_of(file, config)
-    if config.get("activation") not in (None, "linear"):
-        raise invalid(file, "activation must be 'linear'", config["activation"])
+    # The answers of our classifier are the softmax of its logits.
+    if config.get("activation") not in (None, "linear", "softmax"):
+        raise invalid(file, "activation must be 'linear' or 'softmax'", config["activation"])
     return TASKS[name], None
 
 
@@ -212,6 +213,11 @@ def _read_weights(
                 name = re.sub(pattern, replacement, name)
             arrays[f"{file.name}:{name}"] = array
     arrays = canonical.without_ignored(path, arrays, ignore)
+    integers = {array.dtype.name for array in arrays.values() if array.dtype.kind in "iu"}
+    if integers:
+        rule = "the weights must be floats, not those of a quantized model"
+        advice = "Save the preset of the model as it was before `quantize`, and load that"
+        raise invalid(path, rule, ", ".join(sorted(integers)), advice)
     shapes = {name: array.shape for name, array in arrays.items()}
     return name_tables.read_weights(path, TABLE, config, shapes, arrays.__getitem__)
 

@@ -31,6 +31,7 @@ _TRANSFORMER = "base.modules.transformer.Transformer"
 _MLM_TRANSFORMER = "sparse_encoder.models.MLMTransformer"
 _SPLADE_POOLING = "sparse_encoder.models.SpladePooling"
 _SPARSE_MODULES = (["Transformer", "SpladePooling"], ["MLMTransformer", "SpladePooling"])
+_OLDER_NAMES = {"BERT": "Transformer"}  # before version 0.3, of 2020
 _MODULE_OF_LAYER: dict[type, str] = {
     type(None): "Normalize",
     DenseLayer: "Dense",
@@ -233,7 +234,8 @@ def read_module_paths(path: Path) -> list[tuple[str, str]]:
         name = module["type"]
         # A class of another package can have the name of a known one.
         if name.startswith(f"{_PACKAGE}."):
-            name = name.rpartition(".")[2]
+            name = str(name.rpartition(".")[2])
+            name = _OLDER_NAMES.get(name, name)
         inner = module.get("path", "")
         if not isinstance(inner, str) or (inner and not containers.is_below(inner)):
             raise invalid(file, "a path must be below the folder", inner)

@@ -30,7 +30,8 @@ def is_local(name: str) -> bool:
             raise ValueError(f"{name!r} {rule}; write ./{name} for the folder, or rename it")
         return False
     if path.is_file() and path.suffix.lower() not in (".keras", ".zip"):
-        raise ValueError(f"{path} must be a folder or a .keras file, or a .zip of a folder")
+        rule = "must be a folder or a .keras file, or a .zip of a folder"
+        raise ValueError(f"{path} {rule}. Unpack other archives, and pass the folder")
     return True
 
 
@@ -60,7 +61,7 @@ def find_on_web(address: str) -> pathlib.Path:
     shown = download.public_address(address)
     path = pathlib.PurePosixPath(urllib.parse.unquote(urllib.parse.urlsplit(address).path))
     if not address.startswith("https:") or path.suffix.lower() != ".zip":
-        advice = "Google's models have names, such as 'base'. Pass others as a folder"
+        advice = "Google's models have names, such as 'base'. Unpack others, and pass the folder"
         raise ValueError(f"{shown} must be the https address of a .zip. {advice}")
     key = hashlib.sha256(address.encode()).hexdigest()[:32]
     stem = re.sub(r"[^\w.-]", "_", path.stem).lstrip(".") or "archive"

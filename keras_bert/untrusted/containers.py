@@ -137,16 +137,21 @@ class Dataset(NamedTuple):
 def read_hdf5(file: Path) -> dict[str, Any]:
     """Return name -> array of all datasets of an HDF5 file."""
     import h5py
+    import ml_dtypes
     import numpy as np
 
     check_not_lfs_pointer(file)
     content = file.read_bytes()  # what is checked is what is read
     try:
         with h5py.File(io.BytesIO(content), "r") as opened:
-            names = check_hdf5(opened, len(content), lists_of_strings=True)
-            return {name: np.asarray(opened[name][()]) for name in names}
+            datasets = check_hdf5(opened, len(content), lists_of_strings=True)
+            arrays = {name: np.asarray(opened[name][()]) for name in datasets}
     except Exception as error:  # h5py raises many types
         raise invalid(file, "must be a complete HDF5 file", error) from error
+    return {
+        name: array.view(ml_dtypes.bfloat16) if datasets[name].dtype == _BFLOAT16 else array
+        for name, array in arrays.items()
+    }
 
 
 def check_hdf5(opened: Any, size: int, *, lists_of_strings: bool = False) -> dict[str, Dataset]:

@@ -178,6 +178,15 @@ def test_pooling_of_sentence_transformers(tmp_path):
     assert keras_bert.load(tmp_path / "again").pooling == "mean"
 
 
+def test_the_config_has_the_name_of_google_in_files_of_2018(tmp_path):
+    make_folder(tmp_path, encoder_tensors())
+    expected = checkpoints.read(tmp_path)
+    (tmp_path / "config.json").rename(tmp_path / "bert_config.json")
+    found = checkpoints.read(tmp_path)
+    assert found.config == expected.config
+    assert_weights(found.weights, dict(expected.weights))
+
+
 def test_modules_without_modules_json_are_an_error(tmp_path):
     make_folder(tmp_path, encoder_tensors())
     for name in ("2_Normalize", "3_epochs"):

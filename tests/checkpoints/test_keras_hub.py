@@ -7,6 +7,7 @@ import h5py
 import keras
 import numpy as np
 import pytest
+import scipy.special
 
 import keras_bert
 from keras_bert import checkpoints
@@ -28,10 +29,10 @@ CONFIG = {
 }
 
 
-def make(kind):
+def make(kind, dtype="float32", **task_options):
     """Return a model of KerasHub with random weights, and its tokenizer."""
     keras.utils.set_random_seed(3)
-    model = backbone = keras_hub.models.BertBackbone(**CONFIG)
+    model = backbone = keras_hub.models.BertBackbone(**CONFIG, dtype=dtype)
     tokenizer = keras_hub.tokenizers.BertTokenizer(
         vocabulary=tiny.PIECES, lowercase=True, strip_accents=True
     )
@@ -46,7 +47,7 @@ def make(kind):
             "text_embedder": {"pooling_mode": "cls", "normalize": False},
         }.get(kind, {})
         model = getattr(keras_hub.models, f"Bert{name}")(
-            backbone, preprocessor=preprocessor, **options
+            backbone, preprocessor=preprocessor, **options, **task_options
         )
     rng = np.random.default_rng(0)
     for weight in model.weights:
@@ -104,6 +105,38 @@ def test_read_presets_of_keras_hub(preset):
     assert preprocessor.vocabulary == tuple(tiny.PIECES)
     assert preprocessor.lowercase and preprocessor.strip_accents and preprocessor.split_cjk
     assert preprocessor.max_sequence_length == (16 if kind == "backbone" else 10)
+
+
+def test_a_classifier_with_a_softmax_gives_its_probabilities(tmp_path):
+    original, _ = make("classifier", activation="softmax")
+    original.save_to_preset(tmp_path)
+    (logits,) = outputs("classifier", keras_bert.load(tmp_path, task="auto"))
+    (expected,) = outputs("classifier", original)
+    np.testing.assert_allclose(scipy.special.softmax(logits, axis=-1), expected, atol=1e-6)
+
+
+def test_weights_in_bfloat16_are_read(tmp_path):
+    original, _ = make("classifier", dtype="bfloat16")
+    original.save_to_preset(tmp_path)
+    model = keras_bert.load(tmp_path, task="auto")
+    assert {str(weight.dtype) for weight in model.weights} == {"float32"}
+    encoder = keras_bert.heads.find_encoder(model)
+    for found, expected in zip(
+        encoder.get_layer("pooler").dense.weights,
+        original.backbone.get_layer("pooled_dense").weights,
+        strict=True,
+    ):
+        np.testing.assert_array_equal(found, numpy(keras.ops.cast(expected, "float32")))
+
+
+@pytest.mark.filterwarnings("ignore:Layer .* does not have a `quantize` method")
+def test_quantized_weights_are_named(tmp_path):
+    model, _ = make("backbone")
+    model.quantize("int8")
+    model.save_to_preset(tmp_path)
+    with pytest.raises(ValueError, match="received 'int8'.* before `quantize`") as caught:
+        keras_bert.load(tmp_path)
+    assert "ignore" not in str(caught.value)
 
 
 def test_keras_hub_reads_written_presets(preset, tmp_path, recwarn):
@@ -265,8 +298,8 @@ BAD = {
     "split": (change_tokenizer(split=False), "split must be true"),
     "suffix": (change_tokenizer(suffix_indicator="@@"), "suffix_indicator '##'"),
     "activation": (
-        lambda f: edit(f / "task.json", lambda c: c["config"].update(activation="softmax")),
-        "activation must be 'linear', received 'softmax'",
+        lambda f: edit(f / "task.json", lambda c: c["config"].update(activation="tanh")),
+        "activation must be 'linear' or 'softmax', received 'tanh'",
     ),
 }
 

@@ -167,6 +167,15 @@ def test_the_default_activation_is_tanh(tmp_path):
     np.testing.assert_array_equal(keras_bert.pipeline(path).encode(TEXTS), expected)
 
 
+def test_the_first_module_had_another_name_in_2019(tmp_path):
+    path = folder_of(tmp_path, pooling="mean")
+    expected = keras_bert.pipeline(path).encode(TEXTS)
+    modules = json.loads((path / "modules.json").read_text())
+    modules[0]["type"] = "sentence_transformers.models.BERT"
+    (path / "modules.json").write_text(json.dumps(modules))
+    np.testing.assert_array_equal(keras_bert.pipeline(path).encode(TEXTS), expected)
+
+
 @pytest.mark.parametrize("place", ["../other", "/etc", "a/../../b", "C:/b", "..\\b", "a\nb", 5])
 def test_modules_stay_in_the_folder(tmp_path, place):
     path = folder_of(tmp_path, pooling="mean")
