@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from keras_bert.checkpoints.canonical import Checkpoint, EmbeddingModules
+from keras_bert.checkpoints.huggingface_heads import TORCH_ACTIVATIONS
 from keras_bert.runtime.escaping import shown
 
 # Fields that load as options of `keras_bert.load`, and keys of the config for training only. A
@@ -37,10 +38,10 @@ def lost_options(format: str, written: Checkpoint, again: Checkpoint) -> list[st
 
 def _formats_for(format: str, checkpoint: Checkpoint) -> str:
     """Return the formats that hold all of the checkpoint."""
-    is_held_by_sentence_transformers = (
-        checkpoint.pairs or checkpoint.prompts or checkpoint.modules is not None
-    )
-    if is_held_by_sentence_transformers and format != "sentence_transformers":
+    activation = checkpoint.activation or "linear"
+    has_modules = checkpoint.pairs or checkpoint.prompts or checkpoint.modules is not None
+    is_held = has_modules and activation in TORCH_ACTIVATIONS.values()
+    if is_held and format != "sentence_transformers":
         return "format='keras' or format='sentence_transformers'"
     return "format='keras'"
 

@@ -5,6 +5,7 @@
 loads each model that `FOLDER/saved.json` lists, and writes its outputs beside it.
 """
 
+import dataclasses
 import json
 import pathlib
 import sys
@@ -67,7 +68,7 @@ def describe(model):
         "pooling": encoder.pooling,
         "trainable": [weight.trainable for weight in model.weights],
     }
-    return json.loads(json.dumps(description))
+    return json.loads(json.dumps(description, default=dataclasses.asdict))
 
 
 def load(path, task):
