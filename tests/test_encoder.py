@@ -136,7 +136,7 @@ def test_parity_with_transformers(tmp_path, hidden_act):
     theirs.save_pretrained(tmp_path)
 
     checkpoint = checkpoints.read(tmp_path)
-    ours = BertEncoder(**checkpoint.config)
+    ours = BertEncoder(**checkpoint.spec.encoder)
     variables = {v.path: v for v in ours.weights if v.trainable}
     checkpoints.assign(variables, checkpoint.weights, source="the test")
 

@@ -7,13 +7,13 @@ import dataclasses
 import fnmatch
 import re
 import sys
-import typing
 import warnings
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from keras_bert.model_spec import ModelSpec
 from keras_bert.runtime.escaping import printable, shown
 from keras_bert.runtime.warn import level_of_caller
 from keras_bert.runtime.words import words
@@ -112,6 +112,8 @@ _SHOWN_NAMES = 5  # in an error
 _SHOWN_KEYS = 30  # in a warning
 # A checkpoint has all weights of such a group or none. All other weights are required.
 OPTIONAL_GROUPS = frozenset({"pooler", "masked_lm", "next_sentence", "classifier", "span_selector"})
+# Group of the weights of the layers after the pooling of an embedder.
+VECTOR_LAYERS = "vector_layers"
 # Not in every checkpoint that has the group: most use the word embeddings as output matrix.
 OPTIONAL_WEIGHTS = frozenset({"masked_lm/output_embeddings"})
 
@@ -135,125 +137,43 @@ def check_sizes(
 
 def is_name(name: str) -> bool:
     """Return True for the canonical name of a tensor, such as "layer_0/output/bias"."""
-    return re.sub(r"^layer_\d+/", "layer_{i}/", name) in SHAPES
-
-
-@dataclasses.dataclass(frozen=True)
-class DenseLayer:
-    """A dense layer after the pooling of an embedder.
-
-    Attributes:
-        kernel: float32 (in, out).
-        bias: float32 (out,), or `None`.
-        activation: Name of an activation in Keras.
-    """
-
-    kernel: np.ndarray
-    bias: np.ndarray | None
-    activation: str
-
-
-@dataclasses.dataclass(frozen=True)
-class NormLayer:
-    """A layer normalization after the pooling of an embedder, with PyTorch's epsilon, 1e-5.
-
-    Attributes:
-        gamma: float32 (width,).
-        beta: float32 (width,).
-    """
-
-    EPSILON: typing.ClassVar[float] = 1e-5
-    gamma: np.ndarray
-    beta: np.ndarray
-
-
-@dataclasses.dataclass(frozen=True)
-class EmbeddingModules:
-    """How an embedder makes the vector of a text from the vectors of its tokens.
-
-    Attributes:
-        pooling: Modes of `layers.SentencePooling`.
-        layers: The layers after the pooling, in their order; `None` scales vectors to length 1.
-        prompts: Name -> text that comes before each text.
-        default_prompt: Name of the prompt that is used by default, or `None`.
-        similarity: "cosine", "dot", "euclidean" or "manhattan".
-    """
-
-    pooling: tuple[str, ...]
-    layers: tuple[DenseLayer | NormLayer | None, ...] = ()
-    prompts: dict[str, str] = dataclasses.field(default_factory=dict)
-    default_prompt: str | None = None
-    similarity: str = "cosine"
+    is_known = re.sub(r"^layer_\d+/", "layer_{i}/", name) in SHAPES
+    return is_known or group_of(name) == VECTOR_LAYERS
 
 
 @dataclasses.dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint in canonical form.
+    """A checkpoint in canonical form: the description of a model, and its weights.
 
     Attributes:
         format: A key of `checkpoints.FORMATS`; empty for a model in memory.
         path: Folder of the checkpoint, for error messages.
-        config: Keyword arguments of `BertEncoder`, exactly the keys of `CONFIG_KEYS`. An unknown
-            `hidden_act` is `None`.
+        spec: The description of the model.
         weights: Canonical name -> float32 array with the shape in `SHAPES`. Arrays may be
-            transposed views, or loaded on each access (`name_tables.Weights`).
-        vocabulary: The tokens in the order of their ids, or `None` if the folder has none.
-        tokenizer: `lowercase`, `strip_accents`, `split_cjk` (bools), `sequence_length` (an int,
-            or `None` if unknown), and `added_tokens` (a list of `AddedToken`) if there are any.
-        labels: Class names of a classifier in the order of its logits, or `None`.
-        task: Name of the function in `keras_bert.heads` that builds the model for these weights,
-            or `None` if unknown.
-        multi_label: True if a text can have several classes.
-        pairs: True if a classifier or a regressor reads pairs of texts.
-        activation: Name of the activation of a regressor's score in Keras, or `None`.
-        dropout: Dropout rate of a classifier, regressor, tagger or multiple choice, or `None` for
-            that of the encoder.
-        tied: False if the masked LM head has its own output matrix, not the word embeddings.
-        pooling: How the model was trained to make one vector of a text, see `BertEncoder`.
-        embedding: The modules of an embedder, or `None`.
-        prompts: For a sparse embedder, name -> text that comes before each text.
-        default_prompt: For a sparse embedder, the name of the prompt that is used by default.
+            transposed views, or loaded on each access (`name_tables.Weights`). Those of
+            `spec.head.layers` have the names of `vector_layer_name`.
     """
 
     format: str
     path: str
-    config: dict[str, Any]
+    spec: ModelSpec
     weights: Mapping[str, np.ndarray]
-    vocabulary: list[str] | None = None
-    tokenizer: dict[str, Any] = dataclasses.field(default_factory=dict)
-    labels: list[str] | None = None
-    task: str | None = None
-    multi_label: bool = False
-    pairs: bool = False
-    activation: str | None = None
-    dropout: float | None = None
-    tied: bool = True
-    pooling: str | None = None
-    embedding: EmbeddingModules | None = None
-    prompts: dict[str, str] = dataclasses.field(default_factory=dict)
-    default_prompt: str | None = None
-
-    @property
-    def modules(self) -> EmbeddingModules | None:
-        """How vectors of texts are made: by an embedder, or by an encoder with a pooling.
-
-        `keras_bert.pipeline` also normalizes the vectors of an encoder.
-        """
-        if self.embedding is not None or self.pooling is None:
-            return self.embedding
-        return EmbeddingModules(pooling=(self.pooling,), layers=(None,))
 
     @property
     def groups(self) -> set[str]:
         """The groups of `OPTIONAL_GROUPS` that the checkpoint has."""
         return set(map(group_of, self.weights)) & OPTIONAL_GROUPS
 
+    def with_head(self, **changes: Any) -> "Checkpoint":
+        """Return a copy with other options of the head."""
+        return dataclasses.replace(self, spec=self.spec.with_head(**changes))
+
     def with_activation(self, hidden_act: str | None) -> "Checkpoint":
         """Return a copy with another activation, or with the own one for `None`.
 
         The activation of a SavedModel can be unknown. Then it must be given.
         """
-        if hidden_act is None and self.config["hidden_act"] is None:
+        if hidden_act is None and self.spec.encoder["hidden_act"] is None:
             raise ValueError(
                 f"{self.path}: its graph does not show which activation the model has. Pass "
                 'hidden_act="gelu_new" (--hidden-act) for one of Google\'s models, or that of the '
@@ -261,7 +181,8 @@ class Checkpoint:
             )
         if hidden_act is None:
             return self
-        return dataclasses.replace(self, config={**self.config, "hidden_act": hidden_act})
+        encoder = {**self.spec.encoder, "hidden_act": hidden_act}
+        return dataclasses.replace(self, spec=dataclasses.replace(self.spec, encoder=encoder))
 
     def without(self, groups: Collection[str]) -> "Checkpoint":
         """Return a copy without some of `OPTIONAL_GROUPS`."""
@@ -270,8 +191,14 @@ class Checkpoint:
             parts = ", ".join(sorted(self.groups)) or "no parts"
             raise invalid(self.path, f"drop: this checkpoint has only {parts}", unknown[0])
         kept = {k: w for k, w in self.weights.items() if group_of(k) not in groups}
-        keeps_heads = self.groups.isdisjoint(set(groups) - {"pooler"})
-        return dataclasses.replace(self, weights=kept, task=self.task if keeps_heads else None)
+        copy = dataclasses.replace(self, weights=kept)
+        has_heads = self.groups.isdisjoint(set(groups) - {"pooler"})
+        return copy if has_heads else copy.with_head(task=None)
+
+
+def vector_layer_name(index: int, variable: str) -> str:
+    """Return the canonical name of a variable of a layer after the pooling of an embedder."""
+    return f"{VECTOR_LAYERS}/{index}/{variable}"
 
 
 def without_ignored(
@@ -298,7 +225,7 @@ def group_of(name: str) -> str:
 
 def without_heads(weights: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Return the weights of the encoder, its pooler included."""
-    heads = OPTIONAL_GROUPS - {"pooler"}
+    heads = OPTIONAL_GROUPS - {"pooler"} | {VECTOR_LAYERS}
     return {name: array for name, array in weights.items() if group_of(name) not in heads}
 
 

@@ -1,21 +1,33 @@
 """Compare a checkpoint with what a format gives back: what the format cannot hold is an error."""
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from keras_bert.checkpoints.canonical import Checkpoint, EmbeddingModules
+from keras_bert.checkpoints.canonical import Checkpoint
 from keras_bert.checkpoints.huggingface_heads import TORCH_ACTIVATIONS
+from keras_bert.model_spec import HeadSpec, ModelSpec
 from keras_bert.runtime.escaping import shown
 
-# Fields that load as options of `keras_bert.load`, and keys of the config for training only. A
-# format may lose them with a warning, because no output of the loaded model is wrong.
-_OPTIONS = ("labels", "pairs", "dropout", "task")
-_FOR_TRAINING = ("hidden_dropout_prob", "attention_probs_dropout_prob", "initializer_range")
-_NOT_COMPARED = ("format", "path", "embedding")  # `pooling` stands for `modules`
-_OF_MODULES = ("prompts", "default_prompt")
+# Fields that a format may lose with a warning, because no output of the loaded model is wrong ->
+# where the user can set them again, if that is not `keras_bert.load`.
+_OPTIONS = {
+    "labels": "",
+    "label_type": " (labels=[...] of keras_bert.load)",
+    "pairs": "",
+    "dropout": "",
+    "task": "",
+    "no_answer": "",
+    "characters": "",
+    "long_texts": " (an argument of keras_bert.pipeline)",
+    # For training only.
+    "hidden_dropout_prob": "",
+    "attention_probs_dropout_prob": "",
+    "initializer_range": "",
+}
+_OF_EMBEDDERS = ("pooling", "layers", "prompts", "default_prompt", "similarity")
 
 
 def lost_options(format: str, written: Checkpoint, again: Checkpoint) -> list[str]:
@@ -23,24 +35,27 @@ def lost_options(format: str, written: Checkpoint, again: Checkpoint) -> list[st
 
     A difference that changes an output of the model is a `ValueError` that names the field.
     """
+    spec = written.spec
     options = []
     for name, value in _differences(written, again):
-        if name in (*_OPTIONS, *_FOR_TRAINING) or (name == "pooling" and written.task is None):
-            options.append(f"{name}={shown(value)}")
+        if name in _OPTIONS or (name == "pooling" and spec.head.task is None):
+            options.append(f"{name}={shown(value)}{_OPTIONS.get(name, '')}")
         else:
             known = "" if value is None else f"={shown(value)}"
             raise ValueError(
                 f"{format}: cannot hold {name}{known} of {shown(written.path)}. Use "
-                f"{_formats_for(format, written)}"
+                f"{_formats_for(format, spec)}"
             )
     return options
 
 
-def _formats_for(format: str, checkpoint: Checkpoint) -> str:
-    """Return the formats that hold all of the checkpoint."""
-    activation = checkpoint.activation or "linear"
-    has_modules = checkpoint.pairs or checkpoint.prompts or checkpoint.modules is not None
-    is_held = has_modules and activation in TORCH_ACTIVATIONS.values()
+def _formats_for(format: str, spec: ModelSpec) -> str:
+    """Return the formats that hold all of the model."""
+    head = spec.head
+    has_modules = head.pairs or head.prompts or spec.embedding is not None
+    has_torch_activation = (head.activation or "linear") in TORCH_ACTIVATIONS.values()
+    is_own_pooling = head.pooling and head.task != "embedding"
+    is_held = has_modules and has_torch_activation and not is_own_pooling
     if is_held and format != "sentence_transformers":
         return "format='keras' or format='sentence_transformers'"
     return "format='keras'"
@@ -48,23 +63,93 @@ def _formats_for(format: str, checkpoint: Checkpoint) -> str:
 
 def _differences(written: Checkpoint, again: Checkpoint) -> Iterator[tuple[str, Any]]:
     """Yield the name and the value of each field or key that differs."""
-    for field in dataclasses.fields(Checkpoint):
-        name = field.name
-        if name in _NOT_COMPARED:
-            continue
-        value = getattr(written, name)
-        if name in _COMPARISONS:
-            yield from _COMPARISONS[name](written, again)
-        elif name in _OF_MODULES and written.modules is not None:
-            continue  # compared as a part of `modules`
-        elif value != getattr(again, name):
+    yield from _of_encoder(written.spec, again.spec)
+    yield from _of_tokenizer(written.spec, again.spec)
+    yield from _of_embedder(written.spec, again.spec)
+    yield from _of_head(written.spec.head, again.spec.head)
+    yield from _of_weights(written, again)
+
+
+def _of_encoder(written: ModelSpec, again: ModelSpec) -> Iterator[tuple[str, Any]]:
+    for key, value in written.encoder.items():
+        if again.encoder[key] != value:
+            yield key, value
+    if written.vocabulary != again.vocabulary:
+        yield "vocabulary", written.vocabulary
+
+
+def _of_tokenizer(written: ModelSpec, again: ModelSpec) -> Iterator[tuple[str, Any]]:
+    if written.vocabulary is None:  # then the options say nothing
+        return
+    maximum = written.encoder["max_position_embeddings"]
+    options = written.tokenizer
+    for key in sorted({*options, *again.tokenizer}):
+        default = maximum if key == "sequence_length" else None
+        value = options.get(key) or default
+        if value != (again.tokenizer.get(key) or default):
+            name = "max_sequence_length" if key == "sequence_length" else key
             yield name, value
 
 
-def _of_config(written: Checkpoint, again: Checkpoint) -> Iterator[tuple[str, Any]]:
-    for key, value in written.config.items():
-        if again.config[key] != value:
-            yield key, value
+def _of_embedder(written: ModelSpec, again: ModelSpec) -> Iterator[tuple[str, Any]]:
+    """Compare how the vectors of texts are made, by an embedder or an encoder with a pooling."""
+    embedding = written.embedding
+    embedding_again = again.embedding
+    if embedding is None:
+        if written.head.task is None and embedding_again is not None:
+            yield "pooling", None
+        return
+    if embedding_again is None:
+        embedding_again = HeadSpec()
+        if written.head.task is None:
+            # `load(pooling=)` gives an encoder its pooling back, and the layers that belong to it.
+            yield "pooling", written.pooling
+            return
+    for name in _OF_EMBEDDERS:
+        value = getattr(embedding, name)
+        if value != getattr(embedding_again, name):
+            yield name, _shown(name, value)
+
+
+def _of_head(written: HeadSpec, again: HeadSpec) -> Iterator[tuple[str, Any]]:
+    for field in dataclasses.fields(HeadSpec):
+        name = field.name
+        value = getattr(written, name)
+        value_again = getattr(again, name)
+        if name in _OF_EMBEDDERS and "embedding" in (written.task, again.task):
+            continue  # see `_of_embedder`
+        if name in _COMPARISONS:
+            is_same = _COMPARISONS[name](written, again)
+        else:
+            is_same = value == value_again
+        if not is_same:
+            yield name, _shown(name, value)
+
+
+def _are_same_labels(written: HeadSpec, again: HeadSpec) -> bool:
+    if written.labels is None:
+        return True
+    numbers = [str(index) for index in range(len(written.labels))]
+    return written.labels == (again.labels or numbers)
+
+
+def _is_same_task(written: HeadSpec, again: HeadSpec) -> bool:
+    """Compare the tasks, unless the format names none; an encoder can be read as an embedder."""
+    return written.task is None or again.task in (None, written.task)
+
+
+def _is_same_activation(written: HeadSpec, again: HeadSpec) -> bool:
+    # A reranker of unknown activation gets a sigmoid.
+    is_unknown = written.task == "reranking" and not again.pairs
+    value = written.activation or "linear"
+    return not is_unknown and value == (again.activation or "linear")
+
+
+_COMPARISONS = {
+    "labels": _are_same_labels,
+    "task": _is_same_task,
+    "activation": _is_same_activation,
+}
 
 
 def _of_weights(written: Checkpoint, again: Checkpoint) -> Iterator[tuple[str, Any]]:
@@ -82,93 +167,10 @@ def _is_equal(array: np.ndarray, other: np.ndarray) -> bool:
     return np.array_equal(array, other) or np.array_equal(array, other, equal_nan=True)
 
 
-def _of_tokenizer(written: Checkpoint, again: Checkpoint) -> Iterator[tuple[str, Any]]:
-    if written.vocabulary is None:  # then the options say nothing
-        return
-    maximum = written.config["max_position_embeddings"]
-    options = written.tokenizer
-    for key in sorted({*options, *again.tokenizer}):
-        default = maximum if key == "sequence_length" else None
-        value = options.get(key) or default
-        if value != (again.tokenizer.get(key) or default):
-            name = "max_sequence_length" if key == "sequence_length" else key
-            yield name, value
-
-
-def _of_labels(written: Checkpoint, again: Checkpoint) -> Iterator[tuple[str, Any]]:
-    numbers = [str(index) for index in range(len(written.labels or ()))]
-    if written.labels is not None and written.labels != (again.labels or numbers):
-        yield "labels", written.labels
-
-
-def _of_task(written: Checkpoint, again: Checkpoint) -> Iterator[tuple[str, Any]]:
-    """Compare the tasks, unless the format names none; an encoder can be read as an embedder."""
-    if written.task is not None and again.task not in (None, written.task):
-        yield "task", written.task
-
-
-def _of_activation(written: Checkpoint, again: Checkpoint) -> Iterator[tuple[str, Any]]:
-    value = written.activation or "linear"
-    # A reranker of unknown activation gets a sigmoid.
-    is_unknown = written.task == "reranking" and not again.pairs
-    if is_unknown or value != (again.activation or "linear"):
-        yield "activation", value
-
-
-def _of_modules(written: Checkpoint, again: Checkpoint) -> Iterator[tuple[str, Any]]:
-    """Compare how the vectors of texts are made, by an embedder or an encoder with a pooling."""
-    modules = written.modules
-    modules_again = again.modules
-    if modules is None:
-        if written.task is None and modules_again is not None:
-            yield "pooling", None
-        return
-    # `load(pooling=)` gives an encoder its pooling back, and the layers that belong to it.
-    is_pooling_lost = written.task is None and modules_again is None
-    if modules_again is None:
-        modules_again = EmbeddingModules(pooling=())
-    for field in dataclasses.fields(EmbeddingModules):
-        value = getattr(modules, field.name)
-        if field.name == "layers":
-            is_same = is_pooling_lost or _are_same_layers(modules.layers, modules_again.layers)
-        else:
-            is_same = value == getattr(modules_again, field.name)
-        if not is_same:
-            yield field.name, _shown_module(field.name, value)
-
-
-def _are_same_layers(layers: Sequence[Any], others: Sequence[Any]) -> bool:
-    return len(layers) == len(others) and all(map(_is_same_layer, layers, others))
-
-
-def _is_same_layer(layer: Any, other: Any) -> bool:
-    if layer is None or other is None or type(layer) is not type(other):
-        return layer is other
-    for field in dataclasses.fields(layer):
-        value = getattr(layer, field.name)
-        value_again = getattr(other, field.name)
-        is_array = isinstance(value, np.ndarray) or isinstance(value_again, np.ndarray)
-        # One of them can be `None`: a bias that a layer lacks.
-        is_same = _is_equal(value, value_again) if is_array else value == value_again
-        if not is_same:
-            return False
-    return True
-
-
-def _shown_module(name: str, value: Any) -> Any:
+def _shown(name: str, value: Any) -> Any:
+    """Return a value as a user writes it."""
     if name == "pooling":
         return value[0] if len(value) == 1 else list(value)
     if name == "layers":
-        return ["normalize" if layer is None else type(layer).__name__ for layer in value]
+        return [layer.kind for layer in value]
     return value
-
-
-_COMPARISONS = {
-    "config": _of_config,
-    "weights": _of_weights,
-    "tokenizer": _of_tokenizer,
-    "labels": _of_labels,
-    "task": _of_task,
-    "activation": _of_activation,
-    "pooling": _of_modules,
-}

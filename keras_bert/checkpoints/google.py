@@ -12,6 +12,7 @@ from typing import Any
 from keras_bert.checkpoints import bundle, canonical, folder, name_tables, tokenizer_config
 from keras_bert.checkpoints.canonical import Checkpoint
 from keras_bert.checkpoints.name_tables import Layout
+from keras_bert.model_spec import ModelSpec
 from keras_bert.runtime.packages import import_tensorflow
 
 FORMAT = "google"
@@ -85,12 +86,10 @@ def read(path: Path, ignore: Collection[str] = ()) -> Checkpoint:
     shapes = canonical.without_ignored(tensors.prefix, tensors.shapes, ignore)
     shapes = {name: shape for name, shape in shapes.items() if not _is_state(name, shapes)}
     return Checkpoint(
-        format=FORMAT,
-        path=str(path),
-        config=config,
-        weights=name_tables.read_weights(tensors.prefix, TABLE, config, shapes, tensors.load),
-        vocabulary=vocabulary,
-        tokenizer=tokenizer,
+        FORMAT,
+        str(path),
+        ModelSpec(config, vocabulary, tokenizer),
+        name_tables.read_weights(tensors.prefix, TABLE, config, shapes, tensors.load),
     )
 
 
@@ -102,14 +101,15 @@ def write(checkpoint: Checkpoint, path: Path) -> None:
     of 1e-12 are supported, and no multi-label classifier.
     """
     tf = import_tensorflow("writing a TensorFlow checkpoint")
-    config = dict(checkpoint.config)
+    spec = checkpoint.spec
+    config = dict(spec.encoder)
     activation = config["hidden_act"]
     config["hidden_act"] = canonical.to_source_activation(activation, ACTIVATIONS, format=FORMAT)
     canonical.check_layer_norm_eps(config.pop("layer_norm_eps"), "Google's code", format=FORMAT)
-    tensors = name_tables.to_source(TABLE, checkpoint.config, checkpoint.weights, format=FORMAT)
+    tensors = name_tables.to_source(TABLE, spec.encoder, checkpoint.weights, format=FORMAT)
     folder.write_json(path / "bert_config.json", config)
-    if checkpoint.vocabulary is not None:
-        tokenizer_config.write_with_vocabulary(path, checkpoint.tokenizer, checkpoint.vocabulary)
+    if spec.vocabulary is not None:
+        tokenizer_config.write_with_vocabulary(path, spec.tokenizer, spec.vocabulary)
     tf.raw_ops.SaveV2(
         prefix=str(path / "bert_model.ckpt"),
         tensor_names=list(tensors),
@@ -125,7 +125,7 @@ def _is_state(name: str, shapes: Collection[str]) -> bool:
 
 
 def read_tokenizer(path: Path, config: dict[str, Any]) -> tuple[list[str] | None, dict[str, Any]]:
-    """Read vocab.txt, if it exists, and the tokenizer options, as in `Checkpoint`."""
+    """Read vocab.txt, if it exists, and the tokenizer options, as in `ModelSpec`."""
     vocabulary = tokenizer_config.read_vocabulary(path, config["vocab_size"])
     if folder.has_file(path / tokenizer_config.FILE):
         return vocabulary, tokenizer_config.read(path, vocabulary, config)

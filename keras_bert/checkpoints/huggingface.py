@@ -5,6 +5,7 @@ configuration_utils.py (config), models/bert/tokenization_bert.py (tokenizer), a
 modeling_tf_pytorch_utils.py (names of the TensorFlow classes).
 """
 
+import dataclasses
 import re
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
@@ -24,6 +25,7 @@ from keras_bert.checkpoints import (
 from keras_bert.checkpoints.canonical import Checkpoint
 from keras_bert.checkpoints.name_tables import Layout
 from keras_bert.checkpoints.tensor_files import Tensor
+from keras_bert.model_spec import ModelSpec
 from keras_bert.runtime.escaping import printable, shown
 from keras_bert.runtime.words import words
 
@@ -204,22 +206,13 @@ def read(path: Path, ignore: Collection[str] = ()) -> Checkpoint:
     tied = source_config.get("tie_word_embeddings") is not False
     weights = _read_weights(path, config, tied, ignore)
     vocabulary = tokenizer_config.read_vocabulary(path, config["vocab_size"])
-    task, multi_label = huggingface_heads.read_task(source_config, weights)
-    checkpoint = Checkpoint(
-        format=FORMAT,
-        path=str(path),
-        config=config,
-        weights=weights,
-        vocabulary=vocabulary,
-        tokenizer=tokenizer_config.read(path, vocabulary, config),
-        labels=huggingface_heads.read_labels(path, source_config, task, weights),
-        task=task,
-        multi_label=multi_label,
-        dropout=_classifier_dropout(path, source_config),
-        tied=tied,
-        pooling=huggingface_heads.read_single_pooling(path),
+    head = huggingface_heads.read_head(path, source_config, weights, tied)
+    head = dataclasses.replace(head, dropout=_classifier_dropout(path, source_config))
+    tokenizer = tokenizer_config.read(path, vocabulary, config)
+    pooling = huggingface_heads.read_single_pooling(path)
+    return Checkpoint(
+        FORMAT, str(path), ModelSpec(config, vocabulary, tokenizer, pooling, head), weights
     )
-    return huggingface_heads.with_pairs(checkpoint, source_config)
 
 
 def _read_weights(
@@ -244,8 +237,9 @@ def write(checkpoint: Checkpoint, path: Path) -> None:
     """
     architecture = huggingface_heads.architecture(checkpoint)
     write_config_and_tokenizer(checkpoint, path, architecture)
-    tensors = name_tables.to_source(TABLE, checkpoint.config, checkpoint.weights, format=FORMAT)
-    if not checkpoint.tied:  # transformers then reads only this copy of the bias
+    spec = checkpoint.spec
+    tensors = name_tables.to_source(TABLE, spec.encoder, checkpoint.weights, format=FORMAT)
+    if not spec.head.tied:  # transformers then reads only this copy of the bias
         tensors[_DECODER_BIAS] = tensors[COPIES[_DECODER_BIAS]]
     if architecture == "BertModel":
         tensors = {name.removeprefix("bert."): array for name, array in tensors.items()}
@@ -254,24 +248,25 @@ def write(checkpoint: Checkpoint, path: Path) -> None:
 
 def write_config_and_tokenizer(checkpoint: Checkpoint, path: Path, architecture: str) -> None:
     """Write the files of `save_pretrained` except for the weights."""
-    vocabulary = checkpoint.vocabulary or []
-    activation = checkpoint.config["hidden_act"]
+    spec = checkpoint.spec
+    vocabulary = spec.vocabulary or []
+    activation = spec.encoder["hidden_act"]
     config = {
         "architectures": [architecture],
         "model_type": "bert",
-        **checkpoint.config,
+        **spec.encoder,
         "hidden_act": canonical.to_source_activation(activation, ACTIVATIONS, format=FORMAT),
         "pad_token_id": vocabulary.index("[PAD]") if "[PAD]" in vocabulary else 0,
         "dtype": "float32",
         **huggingface_heads.config_of_head(checkpoint),
     }
     folder.write_json(path / "config.json", config)
-    if checkpoint.modules is not None:
-        huggingface_heads.write_pooling(path, checkpoint.modules.pooling, config["hidden_size"])
-    if checkpoint.vocabulary is not None:
-        tokenizer_config.write_with_vocabulary(path, checkpoint.tokenizer, vocabulary)
+    if spec.embedding is not None:
+        huggingface_heads.write_pooling(path, spec.embedding.pooling, config["hidden_size"])
+    if spec.vocabulary is not None:
+        tokenizer_config.write_with_vocabulary(path, spec.tokenizer, vocabulary)
         tokenizer_config.write_special_tokens(path)
-        tokenizer_json.write(path, checkpoint.tokenizer, vocabulary)
+        tokenizer_json.write(path, spec.tokenizer, vocabulary)
 
 
 def weights_file(path: Path) -> Path | None:

@@ -14,6 +14,7 @@ import numpy as np
 
 from keras_bert.checkpoints import canonical, folder
 from keras_bert.checkpoints.canonical import Checkpoint
+from keras_bert.model_spec import HeadSpec
 from keras_bert.runtime.escaping import shown
 from keras_bert.runtime.warn import level_of_caller
 from keras_bert.untrusted.errors import invalid
@@ -67,7 +68,8 @@ def architecture(checkpoint: Checkpoint) -> str:
     """Return the class in transformers that has exactly the heads of a checkpoint."""
     if checkpoint.groups <= {"pooler"}:
         return "BertModel"
-    wanted = _TASK_OF_CLASS.get(checkpoint.task) or checkpoint.task
+    task_name = checkpoint.spec.head.task
+    wanted = _TASK_OF_CLASS.get(task_name) or task_name
     fitting = {
         name: groups
         for name, (task, groups) in ARCHITECTURES.items()
@@ -113,9 +115,10 @@ def torch_activation(activation: str) -> str:
 def config_of_head(checkpoint: Checkpoint) -> dict[str, Any]:
     """Return the keys of config.json that describe the head of a checkpoint."""
     config: dict[str, Any] = {}
-    if checkpoint.task in _TASK_OF_CLASS:
-        config["finetuning_task"] = checkpoint.task
-    labels = checkpoint.labels
+    head = checkpoint.spec.head
+    if head.task in _TASK_OF_CLASS:
+        config["finetuning_task"] = head.task
+    labels = head.labels
     is_classifier = "classifier/bias" in checkpoint.weights
     if is_classifier and not labels:
         labels = [f"LABEL_{index}" for index in range(len(checkpoint.weights["classifier/bias"]))]
@@ -123,39 +126,58 @@ def config_of_head(checkpoint: Checkpoint) -> dict[str, Any]:
         config["id2label"] = {str(index): label for index, label in enumerate(labels)}
         config["label2id"] = {label: index for index, label in enumerate(labels)}
     if is_classifier:
-        config["problem_type"] = _problem_type(checkpoint)
-        if checkpoint.dropout is not None:
-            config["classifier_dropout"] = checkpoint.dropout
-    if checkpoint.pairs:
-        activation = activation_of_pairs(checkpoint)
+        config["problem_type"] = _problem_type(head)
+        if head.dropout is not None:
+            config["classifier_dropout"] = head.dropout
+    if head.pairs:
+        activation = activation_of_pairs(head)
         config["sentence_transformers"] = {"activation_fn": activation}
         config[_OLD_ACTIVATION_KEY] = activation
-    if not checkpoint.tied:
+    if not head.tied:
         config["tie_word_embeddings"] = False
     return config
 
 
-def _problem_type(checkpoint: Checkpoint) -> str | None:
+def _problem_type(head: HeadSpec) -> str | None:
     """Return the value by which the text-classification pipelines choose a function of the logits.
 
     For one logit, that is a sigmoid by default, and no function for "regression". These pipelines
     exist in transformers, optimum-onnx and optimum-intel.
     """
-    if checkpoint.task in _TASKS_OF_NUMBERS:
-        return None if checkpoint.activation == "sigmoid" else "regression"
-    if checkpoint.task == "classification":
-        kind = "multi" if checkpoint.multi_label else "single"
+    if head.task in _TASKS_OF_NUMBERS:
+        return None if head.activation == "sigmoid" else "regression"
+    if head.task == "classification":
+        kind = "multi" if head.multi_label else "single"
         return f"{kind}_label_classification"
     return None
 
 
-def activation_of_pairs(checkpoint: Checkpoint) -> str:
+def activation_of_pairs(head: HeadSpec) -> str:
     """Return the path of the class in torch.nn that makes the scores of a cross-encoder."""
-    activation = "sigmoid" if checkpoint.multi_label else checkpoint.activation or "linear"
+    activation = "sigmoid" if head.multi_label else head.activation or "linear"
     return torch_activation(activation)
 
 
-def read_task(
+def read_head(
+    path: Path, config: Mapping[str, Any], weights: Mapping[str, np.ndarray], tied: bool
+) -> HeadSpec:
+    """Return the head that config.json and the weights describe."""
+    task, multi_label = _read_task(config, weights)
+    head = HeadSpec(
+        task,
+        labels=_read_labels(path, config, task, weights),
+        multi_label=multi_label,
+        tied=tied,
+    )
+    return _with_pairs(head, config, number_of_logits(weights))
+
+
+def number_of_logits(weights: Mapping[str, np.ndarray]) -> int:
+    """Return the number of logits of a classifier, or 0 without one."""
+    return len(weights["classifier/bias"]) if "classifier/bias" in weights else 0
+
+
+def _read_task(
     config: Mapping[str, Any], weights: Mapping[str, np.ndarray]
 ) -> tuple[str | None, bool]:
     """Return the task in the config, and True if a text can have several classes."""
@@ -167,7 +189,7 @@ def read_task(
         return "sparse_embedding", False
     problem = config.get("problem_type")
     # transformers takes a single output without a `problem_type` for a regression.
-    is_single = problem is None and len(weights.get("classifier/bias", ())) == 1
+    is_single = problem is None and number_of_logits(weights) == 1
     if task == "classification" and (problem == "regression" or is_single):
         return "regression", False
     return task, problem == "multi_label_classification"
@@ -199,7 +221,7 @@ def possible_tasks(checkpoint: Checkpoint) -> list[str]:
     return [*tasks, "regression", "reranking"] if "pooler" in checkpoint.groups else tasks
 
 
-def read_labels(
+def _read_labels(
     path: Path, config: Mapping[str, Any], task: str | None, weights: Mapping[str, np.ndarray]
 ) -> list[str] | None:
     """Return the names of the classes as strings, or None for the defaults (LABEL_0, ...).
@@ -229,8 +251,8 @@ def read_labels(
     return [label_of.get(index, index) for index in classes]
 
 
-def with_pairs(checkpoint: Checkpoint, config: Mapping[str, Any]) -> Checkpoint:
-    """Return a checkpoint that reads pairs of texts if its config says so.
+def _with_pairs(head: HeadSpec, config: Mapping[str, Any], number_of_logits: int) -> HeadSpec:
+    """Return a head that reads pairs of texts if its config says so.
 
     The config of a cross-encoder of sentence-transformers says so by a key of its own. With one
     score, it is a reranker, unless its config names the other task or its `problem_type` is
@@ -240,31 +262,29 @@ def with_pairs(checkpoint: Checkpoint, config: Mapping[str, Any]) -> Checkpoint:
     if not isinstance(settings, dict) and _OLD_ACTIVATION_KEY in config:
         settings = {"activation_fn": config[_OLD_ACTIVATION_KEY]}
     if isinstance(settings, dict):
-        cross_encoder = as_cross_encoder(checkpoint, settings.get("activation_fn"))
+        cross_encoder = as_cross_encoder(head, number_of_logits, settings.get("activation_fn"))
         if cross_encoder.task != "reranking":
             return cross_encoder
         task = config.get("finetuning_task")
         if task not in _TASKS_OF_NUMBERS:
             task = "regression" if config.get("problem_type") == "regression" else "reranking"
         return dataclasses.replace(cross_encoder, task=task)
-    labels = checkpoint.labels or ()
-    names_entailment = any("entailment" in label.lower() for label in labels)
-    if checkpoint.task == "classification" and names_entailment:
-        return dataclasses.replace(checkpoint, pairs=True)
-    return checkpoint
+    names_entailment = any("entailment" in label.lower() for label in head.labels or ())
+    if head.task == "classification" and names_entailment:
+        return dataclasses.replace(head, pairs=True)
+    return head
 
 
-def as_cross_encoder(checkpoint: Checkpoint, activation: object) -> Checkpoint:
-    """Return a checkpoint that gives the same scores as `CrossEncoder.predict`.
+def as_cross_encoder(head: HeadSpec, number_of_logits: int, activation: object) -> HeadSpec:
+    """Return a head that gives the same scores as `CrossEncoder.predict`.
 
     `activation` is the path of a class in torch.nn. `None` means a sigmoid for a single score, and
     no activation for several scores.
     """
-    task = checkpoint.task or "classification"
-    known = ("classification", "regression", "reranking")
-    if "classifier" not in checkpoint.groups or task not in known:
-        return checkpoint
-    is_score = len(checkpoint.weights["classifier/bias"]) == 1
+    task = head.task or "classification"
+    if not number_of_logits or task not in ("classification", "regression", "reranking"):
+        return head
+    is_score = number_of_logits == 1
     if activation is None:
         activation = torch_activation("sigmoid" if is_score else "linear")
     elif activation in _SOFTMAX and not is_score:
@@ -272,10 +292,10 @@ def as_cross_encoder(checkpoint: Checkpoint, activation: object) -> Checkpoint:
     # An unknown activation is an error when the head is built.
     name = keras_activation(activation) or str(activation)
     if is_score:
-        return dataclasses.replace(checkpoint, task="reranking", pairs=True, activation=name)
+        return dataclasses.replace(head, task="reranking", pairs=True, activation=name)
     if name == "sigmoid":
-        return dataclasses.replace(checkpoint, task=task, pairs=True, multi_label=True)
-    return dataclasses.replace(checkpoint, task=task, pairs=True, activation=name)
+        return dataclasses.replace(head, task=task, pairs=True, multi_label=True)
+    return dataclasses.replace(head, task=task, pairs=True, activation=name)
 
 
 def read_pooling(file: Path) -> tuple[str, ...]:

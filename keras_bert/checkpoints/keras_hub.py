@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from keras_bert.checkpoints import canonical, folder, name_tables
-from keras_bert.checkpoints.canonical import Checkpoint, EmbeddingModules
+from keras_bert.checkpoints.canonical import Checkpoint
+from keras_bert.model_spec import UNIT_LENGTH, HeadSpec, ModelSpec
 from keras_bert.untrusted import containers
 from keras_bert.untrusted.errors import invalid
 
@@ -122,23 +123,15 @@ def read(path: Path, ignore: Collection[str] = ()) -> Checkpoint:
     file = path / "config.json"
     config = to_canonical_config(file, _config_of(file, {"BertBackbone"})[1])
     files = [path / _MODEL_FILE]
-    task, embedding = _read_task(path)
-    if folder.has_file(path / _TASK_FILE) and task is not None:
+    head = _read_head(path)
+    if folder.has_file(path / _TASK_FILE) and head.task is not None:
         files.append(path / _TASK_FILE)
-    elif task != "embedding":  # the other heads have weights
-        task = None
+    elif head.task != "embedding":  # the other heads have weights
+        head = HeadSpec()
     vocabulary = folder.read_optional_vocabulary(path / _VOCABULARY, config["vocab_size"])
-    return Checkpoint(
-        format=FORMAT,
-        path=str(path),
-        config=config,
-        vocabulary=vocabulary,
-        tokenizer=_read_tokenizer(path, vocabulary, config["max_position_embeddings"]),
-        weights=_read_weights(path, files, config, ignore),
-        task=task,
-        embedding=embedding,
-        pooling=_single_pooling(embedding),
-    )
+    tokenizer = _read_tokenizer(path, vocabulary, config["max_position_embeddings"])
+    spec = ModelSpec(config, vocabulary, tokenizer, _pooling_of_encoder(head), head)
+    return Checkpoint(FORMAT, str(path), spec, _read_weights(path, files, config, ignore))
 
 
 def _config_of(file: Path, class_names: Collection[str]) -> tuple[str, dict[str, Any]]:
@@ -167,22 +160,22 @@ def to_source_config(config: Mapping[str, Any]) -> dict[str, Any]:
     return {theirs: config[key] for key, theirs in _CONFIG.items()}
 
 
-def _read_task(path: Path) -> tuple[str | None, EmbeddingModules | None]:
-    """Return the task in task.json, and the modules if it is an embedder."""
+def _read_head(path: Path) -> HeadSpec:
+    """Return the head in task.json."""
     file = path / "task.json"
     if not file.is_file():
-        return None, None
+        return HeadSpec()
     name, config = _config_of(file, TASKS)
     if TASKS[name] == "embedding":
-        return TASKS[name], _modules_of(file, config)
+        return _embedder(file, config)
     # The answers of our classifier are the softmax of its logits.
     if config.get("activation") not in (None, "linear", "softmax"):
         raise invalid(file, "activation must be 'linear' or 'softmax'", config["activation"])
-    return TASKS[name], None
+    return HeadSpec(TASKS[name])
 
 
-def _modules_of(source: object, config: Mapping[str, Any]) -> EmbeddingModules:
-    """Return the modules of a BertTextEmbedder, which compares vectors by their dot product."""
+def _embedder(source: object, config: Mapping[str, Any]) -> HeadSpec:
+    """Return the head of a BertTextEmbedder, which compares vectors by their dot product."""
     mode = config.get("pooling_mode", "mean")
     if mode not in _POOLINGS:
         raise invalid(source, f"pooling_mode must be one of {', '.join(_POOLINGS)}", mode)
@@ -190,15 +183,13 @@ def _modules_of(source: object, config: Mapping[str, Any]) -> EmbeddingModules:
     if not isinstance(normalize, bool):
         raise invalid(source, "normalize must be true or false", normalize)
     if normalize:  # the dot product is the cosine
-        return EmbeddingModules((mode,), (None,))
-    return EmbeddingModules((mode,), similarity="dot")
+        return HeadSpec("embedding", pooling=(mode,), layers=(UNIT_LENGTH,))
+    return HeadSpec("embedding", pooling=(mode,), similarity="dot")
 
 
-def _single_pooling(embedding: EmbeddingModules | None) -> str | None:
+def _pooling_of_encoder(head: HeadSpec) -> str | None:
     """Return the pooling of an encoder whose vectors `keras_bert.pipeline` makes as an embedder."""
-    if embedding is None or embedding.layers != (None,):
-        return None
-    return embedding.pooling[0]
+    return head.pooling[0] if head.layers == (UNIT_LENGTH,) else None
 
 
 def _read_weights(
@@ -249,22 +240,23 @@ def write(checkpoint: Checkpoint, path: Path) -> None:
     supports no other heads, only tanh GELU and a `layer_norm_eps` of 1e-12, and always splits
     ideographs.
     """
-    config = to_source_config(checkpoint.config)
+    spec = checkpoint.spec
+    config = to_source_config(spec.encoder)
     head = _supported_head(checkpoint)
-    tensors = name_tables.to_source(TABLE, checkpoint.config, checkpoint.weights, format=FORMAT)
+    tensors = name_tables.to_source(TABLE, spec.encoder, checkpoint.weights, format=FORMAT)
     _write_weights(path, tensors, head)
     backbone = _object("bert_backbone", "BertBackbone", config)
     folder.write_json(path / "config.json", backbone)
     folder.write_json(path / "metadata.json", _VERSIONS)
     tokenizer = None
-    if checkpoint.vocabulary is not None:
-        tokenizer = _write_tokenizer(path, checkpoint.tokenizer, checkpoint.vocabulary)
+    if spec.vocabulary is not None:
+        tokenizer = _write_tokenizer(path, spec.tokenizer, spec.vocabulary)
     # KerasHub reads the length of a plain encoder's preset for each class of preprocessors.
     module, name = _TASK_CLASSES[head or "classifier"]
     preprocessor = None
-    length = checkpoint.tokenizer.get("sequence_length")
+    length = spec.tokenizer.get("sequence_length")
     if tokenizer is not None and (head or length):
-        limit = checkpoint.config["max_position_embeddings"]
+        limit = spec.encoder["max_position_embeddings"]
         options = {
             "tokenizer": tokenizer,
             "config_file": "preprocessor.json",
@@ -279,18 +271,19 @@ def write(checkpoint: Checkpoint, path: Path) -> None:
     if head == "classifier":
         task["num_classes"] = len(checkpoint.weights["classifier/bias"])
         task |= {"activation": "linear", "dropout": config["dropout"]}
-    if head == "embedding" and checkpoint.modules is not None:
-        task["pooling_mode"] = checkpoint.modules.pooling[0]
-        task["normalize"] = checkpoint.modules.layers == (None,)
+    if head == "embedding" and spec.embedding is not None:
+        task["pooling_mode"] = spec.embedding.pooling[0]
+        task["normalize"] = spec.embedding.layers == (UNIT_LENGTH,)
     folder.write_json(path / "task.json", _object(module, name, task))
 
 
 def _supported_head(checkpoint: Checkpoint) -> str | None:
     """Return the head of a checkpoint, or raise an error if KerasHub does not support it."""
     heads = checkpoint.groups - {"pooler"}
-    if checkpoint.task not in (None, *TASKS.values()):
+    task = checkpoint.spec.head.task
+    if task not in (None, *TASKS.values()):
         rule = "the head must be a classifier, a masked LM or an embedder"
-        raise ValueError(f"{FORMAT}: {rule}, received {checkpoint.task}; save its encoder alone")
+        raise ValueError(f"{FORMAT}: {rule}, received {task}; save its encoder alone")
     if "pooler" not in checkpoint.groups:
         raise ValueError(f"{FORMAT}: BertBackbone must have a pooler, received none")
     extra = heads - _TASK_CLASSES.keys()
@@ -300,8 +293,8 @@ def _supported_head(checkpoint: Checkpoint) -> str | None:
             f"{FORMAT}: a preset has one head, a classifier or a masked LM, received "
             f"{', '.join(sorted(heads))}; drop {dropped}"
         )
-    modules = checkpoint.modules
-    if not heads and modules is not None and set(modules.pooling) <= set(_POOLINGS):
+    embedding = checkpoint.spec.embedding
+    if not heads and embedding is not None and set(embedding.pooling) <= set(_POOLINGS):
         return "embedding"
     return next(iter(heads), None)
 
@@ -380,20 +373,11 @@ def from_model(model: Any) -> Checkpoint:
             "strip_accents": tokenizer.strip_accents,
             "sequence_length": preprocessor.sequence_length,
         }
-    embedding = None
+    head = HeadSpec(task)
     if task == "embedding":
-        embedding = _modules_of(model.name, model.get_config())
-    return Checkpoint(
-        FORMAT,
-        model.name,
-        config,
-        dict(weights),
-        vocabulary,
-        options,
-        task=task,
-        embedding=embedding,
-        pooling=_single_pooling(embedding),
-    )
+        head = _embedder(model.name, model.get_config())
+    spec = ModelSpec(config, vocabulary, options, _pooling_of_encoder(head), head)
+    return Checkpoint(FORMAT, model.name, spec, dict(weights))
 
 
 def to_backbone(checkpoint: Checkpoint, backbone: Any = None) -> Any:
@@ -401,13 +385,13 @@ def to_backbone(checkpoint: Checkpoint, backbone: Any = None) -> Any:
 
     If `backbone` is `None`, a new one is created. Heads are ignored.
     """
-    config = to_source_config(checkpoint.config)
+    config = to_source_config(checkpoint.spec.encoder)
     if backbone is None:
         import keras_hub
 
         backbone = keras_hub.models.BertBackbone(**config)
     encoder = canonical.without_heads(checkpoint.weights)
-    tensors = name_tables.to_source(_MEMORY_TABLE, checkpoint.config, encoder, format=FORMAT)
+    tensors = name_tables.to_source(_MEMORY_TABLE, checkpoint.spec.encoder, encoder, format=FORMAT)
     variables = {variable.path: variable for variable in backbone.weights}
     name_tables.assign(variables, tensors, source=backbone.name)
     return backbone

@@ -19,6 +19,7 @@ from keras_bert.checkpoints import (
     name_tables,
 )
 from keras_bert.checkpoints.canonical import Checkpoint
+from keras_bert.model_spec import ModelSpec
 from keras_bert.runtime import reading
 from keras_bert.runtime.escaping import shown
 from keras_bert.runtime.words import words
@@ -115,12 +116,10 @@ def read(path: Path, ignore: Collection[str] = ()) -> Checkpoint:
     config = read_config(path)
     vocabulary, tokenizer = google.read_tokenizer(path, config)
     return Checkpoint(
-        format=FORMAT,
-        path=str(path),
-        config=config,
-        weights=model_garden_graph.read_weights(tensors, variables, config, ignore),
-        vocabulary=vocabulary,
-        tokenizer=tokenizer,
+        FORMAT,
+        str(path),
+        ModelSpec(config, vocabulary, tokenizer),
+        model_garden_graph.read_weights(tensors, variables, config, ignore),
     )
 
 
@@ -137,7 +136,7 @@ def from_encoder(encoder: Any) -> Checkpoint:
     weights = name_tables.read_weights(
         name, _ENCODER_TABLE, config, shapes, lambda source: variables[source].numpy()
     )
-    return Checkpoint(format="", path=name, config=config, weights=dict(weights))
+    return Checkpoint("", name, ModelSpec(config), dict(weights))
 
 
 def to_encoder(checkpoint: Checkpoint, encoder: Any = None) -> Any:
@@ -146,7 +145,7 @@ def to_encoder(checkpoint: Checkpoint, encoder: Any = None) -> Any:
     Weights of heads are ignored. If `encoder` is `None`, a `BertEncoderV2` is created, which needs
     tf-models-official. After an error, no variable has changed.
     """
-    ours = checkpoint.config
+    ours = checkpoint.spec.encoder
     if encoder is None:
         encoder = _new_encoder(ours)
     name = type(encoder).__name__

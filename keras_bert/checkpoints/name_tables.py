@@ -225,7 +225,12 @@ def to_source(
     Arrays may be views, in the order of the table. `format` is for error messages.
     """
     entries = {entry.name: entry for entry in expand(table, config, labels=-1)}
-    unsupported = [name for name in weights if name not in entries]
+    # A format may store vector layers elsewhere; if it loses them, `comparison` names `layers`.
+    unsupported = [
+        name
+        for name in weights
+        if name not in entries and canonical.group_of(name) != canonical.VECTOR_LAYERS
+    ]
     rule = "the weights must be those that the format stores"
     canonical.raise_if(format, rule, {"unsupported": unsupported})
     tensors: dict[str, np.ndarray] = {}

@@ -12,6 +12,7 @@ from typing import Any
 from keras_bert.checkpoints import bundle, canonical, folder, model_garden_graph
 from keras_bert.checkpoints.bundle import Bundle
 from keras_bert.checkpoints.canonical import Checkpoint
+from keras_bert.model_spec import ModelSpec
 from keras_bert.runtime import reading
 from keras_bert.untrusted import protobuf
 from keras_bert.untrusted.errors import invalid
@@ -57,12 +58,10 @@ def read(path: Path, ignore: Collection[str] = ()) -> Checkpoint:
     else:
         lowercase = folder.is_lowercase(vocabulary)
     return Checkpoint(
-        format=FORMAT,
-        path=str(path),
-        config=config,
-        weights=model_garden_graph.read_weights(tensors, variables, config, ignore),
-        vocabulary=vocabulary,
-        tokenizer=folder.default_tokenizer(lowercase),
+        FORMAT,
+        str(path),
+        ModelSpec(config, vocabulary, folder.default_tokenizer(lowercase)),
+        model_garden_graph.read_weights(tensors, variables, config, ignore),
     )
 
 

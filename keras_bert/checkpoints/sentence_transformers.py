@@ -4,15 +4,17 @@ Source: UKPLab/sentence-transformers, `sentence_transformers/base/modules` and
 `sentence_transformer/modules`.
 """
 
+import collections
 import dataclasses
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from keras_bert.checkpoints import canonical, folder, huggingface, huggingface_heads, tensor_files
-from keras_bert.checkpoints.canonical import Checkpoint, DenseLayer, EmbeddingModules, NormLayer
+from keras_bert.checkpoints.canonical import Checkpoint, vector_layer_name
+from keras_bert.model_spec import UNIT_LENGTH, HeadSpec, ModelSpec, VectorLayer
 from keras_bert.runtime.escaping import shown
 from keras_bert.untrusted import containers
 from keras_bert.untrusted.errors import invalid
@@ -32,11 +34,7 @@ _MLM_TRANSFORMER = "sparse_encoder.models.MLMTransformer"
 _SPLADE_POOLING = "sparse_encoder.models.SpladePooling"
 _SPARSE_MODULES = (["Transformer", "SpladePooling"], ["MLMTransformer", "SpladePooling"])
 _OLDER_NAMES = {"BERT": "Transformer"}  # before version 0.3, of 2020
-_MODULE_OF_LAYER: dict[type, str] = {
-    type(None): "Normalize",
-    DenseLayer: "Dense",
-    NormLayer: "LayerNorm",
-}
+_MODULE_OF_LAYER = {"unit_length": "Normalize", "dense": "Dense", "layer_norm": "LayerNorm"}
 _SPLADE_OPTIONS = {"pooling_strategy": "max", "activation_function": "relu"}
 
 
@@ -58,20 +56,24 @@ def read(path: Path, ignore: Collection[str] = ()) -> Checkpoint:
         raise invalid(path / _MODULES_FILE, rule, names)
     encoder = modules[0][1]
     checkpoint = huggingface.read(encoder, ignore)
-    tokenizer = dict(checkpoint.tokenizer)
+    tokenizer = dict(checkpoint.spec.tokenizer)
     sentence_bert = folder.read_optional_json(encoder / "sentence_bert_config.json")
     if sentence_bert.get("do_lower_case") is True:
         tokenizer["lowercase"] = True
-    checkpoint = dataclasses.replace(checkpoint, path=str(path), tokenizer=tokenizer)
+    spec = dataclasses.replace(checkpoint.spec, tokenizer=tokenizer)
+    checkpoint = dataclasses.replace(checkpoint, path=str(path), spec=spec)
     if len(modules) == 1:
         return _read_cross_encoder(path, checkpoint)
     if is_sparse:
         return _read_sparse_encoder(path, checkpoint, modules[1][1] / "config.json")
-    embedding = _read_embedding(path, modules[1:], checkpoint.config["hidden_size"])
-    is_only_pooling = len(embedding.pooling) == 1 and not any(embedding.layers)
-    pooling = embedding.pooling[0] if is_only_pooling else None
-    return dataclasses.replace(
-        checkpoint, format=FORMAT, task="embedding", pooling=pooling, embedding=embedding
+    head, weights = _read_embedder(path, modules[1:], spec.encoder["hidden_size"])
+    is_only_pooling = len(head.pooling) == 1 and set(head.layers) <= {UNIT_LENGTH}
+    pooling = head.pooling[0] if is_only_pooling else None
+    return Checkpoint(
+        FORMAT,
+        str(path),
+        dataclasses.replace(spec, pooling=pooling, head=head),
+        collections.ChainMap(weights, checkpoint.weights),  # type: ignore[arg-type]
     )
 
 
@@ -83,12 +85,15 @@ def _read_cross_encoder(path: Path, checkpoint: Checkpoint) -> Checkpoint:
     if default is not None and isinstance(prompts, dict) and prompts.get(str(default)):
         rule = "default_prompt_name must be null for a cross-encoder"
         raise invalid(path / _CONFIG_FILE, rule, default)
-    if config.get("activation_fn") is None and checkpoint.pairs:
+    head = checkpoint.spec.head
+    if config.get("activation_fn") is None and head.pairs:
         return checkpoint  # config.json has the activation
-    cross_encoder = huggingface_heads.as_cross_encoder(checkpoint, config.get("activation_fn"))
-    if checkpoint.pairs:  # config.json names the task
-        return dataclasses.replace(cross_encoder, task=checkpoint.task)
-    return cross_encoder
+    count = huggingface_heads.number_of_logits(checkpoint.weights)
+    cross_encoder = huggingface_heads.as_cross_encoder(head, count, config.get("activation_fn"))
+    if head.pairs:  # config.json names the task
+        cross_encoder = dataclasses.replace(cross_encoder, task=head.task)
+    spec = dataclasses.replace(checkpoint.spec, head=cross_encoder)
+    return dataclasses.replace(checkpoint, spec=spec)
 
 
 def _read_sparse_encoder(path: Path, checkpoint: Checkpoint, pooling_file: Path) -> Checkpoint:
@@ -104,9 +109,8 @@ def _read_sparse_encoder(path: Path, checkpoint: Checkpoint, pooling_file: Path)
     if settings["similarity"] != "dot":
         rule = "similarity_fn_name of a sparse encoder must be dot"
         raise invalid(path / _CONFIG_FILE, rule, settings["similarity"])
-    return dataclasses.replace(
-        checkpoint,
-        format=FORMAT,
+    checkpoint = dataclasses.replace(checkpoint, format=FORMAT)
+    return checkpoint.with_head(
         task="sparse_embedding",
         prompts=settings["prompts"],
         default_prompt=settings["default_prompt"],
@@ -115,51 +119,52 @@ def _read_sparse_encoder(path: Path, checkpoint: Checkpoint, pooling_file: Path)
 
 def write(checkpoint: Checkpoint, path: Path) -> None:
     """Write a folder that sentence-transformers loads: the inverse of `read`."""
-    if checkpoint.pairs:
+    head = checkpoint.spec.head
+    if head.pairs:
         huggingface.write(checkpoint, path)
-        _write_cross_encoder(checkpoint, path)
+        _write_cross_encoder(head, path)
         return
-    if checkpoint.task == "sparse_embedding":
+    if head.task == "sparse_embedding":
         huggingface.write(checkpoint, path)
-        _write_sparse_encoder(checkpoint, path)
+        _write_sparse_encoder(checkpoint.spec, path)
         return
-    embedding = checkpoint.modules
+    embedding = checkpoint.spec.embedding
     if embedding is None:
         raise ValueError(
             f"{shown(checkpoint.path)} has no pooling. Save a model of heads.embedder, or an "
             "encoder with a pooling"
         )
-    encoder = dataclasses.replace(checkpoint, task=None, pooling=None, embedding=None)
-    huggingface.write(encoder, path)
-    write_modules(checkpoint, embedding, path)
+    encoder = dataclasses.replace(checkpoint.spec.without_head(), pooling=None)
+    huggingface.write(dataclasses.replace(checkpoint, spec=encoder), path)
+    write_modules(checkpoint.spec, embedding, checkpoint.weights, path)
 
 
-def _write_cross_encoder(checkpoint: Checkpoint, path: Path) -> None:
+def _write_cross_encoder(head: HeadSpec, path: Path) -> None:
     """Write the files of a `CrossEncoder` beside those of transformers."""
     folder.write_json(path / _MODULES_FILE, [_module(0, _TRANSFORMER, "")])
     _write_transformer(path, "sequence-classification", "scores")
     config: dict[str, Any] = {
         "model_type": "CrossEncoder",
-        "activation_fn": huggingface_heads.activation_of_pairs(checkpoint),
+        "activation_fn": huggingface_heads.activation_of_pairs(head),
         "prompts": {},
         "default_prompt_name": None,
     }
     folder.write_json(path / _CONFIG_FILE, config)
 
 
-def _write_sparse_encoder(checkpoint: Checkpoint, path: Path) -> None:
+def _write_sparse_encoder(spec: ModelSpec, path: Path) -> None:
     """Write the files of a `SparseEncoder` beside those of transformers."""
     pooling = path / "1_SpladePooling"
     pooling.mkdir()
-    width = {"word_embedding_dimension": checkpoint.config["vocab_size"]}
+    width = {"word_embedding_dimension": spec.encoder["vocab_size"]}
     folder.write_json(pooling / "config.json", _SPLADE_OPTIONS | width)
     modules = [_module(0, _MLM_TRANSFORMER, ""), _module(1, _SPLADE_POOLING, pooling.name)]
     folder.write_json(path / _MODULES_FILE, modules)
-    _write_length(checkpoint, path)
+    _write_length(spec, path)
     config: dict[str, Any] = {
         "model_type": "SparseEncoder",
-        "prompts": checkpoint.prompts,
-        "default_prompt_name": checkpoint.default_prompt,
+        "prompts": spec.head.prompts,
+        "default_prompt_name": spec.head.default_prompt,
         "similarity_fn_name": "dot",
     }
     folder.write_json(path / _CONFIG_FILE, config)
@@ -181,19 +186,24 @@ def _write_transformer(path: Path, task: str, output: str) -> None:
     folder.write_json(path / "sentence_bert_config.json", options)
 
 
-def _write_length(checkpoint: Checkpoint, path: Path) -> None:
+def _write_length(spec: ModelSpec, path: Path) -> None:
     """Write the options of the module with the encoder, for all versions."""
-    length = checkpoint.tokenizer["sequence_length"]
+    length = spec.tokenizer["sequence_length"]
     sentence_bert = {"max_seq_length": length, "do_lower_case": False}
     folder.write_json(path / "sentence_bert_config.json", sentence_bert)
 
 
-def write_modules(checkpoint: Checkpoint, embedding: EmbeddingModules, path: Path) -> None:
-    """Write the files of sentence-transformers beside those of transformers."""
-    _write_length(checkpoint, path)
-    huggingface_heads.write_pooling(path, embedding.pooling, checkpoint.config["hidden_size"])
+def write_modules(
+    spec: ModelSpec, embedding: HeadSpec, weights: Mapping[str, np.ndarray], path: Path
+) -> None:
+    """Write the files of sentence-transformers beside those of transformers.
+
+    `weights` has those of the layers of `embedding`, by their canonical names.
+    """
+    _write_length(spec, path)
+    huggingface_heads.write_pooling(path, embedding.pooling, spec.encoder["hidden_size"])
     types = ["Transformer", "Pooling"]
-    types += [_MODULE_OF_LAYER[type(layer)] for layer in embedding.layers]
+    types += [_MODULE_OF_LAYER[layer.kind] for layer in embedding.layers]
     modules = [
         {
             "idx": index,
@@ -203,14 +213,17 @@ def write_modules(checkpoint: Checkpoint, embedding: EmbeddingModules, path: Pat
         }
         for index, type_ in enumerate(types)
     ]
-    for module, layer in zip(modules[2:], embedding.layers, strict=True):
-        module_folder = path / str(module["path"])
+    for index, layer in enumerate(embedding.layers):
+        module_folder = path / str(modules[index + 2]["path"])
         module_folder.mkdir()
-        if isinstance(layer, DenseLayer):
-            _write_dense(module_folder, layer)
-        elif isinstance(layer, NormLayer):
-            folder.write_json(module_folder / "config.json", {"dimension": len(layer.gamma)})
-            tensors = {"norm.weight": layer.gamma, "norm.bias": layer.beta}
+        if layer.kind == "dense":
+            bias = weights[vector_layer_name(index, "bias")] if layer.use_bias else None
+            kernel = weights[vector_layer_name(index, "kernel")]
+            _write_dense(module_folder, kernel, bias, layer.activation)
+        elif layer.kind == "layer_norm":
+            gamma = weights[vector_layer_name(index, "gamma")]
+            folder.write_json(module_folder / "config.json", {"dimension": len(gamma)})
+            tensors = {"norm.weight": gamma, "norm.bias": weights[vector_layer_name(index, "beta")]}
             tensor_files.write(module_folder / "model.safetensors", tensors)
     folder.write_json(path / _MODULES_FILE, modules)
     config = {
@@ -243,27 +256,35 @@ def read_module_paths(path: Path) -> list[tuple[str, str]]:
     return modules
 
 
-def _read_embedding(
+def _read_embedder(
     path: Path, modules: list[tuple[str, Path]], hidden_size: int
-) -> EmbeddingModules:
+) -> tuple[HeadSpec, dict[str, np.ndarray]]:
+    """Return the head of an embedder, and the weights of its layers by their canonical names."""
     (_, pooling_folder), *others = modules
     pooling = huggingface_heads.read_pooling(pooling_folder / "config.json")
     width = hidden_size * len(pooling)
-    layers: list[DenseLayer | NormLayer | None] = []
+    layers: list[VectorLayer] = []
+    weights: dict[str, np.ndarray] = {}
     for name, module_folder in others:
+        if name == "Dropout":  # only for training
+            continue
         if name == "Normalize":
             _check_inputs(module_folder / "config.json")
-            layers.append(None)
+            layer = UNIT_LENGTH
+            arrays: dict[str, np.ndarray] = {}
         elif name == "Dense":
-            layer = _read_dense(module_folder, width)
-            width = layer.kernel.shape[1]
-            layers.append(layer)
+            layer, arrays = _read_dense(module_folder, width)
+            width = arrays["kernel"].shape[1]
         elif name == "LayerNorm":
-            layers.append(_read_norm(module_folder, width))
-        elif name != "Dropout":  # only for training
+            layer, arrays = _read_norm(module_folder, width)
+        else:
             known = "Transformer, Pooling, Dense, LayerNorm, Normalize and Dropout"
             raise invalid(path / _MODULES_FILE, f"unknown module; known are {known}", name)
-    return EmbeddingModules(pooling, tuple(layers), **_read_settings(path / _CONFIG_FILE))
+        for variable, array in arrays.items():
+            weights[vector_layer_name(len(layers), variable)] = array
+        layers.append(layer)
+    settings = _read_settings(path / _CONFIG_FILE)
+    return HeadSpec("embedding", pooling=pooling, layers=tuple(layers), **settings), weights
 
 
 def _read_settings(file: Path, similarity: str = "cosine") -> dict[str, Any]:
@@ -289,7 +310,7 @@ def _check_inputs(file: Path) -> None:
             raise invalid(file, f"{key} must be sentence_embedding", config[key])
 
 
-def _read_dense(path: Path, width: int) -> DenseLayer:
+def _read_dense(path: Path, width: int) -> tuple[VectorLayer, dict[str, np.ndarray]]:
     """Read a dense layer for vectors of a width."""
     file = path / "config.json"
     _check_inputs(file)
@@ -306,14 +327,19 @@ def _read_dense(path: Path, width: int) -> DenseLayer:
     if config.get("bias", True):
         shapes["linear.bias"] = (units,)
     tensors = _read_module_weights(path, shapes)
-    return DenseLayer(tensors["linear.weight"].T, tensors.get("linear.bias"), keras_activation)
+    arrays = {"kernel": tensors["linear.weight"].T}
+    if "linear.bias" in tensors:
+        arrays["bias"] = tensors["linear.bias"]
+    layer = VectorLayer("dense", arrays["kernel"].shape[1], keras_activation, "bias" in arrays)
+    return layer, arrays
 
 
-def _read_norm(path: Path, width: int) -> NormLayer:
+def _read_norm(path: Path, width: int) -> tuple[VectorLayer, dict[str, np.ndarray]]:
     """Read a layer normalization of vectors of a width."""
     shapes: dict[str, tuple[Any, ...]] = {"norm.weight": (width,), "norm.bias": (width,)}
     tensors = _read_module_weights(path, shapes)
-    return NormLayer(tensors["norm.weight"], tensors["norm.bias"])
+    arrays = {"gamma": tensors["norm.weight"], "beta": tensors["norm.bias"]}
+    return VectorLayer("layer_norm"), arrays
 
 
 def _read_module_weights(path: Path, shapes: dict[str, tuple[Any, ...]]) -> dict[str, np.ndarray]:
@@ -331,16 +357,16 @@ def _read_module_weights(path: Path, shapes: dict[str, tuple[Any, ...]]) -> dict
     return arrays
 
 
-def _write_dense(path: Path, layer: DenseLayer) -> None:
-    size, units = layer.kernel.shape
+def _write_dense(path: Path, kernel: np.ndarray, bias: np.ndarray | None, activation: str) -> None:
+    size, units = kernel.shape
     config = {
         "in_features": size,
         "out_features": units,
-        "bias": layer.bias is not None,
-        "activation_function": huggingface_heads.torch_activation(layer.activation),
+        "bias": bias is not None,
+        "activation_function": huggingface_heads.torch_activation(activation),
     }
     folder.write_json(path / "config.json", config)
-    tensors = {"linear.weight": np.ascontiguousarray(layer.kernel.T)}
-    if layer.bias is not None:
-        tensors["linear.bias"] = layer.bias
+    tensors = {"linear.weight": np.ascontiguousarray(kernel.T)}
+    if bias is not None:
+        tensors["linear.bias"] = bias
     tensor_files.write(path / "model.safetensors", tensors)

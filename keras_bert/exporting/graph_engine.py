@@ -3,6 +3,7 @@
 Keras is not imported.
 """
 
+import dataclasses
 import hashlib
 import time
 
@@ -66,7 +67,8 @@ class GraphEngine:
         if self.task.has_labels:
             _check_labels(folder, output.labels, width)
         else:
-            output.labels = None  # config.json has labels for every model
+            # config.json has labels for every model.
+            output = dataclasses.replace(output, labels=None)
         self.name = str(folder)
         self.columns = provenance.columns_of_texts(provenance.read_metrics(folder).get("columns"))
         self.seconds = 0.0

@@ -11,25 +11,27 @@ from keras_bert.checkpoints import (
 )
 from keras_bert.checkpoints.folder import read_json, write_json
 from keras_bert.exporting import graph_folder, graph_usage, model_card
-from keras_bert.exporting.graph_folder import GraphOutput
 from keras_bert.hub import conversion
+from keras_bert.model_spec import HeadSpec
 from keras_bert.model_structure import find_encoder, find_output, max_sequence_length
 
 
 def write_descriptions(model, task, folder):
     """Write what the consumers read besides the graph, and what a pipeline reads."""
     name = "encoder" if task is None else task.name
-    checkpoint = conversion.checkpoint_of(model)
-    embedding = checkpoint.embedding
-    if embedding is not None:
-        sentence_transformers.write_modules(checkpoint, embedding, folder)
+    checkpoint = conversion.to_checkpoint(model)
+    spec = checkpoint.spec
+    if spec.head.task == "embedding":
+        sentence_transformers.write_modules(spec, spec.head, checkpoint.weights, folder)
+        spec = spec.without_head()
     # `write_modules` has written the pooling of an embedder; other models have none.
-    checkpoint = dataclasses.replace(checkpoint, pooling=None, embedding=None)
+    spec = dataclasses.replace(spec, pooling=None)
     output = find_output(model)
     if output is not None:
         # A checkpoint leaves out labels that do not depend on its training data.
-        checkpoint = dataclasses.replace(checkpoint, labels=output.labels)
-    architecture = huggingface_heads.architecture_of_task(checkpoint.task)
+        spec = spec.with_head(labels=output.labels)
+    architecture = huggingface_heads.architecture_of_task(spec.head.task)
+    checkpoint = dataclasses.replace(checkpoint, spec=spec)
     huggingface.write_config_and_tokenizer(checkpoint, folder, architecture)
     description = graph_folder.describe(output, name)
     write_json(folder / graph_folder.DESCRIPTION_FILE, description)
@@ -61,7 +63,7 @@ def write_descriptions(model, task, folder):
 def write_card(job, name, graph, tensors, agreement):
     """Write `README.md`. `tensors` are those of `model_card.render`."""
     info = model_card.ModelInfo(
-        job.output or GraphOutput(),
+        job.output or HeadSpec(),
         "A BERT encoder.",
         "feature-extraction",
         parameters=job.model.count_params(),

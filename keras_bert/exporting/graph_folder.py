@@ -14,6 +14,7 @@ from typing import Any
 
 from keras_bert.checkpoints import folder as checkpoint_folder
 from keras_bert.checkpoints import huggingface, tokenizer_config
+from keras_bert.model_spec import HeadSpec
 from keras_bert.runtime import label_types
 from keras_bert.runtime.arguments import LONG_TEXTS, SIMILARITIES
 from keras_bert.runtime.escaping import check_name, shown
@@ -53,27 +54,6 @@ _VALIDATORS = {
     "similarity": lambda value: value in SIMILARITIES,
     "label_type": lambda value: value in label_types.NAMES,
 }
-
-
-@dataclasses.dataclass
-class GraphOutput:
-    """The attributes of `layers.TaskOutput` that the folder of an export holds."""
-
-    task: str | None = None
-    labels: list[str] | None = None
-    pairs: bool = False
-    multi_label: bool = False
-    no_answer: bool = False
-    characters: bool = False
-    long_texts: str = "truncate"
-    prompts: dict = dataclasses.field(default_factory=dict)
-    default_prompt: str | None = None
-    similarity: str = "cosine"
-    label_type: str = "str"
-
-    def __post_init__(self):
-        for name in self.prompts:
-            check_name(name, "the name of a prompt")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -176,8 +156,8 @@ def digest_of_vocabulary(vocabulary: list[str]) -> str:
     return hashlib.sha256("\n".join(vocabulary).encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def read_output(folder: pathlib.Path) -> tuple[GraphOutput, dict[str, Any]]:
-    """Return the output that `keras_bert.json` and `config.json` describe, and the `_FACTS`."""
+def read_output(folder: pathlib.Path) -> tuple[HeadSpec, dict[str, Any]]:
+    """Return the head that `keras_bert.json` and `config.json` describe, and the `_FACTS`."""
     file = folder / DESCRIPTION_FILE
     options = checkpoint_folder.read_json(file)
     facts = {name: options.pop(name, None) for name in _FACTS}
@@ -191,8 +171,9 @@ def read_output(folder: pathlib.Path) -> tuple[GraphOutput, dict[str, Any]]:
     config_file = folder / "config.json"
     names = checkpoint_folder.read_json(config_file).get("id2label")
     if names is not None:
-        output.labels = _labels_of(names, config_file)
-        if not label_types.fits(output.labels, output.label_type):
+        labels = _labels_of(names, config_file)
+        output = dataclasses.replace(output, labels=labels)
+        if not label_types.fits(labels, output.label_type):
             raise ValueError(
                 f"{file}: label_type is {output.label_type!r}, but the labels in {config_file} are "
                 f"not of this type. {EXPORT_AGAIN}"
@@ -219,8 +200,8 @@ def _labels_of(names, config_file):
     return labels
 
 
-def output_of(options: dict[str, Any], file: object) -> GraphOutput:
-    """Return the output that the content of `keras_bert.json` describes.
+def output_of(options: dict[str, Any], file: object) -> HeadSpec:
+    """Return the head that the content of `keras_bert.json` describes.
 
     Raise a `ValueError` for missing or unknown keys, and for values of another type. `file` is
     named in errors.
@@ -234,7 +215,9 @@ def output_of(options: dict[str, Any], file: object) -> GraphOutput:
             raise ValueError(
                 f"{file}: {shown(name)} has the unknown value {shown(value)}. {EXPORT_AGAIN}"
             )
-    output = GraphOutput(task, **options)
+    output = HeadSpec(task, **options)
+    for prompt in output.prompts:
+        check_name(prompt, "the name of a prompt")
     if output.default_prompt is not None and output.default_prompt not in output.prompts:
         raise ValueError(
             f"{file}: default_prompt must be one of the prompts; received "

@@ -13,9 +13,9 @@ import re
 import typing
 
 from keras_bert.exporting import file_templates
-from keras_bert.exporting.graph_folder import GraphOutput
 from keras_bert.exporting.model_comparison import Agreement
 from keras_bert.hub.named_source import published_license
+from keras_bert.model_spec import HeadSpec
 from keras_bert.runtime.escaping import markdown, printable
 from keras_bert.runtime.files import atomic_write
 from keras_bert.tasks import registry
@@ -37,7 +37,7 @@ _ANY_MARK = re.compile(rb"<!-- Written by keras_bert\.export, .*: ([0-9a-f]{16})
 class ModelInfo:
     """Facts about a model that its files do not hold; `None` if unknown.
 
-    output: `layers.TaskOutput`, or a `GraphOutput` without a task for a model without a head
+    output: `layers.TaskOutput`, or a `HeadSpec` without a task for a model without a head
     description: first sentence of the card of a model without a head
     hub_tag: Hugging Face's name of its task, or `None`
     max_sequence_length: tokens of the longest sequence that the encoder receives
@@ -48,7 +48,7 @@ class ModelInfo:
     labels_file: where a reader finds the labels that the card leaves out; `None`: it lists all
     """
 
-    output: typing.Any = dataclasses.field(default_factory=GraphOutput)
+    output: typing.Any = dataclasses.field(default_factory=HeadSpec)
     description: str = "A Keras model that takes strings."
     hub_tag: str | None = None
     parameters: int | None = None  # of a preprocessor, which has no metrics

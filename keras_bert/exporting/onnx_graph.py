@@ -87,34 +87,37 @@ def _is_unchanged_head(model):
     task = registry.find(model)
     if task is None:
         return False
-    options = task.head_options_of(model)
-    if options is None:
+    try:
+        options = task.options_of_head(task.spec_of_head(model))
+    except ValueError:  # a layer that no spec has
         return False
     fresh = task.head_function()(find_encoder(model), **options)
-    return _calls(model) == _calls(fresh)
+    return _calls(model, task) == _calls(fresh, task)
 
 
-def _calls(model):
+def _calls(model, task):
     """Return the sorted calls of a model: class, details, and the sources of the inputs."""
+    with_any_name = list(task.vector_layers(model).values())
     calls = []
     for operation, inputs in keras_private.graph_calls(model):
         sources = []
         for source, index in inputs:
-            name, details = _class_and_details(source)
+            name, details = _class_and_details(source, with_any_name)
             sources.append((name, details, index))
-        name, details = _class_and_details(operation)
+        name, details = _class_and_details(operation, with_any_name)
         calls.append((name, details, tuple(sources)))
     return sorted(calls)
 
 
-def _class_and_details(operation):
+def _class_and_details(operation, with_any_name):
     """Return the class of an operation, and what else its computation depends on."""
     details = ""
     if isinstance(operation, keras.layers.InputLayer):
         details = operation.name
     elif isinstance(operation, keras.layers.Dense):
         is_linear = operation.activation is keras.activations.linear
-        details = f"{operation.name} {operation.units} {is_linear} {operation.use_bias}"
+        name = "" if operation in with_any_name else operation.name
+        details = f"{name} {operation.units} {is_linear} {operation.use_bias}"
     elif isinstance(operation, SentencePooling):
         details = f"{operation.mode} {operation.normalize}"
     return type(operation).__name__, details
@@ -183,9 +186,11 @@ class Graph:
         return self.dense(x, layer.kernel, layer.bias)
 
     def layer(self, x, layer):
-        """Add a layer of an embedder: a `Dense`, or one that scales vectors to length 1."""
+        """Add a layer after the pooling of an embedder."""
         if isinstance(layer, (UnitLength, keras.layers.UnitNormalization)):
             return self.unit_length(x)
+        if isinstance(layer, keras.layers.LayerNormalization):
+            return self.layer_norm(x, layer)
         x = self.dense_layer(x, layer)
         name = keras.activations.serialize(layer.activation)
         return x if name == "linear" else self.activation(x, name)

@@ -10,12 +10,13 @@ import numpy as np
 from keras_bert import heads
 from keras_bert.checkpoints import canonical, keras_hub, model_garden
 from keras_bert.checkpoints.added_tokens import word_pieces
-from keras_bert.checkpoints.canonical import Checkpoint, DenseLayer, EmbeddingModules, NormLayer
+from keras_bert.checkpoints.canonical import Checkpoint
 from keras_bert.checkpoints.folder import default_tokenizer
 from keras_bert.checkpoints.huggingface_heads import possible_tasks
 from keras_bert.encoder import BertEncoder
 from keras_bert.hub import model_weights
-from keras_bert.layers import UnitLength, without_initial_weights
+from keras_bert.layers import without_initial_weights
+from keras_bert.model_spec import HeadSpec, ModelSpec
 from keras_bert.runtime.arguments import as_integer
 from keras_bert.runtime.warn import level_of_caller
 from keras_bert.tasks import registry
@@ -42,44 +43,86 @@ def from_checkpoint(
     checkpoint's. The encoder has a `preprocessor` if the checkpoint has a vocabulary.
     """
     checkpoint = checkpoint.with_activation(hidden_act)
+    if pooling is not None:
+        checkpoint = _with_pooling(checkpoint, pooling)
     if task == "auto":
-        task = checkpoint.task
+        task = checkpoint.spec.head.task
         if task is None:
             _warn_of_heads(checkpoint)
     if task is None and (head_options or fresh_head):
         name = next(iter(head_options), "fresh_head")
         raise ValueError(f"{name} needs a task, as in task='tagging', or is no argument of load")
-    embedding = checkpoint.embedding
-    if task is None and embedding is not None:
+    if task is None:
         _warn_of_modules(checkpoint)
-    reads_modules = task is not None and registry.by_name(task).reads_encoders
-    if reads_modules and embedding is not None and not fresh_head:
-        if pooling is not None:
-            embedding = dataclasses.replace(embedding, pooling=(pooling,))
-        head_options = _embedder_options(embedding) | head_options
-    max_positions = checkpoint.config["max_position_embeddings"]
-    if sequence_length == "auto":
-        sequence_length = min(_DEFAULT_LENGTH, max_positions)
-    check_sequence_length(sequence_length, max_positions)
-    config = checkpoint.config | {
-        "pooling": pooling or checkpoint.pooling,
-        "dtype": dtype,
-        "rematerialize": rematerialize,
-    }
     try:
+        if task is not None:
+            stored = _stored_options(registry.by_name(task), checkpoint, fresh_head)
+            if "num_classes" in head_options or "num_tags" in head_options:
+                stored.pop("labels", None)
+            head_options = stored | head_options
         with without_initial_weights(model_weights.zeros()):
-            encoder = BertEncoder(**config)
+            encoder = _encoder(checkpoint.spec, sequence_length, dtype, rematerialize)
             can_be_fresh = task is None or fresh_head or not registry.by_name(task).uses_pooler
             encoder.fresh_pooler = can_be_fresh and "pooler" not in checkpoint.groups
             model = encoder
             if task is not None:
-                model = _head(encoder, task, checkpoint, fresh_head, head_options)
-        if checkpoint.vocabulary is not None:
-            encoder.preprocessor = _preprocessor(checkpoint, sequence_length, max_positions)
+                model = registry.by_name(task).head_function()(encoder, **head_options)
     except ValueError as error:
         raise ValueError(f"{checkpoint.path}: {error}") from error
     model_weights.assign(model, task, checkpoint, fresh_head)
     return model
+
+
+def _with_pooling(checkpoint, pooling):
+    """Return a checkpoint with another pooling of its encoder, and of its head if it embeds."""
+    spec = dataclasses.replace(checkpoint.spec, pooling=pooling)
+    if spec.head.task == "embedding":
+        spec = spec.with_head(pooling=(pooling,))
+    return dataclasses.replace(checkpoint, spec=spec)
+
+
+def build(spec: ModelSpec) -> keras.Model:
+    """Build the model of a description, with random weights: the inverse of `spec_of`."""
+    encoder = _encoder(spec, "auto", dtype=None, rematerialize=False)
+    if spec.head.task is None:
+        return encoder
+    task = registry.by_name(spec.head.task)
+    model = task.head_function()(encoder, **task.options_of_head(spec.head))
+    heads.find_output(model).long_texts = spec.head.long_texts
+    return model
+
+
+def _encoder(spec, sequence_length, dtype, rematerialize):
+    """Return the encoder of a description with its preprocessor."""
+    max_positions = spec.encoder["max_position_embeddings"]
+    if sequence_length == "auto":
+        sequence_length = min(_DEFAULT_LENGTH, max_positions)
+    check_sequence_length(sequence_length, max_positions)
+    encoder = BertEncoder(
+        **spec.encoder, pooling=spec.pooling, dtype=dtype, rematerialize=rematerialize
+    )
+    if spec.vocabulary is not None:
+        options = dict(spec.tokenizer)
+        max_length = options.pop("sequence_length", None) or max_positions
+        encoder.preprocessor = Preprocessor(
+            spec.vocabulary,
+            sequence_length=sequence_length,
+            max_sequence_length=min(max_length, max_positions),
+            **options,
+        )
+    return encoder
+
+
+def _stored_options(task, checkpoint, fresh_head):
+    """Return the options of a head that a checkpoint holds; labels are numbers by default."""
+    head = checkpoint.spec.head
+    if fresh_head:
+        is_known = head.dropout is not None and "dropout" in task.head_fields
+        return {"dropout": head.dropout} if is_known else {}
+    bias = checkpoint.weights.get("classifier/bias")
+    if head.labels is None and bias is not None:
+        head = dataclasses.replace(head, labels=[str(index) for index in range(len(bias))])
+    return task.options_of_head(head)
 
 
 def check_sequence_length(value, max_positions):
@@ -103,7 +146,8 @@ def _warn_of_heads(checkpoint):
 
 def _warn_of_modules(checkpoint):
     """Warn if embeddings of the encoder alone would not be those of the checkpoint."""
-    if checkpoint.embedding != dataclasses.replace(checkpoint, embedding=None).modules:
+    spec = checkpoint.spec
+    if spec.head.task == "embedding" and spec.head != spec.without_head().embedding:
         warnings.warn(
             f"{checkpoint.path} has layers, prompts or other settings of embeddings, which an "
             "encoder does not include. To use them, load it with task='embedding', or pass its "
@@ -112,66 +156,38 @@ def _warn_of_modules(checkpoint):
         )
 
 
+def spec_of(model: keras.Model) -> ModelSpec:
+    """Return the description of a model: a `BertEncoder`, or a model of `keras_bert.heads`."""
+    encoder = heads.find_encoder(model)
+    task = None if model is encoder else registry.find(model)
+    if task is None and model is not encoder:
+        raise ValueError(f"{model.name!r} must be an encoder or end in a head of keras_bert.heads")
+    config = {key: encoder.get_config()[key] for key in canonical.CONFIG_KEYS}
+    preprocessor = encoder.preprocessor
+    return ModelSpec(
+        config,
+        vocabulary=None if preprocessor is None else _complete_vocabulary(preprocessor, config),
+        tokenizer=_tokenizer_options(preprocessor, config["max_position_embeddings"]),
+        pooling=encoder.pooling,
+        head=HeadSpec() if task is None else task.spec_of_head(model),
+    )
+
+
 def to_checkpoint(model: keras.Model) -> Checkpoint:
     """Return the weights of a model, copied, as a `checkpoints.Checkpoint`.
 
     The model must be a `BertEncoder` or have a head of `keras_bert.heads`. LoRA weights are added
-    to the weights that they adapt. Quantized weights are a ValueError, and so is a pooling that
-    checkpoints cannot hold.
+    to the weights that they adapt. Quantized weights are a ValueError.
     """
-    checkpoint = checkpoint_of(model)
-    has_pooling = "pooling" in [layer.name for layer in model.layers]
-    if has_pooling and checkpoint.embedding is None:
-        raise ValueError(
-            f"{model.name!r} has pooling={model.get_layer('pooling').mode!r}, which only "
-            "format='keras' can hold; for other formats, build the head with pooling='pooler'"
-        )
-    return checkpoint
-
-
-def checkpoint_of(model: keras.Model) -> Checkpoint:
-    """Return a model as `to_checkpoint` does, but without the pooling of a classifier."""
-    encoder = heads.find_encoder(model)
+    spec = spec_of(model)
+    weights = model_weights.read(model, spec.head.task)
     output = heads.find_output(model)
-    task = None if model is encoder else heads.find_task(model)
-    if task is None and model is not encoder:
-        raise ValueError(f"{model.name!r} must be an encoder or end in a head of keras_bert.heads")
-    is_embedder = task is not None and registry.by_name(task).reads_encoders
-    config = {key: encoder.get_config()[key] for key in canonical.CONFIG_KEYS}
-    weights = model_weights.read(model, task)
     if output is not None and output.is_standardized:
         _fold_standardization(output, weights)
     unknown = [name for name in weights if not canonical.is_name(name)]
     rule = "weights must be those of BERT, and not quantized; use save with format='keras'"
     canonical.raise_if(model.name, rule, {"unknown": unknown})
-    preprocessor = encoder.preprocessor
-    checkpoint = Checkpoint(
-        format="",
-        path=model.name,
-        config=config,
-        weights=weights,
-        vocabulary=None if preprocessor is None else _complete_vocabulary(preprocessor, config),
-        tokenizer=_tokenizer_options(preprocessor, config["max_position_embeddings"]),
-        task=task,
-        tied="masked_lm/output_embeddings" not in weights,
-        pooling=encoder.pooling,
-        embedding=_embedding_modules(model) if is_embedder else None,
-    )
-    if task is None:
-        return checkpoint
-    if registry.by_name(task).weights_group != "classifier":
-        return dataclasses.replace(
-            checkpoint, prompts=output.prompts, default_prompt=output.default_prompt
-        )
-    rate = model.get_layer("dropout").rate
-    return dataclasses.replace(
-        checkpoint,
-        labels=output.labels,
-        multi_label=output.multi_label,
-        pairs=output.pairs,
-        activation=output.activation,
-        dropout=None if rate == config["hidden_dropout_prob"] else rate,
-    )
+    return Checkpoint("", model.name, spec, weights)
 
 
 def _fold_standardization(output, weights):
@@ -183,7 +199,7 @@ def _fold_standardization(output, weights):
 
 
 def _tokenizer_options(preprocessor, max_positions):
-    """Return `Checkpoint.tokenizer` for a `Preprocessor`, or `None`, of an encoder."""
+    """Return `ModelSpec.tokenizer` for a `Preprocessor`, or `None`, of an encoder."""
     if preprocessor is None:
         return default_tokenizer(lowercase=True)
     options = preprocessor.tokenizer_options()
@@ -202,7 +218,7 @@ def from_keras_hub(model: Any, task: str | None = None, **options: Any) -> keras
     The options are those of `from_checkpoint`; the default of `task` is the task of the model.
     """
     checkpoint = keras_hub.from_model(model)
-    return from_checkpoint(checkpoint, task or checkpoint.task, **options)
+    return from_checkpoint(checkpoint, task or checkpoint.spec.head.task, **options)
 
 
 def to_keras_hub(model: keras.Model, backbone: Any = None) -> Any:
@@ -229,28 +245,6 @@ def to_model_garden(model: keras.Model, encoder: Any = None) -> Any:
     return model_garden.to_encoder(to_checkpoint(heads.find_encoder(model)), encoder)
 
 
-def _preprocessor(checkpoint, sequence_length, max_positions):
-    options = dict(checkpoint.tokenizer)
-    max_length = options.pop("sequence_length", None) or max_positions
-    return Preprocessor(
-        checkpoint.vocabulary,
-        sequence_length=sequence_length,
-        max_sequence_length=min(max_length, max_positions),
-        **options,
-    )
-
-
-def _head(encoder, task, checkpoint, fresh, options):
-    """Return the model of a task with the options that the checkpoint stores."""
-    of_name = registry.by_name(task)
-    stored = {} if fresh else of_name.stored_options(checkpoint)
-    if of_name.weights_group == "classifier":
-        stored["dropout"] = checkpoint.dropout
-    if "num_classes" in options or "num_tags" in options:
-        stored.pop("labels", None)
-    return registry.by_name(task).head_function()(encoder, **(stored | options))
-
-
 def _complete_vocabulary(preprocessor, config):
     """Return the vocabulary with a name for each id, which some libraries need.
 
@@ -261,88 +255,3 @@ def _complete_vocabulary(preprocessor, config):
         return vocabulary
     unnamed = range(len(vocabulary), config["vocab_size"])
     return [*vocabulary, *(f"[unused{index}]" for index in unnamed)]
-
-
-def _embedder_options(embedding):
-    """Return the options of `heads.embedder` for an `EmbeddingModules`."""
-    layers = list(embedding.layers)
-    normalize = bool(layers) and layers[-1] is None
-    layers = layers[:-1] if normalize else layers
-    return {
-        "pooling": list(embedding.pooling),
-        "layers": [_keras_layer(index, layer) for index, layer in enumerate(layers, 1)],
-        "normalize": normalize,
-        "prompts": embedding.prompts,
-        "default_prompt": embedding.default_prompt,
-        "similarity": embedding.similarity,
-    }
-
-
-def _keras_layer(index, layer):
-    """Return the Keras layer of a `DenseLayer`; of `None`, one that scales vectors to length 1."""
-    if layer is None:
-        return UnitLength(name=f"normalize_{index}")
-    if isinstance(layer, NormLayer):
-        norm = keras.layers.LayerNormalization(
-            epsilon=NormLayer.EPSILON, dtype="float32", name=f"layer_norm_{index}"
-        )
-        norm.build((None, len(layer.gamma)))
-        norm.set_weights([layer.gamma, layer.beta])
-        return norm
-    dense = keras.layers.Dense(
-        layer.kernel.shape[1],
-        activation=layer.activation,
-        use_bias=layer.bias is not None,
-        dtype="float32",
-        name=f"dense_{index}",
-    )
-    dense.build((None, layer.kernel.shape[0]))
-    dense.set_weights([layer.kernel, *([] if layer.bias is None else [layer.bias])])
-    return dense
-
-
-def _embedding_modules(model):
-    """Return the `EmbeddingModules` of a model of `heads.embedder`."""
-    pooling = model.get_layer("pooling")
-    output = heads.find_output(model)
-    first = model.layers.index(pooling) + 1
-    layers = [_module_of(layer, model.name) for layer in model.layers[first:-1]]
-    if pooling.normalize:
-        layers.insert(0, None)
-    modes = pooling.mode if isinstance(pooling.mode, tuple) else (pooling.mode,)
-    return EmbeddingModules(
-        modes, tuple(layers), output.prompts, output.default_prompt, output.similarity
-    )
-
-
-def _module_of(layer, model_name):
-    """Return the `DenseLayer` of a Keras layer; `None` for one that scales vectors to length 1."""
-    is_last_axis = isinstance(layer, keras.layers.UnitNormalization) and layer.axis in (-1, 1)
-    if is_last_axis or isinstance(layer, UnitLength):
-        return None
-    if _is_norm(layer):
-        return NormLayer(_as_array(layer.gamma), _as_array(layer.beta))
-    is_dense = type(layer) is keras.layers.Dense
-    is_plain = is_dense and not layer.lora_enabled and not layer.quantization_mode
-    activation = keras.activations.serialize(layer.activation) if is_plain else None
-    if not isinstance(activation, str):
-        raise ValueError(
-            f"{model_name!r} has the layer {layer.name!r} after its pooling; this format holds "
-            "only UnitLength, LayerNormalization with epsilon=1e-5, and Dense without LoRA or "
-            "quantization. Use format='keras'"
-        )
-    bias = _as_array(layer.bias) if layer.use_bias else None
-    return DenseLayer(_as_array(layer.kernel), bias, activation)
-
-
-def _is_norm(layer):
-    """Return True for a layer normalization as that of PyTorch."""
-    if type(layer) is not keras.layers.LayerNormalization:
-        return False
-    config = layer.get_config()
-    is_plain = config["center"] and config["scale"] and not config.get("rms_scaling")
-    return is_plain and config["epsilon"] == NormLayer.EPSILON and len(layer.gamma.shape) == 1
-
-
-def _as_array(variable):
-    return keras.ops.convert_to_numpy(keras.ops.cast(variable, "float32"))

@@ -210,30 +210,15 @@ def save(model: keras.Model, path: str | os.PathLike[str], *, format: str = "ker
         known = ", ".join(("keras", *checkpoints.WRITABLE))
         raise ValueError(f"format must be one of {known}; received {format!r}")
     checkpoint = conversion.to_checkpoint(model)
-    if format in _OF_TRANSFORMERS and _drops_pooler(checkpoint.task):
+    _write(checkpoint, path, format, is_model=True)
+
+
+def _write(checkpoint, path, format, is_model):
+    """Write a checkpoint, and warn of options that the format does not keep."""
+    # transformers' classes without a pooler cannot read one.
+    if is_model and format in _OF_TRANSFORMERS and _drops_pooler(checkpoint.spec.head.task):
         checkpoint = checkpoint.without({"pooler"})
     lost = checkpoints.write(checkpoint, path, format)
-    _warn_of_lost_options(format, [*lost, *_options_of_keras(model)])
-
-
-def _options_of_keras(model):
-    """Return the options of a head that only format="keras" keeps."""
-    output = heads.find_output(model)
-    if output is None:
-        return []
-    type_of_labels = f"the type of the labels, {output.label_type} (labels=[...])"
-    long_texts = f"long_texts={output.long_texts!r} (an argument of keras_bert.pipeline)"
-    is_lost = {
-        "no_answer=True": output.no_answer,
-        "characters=True": output.characters,
-        type_of_labels: output.label_type != "str",
-        long_texts: output.long_texts != "truncate",
-    }
-    return [option for option in is_lost if is_lost[option]]
-
-
-def _warn_of_lost_options(format, lost):
-    """Warn of options that a format does not keep."""
     if lost:
         warnings.warn(
             f"the format {format!r} does not keep {', '.join(lost)}. Set this again when you "
@@ -294,13 +279,11 @@ def convert(
             checkpoints.canonical.check_numbers(source_path, name, checkpoint.weights[name])
         hidden_act = hidden_act or named_source.published_options(source).get("hidden_act")
     checkpoint = checkpoint.with_activation(hidden_act).without(drop)
-    if file and format in _OF_TRANSFORMERS and _drops_pooler(checkpoint.task):
-        checkpoint = checkpoint.without({"pooler"})
     if format == "keras":
-        task = checkpoint.task or task_of_groups(checkpoint)
+        task = checkpoint.spec.head.task or task_of_groups(checkpoint)
         save(conversion.from_checkpoint(checkpoint, task), path)
     else:
-        _warn_of_lost_options(format, checkpoints.write(checkpoint, path, format))
+        _write(checkpoint, path, format, is_model=bool(file))
     return checkpoint
 
 

@@ -7,7 +7,8 @@ import keras
 import numpy as np
 
 from keras_bert import checkpoints, heads, keras_private
-from keras_bert.checkpoints.canonical import OPTIONAL_GROUPS, group_of
+from keras_bert.checkpoints import canonical
+from keras_bert.checkpoints.canonical import OPTIONAL_GROUPS, VECTOR_LAYERS, group_of
 from keras_bert.layers import initializer
 from keras_bert.tasks import registry
 
@@ -16,15 +17,21 @@ _ALIGNMENT = 64  # bytes
 
 def variables_of(model, task):
     """Return {canonical name: variable} of a model."""
-    group = None if task is None else registry.by_name(task).weights_group
-    # The layers of an embedder after the pooling are in `Checkpoint.embedding`.
-    if task is not None and registry.by_name(task).reads_encoders:
-        model = heads.find_encoder(model)
-    has_head = any(weight.path.startswith("logits/") for weight in model.weights)
-    if task is not None and group is None and has_head:
+    if task is None:
+        return {weight.path: weight for weight in model.weights}
+    task = registry.by_name(task)
+    of_layers = {
+        canonical.vector_layer_name(index, variable.name): variable
+        for index, layer in task.vector_layers(model).items()
+        for variable in layer.weights
+    }
+    if task.reads_encoders:
+        return variables_of(heads.find_encoder(model), None) | of_layers
+    group = task.weights_group
+    if group is None and any(weight.path.startswith("logits/") for weight in model.weights):
         raise ValueError(
-            f"the head of the task {task} has no weights in checkpoints, because its class sets no "
-            "weights_group. Set it, or use .keras files"
+            f"the head of the task {task.name} has no weights in checkpoints, because its class "
+            "sets no weights_group. Set it, or use .keras files"
         )
     return {weight.path.replace("logits/", f"{group}/", 1): weight for weight in model.weights}
 
@@ -57,21 +64,26 @@ def _merge_lora(model, task, weights):
 
 def assign(model, task, checkpoint, fresh_head):
     """Set all variables of a model, or raise ValueError with the names of missing weights."""
-    variables = variables_of(model, task)
+    variables = {
+        name: variable
+        for name, variable in variables_of(model, task).items()
+        # Vector layers that the user gave keep their weights.
+        if group_of(name) != VECTOR_LAYERS or (name in checkpoint.weights and not fresh_head)
+    }
     parts = {group_of(name) for name in variables} & OPTIONAL_GROUPS
     fresh = parts - {"pooler"} if fresh_head else set()
     can_be_fresh = fresh_head or task is None or not registry.by_name(task).uses_pooler
     if can_be_fresh and "pooler" not in checkpoint.groups:
         fresh.add("pooler")
     for name in [name for name in variables if group_of(name) in fresh]:
-        _initialize(variables.pop(name), checkpoint.config["initializer_range"])
+        _initialize(variables.pop(name), checkpoint.spec.encoder["initializer_range"])
     if task is not None:
         _check_head(task, checkpoint, variables, parts - fresh)
     checkpoints.assign(
         {name: _single_copy(variable) for name, variable in variables.items()},
         checkpoint.weights,
         source=checkpoint.path,
-        ignore=tuple(f"{group}/" for group in OPTIONAL_GROUPS - (parts - fresh)),
+        ignore=[f"{group}/" for group in (OPTIONAL_GROUPS | {VECTOR_LAYERS}) - (parts - fresh)],
     )
 
 
@@ -88,8 +100,9 @@ def _check_head(task, checkpoint, variables, needed):
         raise ValueError(f"{must}; tie_word_embeddings is false, {decoder} is missing. {remedy}")
     # Different heads may have weights of the same names.
     same = registry.by_name(task).same_heads
-    if "classifier" in needed and checkpoint.task not in (None, task, *same):
-        raise ValueError(f"{must}; it has the head {checkpoint.task}; {hint}")
+    stored_task = checkpoint.spec.head.task
+    if "classifier" in needed and stored_task not in (None, task, *same):
+        raise ValueError(f"{must}; it has the head {stored_task}; {hint}")
 
 
 def _initialize(variable, stddev):

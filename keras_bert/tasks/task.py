@@ -10,10 +10,14 @@ import difflib
 import typing
 from collections.abc import Callable, Iterator, Sequence
 
-from keras_bert.checkpoints.canonical import Checkpoint
 from keras_bert.data.examples import Examples
+from keras_bert.model_spec import UNIT_LENGTH, HeadSpec
+from keras_bert.runtime.label_types import of_one_type
 from keras_bert.tasks.pipeline import Pipeline
 from keras_bert.text.python_tokenizer import PythonTokenizer
+
+# Fields of `HeadSpec` that are no arguments of a `head_function`.
+_OF_ANSWERS = ("long_texts", "label_type")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,7 +26,7 @@ class TaskModel:
 
     Attributes:
         name: Name of the model, for errors.
-        output: The `layers.TaskOutput`, or the `GraphOutput` of a folder.
+        output: The `layers.TaskOutput`, or the `HeadSpec` of a folder.
         tokenizer: Its tokenizer.
         max_length: Tokens of the longest sequence that it reads by default.
         width: Size of the last axis of the output; `None` for several outputs.
@@ -130,6 +134,8 @@ class Task:
         graph_rank: Number of axes of `graph_outputs`.
         weights_group: Group of the head's weights in checkpoints, see
             `checkpoints.canonical.OPTIONAL_GROUPS`; `None` without a group.
+        head_fields: Fields of `HeadSpec` that are arguments of `head_function`.
+        default_dropout: Default of the argument `dropout`, or `None` for the encoder's rate.
         same_heads: Tasks whose checkpoints have the same head with the same meaning.
         is_pretraining: True if its head is one of pretraining, which fine-tuning replaces.
         hub_tag: Hugging Face's name of the task, for model cards.
@@ -169,6 +175,8 @@ class Task:
     graph_rank = 2
     compared_options: typing.ClassVar[dict[str, typing.Any]] = {}
     weights_group: str | None = None
+    head_fields: tuple[str, ...] = ()
+    default_dropout: float | None = None
     same_heads: tuple[str, ...] = ()
     is_pretraining = False
     hub_tag = ""
@@ -228,8 +236,39 @@ class Task:
         """Return a model on an encoder with the head of a pretraining model; `None`: a new head."""
         return None
 
-    def stored_options(self, checkpoint: Checkpoint) -> dict:
-        """Return the options of the head that a checkpoint stores."""
+    def spec_of_head(self, model) -> HeadSpec:
+        """Return the options of the head of a model, which must be as `head_function` builds it."""
+        from keras_bert.model_structure import find_encoder, find_output
+
+        layers = {layer.name: layer for layer in model.layers}
+        config = find_output(model).get_config()
+        names = (*self.head_fields, *_OF_ANSWERS)
+        fields = {name: config[name] for name in names if name in config}
+        if "dropout" in self.head_fields and "dropout" in layers:
+            rate = layers["dropout"].rate
+            default = self.default_dropout
+            if default is None:
+                default = find_encoder(model).get_config()["hidden_dropout_prob"]
+            fields["dropout"] = None if rate == default else rate
+        if "tied" in self.head_fields and "masked_lm" in layers:
+            fields["tied"] = layers["masked_lm"].tied
+        if "pooling" in layers:
+            mode = layers["pooling"].mode
+            fields["pooling"] = mode if isinstance(mode, tuple) else (mode,)
+            fields["layers"] = (UNIT_LENGTH,) if layers["pooling"].normalize else ()
+        return HeadSpec(self.name, **fields)
+
+    def options_of_head(self, head: HeadSpec) -> dict:
+        """Return the options with which `head_function` builds a head."""
+        options = {name: getattr(head, name) for name in self.head_fields}
+        if head.dropout is None:
+            options.pop("dropout", None)
+        if head.labels is not None and "labels" in options:
+            options["labels"] = of_one_type(head.labels, head.label_type)
+        return options
+
+    def vector_layers(self, model) -> dict[int, typing.Any]:
+        """Return the Keras layers for `HeadSpec.layers` of a model, by their index there."""
         return {}
 
     # Training.
@@ -405,11 +444,6 @@ class Task:
     def served_rows(self, results) -> list[dict]:
         """Return results of the pipeline as rows with the outputs of `signatures`."""
         return list(results)
-
-    def head_options_of(self, model) -> dict | None:
-        """Return options with which `head_function` builds such a model; `None` if it cannot."""
-        output = model.layers[-1]
-        return {"labels": output.labels} if self.has_labels else {}
 
     def length_of_rows(self, outputs: dict) -> int | None:
         """Return the longest row of `variable_outputs` without padding; `None` without padding."""

@@ -233,15 +233,3 @@ def targets_of(examples, output=None, labels=None):
         label_indices = [index_of(label, 0) for label in examples.known_labels]
         targets[:, label_indices] = examples.probabilities
     return targets
-
-
-def pooling_of(model) -> str:
-    """Return the option `pooling` of the head of a model."""
-    names = [layer.name for layer in model.layers]
-    return model.get_layer("pooling").mode if "pooling" in names else "pooler"
-
-
-def has_unit_vectors(model) -> bool:
-    """Return the option `normalize` of the head of a model."""
-    names = [layer.name for layer in model.layers]
-    return "pooling" in names and model.get_layer("pooling").normalize

@@ -66,10 +66,10 @@ def test_read(tmp_path):
     checkpoint = checkpoints.read(tmp_path)
     assert checkpoint.format == "google"
     assert checkpoint.path == str(tmp_path)
-    assert checkpoint.vocabulary == VOCABULARY
-    assert checkpoint.labels is None
+    assert checkpoint.spec.vocabulary == VOCABULARY
+    assert checkpoint.spec.head.labels is None
     stated = {"hidden_act": "gelu_new", "hidden_dropout_prob": 0.2}
-    assert checkpoint.config == SIZES | canonical.DEFAULTS | stated
+    assert checkpoint.spec.encoder == SIZES | canonical.DEFAULTS | stated
     theirs = huggingface_files.encoder_tensors() | huggingface_files.pretraining_tensors()
     assert_weights(checkpoint.weights, expected_weights(theirs))
 
@@ -167,8 +167,8 @@ def test_config_keys(tmp_path):
 def test_casing_from_folder_name_or_vocabulary(tmp_path, name, vocabulary, lowercase):
     make_folder(tmp_path / name, encoder_tensors(), vocabulary)
     checkpoint = checkpoints.read(tmp_path / name)
-    assert checkpoint.vocabulary == vocabulary
-    assert checkpoint.tokenizer == {
+    assert checkpoint.spec.vocabulary == vocabulary
+    assert checkpoint.spec.tokenizer == {
         "lowercase": lowercase,
         "strip_accents": lowercase,
         "split_cjk": True,

@@ -35,9 +35,9 @@ def test_read(tmp_path):
     checkpoint = checkpoints.read(tmp_path)
     assert checkpoint.format == "huggingface"
     assert checkpoint.path == str(tmp_path)
-    assert checkpoint.vocabulary == VOCABULARY
-    assert checkpoint.labels is None
-    assert checkpoint.config == SIZES | canonical.DEFAULTS | {"layer_norm_eps": 1e-6}
+    assert checkpoint.spec.vocabulary == VOCABULARY
+    assert checkpoint.spec.head.labels is None
+    assert checkpoint.spec.encoder == SIZES | canonical.DEFAULTS | {"layer_norm_eps": 1e-6}
     assert_weights(checkpoint.weights, expected_weights(tensors))
 
 
@@ -164,13 +164,13 @@ def test_all_problems_are_listed_at_once(tmp_path):
 
 def test_pooling_of_sentence_transformers(tmp_path):
     make_folder(tmp_path, encoder_tensors())
-    assert checkpoints.read(tmp_path).pooling is None
+    assert checkpoints.read(tmp_path).spec.pooling is None
     (tmp_path / "1_Pooling").mkdir()
     file = tmp_path / "1_Pooling" / "config.json"
     mean, cls = "pooling_mode_mean_tokens", "pooling_mode_cls_token"
     for found, expected in (({mean: True, cls: False}, "mean"), ({cls: True}, "cls")):
         file.write_text(json.dumps(found))
-        assert checkpoints.read(tmp_path).pooling == expected
+        assert checkpoints.read(tmp_path).spec.pooling == expected
     file.write_text(json.dumps({mean: True}))
     bert = keras_bert.load(tmp_path)
     assert bert.pooling == "mean"
@@ -462,5 +462,5 @@ def test_models_saved_by_transformers(tmp_path, model, dtype):
         if "decoder" not in key
     }
     assert_weights(checkpoint.weights, expected_weights(tensors))
-    assert checkpoint.labels == (list(labels.values()) if "Classif" in model else None)
-    assert checkpoint.config == SIZES | canonical.DEFAULTS
+    assert checkpoint.spec.head.labels == (list(labels.values()) if "Classif" in model else None)
+    assert checkpoint.spec.encoder == SIZES | canonical.DEFAULTS

@@ -17,7 +17,7 @@ def read_tokenizer(path, vocabulary=VOCABULARY, **files):
     make_folder(path, encoder_tensors(), vocabulary)
     for name, content in files.items():
         write_json(path / f"{name}.json", content)
-    return checkpoints.read(path).tokenizer
+    return checkpoints.read(path).spec.tokenizer
 
 
 def options(lowercase, strip_accents, split_cjk=True, sequence_length=None):
@@ -121,14 +121,14 @@ def word_piece(pieces, added=()):
 def test_vocabulary_from_tokenizer_json(tmp_path, tokenizer):
     make_folder(tmp_path, encoder_tensors())
     write_json(tmp_path / "tokenizer.json", tokenizer)
-    assert checkpoints.read(tmp_path).vocabulary == VOCABULARY
+    assert checkpoints.read(tmp_path).spec.vocabulary == VOCABULARY
 
 
 def test_vocab_txt_with_added_tokens(tmp_path):
     make_folder(tmp_path, encoder_tensors(), VOCABULARY[:-2])
     write_json(tmp_path / "tokenizer.json", word_piece(VOCABULARY[:-2]))
     write_json(tmp_path / "added_tokens.json", {"f": 10, "e": 9, "[CLS]": 2})
-    assert checkpoints.read(tmp_path).vocabulary == VOCABULARY
+    assert checkpoints.read(tmp_path).spec.vocabulary == VOCABULARY
 
 
 @pytest.mark.parametrize(
@@ -165,8 +165,8 @@ def test_tokenizer_saved_by_transformers(tmp_path, lowercase):
     (tmp_path / "vocab.txt").unlink()
     tokenizer.save_pretrained(tmp_path)
     checkpoint = checkpoints.read(tmp_path)
-    assert checkpoint.vocabulary == VOCABULARY
-    assert checkpoint.tokenizer == options(lowercase, lowercase, False, 6)
+    assert checkpoint.spec.vocabulary == VOCABULARY
+    assert checkpoint.spec.tokenizer == options(lowercase, lowercase, False, 6)
 
 
 BERT = {
@@ -228,7 +228,7 @@ def test_a_sequence_of_one_is_that_one(tmp_path):
         "pre_tokenizer": sequence("pretokenizers", "BertPreTokenizer"),
     }
     write_json(tmp_path / "tokenizer.json", {**BERT, **wrapped})
-    assert checkpoints.read(tmp_path).tokenizer == options(True, True)
+    assert checkpoints.read(tmp_path).spec.tokenizer == options(True, True)
 
 
 JAPANESE = {"word_tokenizer_type": "mecab", "subword_tokenizer_type": "wordpiece"}
@@ -251,13 +251,13 @@ def test_tokenizers_that_are_not_berts(tmp_path, name, values, message):
     with pytest.raises(ValueError, match=f"/{name}.json: tokenizer_class .*{message}.*without"):
         checkpoints.read(tmp_path)
     (tmp_path / "vocab.txt").unlink()  # what the error advises
-    assert checkpoints.read(tmp_path).vocabulary is None
+    assert checkpoints.read(tmp_path).spec.vocabulary is None
 
 
 @pytest.mark.parametrize("name", ["DistilBertTokenizer", "ElectraTokenizerFast"])
 def test_berts_tokenizer_has_several_names(tmp_path, name):
     make_folder(tmp_path, encoder_tensors(), VOCABULARY, tokenizer_class=name)
-    assert checkpoints.read(tmp_path).vocabulary == VOCABULARY
+    assert checkpoints.read(tmp_path).spec.vocabulary == VOCABULARY
 
 
 @pytest.mark.parametrize(

@@ -152,10 +152,10 @@ def test_keras_hub_reads_written_presets(preset, tmp_path, recwarn):
         np.testing.assert_array_equal(ours[0], tokenizer(text))
     assert [str(w.message) for w in recwarn if "Skipping" in str(w.message)] == []
     found = checkpoints.read(tmp_path / "there")
-    assert (found.config, found.tokenizer, found.task) == (
-        checkpoint.config,
-        checkpoint.tokenizer,
-        checkpoint.task,
+    assert (found.spec.encoder, found.spec.tokenizer, found.spec.head.task) == (
+        checkpoint.spec.encoder,
+        checkpoint.spec.tokenizer,
+        checkpoint.spec.head.task,
     )
 
 

@@ -33,11 +33,11 @@ def test_read(tmp_path):
     checkpoint = checkpoints.read(save(tmp_path, model=encoder))
     assert checkpoint.format == "model_garden"
     assert checkpoint.path == str(tmp_path)
-    assert checkpoint.vocabulary == objects.VOCABULARY
-    assert checkpoint.labels is None
-    assert checkpoint.tokenizer["lowercase"] is True
+    assert checkpoint.spec.vocabulary == objects.VOCABULARY
+    assert checkpoint.spec.head.labels is None
+    assert checkpoint.spec.tokenizer["lowercase"] is True
     stated = {"hidden_act": "gelu_new", "hidden_dropout_prob": 0.2}
-    assert checkpoint.config == objects.SIZES | canonical.DEFAULTS | stated
+    assert checkpoint.spec.encoder == objects.SIZES | canonical.DEFAULTS | stated
     objects.assert_same(checkpoint.weights, objects.expected(encoder))
 
 
@@ -257,8 +257,8 @@ def tanh_gelu(x):
 def test_from_encoder(activation, expected):
     encoder = objects.Maker().encoder_in_memory(activation)
     checkpoint = model_garden.from_encoder(encoder)
-    assert checkpoint.config == CONFIG | {"hidden_act": expected}
-    assert checkpoint.vocabulary is None
+    assert checkpoint.spec.encoder == CONFIG | {"hidden_act": expected}
+    assert checkpoint.spec.vocabulary is None
     objects.assert_same(checkpoint.weights, objects.expected(encoder))
 
 
@@ -289,7 +289,8 @@ def test_failed_to_encoder_assigns_nothing(config, weights, message):
     weights = {
         name: array for name, array in {**found.weights, **weights}.items() if array is not None
     }
-    checkpoint = dataclasses.replace(found, config={**found.config, **config}, weights=weights)
+    spec = dataclasses.replace(found.spec, encoder={**found.spec.encoder, **config})
+    checkpoint = dataclasses.replace(found, spec=spec, weights=weights)
     other = objects.Maker(seed=1).encoder_in_memory(tanh_gelu)
     before = objects.expected(other)
     with pytest.raises(ValueError, match=message):

@@ -42,10 +42,12 @@ def test_read(made, no_execution):
     checkpoint = checkpoints.read(path)
     assert checkpoint.format == "saved_model"
     assert checkpoint.path == str(path)
-    assert checkpoint.config == objects.SIZES | canonical.DEFAULTS | {"hidden_act": "gelu_new"}
-    assert checkpoint.vocabulary == objects.VOCABULARY
-    assert checkpoint.labels is None
-    assert checkpoint.tokenizer == {
+    assert checkpoint.spec.encoder == objects.SIZES | canonical.DEFAULTS | {
+        "hidden_act": "gelu_new"
+    }
+    assert checkpoint.spec.vocabulary == objects.VOCABULARY
+    assert checkpoint.spec.head.labels is None
+    assert checkpoint.spec.tokenizer == {
         "lowercase": True,
         "strip_accents": True,
         "split_cjk": True,
@@ -59,15 +61,15 @@ def test_casing(tmp_path, lowercase):
     value = None if lowercase is None else tf.Variable(lowercase, trainable=False)
     encoder = objects.Maker().encoder()
     path = objects.save_model(tmp_path / "1", encoder, do_lower_case=value)
-    tokenizer = checkpoints.read(path).tokenizer
+    tokenizer = checkpoints.read(path).spec.tokenizer
     assert tokenizer["lowercase"] is tokenizer["strip_accents"] is (lowercase is not False)
     (path / "assets/vocab.txt").write_text("\n".join([*objects.VOCABULARY[:-1], "Paris"]))
-    assert checkpoints.read(path).tokenizer["lowercase"] is (lowercase is True)
+    assert checkpoints.read(path).spec.tokenizer["lowercase"] is (lowercase is True)
 
 
 def test_without_a_vocabulary(tmp_path):
     path = objects.save_model(tmp_path / "1", objects.Maker().encoder(), vocab_file=None)
-    assert checkpoints.read(path).vocabulary is None
+    assert checkpoints.read(path).spec.vocabulary is None
 
 
 @pytest.mark.parametrize(
@@ -83,7 +85,7 @@ def test_without_a_vocabulary(tmp_path):
 )
 def test_activation_is_inferred_from_ops(tmp_path, ops, expected):
     path = objects.save_model(tmp_path / "1", objects.Maker().encoder(), activation=ops)
-    assert checkpoints.read(path).config["hidden_act"] == expected
+    assert checkpoints.read(path).spec.encoder["hidden_act"] == expected
     if expected is None:
         with pytest.raises(ValueError, match="does not show which activation.*hidden_act="):
             keras_bert.load(path)

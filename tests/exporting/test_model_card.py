@@ -13,9 +13,9 @@ import keras_bert
 from keras_bert import heads, provenance
 from keras_bert.exporting import export as export_module
 from keras_bert.exporting import model_card
-from keras_bert.exporting.graph_folder import GraphOutput
 from keras_bert.exporting.model_card import ModelInfo
 from keras_bert.hub import resolve
+from keras_bert.model_spec import HeadSpec
 from keras_bert.tasks import registry
 from tests import served, tiny
 
@@ -42,7 +42,7 @@ def table(card, title):
     return rows[1:]
 
 
-CLASSES = GraphOutput("classification")
+CLASSES = HeadSpec("classification")
 
 
 def render(info):
@@ -51,7 +51,7 @@ def render(info):
 
 
 def render_labels(labels):
-    return render(ModelInfo(GraphOutput("classification", labels=labels)))
+    return render(ModelInfo(HeadSpec("classification", labels=labels)))
 
 
 def read(folder):
@@ -145,7 +145,7 @@ def test_card_describes_the_saved_model_and_its_example_runs(folder, name, monke
     ],
 )
 def test_the_card_says_what_happens_to_long_texts(task, long_texts, words):
-    info = ModelInfo(GraphOutput(task, long_texts=long_texts), max_sequence_length=24)
+    info = ModelInfo(HeadSpec(task, long_texts=long_texts), max_sequence_length=24)
     assert words in render(info)
 
 

@@ -292,12 +292,12 @@ def test_hub(tmp_path, vocabulary, activation, with_mlm, lowercase):
     )
     found = checkpoints.read(path)
     assert found.format == "saved_model"
-    assert found.config == {
+    assert found.spec.encoder == {
         **SIZES,
         **checkpoints.canonical.DEFAULTS,
         "hidden_act": "gelu_new" if activation == "gelu" else activation,
     }
-    assert found.tokenizer["lowercase"] is lowercase
+    assert found.spec.tokenizer["lowercase"] is lowercase
     assert found.vocabulary[:2] == ["[PAD]", "[UNK]"]
     hub = tf.saved_model.load(str(path))
     assert_encoders_agree(keras_bert.load(path), hub)
@@ -332,7 +332,7 @@ def test_a_saved_model_of_the_second_encoder(tmp_path):
     model = tf_keras.Model(theirs.inputs, theirs(theirs.inputs))
     model.save(str(tmp_path / "hub"), save_format="tf", include_optimizer=False)
     found = checkpoints.read(tmp_path / "hub")
-    assert found.config["hidden_act"] == "gelu"
+    assert found.spec.encoder["hidden_act"] == "gelu"
     assert_encoders_agree(keras_bert.load(tmp_path / "hub"), theirs)
 
 

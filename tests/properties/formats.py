@@ -47,20 +47,20 @@ _LIMITS = {
         "the activation": lambda model: model.activation not in _TORCH_ACTIVATIONS,
         "no pooling": lambda model: (
             model.task != "sparse_embedding"
-            and not (model.poolings or model.pooling or _is_cross_encoder(model))
+            and not (model.task == "embedding" or model.pooling or _is_cross_encoder(model))
         ),
     },
 }
 _LIMITS_OF_FOLDERS = {
     "quantized": lambda model: model.is_quantized,
-    "which only format='keras'": lambda model: model.poolings and model.task != "embedding",
+    "pooling=": lambda model: model.poolings and model.task != "embedding",
 }
 # Format -> name in the warning -> which models have it. `load` takes it, or only training uses it.
 _LOST = {
     "keras": {},
     "google": {
         "labels": lambda model: _has_labels(model),
-        "the type of the labels": lambda model: model.label_type != "str",
+        "label_type": lambda model: model.label_type != "str",
         "pairs": lambda model: _is_cross_encoder(model),
         "dropout": lambda model: model.has_dropout,
         "no_answer": lambda model: model.no_answer,
@@ -69,12 +69,12 @@ _LOST = {
     "huggingface": {
         # These are the names of a config without names.
         "labels": lambda model: model.labels == ["LABEL_0", "LABEL_1"],
-        "the type of the labels": lambda model: model.label_type != "str",
+        "label_type": lambda model: model.label_type != "str",
         "no_answer": lambda model: model.no_answer,
     },
     "keras_hub": {
         "labels": lambda model: _has_labels(model),
-        "the type of the labels": lambda model: model.label_type != "str",
+        "label_type": lambda model: model.label_type != "str",
         "pairs": lambda model: _is_cross_encoder(model),
         "dropout": lambda model: model.has_dropout,
         "initializer_range": lambda model: model.initializer_range != 0.02,

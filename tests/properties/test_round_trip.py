@@ -3,6 +3,7 @@
 The processes have another backend and an empty cache. A process loads all models of a test run.
 """
 
+import dataclasses
 import functools
 import json
 import re
@@ -15,6 +16,7 @@ import pytest
 import keras_bert
 from keras_bert import checkpoints, heads
 from keras_bert.checkpoints.added_tokens import AddedToken
+from keras_bert.hub import conversion
 from keras_bert.layers import SentencePooling
 from keras_bert.tasks import registry
 from tests import tiny
@@ -223,6 +225,14 @@ def _check_description(model, again, format, said):
 @pytest.mark.parametrize("name", TASKS)
 def test_each_task(check, name, format):
     check("tasks", name, format, "jax")
+
+
+@pytest.mark.parametrize("name", [*TASKS, *DETAILS])
+def test_a_spec_describes_the_model(name):
+    """JSON holds the spec of a model, and the model that is built from it has the same spec."""
+    spec = conversion.spec_of((TASKS | DETAILS)[name]())
+    assert conversion.spec_of(conversion.build(spec)) == spec
+    json.dumps(dataclasses.asdict(spec))
 
 
 @pytest.mark.slow

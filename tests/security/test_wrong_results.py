@@ -156,7 +156,7 @@ def test_a_name_has_one_activation_for_all_sources(tmp_path, monkeypatch, name, 
         monkeypatch.setattr(resolve, "find", lambda name, folder=folder: folder)
         assert keras_bert.load(name).bert_config["hidden_act"] == expected
         converted = keras_bert.convert(name, tmp_path / f"{source}.keras", format="keras")
-        assert converted.config["hidden_act"] == expected
+        assert converted.spec.encoder["hidden_act"] == expected
         assert keras_bert.load(name, hidden_act="relu").bert_config["hidden_act"] == "relu"
 
 

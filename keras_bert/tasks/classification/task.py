@@ -7,8 +7,10 @@ import warnings
 
 import numpy as np
 
+from keras_bert.checkpoints.canonical import KERAS_ACTIVATIONS
 from keras_bert.checkpoints.huggingface_heads import TORCH_ACTIVATIONS
 from keras_bert.data.examples import Examples
+from keras_bert.model_spec import UNIT_LENGTH
 from keras_bert.runtime.arguments import LONG_TEXTS
 from keras_bert.runtime.escaping import shown
 from keras_bert.runtime.label_types import typed
@@ -17,15 +19,12 @@ from keras_bert.tasks import head_start, results
 from keras_bert.tasks.activations import SIGMOID_PROGRAM, SOFTMAX_PROGRAM, sigmoid, softmax
 from keras_bert.tasks.classification import contrastive
 from keras_bert.tasks.pipeline import Pipeline
-from keras_bert.tasks.stored_labels import check_activation, labels_of
 from keras_bert.tasks.task import HeadStart
 from keras_bert.tasks.text import (
     READ_OPTIONS,
     TextOptions,
     TextPipeline,
     TextTask,
-    has_unit_vectors,
-    pooling_of,
     targets_of,
     texts_of,
 )
@@ -144,6 +143,7 @@ class Classification(TextTask):
     has_probabilities = True
     packs = True
     weights_group = "classifier"
+    head_fields: tuple[str, ...] = ("labels", "pairs", "multi_label", "dropout")
     logits_layer = "logits"
     hub_tag = "text-classification"
     head_start: HeadStart | None = HeadStart(max_sequences=2000, fit=head_start.fit_labels)
@@ -153,14 +153,10 @@ class Classification(TextTask):
 
         return classifier
 
-    def stored_options(self, checkpoint):
-        check_activation(checkpoint, ("linear",), "Identity, Softmax or Sigmoid")
-        return {
-            "labels": labels_of(checkpoint),
-            "pairs": checkpoint.pairs,
-            "multi_label": checkpoint.multi_label,
-            "pooling": "pooler",  # checkpoint formats store only the pooler
-        }
+    def options_of_head(self, head):
+        _check_activation(head, ("linear",), "Identity, Softmax or Sigmoid")
+        options = super().options_of_head(head)
+        return options | {"pooling": _pooling_of(head), "normalize": UNIT_LENGTH in head.layers}
 
     def needs_header(self, output):
         return output.multi_label
@@ -334,15 +330,6 @@ class Classification(TextTask):
 
         return serving.classifier(predict, output, preprocessor, max_sequence_length)
 
-    def head_options_of(self, model):
-        output = model.layers[-1]
-        return {
-            "labels": output.labels,
-            "multi_label": output.multi_label,
-            "pooling": pooling_of(model),
-            "normalize": has_unit_vectors(model),
-        }
-
     def add_onnx_head(self, graph, model, encoded):
         x = graph.dense_layer(encoded.text_vector(), model.get_layer(self.logits_layer))
         graph.node("Identity", x, output="logits")
@@ -370,20 +357,32 @@ class NextSentence(Classification):
     packs = False
     head_start: HeadStart | None = None
     weights_group = "next_sentence"
+    head_fields = ()
 
     def head_function(self):
         from keras_bert.tasks.classification.head import next_sentence
 
         return next_sentence
 
-    def head_options_of(self, model):
-        return {}
-
-    def stored_options(self, checkpoint):
+    def options_of_head(self, head):
         return {}
 
     def describe(self, output):
         return "Tells if the second text follows the first."
+
+
+def _pooling_of(head):
+    """Return the pooling of a head. Those of other libraries have the pooler."""
+    return head.pooling[0] if head.pooling else "pooler"
+
+
+def _check_activation(head, known, names):
+    """Raise an error for an activation that a head does not have."""
+    if head.activation not in (None, *known):
+        raise ValueError(
+            f"the activation_fn of a {head.task} must be {names} of torch.nn; received "
+            f"{shown(head.activation)}. Load the encoder without task"
+        )
 
 
 def _scale_of(scores):
@@ -406,6 +405,7 @@ class Regression(TextTask):
     pipeline: type[Pipeline] = RegressionPipeline
     packs = True
     weights_group = "classifier"
+    head_fields: tuple[str, ...] = ("pairs", "dropout", "activation")
     hub_tag = "text-classification"
     graph_outputs = ("score",)
     meanings: typing.ClassVar = {"score": "predicted number"}
@@ -416,9 +416,10 @@ class Regression(TextTask):
 
         return regressor
 
-    def stored_options(self, checkpoint):
-        check_activation(checkpoint, TORCH_ACTIVATIONS.values(), ", ".join(TORCH_ACTIVATIONS))
-        return {"pairs": checkpoint.pairs, "activation": checkpoint.activation, "pooling": "pooler"}
+    def options_of_head(self, head):
+        known = (*TORCH_ACTIVATIONS.values(), *KERAS_ACTIVATIONS)
+        _check_activation(head, known, ", ".join(TORCH_ACTIVATIONS))
+        return super().options_of_head(head) | {"pooling": _pooling_of(head)}
 
     def describe(self, output):
         return "A BERT model that predicts a number for each text."
@@ -468,9 +469,6 @@ class Regression(TextTask):
         from keras_bert.tasks.classification import serving
 
         return serving.regressor(predict, output, preprocessor, max_sequence_length)
-
-    def head_options_of(self, model):
-        return {"pooling": pooling_of(model)}
 
     def add_onnx_head(self, graph, model, encoded):
         x = graph.dense_layer(encoded.text_vector(), model.get_layer("logits"))

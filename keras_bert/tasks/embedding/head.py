@@ -7,11 +7,14 @@ import keras
 
 from keras_bert.encoder import BertEncoder
 from keras_bert.layers import MergeChoices, SentencePooling, SplitChoices, TaskOutput, UnitLength
+from keras_bert.model_spec import UNIT_LENGTH, VectorLayer
 from keras_bert.model_structure import find_encoder, find_output, find_task
 from keras_bert.runtime.escaping import shown
 from keras_bert.runtime.warn import level_of_caller
 from keras_bert.tasks.head_parts import encoder_inputs
 from keras_bert.token_model import TokenModel
+
+_EPSILON = 1e-5  # of PyTorch's layer normalization
 
 
 def embedder(
@@ -168,15 +171,45 @@ def layers_after_pooling(model):
     return model.layers[model.layers.index(model.get_layer("pooling")) + 1 : -1]
 
 
-def options_of(model):
-    """Return the options that build such an embedder, or `None` for other layers."""
-    if "pooling" not in [layer.name for layer in model.layers]:
-        return None
-    pooling = model.get_layer("pooling")
-    layers = layers_after_pooling(model)
-    known = (keras.layers.Dense, keras.layers.UnitNormalization, UnitLength)
-    if not all(type(layer) in known for layer in layers) or (layers and pooling.normalize):
-        return None
-    copies = [type(layer).from_config(layer.get_config()) for layer in layers]
-    # A normalization after layers is one of these layers.
-    return {"pooling": pooling.mode, "normalize": pooling.normalize, "layers": copies}
+def vector_layer_of(layer: keras.layers.Layer, model_name: str) -> VectorLayer:
+    """Return the description of a Keras layer after the pooling."""
+    is_last_axis = isinstance(layer, keras.layers.UnitNormalization) and layer.axis in (-1, 1)
+    if is_last_axis or isinstance(layer, UnitLength):
+        return UNIT_LENGTH
+    if _is_norm(layer):
+        return VectorLayer("layer_norm")
+    is_dense = type(layer) is keras.layers.Dense
+    is_plain = is_dense and not layer.lora_enabled and not layer.quantization_mode
+    activation = keras.activations.serialize(layer.activation) if is_plain else None
+    if not isinstance(activation, str):
+        raise ValueError(
+            f"{model_name!r} has the layer {layer.name!r} after its pooling; this format holds "
+            "only UnitLength, LayerNormalization with epsilon=1e-5, and Dense without LoRA or "
+            "quantization. Use format='keras'"
+        )
+    return VectorLayer("dense", layer.units, activation, layer.use_bias)
+
+
+def _is_norm(layer):
+    """Return True for a layer normalization as that of PyTorch."""
+    if type(layer) is not keras.layers.LayerNormalization:
+        return False
+    config = layer.get_config()
+    is_plain = config["center"] and config["scale"] and not config.get("rms_scaling")
+    return is_plain and config["epsilon"] == _EPSILON and len(layer.gamma.shape) == 1
+
+
+def keras_layer_of(layer: VectorLayer, index: int) -> keras.layers.Layer:
+    """Return a new Keras layer for the description of a layer after the pooling."""
+    name = f"{layer.kind}_{index + 1}"
+    if layer.kind == "unit_length":
+        return UnitLength(name=name)
+    if layer.kind == "layer_norm":
+        return keras.layers.LayerNormalization(epsilon=_EPSILON, dtype="float32", name=name)
+    return keras.layers.Dense(
+        layer.units,
+        activation=layer.activation,
+        use_bias=layer.use_bias,
+        dtype="float32",
+        name=name,
+    )

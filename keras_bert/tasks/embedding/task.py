@@ -12,6 +12,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from keras_bert.data.examples import Examples, with_columns
+from keras_bert.model_spec import UNIT_LENGTH
 from keras_bert.runtime.arguments import as_list, check_one_of
 from keras_bert.runtime.escaping import shown
 from keras_bert.tasks.embedding import metrics as embedding_metrics
@@ -62,6 +63,7 @@ class Embedding(Task):
     graph_outputs = ("sentence_embedding",)
     command_hint = "; use keras-bert embed"
     uses_pooler = False
+    head_fields: tuple[str, ...] = ("prompts", "default_prompt", "similarity")
     has_teachers = True
     packs = True
     compares_vectors = True
@@ -209,10 +211,33 @@ class Embedding(Task):
         arguments = (predict, output, preprocessor, max_sequence_length)
         return {"with_prompt": serving.embedder_with_prompts(*arguments)}
 
-    def head_options_of(self, model):
-        from keras_bert.tasks.embedding.head import options_of
+    def spec_of_head(self, model):
+        from keras_bert.tasks.embedding.head import vector_layer_of
 
-        return options_of(model)
+        spec = super().spec_of_head(model)
+        layers = [
+            vector_layer_of(layer, model.name) for layer in self.vector_layers(model).values()
+        ]
+        return dataclasses.replace(spec, layers=(*spec.layers, *layers))
+
+    def options_of_head(self, head):
+        from keras_bert.tasks.embedding.head import keras_layer_of
+
+        if head.task != self.name:
+            return {}
+        normalize = head.layers[-1:] == (UNIT_LENGTH,)
+        layers = head.layers[:-1] if normalize else head.layers
+        return super().options_of_head(head) | {
+            "pooling": list(head.pooling),
+            "layers": [keras_layer_of(layer, index) for index, layer in enumerate(layers)],
+            "normalize": normalize,
+        }
+
+    def vector_layers(self, model):
+        from keras_bert.tasks.embedding.head import layers_after_pooling
+
+        first = int(model.get_layer("pooling").normalize)  # that is the first one of the spec
+        return dict(enumerate(layers_after_pooling(model), first))
 
     def add_onnx_head(self, graph, model, encoded):
         from keras_bert.tasks.embedding.head import layers_after_pooling

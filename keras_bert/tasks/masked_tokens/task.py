@@ -44,6 +44,7 @@ class MaskedTokens(Task):
     command_hint = "; use keras-bert fill"
     reads_any_texts = True
     weights_group: str | None = "masked_lm"
+    head_fields = ("tied",)
     variable_outputs = frozenset(("candidates", "scores"))
     graph_rank = 3
     compared_options: typing.ClassVar = {"top_k": 1}  # the order of the others may differ
@@ -54,9 +55,6 @@ class MaskedTokens(Task):
         from keras_bert.tasks.masked_tokens.head import masked_lm
 
         return masked_lm
-
-    def stored_options(self, checkpoint):
-        return {"tied": checkpoint.tied}
 
     def describe(self, output):
         return "A BERT model that predicts the tokens hidden by [MASK]."

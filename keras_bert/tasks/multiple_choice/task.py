@@ -73,6 +73,7 @@ class MultipleChoice(Task):
     input_names = ("text", "choices")
     has_probabilities = True
     weights_group = "classifier"
+    head_fields = ("dropout",)
     # The size is the number of choices, which is the same for all requests of a batch.
     variable_outputs = frozenset(("choice", "probabilities"))
     hub_tag = "multiple-choice"

@@ -50,6 +50,8 @@ class QuestionAnswering(Task):
     has_predictions_file = True
     uses_pooler = False
     weights_group = "span_selector"
+    head_fields = ("no_answer", "dropout")
+    default_dropout = 0.0
     hub_tag = "question-answering"
 
     def head_function(self):

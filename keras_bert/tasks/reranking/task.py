@@ -57,6 +57,7 @@ class Reranking(Regression):
     training_options = RerankingOptions
     pipeline = RerankingPipeline
     input_names = ("query", "document")
+    head_fields = ("dropout", "activation")
     same_heads = ("regression",)
     answers_texts = False
     hub_tag = "text-ranking"
@@ -72,11 +73,13 @@ class Reranking(Regression):
     def inputs_of(self, output):
         return self.input_names
 
-    def stored_options(self, checkpoint):
-        stored = super().stored_options(checkpoint)
-        del stored["pairs"]
+    def spec_of_head(self, model):
+        return dataclasses.replace(super().spec_of_head(model), pairs=True)
+
+    def options_of_head(self, head):
+        options = super().options_of_head(head)
         # A cross-encoder whose config names no activation has a sigmoid.
-        return stored if checkpoint.pairs else stored | {"activation": "sigmoid"}
+        return options if head.pairs else options | {"activation": "sigmoid"}
 
     def describe(self, output):
         return "A BERT model that scores how well a document answers a query."
@@ -225,9 +228,6 @@ class Reranking(Regression):
         from keras_bert.tasks.reranking import serving
 
         return serving.reranker(predict, output, preprocessor, max_sequence_length)
-
-    def head_options_of(self, model):
-        return super().head_options_of(model) | {"activation": model.layers[-1].activation}
 
 
 def _has_lists(examples):

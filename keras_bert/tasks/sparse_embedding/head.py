@@ -68,8 +68,3 @@ def of_masked_lm(model: keras.Model, encoder: BertEncoder) -> keras.Model:
     embedder = sparse_embedder(encoder, tied=old.tied)
     embedder.get_layer(_HEAD).set_weights(old.get_weights())
     return embedder
-
-
-def options_of(model: keras.Model) -> dict:
-    """Return the options that build such a sparse embedder."""
-    return {"tied": model.get_layer(_HEAD).tied}

@@ -23,7 +23,7 @@ from keras_bert.tasks.inputs import prompt_of
 from keras_bert.tasks.reranking.data import RankingExamples
 from keras_bert.tasks.sparse_embedding import inverted_index
 from keras_bert.tasks.sparse_embedding.pipeline import SparsePipeline
-from keras_bert.tasks.task import Options
+from keras_bert.tasks.task import Options, Task
 from keras_bert.tasks.text import READ_OPTIONS
 
 # A pair is always a query with its document, so the files have no labels.
@@ -57,6 +57,7 @@ class SparseEmbedding(Embedding):
     pipeline = SparsePipeline
     reads_encoders = False
     weights_group = "masked_lm"
+    head_fields = ("tied", "prompts", "default_prompt")
     has_teachers = False
     packs = False
     command_hint = "; use encode of keras_bert.pipeline"
@@ -71,11 +72,11 @@ class SparseEmbedding(Embedding):
 
         return sparse_embedder
 
-    def stored_options(self, checkpoint):
-        options = {"tied": checkpoint.tied}
-        if checkpoint.task == self.name:
-            options |= {"prompts": checkpoint.prompts, "default_prompt": checkpoint.default_prompt}
-        return options
+    def options_of_head(self, head):
+        return Task.options_of_head(self, head)
+
+    def vector_layers(self, model):
+        return {}
 
     def describe(self, output):
         return "A BERT model that computes a sparse vector for each text, for search by terms."
@@ -194,11 +195,6 @@ class SparseEmbedding(Embedding):
 
     def length_of_rows(self, outputs):
         return int((outputs["weights"] > 0).sum(axis=1).max(initial=0))
-
-    def head_options_of(self, model):
-        from keras_bert.tasks.sparse_embedding.head import options_of
-
-        return options_of(model)
 
     def add_onnx_head(self, graph, model, encoded):
         logits = graph.masked_lm(model, encoded)  # (batch, seq, vocab)

@@ -20,7 +20,6 @@ from keras_bert.data.tables import check_no_format
 from keras_bert.runtime.escaping import shown
 from keras_bert.tasks import head_start
 from keras_bert.tasks.activations import softmax
-from keras_bert.tasks.stored_labels import labels_of
 from keras_bert.tasks.tagging import data as conll
 from keras_bert.tasks.tagging import windows as tag_windows
 from keras_bert.tasks.tagging.data import TaggedSentences
@@ -78,6 +77,7 @@ class Tagging(Task):
     packs = True
     positions_have_targets = True
     weights_group = "classifier"
+    head_fields = ("labels", "characters", "dropout")
     variable_outputs = frozenset(("token", "tag", "score", "start", "end", "count"))
     graph_rank = 3
     hub_tag = "token-classification"
@@ -105,9 +105,6 @@ class Tagging(Task):
     def of_texts(self, model, texts, source):
         words, _ = split_words(texts, model.tokenizer, model.output.characters)
         return TaggedSentences(words, source=source)
-
-    def stored_options(self, checkpoint):
-        return {"labels": labels_of(checkpoint)}
 
     def describe(self, output):
         return "A BERT model that assigns a tag to each word."
