@@ -162,6 +162,6 @@ def test_ctrl_c_ends_a_process_that_imports(commands, tmp_path):
 @pytest.mark.parametrize("name, line", [("finetune", "epoch 1 of"), ("pretrain", "step 1 of")])
 def test_ctrl_c_ends_a_process_at_any_moment(name, line, commands, tmp_path):
     last = seconds_to_first_line([*commands[name], "--output", tmp_path / "first"], line)
-    for index in range(12):
-        seconds = 0.05 + last * index / 11
+    for index in range(6):
+        seconds = 0.05 + last * index / 5
         interrupt_after(seconds, commands[name], tmp_path / f"model-{index}")
