@@ -4,6 +4,7 @@ import pathlib
 import tempfile
 import time
 import tracemalloc
+import types
 
 import numpy as np
 import pytest
@@ -11,8 +12,12 @@ import pytest
 import keras_bert
 from keras_bert.checkpoints.added_tokens import AddedToken
 from keras_bert.data import packing
+from keras_bert.tasks import head_start
+from keras_bert.tasks.embedding import metrics as embedding_metrics
 from keras_bert.tasks.embedding import nearest
+from keras_bert.tasks.embedding.pipeline import EmbeddingPipeline
 from keras_bert.tasks.embedding.retrieval import RetrievalData
+from keras_bert.tasks.embedding.task import relevant_texts
 from keras_bert.text.encoded_texts import EncodedTexts
 from keras_bert.text.python_tokenizer import PythonTokenizer
 from tests import tiny
@@ -47,6 +52,47 @@ def retrieval(documents):
     corpus = {str(index): f"good film {index}" for index in range(documents)}
     queries = {str(index): f"so good {index}" for index in range(documents)}
     return queries, corpus, {name: {name} for name in queries}
+
+
+def class_of_documents(documents):
+    """Return a corpus of one class, whose documents are relevant to each other."""
+    corpus = {str(index): f"good film {index}" for index in range(documents)}
+    return corpus, corpus, dict.fromkeys(corpus, set(corpus))
+
+
+def score_retrieval(arguments):
+    data = RetrievalData(*arguments)
+    best = [list(data.corpus)[:5]] * len(data.queries)
+    embedding_metrics.of_ranking(best, list(data.relevant.values()))
+
+
+def class_of_texts(count):
+    texts = [f"good film {index}" for index in range(count)]
+    pairs = zip(texts, texts[1:] + texts[:1], strict=True)
+    return keras_bert.EmbeddingExamples(list(pairs), classes=["film"] * count)
+
+
+def score_texts(examples):
+    relevant = relevant_texts(examples)
+    embedding_metrics.of_ranking([["good film 0"]] * len(relevant), list(relevant.values()))
+
+
+def answers_of_a_query(count):
+    pairs = [(query, f"{query} {index}") for query in ("good", "bad") for index in range(count)]
+    return keras_bert.EmbeddingExamples(pairs)
+
+
+def mine(examples):
+    def encode(texts, **options):
+        return np.random.default_rng(0).normal(size=(len(texts), 16)).astype(np.float32)
+
+    EmbeddingPipeline.mine_negatives(types.SimpleNamespace(encode=encode), examples, margin=0)
+
+
+def labeled_vectors(labels):
+    rows = np.random.default_rng(0).normal(size=(20_000, 16))
+    output = types.SimpleNamespace(labels=range(labels))
+    return output, rows, np.arange(20_000) % labels, np.ones(20_000)
 
 
 def columns(count):
@@ -85,6 +131,10 @@ WORK = {
     "spaces around an added token": (
         20_000, lambda n: " " * n + "<x0>" + " " * n, STRIPPED.tokenize_with_offsets
     ),
+    "spaces after added tokens": (
+        600, lambda n: ("<x0>" + " " * 20) * n,
+        with_added_tokens(rstrip=True).tokenize_with_offsets,
+    ),
     "rows of encoded texts": (
         500, lambda n: ["good film 한국어"] * n, lambda texts: EncodedTexts(TOKENIZER, [texts], 16)
     ),
@@ -94,9 +144,15 @@ WORK = {
         lambda n: {"text": ["good"] * n, "label": [f"label {index}" for index in range(n)]},
         lambda table: keras_bert.read(table),
     ),
-    "columns of a file": (2_000, columns, lambda path: keras_bert.read(path)),
+    "labels of a head": (
+        600, labeled_vectors, lambda arguments: head_start.fit_labels(*arguments)
+    ),
+    "columns of a file": (5_000, columns, lambda path: keras_bert.read(path)),
     "rows of a file": (500, lines, lambda path: keras_bert.read(path)),
     "documents": (300, retrieval, lambda data: RetrievalData(*data)),
+    "documents of a class": (200, class_of_documents, score_retrieval),
+    "texts of a class": (200, class_of_texts, score_texts),
+    "answers of a query to mine": (200, answers_of_a_query, mine),
     "vectors to search": (
         20_000,
         lambda n: np.random.default_rng(0).normal(size=(n, 16)).astype(np.float32),

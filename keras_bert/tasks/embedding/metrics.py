@@ -238,6 +238,9 @@ def of_ranking(ranking, relevant, scores=None):
     0.5
     """
     discount = 1 / np.log2(np.arange(_TOP) + 2)
+    # Queries of a class can share their grades.
+    distinct = {id(grades): grades for grades in relevant}
+    ideals = {key: _ideal_gains(grades) for key, grades in distinct.items()}
     rows = []
     for query, (documents, grades) in enumerate(zip(ranking, relevant, strict=True)):
         gains = np.array([grades.get(document, 0.0) for document in documents])
@@ -245,10 +248,7 @@ def of_ranking(ranking, relevant, scores=None):
             gains = gains[np.lexsort((gains, -scores[query]))]
         gains = gains[:DEPTH]
         hits = gains > 0
-        if isinstance(grades, OtherTexts):
-            ideal = np.ones(min(len(grades), _TOP))
-        else:
-            ideal = np.sort(list(grades.values()))[::-1][:_TOP]  # the gains of a perfect ranking
+        ideal = ideals[id(grades)]
         precision = np.cumsum(hits) / (np.arange(len(hits)) + 1)
         top = hits[:_TOP]
         reciprocal_rank = 1 / (top.argmax() + 1) if top.any() else 0.0
@@ -258,3 +258,10 @@ def of_ranking(ranking, relevant, scores=None):
         recalls = [hits[:count].sum() / len(grades) for count in (1, _TOP, DEPTH)]
         rows.append((reciprocal_rank, discounted_gain / ideal_gain, average_precision, *recalls))
     return dict(zip(RETRIEVAL, np.mean(rows, axis=0).tolist(), strict=True))
+
+
+def _ideal_gains(grades):
+    """Return the gains of the first documents of a perfect ranking."""
+    if isinstance(grades, OtherTexts):
+        return np.ones(min(len(grades), _TOP))
+    return np.sort(list(grades.values()))[::-1][:_TOP]

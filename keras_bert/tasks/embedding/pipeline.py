@@ -103,20 +103,22 @@ class EmbeddingPipeline(TextPipeline):
         corpus = list(dict.fromkeys(examples.positives))
         index_of = {text: index for index, text in enumerate(corpus)}
         vectors = self.encode(corpus, prompt=corpus_prompt, normalize=True)
-        queries = self.encode([row[0] for row in examples.texts], prompt=prompt, normalize=True)
-        most = max(map(len, positives.values()), default=0)
-        nearest, scores = search.top_k(queries, vectors, _MINED * count + most)
-        is_below = np.ones_like(scores, bool)
-        if margin:
-            rows_of_positives = [index_of[positive] for _, positive in examples.texts]
-            positive_scores = search.similarity_of_pairs(queries, vectors[rows_of_positives])
-            is_below = scores < positive_scores[:, None] - margin
+        queries = self.encode(list(positives), prompt=prompt, normalize=True)
+        row_of_query = {query: row for row, query in enumerate(positives)}
+        candidates = _nearest_others(queries, vectors, positives, index_of, _MINED * count)
+        rows_of_queries = [row_of_query[query] for query, _ in examples.texts]
+        rows_of_positives = [index_of[positive] for _, positive in examples.texts]
+        positive_scores = search.similarity_of_pairs(
+            queries[rows_of_queries], vectors[rows_of_positives]
+        )
         rows = []
-        for row, (query, positive) in enumerate(examples.texts):
-            candidates = [corpus[index] for index in nearest[row][is_below[row]]]
-            negatives = [text for text in candidates if text not in positives[query]]
-            if len(negatives) >= count:
-                rows.append((query, positive, *negatives[:count]))
+        for (query, positive), score in zip(examples.texts, positive_scores, strict=True):
+            indices, distances = candidates[query]
+            # The nearest ones may be right answers.
+            first = np.searchsorted(distances, margin - score, side="right") if margin else 0
+            negatives = [corpus[index] for index in indices[first : first + count]]
+            if len(negatives) == count:
+                rows.append((query, positive, *negatives))
         if not rows:
             raise ValueError(
                 f"no row of {examples.source} has {count} negatives; lower count or margin"
@@ -234,6 +236,34 @@ def _check_no_prompts(texts):
             f"{texts.source}: the data has prompts. Call with_prompts later, and pass the prompts "
             "of this call as arguments"
         )
+
+
+def _nearest_others(queries, vectors, positives, index_of, count):
+    """Find at least `count` vectors, if there are as many, that are no positives of a query.
+
+    Args:
+        queries: Vectors of the queries, in the order of `positives`.
+        vectors: Vectors of the corpus.
+        positives: {query: its positives}.
+        index_of: {text: index in the corpus}.
+
+    Returns:
+        {query: (indices in the corpus, negative similarities)}, the nearest vector first.
+    """
+    # A query with n positives needs n results more. The memory of a search grows with the most
+    # results, so queries with more than twice as many positives are searched for on their own.
+    rows_of_size = collections.defaultdict(list)
+    for row, texts in enumerate(positives.values()):
+        rows_of_size[len(texts).bit_length()].append(row)
+    names = list(positives)
+    others = {}
+    for size, rows in rows_of_size.items():
+        found = search.top_k(queries[rows], vectors, count + 2**size)
+        for row, indices, scores in zip(rows, *found, strict=True):
+            query = names[row]
+            is_other = ~np.isin(indices, [index_of[text] for text in positives[query]])
+            others[query] = indices[is_other], -scores[is_other]
+    return others
 
 
 def _rows_of(texts):

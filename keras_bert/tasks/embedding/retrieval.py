@@ -67,13 +67,21 @@ class RetrievalData(TaskData):
         relevant = {}
         unknown_documents = 0
         unknown_queries = 0
+        # Queries of a class can share their documents. A copy for each query would take the square
+        # of the size of the class.
+        grades_of: dict[int, dict[str, float]] = {}
+        unknown_of: dict[int, int] = {}
         for query, documents in self.relevant.items():
-            grades = self._grades(query, documents)
-            if grades and query not in self.queries:
+            key = id(documents)
+            if key not in grades_of:
+                grades = self._grades(query, documents)
+                grades_of[key] = grades
+                unknown_of[key] = sum(document not in self.corpus for document in grades)
+            if grades_of[key] and query not in self.queries:
                 unknown_queries += 1
                 continue
-            relevant[query] = grades
-            unknown_documents += sum(document not in self.corpus for document in grades)
+            relevant[query] = grades_of[key]
+            unknown_documents += unknown_of[key]
         count = sum(map(len, relevant.values()))
         if not count:
             raise ValueError(f"{self.source}: no query has a relevant document")
