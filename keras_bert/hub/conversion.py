@@ -49,27 +49,28 @@ def from_checkpoint(
         task = checkpoint.spec.head.task
         if task is None:
             _warn_of_heads(checkpoint)
-    if task is None and (head_options or fresh_head):
+    head_task = None if task is None else registry.by_name(task)
+    if head_task is None and (head_options or fresh_head):
         name = next(iter(head_options), "fresh_head")
         raise ValueError(f"{name} needs a task, as in task='tagging', or is no argument of load")
-    if task is None:
+    if head_task is None:
         _warn_of_modules(checkpoint)
     try:
-        if task is not None:
-            stored = _stored_options(registry.by_name(task), checkpoint, fresh_head)
+        if head_task is not None:
+            stored = _stored_options(head_task, checkpoint, fresh_head)
             if "num_classes" in head_options or "num_tags" in head_options:
                 stored.pop("labels", None)
             head_options = stored | head_options
         with without_initial_weights(model_weights.zeros()):
             encoder = _encoder(checkpoint.spec, sequence_length, dtype, rematerialize)
-            can_be_fresh = task is None or fresh_head or not registry.by_name(task).uses_pooler
+            can_be_fresh = head_task is None or fresh_head or not head_task.uses_pooler
             encoder.fresh_pooler = can_be_fresh and "pooler" not in checkpoint.groups
             model = encoder
-            if task is not None:
-                model = registry.by_name(task).head_function()(encoder, **head_options)
+            if head_task is not None:
+                model = head_task.head_function()(encoder, **head_options)
     except ValueError as error:
         raise ValueError(f"{checkpoint.path}: {error}") from error
-    model_weights.assign(model, task, checkpoint, fresh_head)
+    model_weights.assign(model, head_task, checkpoint, fresh_head)
     return model
 
 
@@ -180,7 +181,7 @@ def to_checkpoint(model: keras.Model) -> Checkpoint:
     to the weights that they adapt. Quantized weights are a ValueError.
     """
     spec = spec_of(model)
-    weights = model_weights.read(model, spec.head.task)
+    weights = model_weights.read(model, registry.find(model))
     output = heads.find_output(model)
     if output is not None and output.is_standardized:
         _fold_standardization(output, weights)

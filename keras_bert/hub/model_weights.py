@@ -10,16 +10,14 @@ from keras_bert import checkpoints, heads, keras_private
 from keras_bert.checkpoints import canonical
 from keras_bert.checkpoints.canonical import OPTIONAL_GROUPS, VECTOR_LAYERS, group_of
 from keras_bert.layers import initializer
-from keras_bert.tasks import registry
 
 _ALIGNMENT = 64  # bytes
 
 
 def variables_of(model, task):
-    """Return {canonical name: variable} of a model."""
+    """Return {canonical name: variable} of a model of a `Task`, or of an encoder (`None`)."""
     if task is None:
         return {weight.path: weight for weight in model.weights}
-    task = registry.by_name(task)
     of_layers = {
         canonical.vector_layer_name(index, variable.name): variable
         for index, layer in task.vector_layers(model).items()
@@ -72,7 +70,7 @@ def assign(model, task, checkpoint, fresh_head):
     }
     parts = {group_of(name) for name in variables} & OPTIONAL_GROUPS
     fresh = parts - {"pooler"} if fresh_head else set()
-    can_be_fresh = fresh_head or task is None or not registry.by_name(task).uses_pooler
+    can_be_fresh = fresh_head or task is None or not task.uses_pooler
     if can_be_fresh and "pooler" not in checkpoint.groups:
         fresh.add("pooler")
     for name in [name for name in variables if group_of(name) in fresh]:
@@ -89,7 +87,7 @@ def assign(model, task, checkpoint, fresh_head):
 
 def _check_head(task, checkpoint, variables, needed):
     """Raise ValueError if the checkpoint lacks weights of the head or has another head."""
-    must = f"{checkpoint.path}: must have the weights of the head {task}"
+    must = f"{checkpoint.path}: must have the weights of the head {task.name}"
     hint = "pass fresh_head=True for random weights"
     missing = [name for name in variables if group_of(name) in needed - checkpoint.groups]
     if missing:
@@ -99,9 +97,8 @@ def _check_head(task, checkpoint, variables, needed):
         remedy = "Pass tied=True to use the word embeddings, or load the encoder without task"
         raise ValueError(f"{must}; tie_word_embeddings is false, {decoder} is missing. {remedy}")
     # Different heads may have weights of the same names.
-    same = registry.by_name(task).same_heads
     stored_task = checkpoint.spec.head.task
-    if "classifier" in needed and stored_task not in (None, task, *same):
+    if "classifier" in needed and stored_task not in (None, task.name, *task.same_heads):
         raise ValueError(f"{must}; it has the head {stored_task}; {hint}")
 
 
