@@ -1,12 +1,14 @@
 """Read and write BERT checkpoints of all known formats.
 
 A format is a module with the constants `FORMAT` and `FILES`, a name table, and the functions
-`matches(folder)`, `read(folder, ignore)` and, for writable formats, `write(checkpoint, folder)`.
+`matches(folder)`, `read(folder, ignore, needs_head)` and, for writable formats,
+`write(checkpoint, folder)`. Without `needs_head`, `read` skips what is only about a head.
 To add a format, write such a module and add it to `WRITABLE` or `FORMATS` below. The command line
 lists the writable formats in `cli/options.py`.
 """
 
 import os
+import warnings
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
@@ -27,6 +29,7 @@ from keras_bert.runtime.arguments import as_output_path
 from keras_bert.runtime.escaping import printable, shown
 from keras_bert.runtime.files import temporary_folder
 from keras_bert.runtime.reading import one_line
+from keras_bert.runtime.warn import level_of_caller
 from keras_bert.untrusted import links
 
 __all__ = ["FORMATS", "WRITABLE", "Checkpoint", "assign", "canonical", "detect", "read", "write"]
@@ -99,16 +102,38 @@ def _engine_of_graph(folder: Path) -> str:
     )
 
 
-def read(path: str | os.PathLike[str], ignore: Collection[str] = ()) -> Checkpoint:
+def read(
+    path: str | os.PathLike[str], ignore: Collection[str] = (), *, needs_head: bool = True
+) -> Checkpoint:
     """Read a checkpoint of any known format.
 
-    Unknown config keys and unknown tensors are errors. Tensors that do not affect the model, such
-    as optimizer state, are ignored by name. `ignore` has patterns of further names.
+    Keys and tensors that would change what the model computes are errors. Tensors that do not
+    affect the model, such as optimizer state, are ignored by name. `ignore` has patterns of
+    further names.
+
+    Without `needs_head`, the encoder is enough: if only the head cannot be read, it is left out,
+    with a warning.
     """
     path = Path(path)
     module = FORMATS[detect(path)]
     try:
-        checkpoint: Checkpoint = module.read(path, ignore)
+        return _read(module, path, ignore, needs_head=True)
+    except (ValueError, OSError) as error:
+        problem = error
+    checkpoint = _read(module, path, ignore, needs_head=False)  # raises what is not about the head
+    if needs_head:
+        advice = "keras_bert.load without task gives the encoder alone"
+        raise ValueError(f"{one_line(problem, None)}. {advice}") from problem
+    warnings.warn(
+        f"only the encoder is loaded, its head is left out: {one_line(problem, None)}",
+        stacklevel=level_of_caller(),
+    )
+    return checkpoint
+
+
+def _read(module: Any, path: Path, ignore: Collection[str], *, needs_head: bool) -> Checkpoint:
+    try:
+        checkpoint: Checkpoint = module.read(path, ignore, needs_head=needs_head)
     except (ValueError, OSError, ImportError):
         raise
     except Exception as error:  # a value of another type than the format's own library writes

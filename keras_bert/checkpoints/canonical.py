@@ -114,6 +114,7 @@ _SHOWN_KEYS = 30  # in a warning
 OPTIONAL_GROUPS = frozenset({"pooler", "masked_lm", "next_sentence", "classifier", "span_selector"})
 # Group of the weights of the layers after the pooling of an embedder.
 VECTOR_LAYERS = "vector_layers"
+HEADS = OPTIONAL_GROUPS - {"pooler"} | {VECTOR_LAYERS}
 # Not in every checkpoint that has the group: most use the word embeddings as output matrix.
 OPTIONAL_WEIGHTS = frozenset({"masked_lm/output_embeddings"})
 
@@ -225,8 +226,7 @@ def group_of(name: str) -> str:
 
 def without_heads(weights: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Return the weights of the encoder, its pooler included."""
-    heads = OPTIONAL_GROUPS - {"pooler"} | {VECTOR_LAYERS}
-    return {name: array for name, array in weights.items() if group_of(name) not in heads}
+    return {name: array for name, array in weights.items() if group_of(name) not in HEADS}
 
 
 def check_numbers(source: object, name: str, array: np.ndarray) -> None:

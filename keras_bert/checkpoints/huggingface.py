@@ -193,41 +193,44 @@ def _check_other_files(path: Path) -> None:
             )
 
 
-def read(path: Path, ignore: Collection[str] = ()) -> Checkpoint:
+def read(path: Path, ignore: Collection[str] = (), *, needs_head: bool = True) -> Checkpoint:
     """Read a folder that `save_pretrained` wrote, or a snapshot of a Hugging Face repository.
 
     It holds config.json, or bert_config.json as in 2018; model.safetensors or pytorch_model.bin,
     sharded or not, or tf_model.h5; and optionally the vocabulary, in vocab.txt or tokenizer.json.
     """
     _check_other_files(path)
-    _check_modules_are_listed(path)
     config = read_config(path)
     source_config = folder.read_json(_config_file(path))
-    tied = source_config.get("tie_word_embeddings") is not False
-    weights = _read_weights(path, config, tied, ignore)
     vocabulary = tokenizer_config.read_vocabulary(path, config["vocab_size"])
-    head = huggingface_heads.read_head(path, source_config, weights, tied)
-    head = dataclasses.replace(head, dropout=_classifier_dropout(path, source_config))
     tokenizer = tokenizer_config.read(path, vocabulary, config)
-    pooling = huggingface_heads.read_single_pooling(path)
-    return Checkpoint(
-        FORMAT, str(path), ModelSpec(config, vocabulary, tokenizer, pooling, head), weights
-    )
+    tied = source_config.get("tie_word_embeddings") is not False
+    weights = _read_weights(path, config, tied, ignore, needs_head)
+    spec = ModelSpec(config, vocabulary, tokenizer)
+    if needs_head:
+        _check_modules_are_listed(path)
+        head = huggingface_heads.read_head(path, source_config, weights, tied)
+        head = dataclasses.replace(head, dropout=_classifier_dropout(path, source_config))
+        pooling = huggingface_heads.read_single_pooling(path)
+        spec = dataclasses.replace(spec, pooling=pooling, head=head)
+    return Checkpoint(FORMAT, str(path), spec, weights)
 
 
 def _read_weights(
-    path: Path, config: Mapping[str, Any], tied: bool, ignore: Collection[str]
+    path: Path, config: Mapping[str, Any], tied: bool, ignore: Collection[str], needs_head: bool
 ) -> Mapping[str, np.ndarray]:
     file = weights_file(path)
     if file is None:
         raise FileNotFoundError(f"{path}: no weights, looked for {', '.join(_WEIGHTS_FILES)}")
     tensors = canonical.without_ignored(file, _normalize(file, tensor_files.read(file)), ignore)
     if tied:
-        _remove_copies(file, tensors)
+        _remove_copies(file, tensors, needs_head)
     elif _DECODER_BIAS in tensors:  # transformers adds it in place of the other bias
         tensors[COPIES[_DECODER_BIAS]] = tensors.pop(_DECODER_BIAS)
     shapes = {name: tensor.shape for name, tensor in tensors.items()}
-    return name_tables.read_weights(file, TABLE, config, shapes, lambda name: tensors[name].load())
+    return name_tables.read_weights(
+        file, TABLE, config, shapes, lambda name: tensors[name].load(), needs_head=needs_head
+    )
 
 
 def write(checkpoint: Checkpoint, path: Path) -> None:
@@ -305,13 +308,14 @@ def _prefix_of_model(names: Iterable[str]) -> str:
     return prefixes[0].removesuffix("bert.") if len(prefixes) == 1 else ""
 
 
-def _remove_copies(file: Path, tensors: dict[str, Tensor]) -> None:
-    """Remove the copies of tied tensors, which must be equal."""
+def _remove_copies(file: Path, tensors: dict[str, Tensor], needs_head: bool) -> None:
+    """Remove the copies of tied tensors, which are in heads and must be equal."""
     unequal = []
     for copy, original in COPIES.items():
         if copy in tensors:
             tensor = tensors.pop(copy)
-            if not np.array_equal(tensor.load(), tensors.setdefault(original, tensor).load()):
+            tied = tensors.setdefault(original, tensor)
+            if needs_head and not np.array_equal(tensor.load(), tied.load()):
                 unequal.append(copy)
     canonical.raise_if(
         file,

@@ -311,9 +311,11 @@ def read_pooling(file: Path) -> tuple[str, ...]:
         if not all(isinstance(flag, bool) for flag in flags.values()):
             raise invalid(file, "the flags of poolings must be true or false", flags)
         modes = [_MODE_OF_KEY[key] for key, flag in flags.items() if flag]
-    if not modes or not isinstance(modes, (str, list)):
-        raise invalid(file, "must choose a pooling", config)
-    return (modes,) if isinstance(modes, str) else tuple(modes)
+    modes = [modes] if isinstance(modes, str) else modes
+    known = list(_MODE_OF_KEY.values())
+    if not modes or not isinstance(modes, list) or not all(mode in known for mode in modes):
+        raise invalid(file, f"must choose poolings of {', '.join(known)}", config)
+    return tuple(modes)
 
 
 def read_single_pooling(path: Path) -> str | None:

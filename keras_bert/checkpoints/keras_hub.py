@@ -114,7 +114,7 @@ def matches(path: Path) -> bool:
     return (path / "config.json").is_file() and (path / _MODEL_FILE).is_file()
 
 
-def read(path: Path, ignore: Collection[str] = ()) -> Checkpoint:
+def read(path: Path, ignore: Collection[str] = (), *, needs_head: bool = True) -> Checkpoint:
     """Read a preset that `save_to_preset` wrote.
 
     It holds config.json and model.weights.h5; optionally task.json of a task in `TASKS`,
@@ -123,7 +123,7 @@ def read(path: Path, ignore: Collection[str] = ()) -> Checkpoint:
     file = path / "config.json"
     config = to_canonical_config(file, _config_of(file, {"BertBackbone"})[1])
     files = [path / _MODEL_FILE]
-    head = _read_head(path)
+    head = _read_head(path) if needs_head else HeadSpec()
     if folder.has_file(path / _TASK_FILE) and head.task is not None:
         files.append(path / _TASK_FILE)
     elif head.task != "embedding":  # the other heads have weights

@@ -100,7 +100,7 @@ def _read_yaml(file: Path) -> dict[str, Any]:
     return {_GOOGLE_KEYS.get(str(key), str(key)): value for key, value in options.items()}
 
 
-def read(path: Path, ignore: Collection[str] = ()) -> Checkpoint:
+def read(path: Path, ignore: Collection[str] = (), *, needs_head: bool = True) -> Checkpoint:
     """Read a checkpoint of one of the Model Garden's BERT models.
 
     Supports `BertEncoder`, `BertEncoderV2`, `BertPretrainerV2`, `BertClassifier`,
@@ -112,14 +112,14 @@ def read(path: Path, ignore: Collection[str] = ()) -> Checkpoint:
     used. It was trained, while the encoder's pooler kept its initial weights.
     """
     tensors = bundle.read(bundle.find(path))
-    variables = model_garden_graph.find_variables(tensors)
+    variables = model_garden_graph.find_variables(tensors, needs_head)
     config = read_config(path)
     vocabulary, tokenizer = google.read_tokenizer(path, config)
     return Checkpoint(
         FORMAT,
         str(path),
         ModelSpec(config, vocabulary, tokenizer),
-        model_garden_graph.read_weights(tensors, variables, config, ignore),
+        model_garden_graph.read_weights(tensors, variables, config, ignore, needs_head),
     )
 
 

@@ -106,14 +106,20 @@ class Variables(NamedTuple):
     Attributes:
         key_of: Source of `TABLE` -> key of the tensor.
         unused: Keys of the encoder's pooler if a head has its own pooler.
+        of_encoder: Keys of all variables that the object of the encoder has.
     """
 
     key_of: dict[str, str]
     unused: set[str]
+    of_encoder: set[str]
 
 
 def read_weights(
-    tensors: Bundle, variables: Variables, config: Mapping[str, Any], ignore: Collection[str]
+    tensors: Bundle,
+    variables: Variables,
+    config: Mapping[str, Any],
+    ignore: Collection[str],
+    needs_head: bool,
 ) -> Mapping[str, np.ndarray]:
     """Convert the tensors of an object-based checkpoint to canonical weights.
 
@@ -129,11 +135,17 @@ def read_weights(
             shapes[key] = shape  # so that an error lists it
     shapes = canonical.without_ignored(tensors.prefix, shapes, ignore)
     return name_tables.read_weights(
-        tensors.prefix, TABLE, config, shapes, lambda source: tensors.load(key_of[source])
+        tensors.prefix,
+        TABLE,
+        config,
+        shapes,
+        lambda source: tensors.load(key_of[source]),
+        needs_head=needs_head,
+        inside=variables.of_encoder,
     )
 
 
-def find_variables(tensors: Bundle) -> Variables:
+def find_variables(tensors: Bundle, needs_head: bool = True) -> Variables:
     """Find an encoder and its heads in the object graph of a checkpoint."""
     file = tensors.prefix
     nodes = bundle.read_graph(tensors)
@@ -144,8 +156,12 @@ def find_variables(tensors: Bundle) -> Variables:
     if encoders:
         nodes_of = _nodes_by_path(nodes, encoders[0])
         unused = _use_pooler_of_head(nodes, nodes_of)
+        of_encoder = _descendants(nodes, encoders[0])
     else:
         nodes_of = _nodes_by_name(nodes)
+        of_encoder = set(range(len(nodes)))
+    if not needs_head:
+        nodes_of = {name: nodes_of[name] for name in nodes_of if name.startswith("encoder/")}
     if not any(source.startswith("encoder/") for source in nodes_of):
         keys = [node.key for node in nodes if node.key and not _IGNORED.fullmatch(node.key)]
         shown = printable(", ".join(keys[:5]), 200) or "no variables"
@@ -157,7 +173,11 @@ def find_variables(tensors: Bundle) -> Variables:
     }
     canonical.raise_if(file, "each weight must be one variable, which is not shared", problems)
     key_of = {source: str(nodes[node].key) for source, (node,) in nodes_of.items()}
-    return Variables(key_of, {str(nodes[node].key) for node in unused})
+    return Variables(
+        key_of,
+        unused={str(nodes[node].key) for node in unused},
+        of_encoder={str(nodes[node].key) for node in of_encoder},
+    )
 
 
 def _encoders(nodes: list[Node]) -> list[Node]:
@@ -220,6 +240,18 @@ def _follow(nodes: Sequence[Node], starts: Mapping[str, set[int]], source: str) 
 
 def _children(nodes: Sequence[Node], parents: Iterable[int], name: str) -> set[int]:
     return {nodes[node].children[name] for node in parents if name in nodes[node].children}
+
+
+def _descendants(nodes: Sequence[Node], node: Node) -> set[int]:
+    """Return the nodes to which a path from a node leads."""
+    descendants: set[int] = set()
+    unvisited = list(node.children.values())
+    while unvisited:
+        index = unvisited.pop()
+        if index not in descendants:
+            descendants.add(index)
+            unvisited += nodes[index].children.values()
+    return descendants
 
 
 def _use_pooler_of_head(nodes: Sequence[Node], nodes_of: dict[str, set[int]]) -> set[int]:

@@ -5,6 +5,7 @@ table, so a new format needs only a new table.
 """
 
 import enum
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -29,6 +30,12 @@ BY_HEAD = {
     "layer_{i}/attention/qkv/bias": Layout.HEADS_OUT,
     "layer_{i}/attention/output/kernel": Layout.HEADS_IN,
 }
+
+
+# Parts of the names of tensors that belong to an encoder or change what it computes.
+_PART_OF_ENCODER = re.compile(
+    r"(^|[./])(bert|encoder|layer(_?\d+)?|\w*embeddings?|(lora|adapter|prompt|prefix)\w*)([./]|$)"
+)
 
 
 class Rule(NamedTuple):
@@ -167,13 +174,21 @@ def read_weights(
     config: Mapping[str, Any],
     shapes: Mapping[str, tuple[int, ...]],
     load: Callable[[str], np.ndarray],
+    *,
+    needs_head: bool = True,
+    inside: Collection[str] = (),
 ) -> Weights:
     """Return the canonical weights of a source, in the order of the table.
 
     `shapes` has the shape of every tensor that is not ignored, and `load` returns a tensor, both by
-    source name. All names and shapes are checked, and one error lists all problems.
+    source name. All names and shapes are checked, and one error lists all problems. `inside` has
+    the tensors that are a part of the encoder, also if their names do not say so. The others are
+    not looked at without `needs_head`.
     """
     canonical.check_sizes(file, config, shapes)
+    inside = {*inside, *_names_in_encoder(table, shapes)}
+    if not needs_head:
+        shapes = {name: shape for name, shape in shapes.items() if name in inside}
     bias = table["classifier/bias"].sources[0] if "classifier/bias" in table else ""
     labels = shapes[bias][0] if shapes.get(bias) else 0
     entries = expand(table, config, labels)
@@ -182,7 +197,13 @@ def read_weights(
     shape_of = {source: entry.source_shape for entry in wanted for source in entry.sources}
     unknown = sorted(set(shapes) - known)
     rule = "a checkpoint must hold exactly the tensors that its config calls for"
-    if unknown:
+    not_bert = [name for name in unknown if name in inside]
+    if not_bert:
+        rule += (
+            " (these are parts of the encoder; merge adapters and undo quantization with the "
+            "library that wrote them)"
+        )
+    elif unknown:
         ignore = canonical.patterns(unknown, known)
         rule += (
             f" (leave out unknown ones with keras_bert.load(name, ignore={ignore}), or keras-bert "
@@ -190,7 +211,7 @@ def read_weights(
         )
     problems = {
         "missing": [source for source in shape_of if source not in shapes],
-        "unknown": unknown,
+        "unknown": not_bert or unknown,
         "wrong shape": [
             f"{source} (expected {shape}, found {shapes[source]})"
             for source, shape in shape_of.items()
@@ -199,6 +220,26 @@ def read_weights(
     }
     canonical.raise_if(file, rule, problems)
     return Weights(file, wanted, load)
+
+
+def _names_in_encoder(table: Mapping[str, Rule], names: Iterable[str]) -> list[str]:
+    """Return the names of tensors that are, or may be, a part of the encoder.
+
+    They begin as those of the encoder in the table, or have a part such as "embeddings" or "lora".
+    """
+    first_parts = {
+        _first_part(source)
+        for name, rule in table.items()
+        if canonical.group_of(name) not in canonical.HEADS
+        for source in rule.sources
+    }
+    return [
+        name for name in names if _first_part(name) in first_parts or _PART_OF_ENCODER.search(name)
+    ]
+
+
+def _first_part(name: str) -> str:
+    return re.split("[./:]", name, maxsplit=1)[0]
 
 
 def _wanted(entries: Iterable[Entry], sources: Collection[str]) -> list[Entry]:

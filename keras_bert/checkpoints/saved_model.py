@@ -43,14 +43,14 @@ def matches(path: Path) -> bool:
     return (path / "saved_model.pb").is_file() and (path / "variables/variables.index").is_file()
 
 
-def read(path: Path, ignore: Collection[str] = ()) -> Checkpoint:
+def read(path: Path, ignore: Collection[str] = (), *, needs_head: bool = True) -> Checkpoint:
     """Read a SavedModel of a BERT encoder, with its masked-LM head if it has one.
 
     Nothing is executed, so reading an untrusted SavedModel is safe. `lowercase` is the value of the
     variable do_lower_case; without it, the casing is inferred from assets/vocab.txt.
     """
     tensors = bundle.read(path / "variables/variables")
-    variables = model_garden_graph.find_variables(tensors)
+    variables = model_garden_graph.find_variables(tensors, needs_head)
     config = _infer_config(path, tensors, variables.key_of)
     vocabulary = folder.read_optional_vocabulary(path / "assets/vocab.txt", config["vocab_size"])
     if _LOWERCASE in tensors.shapes:
@@ -61,7 +61,7 @@ def read(path: Path, ignore: Collection[str] = ()) -> Checkpoint:
         FORMAT,
         str(path),
         ModelSpec(config, vocabulary, folder.default_tokenizer(lowercase)),
-        model_garden_graph.read_weights(tensors, variables, config, ignore),
+        model_garden_graph.read_weights(tensors, variables, config, ignore, needs_head),
     )
 
 

@@ -43,29 +43,36 @@ def matches(path: Path) -> bool:
     return (path / _MODULES_FILE).is_file()
 
 
-def read(path: Path, ignore: Collection[str] = ()) -> Checkpoint:
-    """Read a folder that `SentenceTransformer.save` wrote. An unknown module is a `ValueError`."""
+def read(path: Path, ignore: Collection[str] = (), *, needs_head: bool = True) -> Checkpoint:
+    """Read a folder that `SentenceTransformer.save` wrote."""
     modules = [(name, path / inner) for name, inner in read_module_paths(path)]
     names = [name for name, _ in modules]
-    is_sparse = names in _SPARSE_MODULES
-    if not is_sparse and names != ["Transformer"] and names[:2] != ["Transformer", "Pooling"]:
-        rule = (
-            "the modules must begin with Transformer, Pooling, or be one Transformer, or be "
-            "Transformer, SpladePooling"
-        )
-        raise invalid(path / _MODULES_FILE, rule, names)
+    if names[:1] not in (["Transformer"], ["MLMTransformer"]):
+        raise invalid(path / _MODULES_FILE, "the first module must be Transformer", names)
     encoder = modules[0][1]
-    checkpoint = huggingface.read(encoder, ignore)
+    checkpoint = huggingface.read(encoder, ignore, needs_head=needs_head)
     tokenizer = dict(checkpoint.spec.tokenizer)
     sentence_bert = folder.read_optional_json(encoder / "sentence_bert_config.json")
     if sentence_bert.get("do_lower_case") is True:
         tokenizer["lowercase"] = True
     spec = dataclasses.replace(checkpoint.spec, tokenizer=tokenizer)
     checkpoint = dataclasses.replace(checkpoint, path=str(path), spec=spec)
-    if len(modules) == 1:
+    return _with_modules(checkpoint, path, modules) if needs_head else checkpoint
+
+
+def _with_modules(
+    checkpoint: Checkpoint, path: Path, modules: list[tuple[str, Path]]
+) -> Checkpoint:
+    """Return a checkpoint with what the modules after its encoder do. Others are a ValueError."""
+    names = [name for name, _ in modules]
+    if names == ["Transformer"]:
         return _read_cross_encoder(path, checkpoint)
-    if is_sparse:
+    if names in _SPARSE_MODULES:
         return _read_sparse_encoder(path, checkpoint, modules[1][1] / "config.json")
+    if names[:2] != ["Transformer", "Pooling"]:
+        rule = "the module after Transformer must be Pooling or SpladePooling"
+        raise invalid(path / _MODULES_FILE, rule, names)
+    spec = checkpoint.spec
     head, weights = _read_embedder(path, modules[1:], spec.encoder["hidden_size"])
     is_only_pooling = len(head.pooling) == 1 and set(head.layers) <= {UNIT_LENGTH}
     pooling = head.pooling[0] if is_only_pooling else None

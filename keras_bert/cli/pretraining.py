@@ -172,7 +172,7 @@ def _preprocessor_of(name):
     if pathlib.Path(name, VOCABULARY_FILE).is_file():
         tokens, options = vocabulary.read(name)
         return keras_bert.Preprocessor(tokens, **options)
-    preprocessor = heads.find_encoder(keras_bert.load(name, task="auto")).preprocessor
+    preprocessor = heads.find_encoder(keras_bert.load(name)).preprocessor
     if preprocessor is None:
         raise ValueError(f"{name} has no vocabulary. Use a folder that keras-bert vocab wrote")
     return preprocessor

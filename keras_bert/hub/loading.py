@@ -50,8 +50,9 @@ def load(
             - A folder or a `.keras` file that `save` wrote.
         task: A task, such as `"masked_tokens"`. The model then has the head of the task,
             with the weights of the checkpoint. `"auto"` uses the head that the checkpoint names,
-            if any. Without a task, every checkpoint gives its encoder; if it has no pooler, the
-            encoder gets a new one, and a head that reads it warns.
+            if any. Without a task, every checkpoint gives its encoder, with a warning if its head
+            cannot be read; if it has no pooler, the encoder gets a new one, and a head that reads
+            it warns.
         fresh_head: If `True`, initialize the head with random weights and ignore those of the
             checkpoint.
         sequence_length: Sequence length of `encoder.preprocessor`, at most the encoder's
@@ -69,7 +70,8 @@ def load(
         pooling: Pooling of the encoder for embeddings, such as `"mean"` or `"cls"`. `None` means
             that of the model, if it is known.
         ignore: Patterns of the tensors of a checkpoint to leave out, such as `["cls.chain.*"]`.
-            Otherwise, tensors that BERT does not have are an error.
+            Otherwise, tensors that BERT does not have are an error with a task, and inside the
+            encoder.
         trusted: Use `True` only if you trust the author: the model's code can then read and write
             your files.
         **head_options: Options of the head, such as `labels` with `fresh_head`, `pairs=True` for a
@@ -125,7 +127,7 @@ def load(
         if dtype == "auto":
             options["dtype"] = distribution.fastest_dtype()
         model = conversion.from_checkpoint(
-            checkpoints.read(path, ignore),
+            checkpoints.read(path, ignore, needs_head=task is not None and not fresh_head),
             task,
             fresh_head=fresh_head,
             sequence_length=sequence_length,

@@ -91,7 +91,18 @@ def test_unknown_tensors_are_errors(tmp_path, name):
     with pytest.raises(
         ValueError, match=rf"bert_model.ckpt: .*unknown \(1\): model/{name}/kernel/"
     ):
+        checkpoints.read(tmp_path, needs_head=False)
+
+
+def test_an_unknown_head_is_left_out(tmp_path):
+    encoder = objects.Maker().encoder()
+    head = objects.tree(kernel=tf.Variable([1.0]))
+    save(tmp_path, model=objects.tree(encoder=encoder, chain=head))
+    with pytest.raises(ValueError, match=r"unknown \(1\): model/chain/kernel/.*without task"):
         checkpoints.read(tmp_path)
+    with pytest.warns(UserWarning, match="its head is left out: .*model/chain/kernel"):
+        found = checkpoints.read(tmp_path, needs_head=False)
+    objects.assert_same(found.weights, objects.expected(encoder))
 
 
 @pytest.mark.parametrize(
@@ -140,7 +151,7 @@ def test_factorized_embeddings_are_an_error(tmp_path):
     layers.insert(4, maker.dense("embedding_projection", (H, H), (H,)))
     encoder = objects.tree(**{f"layer_with_weights-{i}": layer for i, layer in enumerate(layers)})
     with pytest.raises(ValueError, match=r"unknown \(2\): model/layer_with_weights-4/bias"):
-        checkpoints.read(save(tmp_path, model=encoder))
+        checkpoints.read(save(tmp_path, model=encoder), needs_head=False)
 
 
 def test_object_based_and_name_based_checkpoints(tmp_path):

@@ -95,12 +95,12 @@ def folder_of(tmp_path, **options):
     ("file", "values", "message"),
     [
         ("1_Pooling/config.json", {"include_prompt": False}, "include_prompt must be true"),
-        ("1_Pooling/config.json", {"pooling_mode": "median"}, "mode must be one of"),
+        ("1_Pooling/config.json", {"pooling_mode": "median"}, "must choose poolings of cls"),
         ("2_Dense/config.json", {"use_residual": True}, "use_residual must be false"),
         ("2_Dense/config.json", {"out_features": 5}, "must hold linear.weight"),
         ("config_sentence_transformers.json", {"similarity_fn_name": "x"}, "must be one of cosine"),
         ("config_sentence_transformers.json", {"default_prompt_name": "x"}, "the prompts are none"),
-        ("1_Pooling/config.json", {"pooling_mode_mean_tokens": False}, "must choose a pooling"),
+        ("1_Pooling/config.json", {"pooling_mode_mean_tokens": False}, "must choose poolings"),
         ("1_Pooling/config.json", {"pooling_mode_mean_tokens": "no"}, "must be true or false"),
         ("config_sentence_transformers.json", {"prompts": {"a": 1}}, "prompts must be a dict"),
         ("config_sentence_transformers.json", {"truncate_dim": 2}, "pass truncate_dim to encode"),
@@ -120,9 +120,9 @@ def test_what_is_unknown_is_named(tmp_path, file, values, message):
     ("modules", "message"),
     [
         (["Transformer", "Pooling", "LSTM"], "unknown module.* 'LSTM'"),
-        (["Transformer", "Normalize"], "must begin with Transformer, Pooling"),
-        (["BoW", "Pooling"], "must begin with Transformer, Pooling"),
-        ([], "must begin with Transformer, Pooling"),
+        (["Transformer", "Normalize"], "after Transformer must be Pooling"),
+        (["BoW", "Pooling"], "the first module must be Transformer"),
+        ([], "the first module must be Transformer"),
         (["Transformer", "Pooling", "other.Dense"], "unknown module.* 'other.Dense'"),
     ],
 )
@@ -138,7 +138,7 @@ def test_unknown_modules(tmp_path, modules, message):
     ]
     (path / "modules.json").write_text(json.dumps(listed))
     with pytest.raises(ValueError, match=message):
-        keras_bert.load(path)
+        keras_bert.load(path, task="auto")
 
 
 def test_many_modules_are_an_error(tmp_path):

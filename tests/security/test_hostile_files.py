@@ -166,7 +166,7 @@ def test_values_of_wrong_types(tmp_path, reader, name, content):
 def test_any_error_of_a_reader_names_the_folder(tmp_path, monkeypatch):
     path = make_folder("safetensors", tmp_path / "model")
 
-    def fail(*arguments):
+    def fail(*arguments, needs_head):
         raise TypeError("'int' object is not iterable")
 
     monkeypatch.setattr(checkpoints.huggingface, "read", fail)
@@ -320,7 +320,9 @@ def test_safetensors_with_names_of_one_long_prefix(tmp_path):
 
     with_header(path / "model.safetensors", change)
     start = time.process_time()
-    assert_rejected(path, "unknown")
+    with pytest.raises(ValueError, match="unknown") as caught:
+        keras_bert.load(path, task="auto")
+    assert len(str(caught.value)) < 10_000
     assert time.process_time() - start < 5 * slowness()
 
 
