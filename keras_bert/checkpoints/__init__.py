@@ -51,6 +51,10 @@ def detect(path: str | os.PathLike[str]) -> str:
     formats = _matching(path)
     if len(formats) == 1:
         return formats[0]
+    inner = [entry.name for entry in path.iterdir() if entry.is_dir() and is_checkpoint(entry)]
+    if inner and not formats:  # such as the output folder of a training program
+        folders = printable(", ".join(sorted(inner)), 200)
+        raise ValueError(f"{path} is no checkpoint, but has folders with one: {folders}. Pass one")
     looked_for = "; ".join(f"{name}: {module.FILES}" for name, module in FORMATS.items())
     names = sorted(printable(entry.name) for entry in path.iterdir())
     more = ["..."] if len(names) > 20 else []

@@ -75,6 +75,15 @@ def test_detect_errors_for_empty_and_missing_folders(tmp_path):
         checkpoints.detect(tmp_path / "file")
 
 
+def test_detect_names_the_checkpoints_in_a_folder(tmp_path):
+    for name in ("checkpoint-500", "checkpoint-1000", "runs"):
+        (tmp_path / name).mkdir()
+        if name != "runs":
+            touch(tmp_path / name, "config.json", "model.safetensors")
+    with pytest.raises(ValueError, match="with one: checkpoint-1000, checkpoint-500. Pass one"):
+        checkpoints.detect(tmp_path)
+
+
 class Variable:
     def __init__(self, *shape):
         self.shape = shape
