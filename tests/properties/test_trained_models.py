@@ -1,6 +1,6 @@
 """What `finetune` returns, what its callbacks saved, and what `evaluate` says are one model.
 
-Each task trains once. The data are also the dev data, and the embeddings are frozen.
+Each task trains once. The data are also the dev data.
 """
 
 import functools
@@ -14,6 +14,8 @@ from scipy import sparse
 import keras_bert
 from keras_bert import heads
 from keras_bert.tasks import inference
+from tests import tiny
+from tests.parameters import fast
 from tests.properties import subjects
 
 # Other data of a task, which have another loss or other metrics.
@@ -103,9 +105,9 @@ class Run:
         self.data = OTHER_DATA[case]() if case in OTHER_DATA else subjects.data(name)
         self.watch = Watch(self.data)
         model = subjects.model(name)
-        self.frozen = heads.find_encoder(model).get_layer("embeddings")
-        self.frozen.trainable = False
-        self.frozen_before = self.frozen.get_weights()
+        frozen = heads.find_encoder(model).get_layer("embeddings")
+        frozen.trainable = False
+        before = bits(frozen)
         checkpoints = [
             keras.callbacks.ModelCheckpoint(folder / "{epoch}.keras"),
             keras.callbacks.ModelCheckpoint(folder / "{epoch}.weights.h5", save_weights_only=True),
@@ -114,6 +116,7 @@ class Run:
             model, self.data, self.data, epochs=EPOCHS, learning_rate=1e-3,
             callbacks=[self.watch, *checkpoints], show_progress=False,
         )  # fmt: skip
+        assert bits(frozen) == before
         self.name = name
 
 
@@ -181,11 +184,81 @@ def test_metrics_are_those_of_evaluate(case, run):
     assert metrics == pytest.approx({name: scores[name] for name in metrics}, abs=1e-5)
 
 
-@each_case
-def test_frozen_layers_keep_their_bits(case, run):
-    trained = run(case)
-    for weight, before in zip(trained.frozen.get_weights(), trained.frozen_before, strict=True):
-        assert weight.tobytes() == before.tobytes()
+def with_lora(model):
+    heads.find_encoder(model).enable_lora(2)
+    return []  # LoRA freezes the other weights
+
+
+# Way to freeze a part -> a task, and a function that returns the layers to freeze.
+FROZEN = {
+    "embeddings": ("tagging", lambda model: [heads.find_encoder(model).get_layer("embeddings")]),
+    "layer": ("pair", lambda model: [heads.find_encoder(model).get_layer("layer_0")]),
+    "part of a layer": (
+        "question_answering",
+        lambda model: [heads.find_encoder(model).get_layer("layer_1").attention],
+    ),
+    "encoder": ("regression", lambda model: [heads.find_encoder(model)]),
+    "pooler": ("multi_label", lambda model: [heads.find_encoder(model).get_layer("pooler")]),
+    "head": ("classification", lambda model: [model.get_layer("logits")]),
+    "layer of the head": ("embedding", lambda model: [model.get_layer("first")]),
+    "masked LM": ("sparse_embedding", lambda model: [model.get_layer("masked_lm")]),
+    "LoRA": ("multiple_choice", with_lora),
+    "LoRA and layer": (
+        "reranking",
+        lambda model: [*with_lora(model), heads.find_encoder(model).get_layer("layer_0")],
+    ),
+    "contrastive": ("classification", lambda encoder: [encoder.get_layer("layer_0")]),
+}
+
+
+def to_freeze(way, name):
+    """Return a model; for contrastive training an encoder, which gets a new head."""
+    if way == "contrastive":
+        return tiny.encoder(pooling="mean", num_hidden_layers=2)
+    if way == "layer of the head":
+        layers = [keras.layers.Dense(4, name="first"), keras.layers.Dense(3, name="second")]
+        return heads.embedder(tiny.encoder(num_hidden_layers=2), layers=layers)
+    return subjects.model(name, num_hidden_layers=2)
+
+
+def bits(model):
+    """Return the bytes of the frozen weights and those of the others, by path."""
+    frozen = {}
+    trained = {}
+    for weight in model.weights:
+        if "seed" not in weight.path:
+            of_kind = trained if weight.trainable else frozen
+            of_kind[weight.path] = keras.ops.convert_to_numpy(weight).tobytes()
+    return frozen, trained
+
+
+@pytest.mark.parametrize("way", fast(FROZEN, "layer of the head", "LoRA and layer"))
+def test_frozen_weights_keep_their_bits(way, tmp_path, eager):
+    name, layers_of = FROZEN[way]
+    model = to_freeze(way, name)
+    for layer in layers_of(model):
+        layer.trainable = False
+    data = subjects.data(name)[:8]
+    options = {"epochs": 1, "learning_rate": 0.1, "show_progress": False}
+    frozen, _ = bits(model)
+    assert frozen
+    trained, metrics = keras_bert.finetune(model, data, **options)
+    assert metrics["recipe"].get("contrastive", False) == (way == "contrastive")
+    after, others = bits(trained)
+    assert after == frozen
+    keras_bert.save(trained, tmp_path / "a.keras")
+    loaded = keras_bert.load(tmp_path / "a.keras")
+    in_file = bits(loaded)
+    assert [weights.keys() for weights in in_file] == [frozen.keys(), others.keys()]
+    changed = {path for path in frozen if in_file[0][path] != frozen[path]}
+    if "LoRA" in way:  # a file has the kernels with the LoRA matrices added
+        assert all("kernel" in path for path in changed)
+    else:
+        assert in_file == (frozen, others)
+    again, _ = keras_bert.finetune(loaded, data, **options)
+    after, trained_again = bits(again)
+    assert after == in_file[0]
+    assert trained_again != in_file[1]
 
 
 @each_case
