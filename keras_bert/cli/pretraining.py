@@ -247,7 +247,7 @@ def _new_model(args, corpus_records):
 
 def _trained_model(args):
     encoder_options = reading.encoder_options(args)
-    model = reading.load(args, task="auto")
+    model = reading.load_for_training(args)
     task = registry.find(model)
     if task is None or not task.reads_any_texts:  # use only the encoder, with fresh heads
         encoder = heads.find_encoder(model)

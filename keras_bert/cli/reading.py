@@ -6,11 +6,13 @@ Keras is imported in functions, because commands can run without it on ONNX or O
 import os
 import pathlib
 import sys
+import warnings
 from typing import Any
 
 import keras_bert
 from keras_bert import provenance
 from keras_bert.runtime.escaping import shown
+from keras_bert.runtime.reading import one_line
 from keras_bert.runtime.terminal import print_line
 from keras_bert.tasks import reader, registry
 from keras_bert.text import vocabulary_fit
@@ -52,6 +54,18 @@ COLUMNS: dict[str, Any] = {
 def load(args, **options):
     """Load the model that the command line names, with options of `keras_bert.load`."""
     return keras_bert.load(args.model, trusted=args.trusted, **options)
+
+
+def load_for_training(args):
+    """Load a model with its head, or only its encoder if the head cannot be loaded."""
+    try:
+        return load(args, task="auto")
+    except ValueError as error:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # they were shown, or say what the note says
+            encoder = load(args)  # raises what is not about the head
+        print_line(f"only the encoder of {args.model} is used, without its head: {one_line(error)}")
+        return encoder
 
 
 def encoder_options(args):

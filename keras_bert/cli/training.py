@@ -81,7 +81,7 @@ def _recipe(args):
 
 def _starting_point(args, examples):
     """Return the encoder, and what is trained: the encoder with a new head, or a model with it."""
-    loaded = reading.load(args, task="auto")
+    loaded = reading.load_for_training(args)
     loaded_encoder = heads.find_encoder(loaded)
     task = registry.find(loaded)
     wanted = registry.by_name(args.task) if args.task else registry.for_data(examples)

@@ -18,6 +18,7 @@ from keras_bert.runtime import distribution, files
 from keras_bert.tasks.question_answering import data as squad
 from keras_bert.training import finetuning
 from tests import tiny
+from tests.checkpoints.huggingface_files import edit_json
 from tests.cli.shared import SCORES, TEXTS, run
 from tests.parameters import slow
 
@@ -336,6 +337,17 @@ def test_the_head_of_a_trained_model(calls, tmp_path, capsys, content, options, 
         np.testing.assert_array_equal(
             start.get_layer("logits").kernel, model.get_layer("logits").kernel
         )
+
+
+def test_the_encoder_of_a_model_with_an_unknown_head(texts, calls, tmp_path, capsys):
+    model = keras_bert.heads.embedder(tiny.encoder(pooling="mean"))
+    keras_bert.save(model, tmp_path / "model", format="sentence_transformers")
+    edit_json(tmp_path / "model/1_Pooling/config.json", include_prompt=False)
+    run("finetune", "--model", tmp_path / "model", "--train", texts, "--output", tmp_path / "out")
+    start, _, _ = calls[0]
+    assert isinstance(start, keras_bert.BertEncoder)
+    captured = capsys.readouterr()
+    assert (captured.out + captured.err).count("include_prompt must be true") == 1
 
 
 @pytest.mark.slow
