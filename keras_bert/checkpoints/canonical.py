@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from keras_bert.checkpoints import json_schema
 from keras_bert.model_spec import ModelSpec
-from keras_bert.runtime.escaping import printable, shown
+from keras_bert.runtime.escaping import printable
 from keras_bert.runtime.warn import level_of_caller
 from keras_bert.runtime.words import words
 from keras_bert.untrusted.errors import invalid
@@ -281,9 +282,7 @@ def _is_rate(value: Any) -> bool:
 def _check_keys(file: object, content: Mapping[str, Any]) -> None:
     """Raise a `ValueError` for a key that changes what a BERT computes."""
     equal = {key: content.get(size) for key, size in _EQUAL_SIZES.items()}
-    for key, neutral in (NEUTRAL_VALUES | equal).items():
-        if content.get(key) not in (None, neutral):
-            raise invalid(file, f"{key} must be {shown(neutral)} for a BERT encoder", content[key])
+    json_schema.check(file, content, NEUTRAL_VALUES | equal, of="for a BERT encoder")
     for key, value in content.items():
         if _OTHER_PARTS.search(key) and value not in _NO_VALUES:
             rule = f"{printable(key, 200)} must be null or false for a BERT encoder"

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_bert.checkpoints import canonical, folder
+from keras_bert.checkpoints import canonical, folder, json_schema
 from keras_bert.checkpoints.canonical import Checkpoint
 from keras_bert.model_spec import HeadSpec
 from keras_bert.runtime.escaping import shown
@@ -301,16 +301,13 @@ def as_cross_encoder(head: HeadSpec, number_of_logits: int, activation: object) 
 def read_pooling(file: Path) -> tuple[str, ...]:
     """Return the modes of a pooling module of sentence-transformers."""
     config = folder.read_json(file)
-    if config.get("include_prompt") is False:
-        raise invalid(file, "include_prompt must be true", False)
+    json_schema.check(file, config, {"include_prompt": True})
     modes = config.get("pooling_mode")
     if modes is None and config.keys().isdisjoint(_MODE_OF_KEY):
         modes = "mean"
     if modes is None:
-        flags = {key: config[key] for key in _MODE_OF_KEY if key in config}
-        if not all(isinstance(flag, bool) for flag in flags.values()):
-            raise invalid(file, "the flags of poolings must be true or false", flags)
-        modes = [_MODE_OF_KEY[key] for key, flag in flags.items() if flag]
+        json_schema.check(file, config, dict.fromkeys(_MODE_OF_KEY, json_schema.FLAG))
+        modes = [mode for key, mode in _MODE_OF_KEY.items() if config.get(key)]
     modes = [modes] if isinstance(modes, str) else modes
     known = list(_MODE_OF_KEY.values())
     if not modes or not isinstance(modes, list) or not all(mode in known for mode in modes):

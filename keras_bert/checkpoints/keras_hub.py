@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_bert.checkpoints import canonical, folder, name_tables
+from keras_bert.checkpoints import canonical, folder, json_schema, name_tables
 from keras_bert.checkpoints.canonical import Checkpoint
 from keras_bert.model_spec import UNIT_LENGTH, HeadSpec, ModelSpec
 from keras_bert.untrusted import containers
@@ -107,6 +107,12 @@ _TASK_CLASSES = {
     "embedding": ("bert_text_embedder", "BertTextEmbedder"),
 }
 _VOCABULARY = "assets/tokenizer/vocabulary.txt"
+_TOKENIZER_SCHEMA = {
+    "lowercase": json_schema.FLAG,
+    "strip_accents": json_schema.FLAG,
+    "split": True,
+    "suffix_indicator": "##",
+}
 
 
 def matches(path: Path) -> bool:
@@ -169,20 +175,16 @@ def _read_head(path: Path) -> HeadSpec:
     if TASKS[name] == "embedding":
         return _embedder(file, config)
     # The answers of our classifier are the softmax of its logits.
-    if config.get("activation") not in (None, "linear", "softmax"):
-        raise invalid(file, "activation must be 'linear' or 'softmax'", config["activation"])
+    json_schema.check(file, config, {"activation": ("linear", "softmax")})
     return HeadSpec(TASKS[name])
 
 
 def _embedder(source: object, config: Mapping[str, Any]) -> HeadSpec:
     """Return the head of a BertTextEmbedder, which compares vectors by their dot product."""
-    mode = config.get("pooling_mode", "mean")
-    if mode not in _POOLINGS:
-        raise invalid(source, f"pooling_mode must be one of {', '.join(_POOLINGS)}", mode)
-    normalize = config.get("normalize", True)
-    if not isinstance(normalize, bool):
-        raise invalid(source, "normalize must be true or false", normalize)
-    if normalize:  # the dot product is the cosine
+    schema = {"pooling_mode": _POOLINGS, "normalize": json_schema.FLAG}
+    json_schema.check(source, config, schema)
+    mode = config.get("pooling_mode") or "mean"
+    if config.get("normalize", True):  # the dot product is the cosine
         return HeadSpec("embedding", pooling=(mode,), layers=(UNIT_LENGTH,))
     return HeadSpec("embedding", pooling=(mode,), similarity="dot")
 
@@ -218,11 +220,7 @@ def _read_tokenizer(path: Path, vocabulary: list[str] | None, limit: int) -> dic
     file = path / "tokenizer.json"
     lowercase = vocabulary is not None and folder.is_lowercase(vocabulary)
     config = _config_of(file, {"BertTokenizer"})[1] if folder.has_file(file) else {}
-    for key in ("lowercase", "strip_accents", "split"):
-        if not isinstance(config.get(key, True), bool):
-            raise invalid(file, f"{key} must be true or false", config[key])
-    if not config.get("split", True) or config.get("suffix_indicator", "##") != "##":
-        raise ValueError(f"{file}: split must be true, and suffix_indicator '##'")
+    json_schema.check(file, config, _TOKENIZER_SCHEMA)
     preprocessor = folder.read_optional_json(path / "preprocessor.json").get("config") or {}
     length = preprocessor.get("sequence_length")
     return {

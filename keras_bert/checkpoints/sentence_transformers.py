@@ -12,7 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from keras_bert.checkpoints import canonical, folder, huggingface, huggingface_heads, tensor_files
+from keras_bert.checkpoints import (
+    canonical,
+    folder,
+    huggingface,
+    huggingface_heads,
+    json_schema,
+    tensor_files,
+)
 from keras_bert.checkpoints.canonical import Checkpoint, vector_layer_name
 from keras_bert.model_spec import UNIT_LENGTH, HeadSpec, ModelSpec, VectorLayer
 from keras_bert.runtime.escaping import shown
@@ -109,9 +116,7 @@ def _read_sparse_encoder(path: Path, checkpoint: Checkpoint, pooling_file: Path)
         rule = "a sparse encoder must have the weights of a masked-LM head"
         raise invalid(path, rule, ", ".join(sorted(checkpoint.groups)) or "none")
     pooling = folder.read_json(pooling_file)
-    for key, value in _SPLADE_OPTIONS.items():
-        if pooling.get(key) not in (None, value):
-            raise invalid(pooling_file, f"{key} must be {value}", pooling[key])
+    json_schema.check(pooling_file, pooling, _SPLADE_OPTIONS)
     settings = _read_settings(path / _CONFIG_FILE, similarity="dot")
     if settings["similarity"] != "dot":
         rule = "similarity_fn_name of a sparse encoder must be dot"
@@ -311,10 +316,8 @@ def _read_settings(file: Path, similarity: str = "cosine") -> dict[str, Any]:
 
 def _check_inputs(file: Path) -> None:
     """Raise an error if a module uses other inputs or outputs than `sentence_embedding`."""
-    config = folder.read_optional_json(file)
-    for key in ("module_input_name", "module_output_name"):
-        if config.get(key) not in (None, "sentence_embedding"):
-            raise invalid(file, f"{key} must be sentence_embedding", config[key])
+    schema = dict.fromkeys(("module_input_name", "module_output_name"), "sentence_embedding")
+    json_schema.check(file, folder.read_optional_json(file), schema)
 
 
 def _read_dense(path: Path, width: int) -> tuple[VectorLayer, dict[str, np.ndarray]]:
@@ -327,8 +330,7 @@ def _read_dense(path: Path, width: int) -> tuple[VectorLayer, dict[str, np.ndarr
     if keras_activation is None:
         known = ", ".join(huggingface_heads.TORCH_ACTIVATIONS)
         raise invalid(file, f"activation_function must be one of {known} of torch.nn", activation)
-    if config.get("use_residual"):
-        raise invalid(file, "use_residual must be false", True)
+    json_schema.check(file, config, {"use_residual": False, "bias": json_schema.FLAG})
     units = config.get("out_features")
     shapes: dict[str, tuple[Any, ...]] = {"linear.weight": (units, width)}
     if config.get("bias", True):

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from keras_bert.checkpoints import added_tokens, folder, tokenizer_json
+from keras_bert.checkpoints import added_tokens, folder, json_schema, tokenizer_json
 from keras_bert.checkpoints.added_tokens import AddedToken
 from keras_bert.runtime.escaping import printable, shown
 from keras_bert.runtime.warn import level_of_caller
@@ -139,8 +139,7 @@ def read(path: Path, vocabulary: list[str] | None, config: Mapping[str, Any]) ->
         if is_generic:
             values.reverse()
         options[key] = values[1] if values[0] is None else values[0]
-        if not isinstance(options[key], bool | None):
-            raise invalid(file, f"{key} must be true, false or null", options[key])
+    json_schema.check(file, options, dict.fromkeys(options, json_schema.FLAG))
     lowercase = options["do_lower_case"]
     if lowercase is None:
         lowercase = folder.is_lowercase(vocabulary)
@@ -207,12 +206,7 @@ def _check_values(path: Path, tokenizer: Mapping[str, Any]) -> None:
     map_file = path / _SPECIAL_FILE
     contents = {path / FILE: tokenizer, map_file: folder.read_optional_json(map_file)}
     for file, content in contents.items():
-        for key, value in _REQUIRED_VALUES.items():
-            received = content.get(key)
-            if isinstance(received, dict):  # a token with its flags
-                received = received.get("content")
-            if received not in (None, value):
-                raise invalid(file, f"{key} must be {shown(value)}", received)
+        json_schema.check(file, content, _REQUIRED_VALUES)
 
 
 def read_added(path: Path, vocabulary: list[str], tokenizer: Mapping[str, Any]) -> list[AddedToken]:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from keras_bert.checkpoints import added_tokens, folder
+from keras_bert.checkpoints import added_tokens, folder, json_schema
 from keras_bert.untrusted.errors import invalid
 
 FILE = "tokenizer.json"
@@ -147,11 +147,7 @@ def _is_at_the_end(part: Any) -> bool:
 
 
 def _check_model(file: Path, model: Mapping[str, Any]) -> None:
-    for key, value in _MODEL.items():
-        if model.get(key, value) != value:
-            raise invalid(
-                file, f"{key} of the model must be {value}", model[key], folder.OTHER_TOKENIZER
-            )
+    json_schema.check(file, model, _MODEL, of="in the model", advice=folder.OTHER_TOKENIZER)
     length = model.get("max_input_chars_per_word", MAX_WORD_LENGTH)
     if type(length) is not int or length < _LEAST_WORD_LENGTH:
         rule = f"max_input_chars_per_word must be at least {_LEAST_WORD_LENGTH}"

@@ -296,10 +296,10 @@ BAD = {
     "lowercase": (change_tokenizer(lowercase="no"), "lowercase must be true or false"),
     "strip_accents": (change_tokenizer(strip_accents=1), "strip_accents must be true or false"),
     "split": (change_tokenizer(split=False), "split must be true"),
-    "suffix": (change_tokenizer(suffix_indicator="@@"), "suffix_indicator '##'"),
+    "suffix": (change_tokenizer(suffix_indicator="@@"), "suffix_indicator must be '##'"),
     "activation": (
         lambda f: edit(f / "task.json", lambda c: c["config"].update(activation="tanh")),
-        "activation must be 'linear' or 'softmax', received 'tanh'",
+        "activation must be one of linear, softmax, received 'tanh'",
     ),
 }
 

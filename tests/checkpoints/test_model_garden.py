@@ -206,7 +206,7 @@ def test_yaml(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (encoder_yaml(norm_first=True), "norm_first must be False"),
+        (encoder_yaml(norm_first=True), "norm_first must be false"),
         (encoder_yaml(output_range=1), "output_range must be None"),
         (encoder_yaml(embedding_size=3), "embedding_size must be 6"),
         (encoder_yaml(hidden_activation="quick"), "hidden_act must be one of celu, .*gelu_new"),
@@ -312,7 +312,7 @@ def test_failed_to_encoder_assigns_nothing(config, weights, message):
 @pytest.mark.parametrize(
     ("activation", "options", "message"),
     [
-        (tanh_gelu, {"norm_first": True}, "norm_first must be False"),
+        (tanh_gelu, {"norm_first": True}, "norm_first must be false"),
         (tanh_gelu, {"output_range": 1}, "output_range must be None"),
         (tanh_gelu, {"embedding_width": 2}, "embedding_width must be 6"),
         (tf.nn.swish, {}, "inner_activation must be one of gelu, gelu_new, relu, received"),

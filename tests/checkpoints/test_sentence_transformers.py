@@ -105,7 +105,7 @@ def folder_of(tmp_path, **options):
         ("config_sentence_transformers.json", {"prompts": {"a": 1}}, "prompts must be a dict"),
         ("config_sentence_transformers.json", {"truncate_dim": 2}, "pass truncate_dim to encode"),
         ("2_Dense/config.json", {"activation_function": "my.GELU"}, "of torch.nn, received 'my.G"),
-        ("3_Normalize/config.json", {"module_input_name": "x"}, "must be sentence_embedding"),
+        ("3_Normalize/config.json", {"module_input_name": "x"}, "must be 'sentence_embedding'"),
     ],
 )
 def test_what_is_unknown_is_named(tmp_path, file, values, message):

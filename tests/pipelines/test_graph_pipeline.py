@@ -329,7 +329,10 @@ def test_wrong_descriptions(classes, tmp_path, changes, message):
         ({"normalizer": {"type": "Precompiled", "precompiled_charsmap": "////"}}, "Precompiled"),
         ({"normalizer": {"type": "BertNormalizer", "lowercase": 1}}, "normalizer must be"),
         ({"pre_tokenizer": {"type": "Split", "pattern": {"Regex": "(a|aa)+$"}}}, "Split"),
-        ({"model": {"type": "BPE", "vocab": {}, "merges": []}}, "model must be WordPiece"),
+        (
+            {"model": {"type": "BPE", "vocab": {}, "merges": []}},
+            "WordPiece' in the model",
+        ),
         ({"model": {"type": "WordPiece", "vocab": {"a": 0}}}, "must have the tokens of"),
         ({"added_tokens": [{"id": 2**32, "content": "a b"}]}, "ids must be 0 to"),
         ({"added_tokens": [{"id": 1, "content": ""}]}, "1 to 200 characters"),

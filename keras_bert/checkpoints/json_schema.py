@@ -1,0 +1,54 @@
+"""Check the values in JSON files of other libraries against a schema."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from keras_bert.runtime.escaping import shown
+from keras_bert.untrusted.errors import invalid
+
+FLAG = bool
+
+
+def check(
+    file: object,
+    content: Mapping[str, Any],
+    schema: Mapping[str, Any],
+    *,
+    of: str = "",
+    advice: str = "",
+) -> None:
+    """Raise a `ValueError` for a value that would change what a model computes.
+
+    Args:
+        file: The file, for the error.
+        content: An object of the file.
+        schema: Key -> the value that is supported, a tuple of such values, or `FLAG` for true and
+            false. A missing key and null are always right. Other keys are not checked.
+        of: End of the rule in the error, such as "for a BERT encoder".
+        advice: End of the error.
+
+    Example:
+
+    >>> check("config.json", {"model_type": "t5"}, {"model_type": "bert"})
+    Traceback (most recent call last):
+        ...
+    ValueError: config.json: model_type must be 'bert', received 't5'
+    """
+    for key, supported in schema.items():
+        received = content.get(key)
+        if isinstance(received, dict) and "content" in received:  # a token with its flags
+            received = received["content"]
+        if received is None:
+            continue
+        if supported is FLAG:
+            is_right = isinstance(received, bool)
+            values = "true or false"
+        elif isinstance(supported, tuple):
+            is_right = received in supported
+            values = f"one of {', '.join(map(str, supported))}"
+        else:
+            is_right = received == supported
+            values = str(supported).lower() if isinstance(supported, bool) else shown(supported)
+        if not is_right:
+            rule = " ".join(filter(None, [f"{key} must be {values}", of]))
+            raise invalid(file, rule, received, advice)
