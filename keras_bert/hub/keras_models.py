@@ -97,10 +97,9 @@ def load(path, task, fresh_head, options, head_options, trusted):
 
 def _with_head(encoder, task, model):
     """Return a head of pretraining on an encoder, with the weights of a model with this head."""
-    options = {}
-    if "masked_lm_positions" in model.input and not registry.by_name(task).answers_texts:
-        options = {"tied": model.get_layer("masked_lm").tied}
-    head = registry.by_name(task).head_function()(encoder, **options)
+    head_task = registry.by_name(task)
+    options = head_task.options_of_head(head_task.spec_of_head(model))
+    head = head_task.head_function()(encoder, **options)
     for layer in head.layers:
         if layer.name in ("masked_lm", "next_sentence"):
             layer.set_weights(model.get_layer(layer.name).get_weights())
