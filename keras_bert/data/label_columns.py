@@ -26,8 +26,8 @@ _FLAGS = {"false": 0.0, "true": 1.0}
 def labeled_rows(source, labels):
     """Return the indices of the rows that have a label, and warn of the others.
 
-    A row has no label if its label is missing, such as NaN, or `UNLABELED` or -1. The label -1 only
-    counts if the other labels are 0, 1, 2 and so on, as in the SNLI of Hugging Face.
+    A row has no label if its cell is empty or NaN; if it is `UNLABELED`, unless "+" is a label; or
+    if it is -1 and the other labels are 0, 1, 2 and so on, as in the SNLI of Hugging Face.
     """
     missing_rows = {index for index, label in enumerate(labels) if is_missing(label)}
     # pandas stores integers beside missing values as floats: "-1.0" is the label -1.

@@ -47,8 +47,8 @@ def encode(model, examples, max_length=None, **options):
         )
     if not len(examples):
         raise ValueError(f"{examples.source} contains no examples")
-    made = task.training_options.of(options, f"the task {task.name}")
-    return task.encode(describe(model), examples, length_limit(model, max_length), made)
+    task_options = task.training_options.of(options, f"the task {task.name}")
+    return task.encode(describe(model), examples, length_limit(model, max_length), task_options)
 
 
 def decode(model, examples, encoded, outputs, **options):
@@ -57,10 +57,10 @@ def decode(model, examples, encoded, outputs, **options):
     `options` are the `answer_options` of the task.
     """
     task = registry.for_model(model)
-    made = task.answer_options.of(options, f"the task {task.name}")
+    answer_options = task.answer_options.of(options, f"the task {task.name}")
     described = describe(model)
     activated = task.activate(described.output, outputs)
-    return task.decode(described, examples, encoded, activated, made)
+    return task.decode(described, examples, encoded, activated, answer_options)
 
 
 def answers(
