@@ -135,11 +135,13 @@ def _check_entries(file: Path, entries: dict[str, Any], size: int) -> None:
     try:
         # Empty tensors begin where others do.
         for name, entry in sorted(entries.items(), key=lambda item: item[1]["data_offsets"]):
-            start, end = entry["data_offsets"]
             shape = entry["shape"]
-            counts = [*shape, start, end]
-            if any(type(count) is not int or count < 0 for count in counts):
+            offsets = entry["data_offsets"]
+            counts = [*shape, *offsets]
+            are_sizes = all(type(count) is int and count >= 0 for count in counts)
+            if not are_sizes or len(offsets) != 2:
                 raise invalid(file, _COMPLETE, f"the sizes {shown(counts)} of {shown(name)}")
+            start, end = offsets
             if start != position or end - start != math.prod(shape) * _BYTES[entry["dtype"]]:
                 tensor = f"a tensor {shown(name)} at {start} to {end} after {position} bytes"
                 raise invalid(file, _COMPLETE, tensor)

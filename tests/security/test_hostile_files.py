@@ -278,9 +278,10 @@ def entry(start, end, shape=(4,)):
     ("header", "data", "message"),
     [
         ({"a": entry(0, 16), "b": entry(8, 24)}, bytes(24), "must be a complete safetensors file"),
+        ({"a": {**entry(0, 16), "data_offsets": [0]}}, bytes(16), "must be a complete safetensors"),
         ({f"{n}": entry(0, 0, (0,)) for n in range(200_000)}, b"", "must have a header of at most"),
     ],
-    ids=["overlapping", "many"],
+    ids=["overlapping", "one offset", "many"],
 )
 def test_safetensors_with_wrong_headers(tmp_path, header, data, message):
     path = make_folder("safetensors", tmp_path / "model")
