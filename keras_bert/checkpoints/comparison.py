@@ -8,7 +8,7 @@ import numpy as np
 
 from keras_bert.checkpoints.canonical import Checkpoint
 from keras_bert.checkpoints.huggingface_heads import TORCH_ACTIVATIONS
-from keras_bert.model_spec import HeadSpec, ModelSpec
+from keras_bert.model_spec import UNIT_LENGTH, HeadSpec, ModelSpec
 from keras_bert.runtime.escaping import shown
 
 # Fields that a format may lose with a warning, because no output of the loaded model is wrong ->
@@ -105,6 +105,8 @@ def _of_embedder(written: ModelSpec, again: ModelSpec) -> Iterator[tuple[str, An
             # `load(pooling=)` gives an encoder its pooling back, and the layers that belong to it.
             yield "pooling", written.pooling
             return
+    if embedding_again.layers == (*embedding.layers, UNIT_LENGTH):
+        yield "normalize", False
     for name in _OF_EMBEDDERS:
         value = getattr(embedding, name)
         if value != getattr(embedding_again, name):

@@ -241,8 +241,9 @@ def _check_private(folder: pathlib.Path, by_root: bool) -> None:
     owners = {os.getuid(), 0} if by_root else {os.getuid()}
     status = folder.stat()
     is_writable = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-    if is_writable or not {status.st_uid, folder.lstat().st_uid} <= owners:  # it may be a link
+    is_own = {status.st_uid, folder.lstat().st_uid} <= owners  # it may be a link
+    if is_writable or not is_own:
+        remedy = "run chmod go-w on it, or " if is_own else ""
         raise OSError(
-            f"another user can write to {folder}; run chmod go-w on it, or set KERAS_BERT_CACHE to "
-            "another folder"
+            f"another user can write to {folder}; {remedy}set KERAS_BERT_CACHE to another folder"
         )

@@ -25,7 +25,8 @@ _LIMITS = {
         "pooling": lambda model: len(model.poolings) > 1,
         "prompts": lambda model: model.prompts,
         "similarity": lambda model: model.task == "embedding" and model.similarity != "cosine",
-        "layers": lambda model: model.poolings and model.layers != ["normalize"],
+        "normalize=False": lambda model: model.poolings and model.layers == [],
+        "layers": lambda model: model.poolings and model.layers not in ([], ["normalize"]),
     },
     "keras_hub": {
         "multi_label": lambda model: model.multi_label,
