@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from keras_bert.checkpoints import json_schema
-from keras_bert.model_spec import ModelSpec
+from keras_bert.model_spec import HeadSpec, ModelSpec
 from keras_bert.runtime.escaping import printable
 from keras_bert.runtime.warn import level_of_caller
 from keras_bert.runtime.words import words
@@ -187,15 +187,25 @@ class Checkpoint:
         return dataclasses.replace(self, spec=dataclasses.replace(self.spec, encoder=encoder))
 
     def without(self, groups: Collection[str]) -> "Checkpoint":
-        """Return a copy without some of `OPTIONAL_GROUPS`."""
+        """Return a copy without some of `OPTIONAL_GROUPS` and the options of their heads."""
+        if not groups:
+            return self
         unknown = sorted(set(groups) - self.groups)
         if unknown:
             parts = ", ".join(sorted(self.groups)) or "no parts"
             raise invalid(self.path, f"drop: this checkpoint has only {parts}", unknown[0])
         kept = {k: w for k, w in self.weights.items() if group_of(k) not in groups}
-        copy = dataclasses.replace(self, weights=kept)
-        has_heads = self.groups.isdisjoint(set(groups) - {"pooler"})
-        return copy if has_heads else copy.with_head(task=None)
+        spec = self.spec
+        if not self.groups.isdisjoint(set(groups) - {"pooler"}):
+            keeps_masked_lm = "masked_lm" in self.groups and "masked_lm" not in groups
+            head = HeadSpec(tied=spec.head.tied) if keeps_masked_lm else HeadSpec()
+            spec = dataclasses.replace(spec, head=head)
+        return dataclasses.replace(self, spec=spec, weights=kept)
+
+    def without_vector_layers(self) -> "Checkpoint":
+        """Return a copy without the weights of the layers after the pooling of an embedder."""
+        names = [name for name in self.weights if group_of(name) != VECTOR_LAYERS]
+        return dataclasses.replace(self, weights={name: self.weights[name] for name in names})
 
 
 def vector_layer_name(index: int, variable: str) -> str:

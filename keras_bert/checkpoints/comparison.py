@@ -18,7 +18,6 @@ _OPTIONS = {
     "label_type": " (labels=[...] of keras_bert.load)",
     "pairs": "",
     "dropout": "",
-    "task": "",
     "no_answer": "",
     "characters": "",
     "long_texts": " (an argument of keras_bert.pipeline)",

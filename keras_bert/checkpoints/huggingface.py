@@ -210,7 +210,8 @@ def read(path: Path, ignore: Collection[str] = (), *, needs_head: bool = True) -
     if needs_head:
         _check_modules_are_listed(path)
         head = huggingface_heads.read_head(path, source_config, weights, tied)
-        head = dataclasses.replace(head, dropout=_classifier_dropout(path, source_config))
+        if "span_selector/bias" not in weights:  # its class in transformers has no dropout
+            head = dataclasses.replace(head, dropout=_classifier_dropout(path, source_config))
         pooling = huggingface_heads.read_single_pooling(path)
         spec = dataclasses.replace(spec, pooling=pooling, head=head)
     return Checkpoint(FORMAT, str(path), spec, weights)
@@ -242,7 +243,8 @@ def write(checkpoint: Checkpoint, path: Path) -> None:
     write_config_and_tokenizer(checkpoint, path, architecture)
     spec = checkpoint.spec
     tensors = name_tables.to_source(TABLE, spec.encoder, checkpoint.weights, format=FORMAT)
-    if not spec.head.tied:  # transformers then reads only this copy of the bias
+    if not spec.head.tied and COPIES[_DECODER_BIAS] in tensors:
+        # transformers then reads only this copy of the bias.
         tensors[_DECODER_BIAS] = tensors[COPIES[_DECODER_BIAS]]
     if architecture == "BertModel":
         tensors = {name.removeprefix("bert."): array for name, array in tensors.items()}

@@ -167,7 +167,7 @@ def read_head(
         task,
         labels=_read_labels(path, config, task, weights),
         multi_label=multi_label,
-        tied=tied,
+        tied=tied or not any(name.startswith("masked_lm/") for name in weights),
     )
     return _with_pairs(head, config, number_of_logits(weights))
 

@@ -36,8 +36,8 @@ def check(
     """
     for key, supported in schema.items():
         received = content.get(key)
-        if isinstance(received, dict) and "content" in received:  # a token with its flags
-            received = received["content"]
+        if isinstance(received, dict) and isinstance(received.get("content"), str):
+            received = received["content"]  # a token with its flags
         if received is None:
             continue
         if supported is FLAG:

@@ -129,7 +129,9 @@ def read(path: Path, ignore: Collection[str] = (), *, needs_head: bool = True) -
     file = path / "config.json"
     config = to_canonical_config(file, _config_of(file, {"BertBackbone"})[1])
     files = [path / _MODEL_FILE]
-    head = _read_head(path) if needs_head else HeadSpec()
+    head = HeadSpec()
+    if needs_head:
+        head = _read_head(path, config["hidden_dropout_prob"])
     if folder.has_file(path / _TASK_FILE) and head.task is not None:
         files.append(path / _TASK_FILE)
     elif head.task != "embedding":  # the other heads have weights
@@ -141,12 +143,12 @@ def read(path: Path, ignore: Collection[str] = (), *, needs_head: bool = True) -
 
 
 def _config_of(file: Path, class_names: Collection[str]) -> tuple[str, dict[str, Any]]:
-    """Return the class and the config of the object in a file."""
+    """Return the class and the config of the object in a file, without keys that are null."""
     content = folder.read_json(file)
     name = str(content["class_name"])
     if name not in class_names:
         raise invalid(file, f"class_name must be one of {', '.join(class_names)}", name)
-    return name, content["config"]
+    return name, {key: value for key, value in content["config"].items() if value is not None}
 
 
 def to_canonical_config(source: object, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -166,24 +168,33 @@ def to_source_config(config: Mapping[str, Any]) -> dict[str, Any]:
     return {theirs: config[key] for key, theirs in _CONFIG.items()}
 
 
-def _read_head(path: Path) -> HeadSpec:
-    """Return the head in task.json."""
+def _read_head(path: Path, rate_of_encoder: float) -> HeadSpec:
+    """Return the head in task.json. `rate_of_encoder` is the dropout rate of the encoder."""
     file = path / "task.json"
     if not file.is_file():
         return HeadSpec()
     name, config = _config_of(file, TASKS)
-    if TASKS[name] == "embedding":
-        return _embedder(file, config)
+    return _head_of(file, TASKS[name], config, rate_of_encoder)
+
+
+def _head_of(
+    source: object, task: str, config: Mapping[str, Any], rate_of_encoder: float
+) -> HeadSpec:
+    """Return the head for the config of a model of KerasHub."""
+    if task == "embedding":
+        return _embedder(source, config)
     # The answers of our classifier are the softmax of its logits.
-    json_schema.check(file, config, {"activation": ("linear", "softmax")})
-    return HeadSpec(TASKS[name])
+    json_schema.check(source, config, {"activation": ("linear", "softmax")})
+    rate = config.get("dropout")
+    is_own_rate = task == "classification" and rate != rate_of_encoder
+    return HeadSpec(task, dropout=rate if is_own_rate else None)
 
 
 def _embedder(source: object, config: Mapping[str, Any]) -> HeadSpec:
     """Return the head of a BertTextEmbedder, which compares vectors by their dot product."""
     schema = {"pooling_mode": _POOLINGS, "normalize": json_schema.FLAG}
     json_schema.check(source, config, schema)
-    mode = config.get("pooling_mode") or "mean"
+    mode = config.get("pooling_mode", "mean")
     if config.get("normalize", True):  # the dot product is the cosine
         return HeadSpec("embedding", pooling=(mode,), layers=(UNIT_LENGTH,))
     return HeadSpec("embedding", pooling=(mode,), similarity="dot")
@@ -268,7 +279,8 @@ def write(checkpoint: Checkpoint, path: Path) -> None:
     task: dict[str, Any] = {"backbone": backbone, "preprocessor": preprocessor}
     if head == "classifier":
         task["num_classes"] = len(checkpoint.weights["classifier/bias"])
-        task |= {"activation": "linear", "dropout": config["dropout"]}
+        rate = config["dropout"] if spec.head.dropout is None else spec.head.dropout
+        task |= {"activation": "linear", "dropout": rate}
     if head == "embedding" and spec.embedding is not None:
         task["pooling_mode"] = spec.embedding.pooling[0]
         task["normalize"] = spec.embedding.layers == (UNIT_LENGTH,)
@@ -371,9 +383,9 @@ def from_model(model: Any) -> Checkpoint:
             "strip_accents": tokenizer.strip_accents,
             "sequence_length": preprocessor.sequence_length,
         }
-    head = HeadSpec(task)
-    if task == "embedding":
-        head = _embedder(model.name, model.get_config())
+    head = HeadSpec()
+    if task is not None:
+        head = _head_of(model.name, task, model.get_config(), config["hidden_dropout_prob"])
     spec = ModelSpec(config, vocabulary, options, _pooling_of_encoder(head), head)
     return Checkpoint(FORMAT, model.name, spec, dict(weights))
 

@@ -141,7 +141,7 @@ def write(checkpoint: Checkpoint, path: Path) -> None:
         _write_sparse_encoder(checkpoint.spec, path)
         return
     embedding = checkpoint.spec.embedding
-    if embedding is None:
+    if embedding is None or head.task not in (None, "embedding"):
         raise ValueError(
             f"{shown(checkpoint.path)} has no pooling. Save a model of heads.embedder, or an "
             "encoder with a pooling"

@@ -18,7 +18,7 @@ from keras_bert.model_structure import find_encoder, find_output, max_sequence_l
 
 def write_descriptions(model, task, folder):
     """Write what the consumers read besides the graph, and what a pipeline reads."""
-    name = "encoder" if task is None else task.name
+    name = graph_folder.ENCODER if task is None else task.name
     checkpoint = conversion.to_checkpoint(model)
     spec = checkpoint.spec
     if spec.head.task == "embedding":

@@ -37,6 +37,7 @@ GRAPH_FILES: dict[str, dict[str | None, str]] = {
 # A folder with one of these files is a Keras model or a SavedModel, and may hold graphs, too.
 _OTHER_FORMATS = ("model.keras", "saved_model.pb")
 EXPORT_AGAIN = "Export the model again"
+ENCODER = "encoder"  # in place of a task
 
 _FACTS = ("graph_sha256", "vocabulary_sha256", "vocabulary_size")
 _MAX_LABELS = 100_000
@@ -210,6 +211,10 @@ def output_of(options: dict[str, Any], file: object) -> HeadSpec:
     task = options.pop("task", None)
     if not isinstance(task, str):
         raise ValueError(f"{file} was not written by keras_bert.export. {EXPORT_AGAIN}")
+    names = _VALIDATORS.keys() if task != ENCODER else set()
+    if names - options.keys():
+        missing = ", ".join(sorted(names - options.keys()))
+        raise ValueError(f"{file} lacks {missing}. {EXPORT_AGAIN}")
     for name, value in options.items():
         if name not in _VALIDATORS or not _VALIDATORS[name](value):
             raise ValueError(

@@ -264,7 +264,7 @@ def differences(value, reference):
     if scipy.sparse.issparse(reference):
         return float(abs(value - reference).max()), None
     if isinstance(reference, dict) and value.keys() == reference.keys():
-        return differences(list(value.values()), list(reference.values()))
+        return differences(_values_of(value), _values_of(reference))
     is_list = isinstance(reference, list) and isinstance(value, list)
     if not is_list or len(value) != len(reference):
         return 0.0, value == reference
@@ -272,6 +272,11 @@ def differences(value, reference):
     words = [is_equal for _, is_equal in parts if is_equal is not None]
     difference = float(np.max([number for number, _ in parts], initial=0))  # NaN stays NaN
     return difference, all(words) if words else None
+
+
+def _values_of(result):
+    """Return the values of a result; a label, which can be a number, as a word."""
+    return [str(value) if name == "label" else value for name, value in result.items()]
 
 
 def _warn_of_changes(agreement, dev, precision):

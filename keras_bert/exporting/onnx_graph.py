@@ -28,6 +28,7 @@ from keras_bert.model_structure import (
     has_choices,
 )
 from keras_bert.tasks import registry
+from keras_bert.tasks.head_structure import is_built_by
 
 OPSET = 12
 _IR_VERSION = 7  # of ONNX 1.7, which introduced the opset
@@ -69,7 +70,9 @@ def build_model_proto(model):
 
 def _check(model):
     """Raise an error unless the model is an encoder or as `keras_bert.heads` builds it."""
-    if not isinstance(model, BertEncoder) and not _is_unchanged_head(model):
+    task = registry.find(model)
+    is_plain = isinstance(model, BertEncoder) if task is None else is_built_by(task, model)
+    if not is_plain:
         raise ValueError(
             f"an ONNX export needs an encoder or an unchanged model of keras_bert.heads; received "
             f"{model.name!r}. Export a SavedModel instead"
@@ -80,47 +83,6 @@ def _check(model):
                 f"an ONNX export needs weights that are not quantized; {layer.name!r} is. "
                 'Export the original model with quantize="int8"'
             )
-
-
-def _is_unchanged_head(model):
-    """Compare the calls of a model with those of a new head for its task."""
-    task = registry.find(model)
-    if task is None:
-        return False
-    try:
-        options = task.options_of_head(task.spec_of_head(model))
-    except ValueError:  # a layer that no spec has
-        return False
-    fresh = task.head_function()(find_encoder(model), **options)
-    return _calls(model, task) == _calls(fresh, task)
-
-
-def _calls(model, task):
-    """Return the sorted calls of a model: class, details, and the sources of the inputs."""
-    with_any_name = list(task.vector_layers(model).values())
-    calls = []
-    for operation, inputs in keras_private.graph_calls(model):
-        sources = []
-        for source, index in inputs:
-            name, details = _class_and_details(source, with_any_name)
-            sources.append((name, details, index))
-        name, details = _class_and_details(operation, with_any_name)
-        calls.append((name, details, tuple(sources)))
-    return sorted(calls)
-
-
-def _class_and_details(operation, with_any_name):
-    """Return the class of an operation, and what else its computation depends on."""
-    details = ""
-    if isinstance(operation, keras.layers.InputLayer):
-        details = operation.name
-    elif isinstance(operation, keras.layers.Dense):
-        is_linear = operation.activation is keras.activations.linear
-        name = "" if operation in with_any_name else operation.name
-        details = f"{name} {operation.units} {is_linear} {operation.use_bias}"
-    elif isinstance(operation, SentencePooling):
-        details = f"{operation.mode} {operation.normalize}"
-    return type(operation).__name__, details
 
 
 class Graph:

@@ -20,6 +20,7 @@ from keras_bert.model_spec import HeadSpec, ModelSpec
 from keras_bert.runtime.arguments import as_integer
 from keras_bert.runtime.warn import level_of_caller
 from keras_bert.tasks import registry
+from keras_bert.tasks.head_structure import is_built_by
 from keras_bert.text.preprocessor import MIN_LENGTH, Preprocessor
 
 _DEFAULT_LENGTH = 128  # tokens
@@ -55,12 +56,13 @@ def from_checkpoint(
         raise ValueError(f"{name} needs a task, as in task='tagging', or is no argument of load")
     if head_task is None:
         _warn_of_modules(checkpoint)
+    has_own_layers = "layers" in head_options
     try:
         if head_task is not None:
             stored = _stored_options(head_task, checkpoint, fresh_head)
             if "num_classes" in head_options or "num_tags" in head_options:
                 stored.pop("labels", None)
-            head_options = stored | head_options
+            head_options = stored | registry.head_options(str(task)) | head_options
         with without_initial_weights(model_weights.zeros()):
             encoder = _encoder(checkpoint.spec, sequence_length, dtype, rematerialize)
             can_be_fresh = head_task is None or fresh_head or not head_task.uses_pooler
@@ -70,6 +72,8 @@ def from_checkpoint(
                 model = head_task.head_function()(encoder, **head_options)
     except ValueError as error:
         raise ValueError(f"{checkpoint.path}: {error}") from error
+    if has_own_layers:
+        checkpoint = checkpoint.without_vector_layers()
     model_weights.assign(model, head_task, checkpoint, fresh_head)
     return model
 
@@ -163,14 +167,22 @@ def spec_of(model: keras.Model) -> ModelSpec:
     task = None if model is encoder else registry.find(model)
     if task is None and model is not encoder:
         raise ValueError(f"{model.name!r} must be an encoder or end in a head of keras_bert.heads")
-    config = {key: encoder.get_config()[key] for key in canonical.CONFIG_KEYS}
+    head = HeadSpec()
+    if task is not None:
+        head = task.spec_of_head(model)
+        if not is_built_by(task, model):
+            raise ValueError(
+                f"{model.name!r} has other layers than a model of keras_bert.heads for the task "
+                f"{task.name}, or other options. Use format='keras'"
+            )
+    config = {key: encoder.bert_config[key] for key in canonical.CONFIG_KEYS}
     preprocessor = encoder.preprocessor
     return ModelSpec(
         config,
         vocabulary=None if preprocessor is None else _complete_vocabulary(preprocessor, config),
         tokenizer=_tokenizer_options(preprocessor, config["max_position_embeddings"]),
         pooling=encoder.pooling,
-        head=HeadSpec() if task is None else task.spec_of_head(model),
+        head=head,
     )
 
 
@@ -254,5 +266,8 @@ def _complete_vocabulary(preprocessor, config):
     vocabulary = list(preprocessor.vocabulary)
     if len(word_pieces(vocabulary, preprocessor.added_tokens)) < len(vocabulary):
         return vocabulary
-    unnamed = range(len(vocabulary), config["vocab_size"])
-    return [*vocabulary, *(f"[unused{index}]" for index in unnamed)]
+    known = set(vocabulary)
+    for index in range(len(vocabulary), config["vocab_size"]):
+        name = f"[unused{index}]"
+        vocabulary.append(f"[unnamed{index}]" if name in known else name)
+    return vocabulary

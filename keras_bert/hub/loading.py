@@ -100,9 +100,10 @@ def load(
     True
     """
     of_variant: dict = {}
+    plain_task = task
     if task not in (None, "auto"):
         of_variant = registry.head_options(task)
-        task = registry.by_name(task).name
+        plain_task = registry.by_name(task).name
     _check_dtype(dtype)
     path = resolve.find(name)
     file = _keras_file(path, ignore)
@@ -116,7 +117,7 @@ def load(
     if file:
         if fresh_head:
             head_options = of_variant | head_options
-        model = keras_models.load(file, task, fresh_head, options, head_options, trusted)
+        model = keras_models.load(file, plain_task, fresh_head, options, head_options, trusted)
         _check_variant(model, of_variant, file)
         metrics = provenance.read_metrics(file)
         if metrics and not fresh_head:
@@ -132,7 +133,7 @@ def load(
             fresh_head=fresh_head,
             sequence_length=sequence_length,
             **(named_source.published_options(name) | options),
-            **(of_variant | head_options),
+            **head_options,
         )
     # For the model's card, which does not name folders of this machine.
     source = pathlib.Path(name).resolve().name if os.path.exists(name) else str(name)
@@ -216,7 +217,7 @@ def save(model: keras.Model, path: str | os.PathLike[str], *, format: str = "ker
 
 
 def _write(checkpoint, path, format, is_model):
-    """Write a checkpoint, and warn of options that the format does not keep."""
+    """Write a checkpoint; return what was written. Warn of options that the format loses."""
     # transformers' classes without a pooler cannot read one.
     if is_model and format in _OF_TRANSFORMERS and _drops_pooler(checkpoint.spec.head.task):
         checkpoint = checkpoint.without({"pooler"})
@@ -227,6 +228,7 @@ def _write(checkpoint, path, format, is_model):
             "load the model, or use format='keras'",
             stacklevel=level_of_caller(),
         )
+    return checkpoint
 
 
 def convert(
@@ -281,12 +283,25 @@ def convert(
             checkpoints.canonical.check_numbers(source_path, name, checkpoint.weights[name])
         hidden_act = hidden_act or named_source.published_options(source).get("hidden_act")
     checkpoint = checkpoint.with_activation(hidden_act).without(drop)
+    if format != checkpoint.format:
+        _warn_of_guess(checkpoint)
     if format == "keras":
         task = checkpoint.spec.head.task or task_of_groups(checkpoint)
         save(conversion.from_checkpoint(checkpoint, task), path)
     else:
-        _write(checkpoint, path, format, is_model=bool(file))
+        checkpoint = _write(checkpoint, path, format, is_model=bool(file))
     return checkpoint
+
+
+def _warn_of_guess(checkpoint):
+    """Warn if a checkpoint does not say what its classifier is for."""
+    if checkpoint.spec.head.task is None and "classifier" in checkpoint.groups:
+        warnings.warn(
+            f"{checkpoint.path} does not say what its classifier is for, so it is converted as "
+            f"{task_of_groups(checkpoint)}. For another task, load it with this task, and save "
+            "that model",
+            stacklevel=level_of_caller(),
+        )
 
 
 def _drops_pooler(task):

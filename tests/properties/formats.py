@@ -77,7 +77,6 @@ _LOST = {
         "labels": lambda model: _has_labels(model),
         "label_type": lambda model: model.label_type != "str",
         "pairs": lambda model: _is_cross_encoder(model),
-        "dropout": lambda model: model.has_dropout,
         "initializer_range": lambda model: model.initializer_range != 0.02,
     },
     "sentence_transformers": {},

@@ -373,6 +373,8 @@ class NextSentence(Classification):
 
 def _pooling_of(head):
     """Return the pooling of a head. Those of other libraries have the pooler."""
+    if len(head.pooling) > 1:
+        return list(head.pooling)
     return head.pooling[0] if head.pooling else "pooler"
 
 

@@ -152,7 +152,8 @@ def as_embedder(model, pooling=None):
                 f"{model.name!r} is a model of heads.siamese, for training; use its embedder"
             )
         own = model.get_layer("pooling").mode
-        if pooling not in (None, own):
+        wanted = tuple(pooling) if isinstance(pooling, list) else pooling
+        if wanted not in (None, own):
             raise ValueError(f"{model.name!r} has the pooling {own!r}; received {pooling!r}")
         return model
     if output is None and not isinstance(model, BertEncoder):

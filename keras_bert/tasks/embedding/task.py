@@ -236,6 +236,8 @@ class Embedding(Task):
     def vector_layers(self, model):
         from keras_bert.tasks.embedding.head import layers_after_pooling
 
+        if "pooling" not in [layer.name for layer in model.layers]:  # not built by `embedder`
+            return {}
         first = int(model.get_layer("pooling").normalize)  # that is the first one of the spec
         return dict(enumerate(layers_after_pooling(model), first))
 
