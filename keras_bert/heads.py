@@ -92,7 +92,7 @@ def features(
     if combine not in ways:
         raise ValueError(f"combine must be one of {', '.join(ways)}; received {shown(combine)}")
     check_encoder(encoder)
-    count = encoder.get_config()["num_hidden_layers"]
+    count = encoder.bert_config["num_hidden_layers"]
     if layers is None:
         layers = range(-min(4, count), 0)
     layers = [layers] if isinstance(layers, int) else list(layers)

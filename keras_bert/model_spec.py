@@ -1,4 +1,4 @@
-"""The description of a model: everything but its weights, as JSON can hold it."""
+"""The description of a model, as JSON can hold it: what its outputs depend on but its weights."""
 
 import dataclasses
 from typing import Any
@@ -37,14 +37,15 @@ class HeadSpec:
         characters: True if a tagger splits texts into characters.
         long_texts: `"truncate"`, `"window"` or `"error"`.
         label_type: Type of the labels in results: `"str"`, `"int"`, `"float"` or `"bool"`.
-        activation: Name of the activation of the logits in Keras, or `None` for that of the task.
+        activation: Name of the activation of the logits in Keras, or `None` for none. A reranker
+            without `pairs`, whose config does not say, has a sigmoid.
         dropout: Dropout rate before the last layer, or `None` for the default of the task.
         tied: False if a masked LM has its own output matrix, not the word embeddings.
-        pooling: Modes of `layers.SentencePooling` or `"pooler"`; empty for that of the task.
+        pooling: Modes of `layers.SentencePooling`; empty for the pooler.
         layers: The layers after the pooling of an embedder, in their order.
         prompts: Name -> text that comes before each text to embed.
         default_prompt: Name of the prompt that is used by default, or `None`.
-        similarity: `"cosine"`, `"dot"`, `"euclidean"` or `"manhattan"`.
+        similarity: Of an embedder: `"cosine"`, `"dot"`, `"euclidean"` or `"manhattan"`.
     """
 
     task: str | None = None

@@ -85,7 +85,7 @@ def read_optional_vocabulary(file: Path, vocab_size: int) -> list[str] | None:
 
 
 def default_tokenizer(lowercase: bool) -> dict[str, Any]:
-    """Return the options of `Checkpoint.tokenizer` if only the casing is known."""
+    """Return the options of `ModelSpec.tokenizer` if only the casing is known."""
     return {
         "lowercase": lowercase,
         "strip_accents": lowercase,

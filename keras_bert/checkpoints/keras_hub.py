@@ -260,7 +260,7 @@ def write(checkpoint: Checkpoint, path: Path) -> None:
     tokenizer = None
     if spec.vocabulary is not None:
         tokenizer = _write_tokenizer(path, spec.tokenizer, spec.vocabulary)
-    # KerasHub reads the length of a plain encoder's preset for each class of preprocessors.
+    # A preset without a task may have any class of preprocessors; all read `sequence_length`.
     module, name = _TASK_CLASSES[head or "classifier"]
     preprocessor = None
     length = spec.tokenizer.get("sequence_length")

@@ -217,13 +217,8 @@ def write_modules(
     types = ["Transformer", "Pooling"]
     types += [_MODULE_OF_LAYER[layer.kind] for layer in embedding.layers]
     modules = [
-        {
-            "idx": index,
-            "name": str(index),
-            "path": "" if index == 0 else f"{index}_{type_}",
-            "type": f"{_PACKAGE}.models.{type_}",
-        }
-        for index, type_ in enumerate(types)
+        _module(index, f"models.{kind}", "" if index == 0 else f"{index}_{kind}")
+        for index, kind in enumerate(types)
     ]
     for index, layer in enumerate(embedding.layers):
         module_folder = path / str(modules[index + 2]["path"])

@@ -114,7 +114,7 @@ def _check_same_tokens(
 
 
 def read(path: Path, vocabulary: list[str] | None, config: Mapping[str, Any]) -> dict[str, Any]:
-    """Read the tokenizer options in a folder, as in `Checkpoint.tokenizer`. All files are optional.
+    """Read the tokenizer options in a folder, as in `ModelSpec.tokenizer`. All files are optional.
 
     The options in tokenizer_config.json take precedence over the normalizer in tokenizer.json,
     except for the class PreTrainedTokenizerFast. If neither sets the casing, it is inferred from
@@ -245,7 +245,7 @@ def write_with_vocabulary(
 
 
 def write(path: Path, tokenizer: Mapping[str, Any], vocabulary: Sequence[str]) -> None:
-    """Write `Checkpoint.tokenizer` to tokenizer_config.json: the inverse of `read`."""
+    """Write `ModelSpec.tokenizer` to tokenizer_config.json: the inverse of `read`."""
     config = {
         "tokenizer_class": "BertTokenizer",
         "do_lower_case": tokenizer["lowercase"],

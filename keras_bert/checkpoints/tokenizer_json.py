@@ -73,7 +73,7 @@ def text(tokenizer: Mapping[str, Any], vocabulary: Sequence[str]) -> str:
 
 
 def _content(vocabulary: Sequence[str], tokenizer: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the content of a tokenizer.json with the options of `Checkpoint.tokenizer`."""
+    """Return the content of a tokenizer.json with the options of `ModelSpec.tokenizer`."""
     ids = {token: index for index, token in enumerate(vocabulary)}
     tokens = tokenizer.get("added_tokens", ())
     added = [dataclasses.asdict(token) | {"special": False} for token in tokens]

@@ -14,7 +14,7 @@ import numpy as np
 import scipy.sparse
 
 from keras_bert import keras_private
-from keras_bert.model_structure import find_encoder
+from keras_bert.model_structure import find_encoder, has_choices
 from keras_bert.runtime import distribution
 from keras_bert.runtime.warn import level_of_caller
 
@@ -133,7 +133,7 @@ def sample_ids(model):
     generator = np.random.default_rng(0)
     length = min(_LENGTH, config["max_position_embeddings"])
     shape = (_ROWS, length)
-    if len(model.input["input_mask"].shape) == 3:
+    if has_choices(model):
         shape = (_ROWS, _CHOICES, length)
     tokens_per_row = np.linspace(1, length, math.prod(shape[:-1])).astype(int)
     position = np.broadcast_to(np.arange(length), shape)

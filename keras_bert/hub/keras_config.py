@@ -12,6 +12,7 @@ from typing import Any
 import keras
 
 from keras_bert import layers
+from keras_bert.checkpoints.canonical import KERAS_ACTIVATIONS
 from keras_bert.encoder import BertEncoder
 from keras_bert.runtime.escaping import printable, shown
 from keras_bert.runtime.words import words
@@ -136,14 +137,7 @@ _COLLECTIONS = words(
     "added_tokens axis frozen labels lora mode names noise_shape prompts value_range"
 )
 _LONG_COLLECTIONS = words("added_tokens labels")
-_ACTIVATIONS = words(
-    """
-    celu elu exponential gelu gelu_new gelu_pytorch_tanh hard_shrink hard_sigmoid hard_silu
-    hard_swish hard_tanh leaky_relu linear log_sigmoid log_softmax mish relu relu6 selu sigmoid silu
-    soft_shrink softmax softplus softsign sparse_plus sparse_sigmoid squareplus swish tanh
-    tanh_shrink threshold
-    """
-)
+_ACTIVATIONS = KERAS_ACTIVATIONS | words("gelu gelu_new gelu_pytorch_tanh leaky_relu")
 _DTYPE = re.compile(r"[a-z0-9_/-]{1,40}")
 # Arguments that are strings which Keras resolves -> a function that is true for a known one.
 _STRINGS: dict[str, Callable[[str], Any]] = {

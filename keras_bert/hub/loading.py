@@ -180,8 +180,8 @@ def save(model: keras.Model, path: str | os.PathLike[str], *, format: str = "ker
             model card: in the `.keras` file, and in a folder also as `metrics.json`.
         format: `"keras"`, `"huggingface"`, `"google"`, `"keras_hub"` or
             `"sentence_transformers"`, which is for embedders, sparse embedders, rerankers and
-            encoders with a pooling. The folder is read back before it gets its name. If an output
-            of the model would differ, the format cannot hold the model, and the error names what
+            encoders with a pooling. The folder is read back before it gets its name. If an option
+            or a weight would differ, the format cannot hold the model, and the error names what
             it loses, such as `pooling` or `prompts`. A warning names options that `load` needs
             again, such as `labels` or `no_answer`. Only `"keras"` keeps frozen layers. Hugging
             Face's classes without a pooler drop the pooler of the encoder. A warning says if

@@ -77,11 +77,12 @@ def assign(model, task, checkpoint, fresh_head):
         _initialize(variables.pop(name), checkpoint.spec.encoder["initializer_range"])
     if task is not None:
         _check_head(task, checkpoint, variables, parts - fresh)
+    unused_groups = OPTIONAL_GROUPS - (parts - fresh) | {VECTOR_LAYERS}
     checkpoints.assign(
         {name: _single_copy(variable) for name, variable in variables.items()},
         checkpoint.weights,
         source=checkpoint.path,
-        ignore=[f"{group}/" for group in (OPTIONAL_GROUPS | {VECTOR_LAYERS}) - (parts - fresh)],
+        ignore=[f"{group}/" for group in unused_groups],
     )
 
 

@@ -79,7 +79,7 @@ class PretrainingRun:
         pieces = self.records.counts()["pieces"]
         settings = {
             "records": self.records.manifest["settings"] | {"pieces": pieces},
-            "model": {key: encoder.get_config()[key] for key in encoder.bert_config},
+            "model": encoder.bert_config,
             "dtype": encoder.dtype_policy.name,
             "tasks": self.tasks,
             "recipe": dataclasses.asdict(self.recipe),

@@ -52,7 +52,7 @@ def dense(encoder, x, units, name):
         units,
         # Not `layers.initializer`: the config of this layer holds its initializer.
         kernel_initializer=keras.initializers.TruncatedNormal(
-            stddev=encoder.get_config()["initializer_range"]
+            stddev=encoder.bert_config["initializer_range"]
         ),
         dtype=float_policy(encoder),
         name=name,
@@ -74,7 +74,7 @@ def text_vector(encoder, inputs, pooling, normalize=False):
 def dropout_and_dense(encoder, x, units, dropout):
     """Apply dropout, by default with the encoder's rate, and a dense layer for the logits."""
     if dropout is None:
-        dropout = encoder.get_config()["hidden_dropout_prob"]
+        dropout = encoder.bert_config["hidden_dropout_prob"]
     x = Dropout(dropout, dtype=float_policy(encoder), name="dropout")(x)
     return dense(encoder, x, units, "logits")
 

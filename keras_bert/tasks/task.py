@@ -16,7 +16,7 @@ from keras_bert.runtime.label_types import of_one_type
 from keras_bert.tasks.pipeline import Pipeline
 from keras_bert.text.python_tokenizer import PythonTokenizer
 
-# Fields of `HeadSpec` that are no arguments of a `head_function`.
+# Fields of every head that change its answers. They are no arguments of a `head_function`.
 _OF_ANSWERS = ("long_texts", "label_type")
 
 
@@ -143,7 +143,7 @@ class Task:
             server knows that requests can share a batch.
         meanings: What inputs and outputs of an export mean, if it differs from the common meaning.
         lower_is_better: Names of metrics of which a lower value is better.
-        baselines: Name of a metric -> name of the metric that a model without use reaches.
+        baselines: Metric -> the metric of the trivial answer, such as the most frequent label.
         head_start: A `HeadStart`, or `None` for random weights.
         comparable_data: Classes of the data on which exports can be compared; `None` for `data`.
         has_teachers: True if its pipeline has `as_teacher`.
@@ -248,7 +248,7 @@ class Task:
             rate = layers["dropout"].rate
             default = self.default_dropout
             if default is None:
-                default = find_encoder(model).get_config()["hidden_dropout_prob"]
+                default = find_encoder(model).bert_config["hidden_dropout_prob"]
             fields["dropout"] = None if rate == default else rate
         if "tied" in self.head_fields and "masked_lm" in layers:
             fields["tied"] = layers["masked_lm"].tied
