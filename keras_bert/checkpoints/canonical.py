@@ -306,7 +306,10 @@ def to_source_activation(activation: str, names: Mapping[str, str], *, format: s
         return source_name
     advice = ""
     if activation == "gelu" and "gelu_new" in names.values():
-        advice = 'For weights from Google\'s code, load the model with hidden_act="gelu_new"'
+        advice = (
+            "Use format='huggingface'. Only for weights from Google's code, load the model with "
+            'hidden_act="gelu_new"'
+        )
     known = ", ".join(dict.fromkeys(names.values()))
     raise invalid(format, f"hidden_act must be {known}", activation, advice)
 

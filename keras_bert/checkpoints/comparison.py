@@ -37,7 +37,8 @@ def lost_options(format: str, written: Checkpoint, again: Checkpoint) -> list[st
     spec = written.spec
     options = []
     for name, value in _differences(written, again):
-        if name in _OPTIONS or (name == "pooling" and spec.head.task is None):
+        is_unnamed = name == "task" and again.spec.head.task is None
+        if name in _OPTIONS or is_unnamed or (name == "pooling" and spec.head.task is None):
             options.append(f"{name}={shown(value)}{_OPTIONS.get(name, '')}")
         else:
             known = "" if value is None else f"={shown(value)}"
@@ -66,6 +67,9 @@ def _differences(written: Checkpoint, again: Checkpoint) -> Iterator[tuple[str, 
     yield from _of_tokenizer(written.spec, again.spec)
     yield from _of_embedder(written.spec, again.spec)
     yield from _of_head(written.spec.head, again.spec.head)
+    has_trained_head = not {"classifier", "span_selector"}.isdisjoint(written.groups)
+    if has_trained_head and written.spec.head.task is not None and again.spec.head.task is None:
+        yield "task", written.spec.head.task
     yield from _of_weights(written, again)
 
 
@@ -135,7 +139,7 @@ def _are_same_labels(written: HeadSpec, again: HeadSpec) -> bool:
 
 
 def _is_same_task(written: HeadSpec, again: HeadSpec) -> bool:
-    """Compare the tasks, unless the format names none; an encoder can be read as an embedder."""
+    """Compare the tasks, unless one is not known; an encoder can be read as an embedder."""
     return written.task is None or again.task in (None, written.task)
 
 

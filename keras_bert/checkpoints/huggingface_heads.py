@@ -207,8 +207,8 @@ def task_of_groups(checkpoint: Checkpoint) -> str | None:
 
 
 def possible_tasks(checkpoint: Checkpoint) -> list[str]:
-    """Return the tasks whose head a Hugging Face checkpoint has; none for other formats."""
-    if checkpoint.format != FORMAT:
+    """Return the tasks whose head a checkpoint may have; of other formats, without pretraining."""
+    if checkpoint.format != FORMAT and not {"classifier", "span_selector"} & checkpoint.groups:
         return []
     tasks = [
         task for task, groups in ARCHITECTURES.values() if groups <= checkpoint.groups and task

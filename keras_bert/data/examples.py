@@ -478,8 +478,10 @@ def check_score(name, value, row=None):
         number = math.nan
     if not abs(number) <= _MAX_SCORE:
         where = "" if row is None else f" in row {row}"
-        raise ValueError(
-            f"{name} must be numbers; received {shown(value)}{where}. At most {_MAX_SCORE:,.0f} is "
-            "allowed"
-        )
+        advice = ""
+        if abs(number) > _MAX_SCORE:
+            advice = f". At most {_MAX_SCORE:.0e} is allowed"
+        elif is_text and re.fullmatch(r"[-+]?\d+(,\d{3})+(\.\d+)?", value.strip()):
+            advice = '. Read the file with pandas.read_csv(path, thousands=",")'
+        raise ValueError(f"{name} must be numbers; received {shown(value)}{where}{advice}")
     return number

@@ -19,6 +19,8 @@ _ITEM = rf"""(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|{_NUMBER}|{"|".join(_CONSTAN
 _ITEMS = re.compile(_ITEM)
 # A list, tuple or set of strings or numbers, in JSON or as Python shows it. NumPy writes no commas.
 _LIST = re.compile(rf"[\[({{]\s*(?:{_ITEM}(?:(?:\s*,\s*|\s+){_ITEM})*\s*,?\s*)?[\])}}]")
+# A number, string or boolean of NumPy 2 in a list, as pandas writes it to CSV: `np.int64(1)`.
+_NUMPY_SCALAR = re.compile(rf"np\.(?:\w+\(({_ITEM})\)|(True|False)_)")
 _VECTOR = re.compile(rf"\s*{_NUMBER}(?:[\s,;|]+{_NUMBER})+\s*")
 _FLAGS = {"false": 0.0, "true": 1.0}
 
@@ -166,7 +168,7 @@ def _split_set(text, separator):
 
 def _written_list(text):
     """Return the list of strings or integers that a text shows; `None` for other texts."""
-    text = text.strip()
+    text = _NUMPY_SCALAR.sub(lambda match: match[1] or match[2], text.strip())
     if not text:
         return ()
     if not _LIST.fullmatch(text):

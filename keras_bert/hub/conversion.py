@@ -138,13 +138,13 @@ def check_sequence_length(value, max_positions):
 
 
 def _warn_of_heads(checkpoint):
-    """Warn if the config of a Hugging Face folder does not name the head that its weights have."""
+    """Warn if a checkpoint does not name the head that its weights have."""
     tasks = possible_tasks(checkpoint)
     if tasks:
         known = " or ".join(f"task={task!r}" for task in tasks)
         warnings.warn(
-            f"{checkpoint.path} has the weights of a head, and architectures in its config does "
-            f"not say which, so only the encoder is used. For the head, pass {known}",
+            f"{checkpoint.path} has the weights of a head, and no file says of which task, so only "
+            f"the encoder is used. For the head, pass {known}",
             stacklevel=level_of_caller(),
         )
 

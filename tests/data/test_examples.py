@@ -25,7 +25,7 @@ def test_columns_become_lists():
         (["a", "b"], {"labels": np.array([1, np.nan])}, "must not be missing; received .*nan"),
         (["a", "b"], {"scores": [1, None]}, "row 2: scores must be numbers; received None"),
         (["a", "b"], {"scores": [1, "nan"]}, "scores must be numbers; received 'nan'"),
-        (["a", "b"], {"scores": [1, 1e39]}, "received 1e[+]39.* At most 1,000,000,"),
+        (["a", "b"], {"scores": [1, 1e39]}, "received 1e[+]39.* At most 1e[+]18"),
         (["a", "b"], {"scores": [1, 10**400]}, "scores must be numbers; received 1000"),
         (["a", "b"], {"label_sets": [["x"], "y,z"]}, "must be lists of labels; received 'y,z'"),
         (["a", "b"], {"labels": ["x", "y"], "scores": [1, 2]}, "only one of labels, label_sets"),

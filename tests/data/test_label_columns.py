@@ -214,6 +214,7 @@ def test_a_named_column_without_positives_is_a_label(tmp_path):
     ("cells", "expected"),
     [
         (["['x', 'y']", "[]", '["it\'s"]'], [("x", "y"), (), ("it's",)]),
+        (["[np.str_('x'), np.str_('y z')]", "[np.str_('x')]"], [("x", "y z"), ("x",)]),
         (['["x", "\\u00e9"]', ""], [("x", "é"), ()]),
         (["('x', 'y')", "('x',)"], [("x", "y"), ("x",)]),
         (["[1, 2]", "[2]"], [(1, 2), (2,)]),

@@ -107,7 +107,10 @@ def test_a_classifier_is_no_embedder(tmp_path):
 
 def test_a_guessed_head_is_said(tmp_path):
     model = heads.tagger(encoder(), labels=["0", "1"])
-    keras_bert.save(model, tmp_path / "a", format="google")
+    with pytest.warns(UserWarning, match="does not keep task='tagging'"):
+        keras_bert.save(model, tmp_path / "a", format="google")
+    with pytest.warns(UserWarning, match="For the head, pass .*task='tagging'"):
+        keras_bert.load(tmp_path / "a", task="auto")
     with pytest.warns(UserWarning, match="converted as classification"):
         keras_bert.convert(tmp_path / "a", tmp_path / "b", format="huggingface")
 

@@ -66,6 +66,7 @@ _LOST = {
         "dropout": lambda model: model.has_dropout,
         "no_answer": lambda model: model.no_answer,
         "pooling": lambda model: model.task is None and model.pooling,
+        "task": lambda model: model.has_logits,
     },
     "huggingface": {
         # These are the names of a config without names.
@@ -107,6 +108,7 @@ def _facts(model):
         facts["layers"] = ["normalize"] * pooling.normalize + after
     if "dropout" in layers and facts["task"] != "question_answering":
         facts["has_dropout"] = model.get_layer("dropout").rate != facts["hidden_dropout_prob"]
+    facts["has_logits"] = any(path.startswith("logits/") for path in paths)
     facts["is_quantized"] = any(path.endswith("_scale") for path in paths)
     facts["has_output_matrix"] = any(path.endswith("output_embeddings") for path in paths)
     return types.SimpleNamespace(**facts)
