@@ -3,7 +3,7 @@
 import keras
 
 from keras_bert import keras_private
-from keras_bert.layers import SentencePooling, TaskOutput
+from keras_bert.layers import SentencePooling, TaskOutput, UnitLength
 from keras_bert.model_structure import find_encoder
 
 # Of `TaskOutput`: what is only about training and answers, or is set after the head is built.
@@ -45,6 +45,8 @@ def _calls(model, task):
 
 def _class_and_details(operation, with_any_name):
     """Return the class of an operation, and what else its computation depends on."""
+    if isinstance(operation, keras.layers.UnitNormalization):  # Keras' own layer for the same
+        return UnitLength.__name__, ""
     details = ""
     if isinstance(operation, keras.layers.InputLayer):
         details = operation.name
