@@ -125,8 +125,10 @@ def _stored_options(task, checkpoint, fresh_head):
         is_known = head.dropout is not None and "dropout" in task.head_fields
         return {"dropout": head.dropout} if is_known else {}
     bias = checkpoint.weights.get("classifier/bias")
-    if head.labels is None and bias is not None:
-        head = dataclasses.replace(head, labels=[str(index) for index in range(len(bias))])
+    # Without a classifier the number is irrelevant, because loading its weights is an error.
+    count = 2 if bias is None else len(bias)
+    if head.labels is None:
+        head = dataclasses.replace(head, labels=[str(index) for index in range(count)])
     return task.options_of_head(head)
 
 
