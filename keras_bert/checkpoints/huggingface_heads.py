@@ -162,11 +162,10 @@ def read_head(
     path: Path, config: Mapping[str, Any], weights: Mapping[str, np.ndarray], tied: bool
 ) -> HeadSpec:
     """Return the head that config.json and the weights describe."""
-    task, multi_label = _read_task(config, weights)
-    head = HeadSpec(
-        task,
-        labels=_read_labels(path, config, task, weights),
-        multi_label=multi_label,
+    head = _head_of_class(config, weights)
+    head = dataclasses.replace(
+        head,
+        labels=_read_labels(path, config, head.task, weights),
         tied=tied or not any(name.startswith("masked_lm/") for name in weights),
     )
     return _with_pairs(head, config, number_of_logits(weights))
@@ -177,22 +176,20 @@ def number_of_logits(weights: Mapping[str, np.ndarray]) -> int:
     return len(weights["classifier/bias"]) if "classifier/bias" in weights else 0
 
 
-def _read_task(
-    config: Mapping[str, Any], weights: Mapping[str, np.ndarray]
-) -> tuple[str | None, bool]:
-    """Return the task in the config, and True if a text can have several classes."""
+def _head_of_class(config: Mapping[str, Any], weights: Mapping[str, np.ndarray]) -> HeadSpec:
+    """Return the head of the class in transformers that the config names."""
     names = config.get("architectures") or [""]
     task, groups = ARCHITECTURES.get(str(names[0]), (None, set()))
     if task is None or not groups - {"pooler"} <= set(map(canonical.group_of, weights)):
-        return None, False
+        return HeadSpec()
     if task == "masked_tokens" and config.get("finetuning_task") == "sparse_embedding":
-        return "sparse_embedding", False
+        return HeadSpec("sparse_embedding")
     problem = config.get("problem_type")
     # transformers takes a single output without a `problem_type` for a regression.
     is_single = problem is None and number_of_logits(weights) == 1
     if task == "classification" and (problem == "regression" or is_single):
-        return "regression", False
-    return task, problem == "multi_label_classification"
+        return HeadSpec("regression")
+    return HeadSpec(task, multi_label=problem == "multi_label_classification")
 
 
 def task_of_groups(checkpoint: Checkpoint) -> str | None:

@@ -224,7 +224,9 @@ def make_cache(folder: pathlib.Path, *, by_root: bool = True) -> None:
 
 def unwritable_cache(path: pathlib.Path, error: Exception | str) -> OSError:
     """Return an error that names a folder of the cache, the reason, and the remedy."""
-    reason = getattr(error, "strerror", None) or error
+    reason = error
+    if isinstance(error, OSError) and error.strerror:  # without the path, which is named here
+        reason = error.strerror
     return OSError(f"{path} cannot be written ({reason}); set KERAS_BERT_CACHE to another folder")
 
 

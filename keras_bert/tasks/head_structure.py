@@ -30,23 +30,19 @@ def is_built_by(task, model) -> bool:
 
 
 def _calls(model, task):
-    """Return the sorted calls of a model: class, details, and the sources of the inputs."""
+    """Return the sorted calls of a model: the operation, and the sources of its inputs."""
     with_any_name = list(task.vector_layers(model).values())
     calls = []
     for operation, inputs in keras_private.graph_calls(model):
-        sources = []
-        for source, index in inputs:
-            name, details = _class_and_details(source, with_any_name)
-            sources.append((name, details, index))
-        name, details = _class_and_details(operation, with_any_name)
-        calls.append((name, details, tuple(sources)))
+        sources = [(_described(source, with_any_name), index) for source, index in inputs]
+        calls.append((_described(operation, with_any_name), tuple(sources)))
     return sorted(calls)
 
 
-def _class_and_details(operation, with_any_name):
+def _described(operation, with_any_name):
     """Return the class of an operation, and what else its computation depends on."""
     if isinstance(operation, keras.layers.UnitNormalization):  # Keras' own layer for the same
-        return UnitLength.__name__, ""
+        return UnitLength.__name__
     details = ""
     if isinstance(operation, keras.layers.InputLayer):
         details = operation.name
@@ -59,4 +55,4 @@ def _class_and_details(operation, with_any_name):
     elif isinstance(operation, TaskOutput):
         config = operation.get_config()
         details = str([config[name] for name in sorted(config) if name not in _NOT_COMPARED])
-    return type(operation).__name__, details
+    return f"{type(operation).__name__} {details}".rstrip()

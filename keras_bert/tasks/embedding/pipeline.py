@@ -258,8 +258,8 @@ def _nearest_others(queries, vectors, positives, index_of, count):
     names = list(positives)
     others = {}
     for size, rows in rows_of_size.items():
-        found = search.top_k(queries[rows], vectors, count + 2**size)
-        for row, indices, scores in zip(rows, *found, strict=True):
+        nearest, similarities = search.top_k(queries[rows], vectors, count + 2**size)
+        for row, indices, scores in zip(rows, nearest, similarities, strict=True):
             query = names[row]
             is_other = ~np.isin(indices, [index_of[text] for text in positives[query]])
             others[query] = indices[is_other], -scores[is_other]
