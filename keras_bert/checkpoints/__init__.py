@@ -1,10 +1,10 @@
 """Read and write BERT checkpoints of all known formats.
 
-A format is a module with the constants `FORMAT` and `FILES`, a name table, and the functions
-`matches(folder)`, `read(folder, ignore, needs_head)` and, for writable formats,
-`write(checkpoint, folder)`. Without `needs_head`, `read` skips what is only about a head.
-To add a format, write such a module and add it to `WRITABLE` or `FORMATS` below. The command line
-lists the writable formats in `cli/options.py`.
+A format is a module with the constant `FORMAT`, its name, a name table, and the functions
+`read(folder, ignore, needs_head)` and, for writable formats, `write(checkpoint, folder)`. Without
+`needs_head`, `read` skips what is only about a head. To add a format, write such a module, add it
+to `WRITABLE` or `FORMATS` below, and its files to `detection.py`. The command line lists the
+writable formats in `cli/options.py`.
 """
 
 import os
@@ -24,13 +24,13 @@ from keras_bert.checkpoints import (
     sentence_transformers,
 )
 from keras_bert.checkpoints.canonical import Checkpoint
+from keras_bert.checkpoints.detection import detect
 from keras_bert.checkpoints.name_tables import assign
 from keras_bert.runtime.arguments import as_output_path
-from keras_bert.runtime.escaping import printable, shown
+from keras_bert.runtime.escaping import shown
 from keras_bert.runtime.files import temporary_folder
 from keras_bert.runtime.reading import one_line
 from keras_bert.runtime.warn import level_of_caller
-from keras_bert.untrusted import links
 
 __all__ = ["FORMATS", "WRITABLE", "Checkpoint", "assign", "canonical", "detect", "read", "write"]
 
@@ -38,72 +38,6 @@ WRITABLE: dict[str, Any] = {
     module.FORMAT: module for module in (google, huggingface, keras_hub, sentence_transformers)
 }
 FORMATS = WRITABLE | {module.FORMAT: module for module in (model_garden, saved_model)}
-
-
-def detect(path: str | os.PathLike[str]) -> str:
-    """Return the format of the checkpoint in a folder, a key of `FORMATS`, by the file names."""
-    path = Path(path)
-    if not path.is_dir():
-        kind = "a file" if path.exists() else "nothing there"
-        raise FileNotFoundError(f"{path}: must be the folder of a checkpoint, received {kind}")
-    links.check(path)
-    _raise_if_exported(path)
-    formats = _matching(path)
-    if len(formats) == 1:
-        return formats[0]
-    inner = [entry.name for entry in path.iterdir() if entry.is_dir() and is_checkpoint(entry)]
-    if inner and not formats:  # such as the output folder of a training program
-        folders = printable(", ".join(sorted(inner)), 200)
-        raise ValueError(f"{path} is no checkpoint, but has folders with one: {folders}. Pass one")
-    looked_for = "; ".join(f"{name}: {module.FILES}" for name, module in FORMATS.items())
-    names = sorted(printable(entry.name) for entry in path.iterdir())
-    more = ["..."] if len(names) > 20 else []
-    raise ValueError(
-        f"{path}: must hold a checkpoint of one known format, received "
-        f"{' and '.join(formats) or 'no checkpoint'}; looked for {looked_for}; found "
-        f"{', '.join(names[:20] + more) or 'an empty folder'}"
-    )
-
-
-def is_checkpoint(path: Path) -> bool:
-    """Return True if the files of a folder are those of a known format."""
-    return bool(_matching(path))
-
-
-def _matching(path: Path) -> list[str]:
-    return [name for name, module in FORMATS.items() if module.matches(path)]
-
-
-def _raise_if_exported(path: Path) -> None:
-    """Raise ValueError for a folder that `export` wrote, which is no checkpoint."""
-    folder = path.absolute()
-    is_version = (folder / "saved_model.pb").is_file()
-    model = folder.parent if is_version else folder
-    files = [folder / "assets/labels.txt", model / "models.config"]
-    remedy = None
-    if any((f / "preprocess/1/saved_model.pb").is_file() for f in (folder, *folder.parents[:2])):
-        remedy = "keras_bert.HubLayer"
-    elif any(file.is_file() for file in files):
-        remedy = "keras-bert serve"
-    elif (folder / "keras_bert.json").is_file() and not huggingface.weights_file(folder):
-        remedy = _engine_of_graph(folder)
-    if remedy:
-        raise ValueError(
-            f"{path} is an export, which cannot be loaded. Load the model that was exported, or "
-            f"run the export with {remedy}"
-        )
-
-
-def _engine_of_graph(folder: Path) -> str:
-    """Return what runs the graph in the folder of an export."""
-    if any(folder.glob("litert/*.tflite")):
-        return "LiteRT, as its README.md shows"
-    if any(folder.glob("onnx/*.onnx")) or any(folder.glob("openvino/*.xml")):
-        return "keras_bert.pipeline"
-    raise ValueError(
-        f"{folder} is an export without its graph, such as onnx/model.onnx. Copy the whole folder, "
-        "or export the model again"
-    )
 
 
 def read(

@@ -16,7 +16,6 @@ from keras_bert.model_spec import ModelSpec
 from keras_bert.runtime.packages import import_tensorflow
 
 FORMAT = "google"
-FILES = "bert_config.json with bert_model.ckpt.index and its .data files"
 
 _LAYER = "bert/encoder/layer_{i}"
 _TRANSPOSED = ("next_sentence/kernel", "classifier/kernel", "span_selector/kernel")
@@ -56,13 +55,6 @@ ACTIVATIONS = {
 }  # fmt: skip
 # Parts of the names of folders with a lowercase vocabulary; "cased" alone is in the other names.
 _LOWERCASE_NAMES = ("uncased", "chinese_l-", "multilingual_l-")
-
-
-def matches(path: Path) -> bool:
-    """Return True if the folder has the files of this format, with a name-based checkpoint."""
-    if not (path / "bert_config.json").is_file() or not any(path.glob("*.index")):
-        return False
-    return not bundle.holds_graph(path)
 
 
 def read_config(path: Path) -> dict[str, Any]:

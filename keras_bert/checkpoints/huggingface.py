@@ -23,6 +23,7 @@ from keras_bert.checkpoints import (
     tokenizer_json,
 )
 from keras_bert.checkpoints.canonical import Checkpoint
+from keras_bert.checkpoints.detection import HUGGINGFACE_WEIGHTS, huggingface_weights
 from keras_bert.checkpoints.name_tables import Layout
 from keras_bert.checkpoints.tensor_files import Tensor
 from keras_bert.model_spec import ModelSpec
@@ -30,10 +31,6 @@ from keras_bert.runtime.escaping import printable, shown
 from keras_bert.runtime.words import words
 
 FORMAT = "huggingface"
-FILES = (
-    "config.json or bert_config.json with model.safetensors or pytorch_model.bin (or the "
-    ".index.json of either), or tf_model.h5"
-)
 
 _LAYER = "bert.encoder.layer.{i}"
 TABLE = name_tables.table(
@@ -119,15 +116,6 @@ _NOT_READ = {
 }
 _MODULE_OF_VECTORS = re.compile(r"\d+_(Dense|LayerNorm|CNN|LSTM|WeightedLayerPooling|WordWeights)")
 _SAFETENSORS = "model.safetensors"
-_PICKLE = "pytorch_model.bin"
-# In order of preference.
-_WEIGHTS_FILES = (
-    _SAFETENSORS,
-    f"{_SAFETENSORS}{tensor_files.INDEX}",
-    _PICKLE,
-    f"{_PICKLE}{tensor_files.INDEX}",
-    "tf_model.h5",
-)
 
 
 def _classifier_dropout(path: Path, config: dict[str, Any]) -> float | None:
@@ -137,12 +125,6 @@ def _classifier_dropout(path: Path, config: dict[str, Any]) -> float | None:
             f"{_config_file(path)}: classifier_dropout must be from 0 to 1, received {shown(rate)}"
         )
     return rate
-
-
-def matches(path: Path) -> bool:
-    """Return True if the folder has the files of this format."""
-    has_files = _config_file(path).is_file() and weights_file(path) is not None
-    return has_files and not (path / "modules.json").is_file()
 
 
 def _config_file(path: Path) -> Path:
@@ -220,9 +202,10 @@ def read(path: Path, ignore: Collection[str] = (), *, needs_head: bool = True) -
 def _read_weights(
     path: Path, config: Mapping[str, Any], tied: bool, ignore: Collection[str], needs_head: bool
 ) -> Mapping[str, np.ndarray]:
-    file = weights_file(path)
+    file = huggingface_weights(path)
     if file is None:
-        raise FileNotFoundError(f"{path}: no weights, looked for {', '.join(_WEIGHTS_FILES)}")
+        files = ", ".join(HUGGINGFACE_WEIGHTS)
+        raise FileNotFoundError(f"{path}: no weights, looked for {files}")
     tensors = canonical.without_ignored(file, _normalize(file, tensor_files.read(file)), ignore)
     if tied:
         _remove_copies(file, tensors, needs_head)
@@ -272,11 +255,6 @@ def write_config_and_tokenizer(checkpoint: Checkpoint, path: Path, architecture:
         tokenizer_config.write_with_vocabulary(path, spec.tokenizer, vocabulary)
         tokenizer_config.write_special_tokens(path)
         tokenizer_json.write(path, spec.tokenizer, vocabulary)
-
-
-def weights_file(path: Path) -> Path | None:
-    """Return the file with the weights in a folder of transformers, or `None`."""
-    return next((path / name for name in _WEIGHTS_FILES if (path / name).is_file()), None)
 
 
 def _normalize(file: Path, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -18,7 +18,6 @@ from keras_bert.untrusted import containers
 from keras_bert.untrusted.errors import invalid
 
 FORMAT = "keras_hub"
-FILES = "config.json with model.weights.h5"
 
 _MODEL_FILE = "model.weights.h5"
 _TASK_FILE = "task.weights.h5"
@@ -113,11 +112,6 @@ _TOKENIZER_SCHEMA = {
     "split": True,
     "suffix_indicator": "##",
 }
-
-
-def matches(path: Path) -> bool:
-    """Return True if the folder has the files of this format."""
-    return (path / "config.json").is_file() and (path / _MODEL_FILE).is_file()
 
 
 def read(path: Path, ignore: Collection[str] = (), *, needs_head: bool = True) -> Checkpoint:

@@ -26,9 +26,6 @@ from keras_bert.runtime.words import words
 from keras_bert.untrusted.errors import invalid
 
 FORMAT = "model_garden"
-FILES = (
-    "bert_config.json or params.yaml with the .index and .data files of a TensorFlow 2 checkpoint"
-)
 _MAX_YAML = 2**17  # bytes; the largest experiment of the Model Garden has 2**13
 
 # As in Google's code, `official.modeling.activations.gelu` is the tanh approximation.
@@ -53,11 +50,6 @@ _ENCODER_TABLE = {
     for name, rule in model_garden_graph.TABLE.items()
     if rule.sources[0].startswith("encoder/")
 }
-
-
-def matches(path: Path) -> bool:
-    """Return True if the folder has an object-based checkpoint."""
-    return bundle.holds_graph(path)
 
 
 def read_config(path: Path) -> dict[str, Any]:

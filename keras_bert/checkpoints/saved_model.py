@@ -19,7 +19,6 @@ from keras_bert.untrusted.errors import invalid
 
 _MAX_BYTES = 2**29  # of the graph, and of the metadata
 FORMAT = "saved_model"
-FILES = "saved_model.pb with variables/variables.index and its .data files"
 
 # The Model Garden exported these files, so its object graph and its names apply.
 TABLE = model_garden_graph.TABLE
@@ -36,11 +35,6 @@ _ACTIVATIONS = {
     "gelu_new": ({"Tanh", "Pow"},),
     "relu": ({"Relu"},),
 }
-
-
-def matches(path: Path) -> bool:
-    """Return True if the folder has the files of this format."""
-    return (path / "saved_model.pb").is_file() and (path / "variables/variables.index").is_file()
 
 
 def read(path: Path, ignore: Collection[str] = (), *, needs_head: bool = True) -> Checkpoint:

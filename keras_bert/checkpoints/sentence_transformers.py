@@ -27,7 +27,6 @@ from keras_bert.untrusted import containers
 from keras_bert.untrusted.errors import invalid
 
 FORMAT = "sentence_transformers"
-FILES = "modules.json with the folders that it names"
 
 _MODULES_FILE = "modules.json"
 _MAX_MODULES = 20
@@ -43,11 +42,6 @@ _SPARSE_MODULES = (["Transformer", "SpladePooling"], ["MLMTransformer", "SpladeP
 _OLDER_NAMES = {"BERT": "Transformer"}  # before version 0.3, of 2020
 _MODULE_OF_LAYER = {"unit_length": "Normalize", "dense": "Dense", "layer_norm": "LayerNorm"}
 _SPLADE_OPTIONS = {"pooling_strategy": "max", "activation_function": "relu"}
-
-
-def matches(path: Path) -> bool:
-    """Return True if the folder has the files of this format."""
-    return (path / _MODULES_FILE).is_file()
 
 
 def read(path: Path, ignore: Collection[str] = (), *, needs_head: bool = True) -> Checkpoint:

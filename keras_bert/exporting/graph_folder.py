@@ -12,8 +12,8 @@ import os
 import pathlib
 from typing import Any
 
+from keras_bert.checkpoints import detection, tokenizer_config
 from keras_bert.checkpoints import folder as checkpoint_folder
-from keras_bert.checkpoints import huggingface, tokenizer_config
 from keras_bert.model_spec import HeadSpec
 from keras_bert.runtime import label_types
 from keras_bert.runtime.arguments import LONG_TEXTS, SIMILARITIES
@@ -100,7 +100,7 @@ def find_graph(path: object, format: str | None = None) -> GraphFile | None:
     if format is not None:
         return graph
     is_other = any((folder / name).is_file() for name in _OTHER_FORMATS)
-    return None if is_other or huggingface.weights_file(folder) else graph
+    return None if is_other or detection.huggingface_weights(folder) else graph
 
 
 def _graph_of(folder, formats):

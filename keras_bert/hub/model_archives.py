@@ -75,13 +75,13 @@ def find_on_web(address: str) -> pathlib.Path:
 def model_folder(folder: pathlib.Path, shown: object) -> pathlib.Path:
     """Return the topmost folder that holds a model: the folder itself, or one inside it."""
     # Not above: `keras-bert list` and `doctor` also run without NumPy and Keras.
-    from keras_bert import checkpoints
+    from keras_bert.checkpoints import detection
     from keras_bert.provenance import MODEL_FILE
 
     links.check(folder)
     folders = [folder, *(path for path in folder.rglob("*") if path.is_dir())]
     models = [
-        path for path in folders if (path / MODEL_FILE).is_file() or checkpoints.is_checkpoint(path)
+        path for path in folders if (path / MODEL_FILE).is_file() or detection.formats_in(path)
     ]
     depth = min((len(path.parts) for path in models), default=0)
     topmost = sorted(path for path in models if len(path.parts) == depth)
