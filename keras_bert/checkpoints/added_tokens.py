@@ -82,14 +82,17 @@ def word_pieces(vocabulary: Sequence[str], added: Iterable[AddedToken]) -> Seque
     return vocabulary[:size]
 
 
-def read(path: Path, tokenizer: Mapping[str, Any]) -> dict[str, tuple[int | None, AddedToken]]:
+def read(
+    path: Path, config: Mapping[str, Any], tokenizer: Mapping[str, Any]
+) -> dict[str, tuple[int | None, AddedToken]]:
     """Read {token: (id, `AddedToken`)} from the tokenizer files in a folder.
 
-    `tokenizer` is the content of tokenizer.json. The id is `None` if the files do not state it. If
-    several files declare a token, the flags of the first declaration and the first id count.
+    `config` is the content of tokenizer_config.json, and `tokenizer` is that of tokenizer.json. The
+    id is `None` if the files do not state it. If several files declare a token, the flags of the
+    first declaration and the first id count.
     """
     tokens: dict[str, tuple[int | None, AddedToken]] = {}
-    for file, id_, fields in _declared(path, tokenizer):
+    for file, id_, fields in _declared(path, config, tokenizer):
         known = {name: fields[name] for name in ("content", *_FLAGS) if name in fields}
         try:
             token = AddedToken(**known)
@@ -107,11 +110,10 @@ def read(path: Path, tokenizer: Mapping[str, Any]) -> dict[str, tuple[int | None
 
 
 def _declared(
-    path: Path, tokenizer: Mapping[str, Any]
+    path: Path, config: Mapping[str, Any], tokenizer: Mapping[str, Any]
 ) -> Iterator[tuple[Path, Any, dict[str, Any]]]:
     """Yield each token that a folder declares: file, id, and fields with those of `AddedToken`."""
     config_file = path / "tokenizer_config.json"
-    config = folder.read_optional_json(config_file)
     for key, fields in (config.get("added_tokens_decoder") or {}).items():
         id_ = int(key) if len(key) <= _MAX_DIGITS else key  # Python converts at most 4300 digits
         yield config_file, id_, {"normalized": not fields.get("special", False), **fields}

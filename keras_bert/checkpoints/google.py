@@ -121,9 +121,10 @@ def _is_state(name: str, shapes: Collection[str]) -> bool:
 
 def read_tokenizer(path: Path, config: dict[str, Any]) -> tuple[list[str] | None, dict[str, Any]]:
     """Read vocab.txt, if it exists, and the tokenizer options, as in `ModelSpec`."""
-    vocabulary = tokenizer_config.read_vocabulary(path, config["vocab_size"])
+    tokenizer = tokenizer_config.read(path, config["vocab_size"], config["max_position_embeddings"])
+    vocabulary = tokenizer.vocabulary
     if folder.has_file(path / tokenizer_config.FILE):
-        return vocabulary, tokenizer_config.read(path, vocabulary, config)
+        return vocabulary, tokenizer.options
     return vocabulary, folder.default_tokenizer(_is_lowercase(path, vocabulary))
 
 

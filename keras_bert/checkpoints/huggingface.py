@@ -184,11 +184,10 @@ def read(path: Path, ignore: Collection[str] = (), *, needs_head: bool = True) -
     _check_other_files(path)
     config = read_config(path)
     source_config = folder.read_json(_config_file(path))
-    vocabulary = tokenizer_config.read_vocabulary(path, config["vocab_size"])
-    tokenizer = tokenizer_config.read(path, vocabulary, config)
+    tokenizer = tokenizer_config.read(path, config["vocab_size"], config["max_position_embeddings"])
     tied = source_config.get("tie_word_embeddings") is not False
     weights = _read_weights(path, config, tied, ignore, needs_head)
-    spec = ModelSpec(config, vocabulary, tokenizer)
+    spec = ModelSpec(config, tokenizer.vocabulary, tokenizer.options)
     if needs_head:
         _check_modules_are_listed(path)
         head = huggingface_heads.read_head(path, source_config, weights, tied)

@@ -42,13 +42,19 @@ def check(
             continue
         if supported is FLAG:
             is_right = isinstance(received, bool)
-            values = "true or false"
         elif isinstance(supported, tuple):
             is_right = received in supported
-            values = f"one of {', '.join(map(str, supported))}"
         else:
             is_right = received == supported
-            values = str(supported).lower() if isinstance(supported, bool) else shown(supported)
         if not is_right:
-            rule = " ".join(filter(None, [f"{key} must be {values}", of]))
+            rule = " ".join(filter(None, [f"{key} must be {_words_of(supported)}", of]))
             raise invalid(file, rule, received, advice)
+
+
+def _words_of(supported: Any) -> str:
+    """Return the values of a schema for an error."""
+    if supported is FLAG:
+        return "true or false"
+    if isinstance(supported, tuple):
+        return f"one of {', '.join(map(str, supported))}"
+    return str(supported).lower() if isinstance(supported, bool) else shown(supported)

@@ -6,10 +6,11 @@ models/auto/tokenization_auto.py.
 
 import dataclasses
 import json
+import sys
 import warnings
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from keras_bert.checkpoints import added_tokens, folder, json_schema, tokenizer_json
 from keras_bert.checkpoints.added_tokens import AddedToken
@@ -20,6 +21,7 @@ from keras_bert.untrusted.errors import invalid
 
 FILE = "tokenizer_config.json"
 VOCABULARY_FILE = "vocab.txt"
+_VOCABULARY_FILES = (VOCABULARY_FILE, tokenizer_json.FILE)
 _SPECIAL_FILE = "special_tokens_map.json"
 _SPECIAL_TOKENS = {
     f"{name}_token": f"[{name.upper()}]" for name in ("pad", "unk", "cls", "sep", "mask")
@@ -55,33 +57,93 @@ _REQUIRED_VALUES = {
 _JAPANESE_KEYS = {"word_tokenizer_type": "basic", "subword_tokenizer_type": "wordpiece"}
 
 
-def read_vocabulary(
-    path: Path, vocab_size: int, tokenizer: Mapping[str, Any] | None = None
-) -> list[str] | None:
-    """Read vocab.txt, or else tokenizer.json, and the tokens that other files add.
+class Tokenizer(NamedTuple):
+    """What the tokenizer files in a folder say.
 
-    `tokenizer` is the content of tokenizer.json, if it was read before. Return `None` if the
-    folder has neither file. Two vocabularies that differ are an error.
+    `vocabulary` is `None` if the folder has neither vocab.txt nor tokenizer.json. `options` are
+    those of `ModelSpec.tokenizer`. `json` is the content of tokenizer.json.
     """
-    file = path / VOCABULARY_FILE
+
+    vocabulary: list[str] | None
+    options: dict[str, Any]
+    json: dict[str, Any]
+
+
+def read(
+    path: Path, vocab_size: int = folder.MAX_TOKENS, max_length: int = sys.maxsize
+) -> Tokenizer:
+    """Read the vocabulary and the options in the tokenizer files of a folder; all are optional.
+
+    The options in tokenizer_config.json take precedence over the normalizer in tokenizer.json,
+    except for the class PreTrainedTokenizerFast. If neither sets the casing, it is inferred from
+    the vocabulary. `vocab_size` and `max_length` are the numbers of ids and of positions of the
+    encoder.
+    """
+    file = path / FILE
+    config = folder.read_optional_json(file)
+    has_vocabulary = any(folder.has_file(path / name) for name in _VOCABULARY_FILES)
+    content: dict[str, Any] = {}
+    vocabulary = None
+    added: list[AddedToken] = []
+    if has_vocabulary:
+        _check_class(path, config)
+        _check_values(path, config)
+        content = tokenizer_json.read(path)
+        declared = added_tokens.read(path, config, content)
+        vocabulary = _vocabulary(path, vocab_size, content, declared)
+        added = _added(path, vocabulary, declared)
+    normalizer = content.get("normalizer") or {}
+    is_generic = config.get("tokenizer_class") in _GENERIC_CLASSES
+    if not is_generic:
+        _warn_of_defaults(path, config, normalizer)
+    options = {}
+    for key, (normalizer_key, _) in _DEFAULTS_OF_TRANSFORMERS.items():
+        values = [config.get(key), normalizer.get(normalizer_key)]
+        if is_generic:
+            values.reverse()
+        options[key] = values[1] if values[0] is None else values[0]
+    json_schema.check(file, options, dict.fromkeys(options, json_schema.FLAG))
+    lowercase = options["do_lower_case"]
+    if lowercase is None:
+        lowercase = folder.is_lowercase(vocabulary)
+    strip_accents = options["strip_accents"]
+    tokenizer = {
+        **({"added_tokens": added} if added else {}),
+        "lowercase": lowercase,
+        "strip_accents": lowercase if strip_accents is None else strip_accents,
+        "split_cjk": options["tokenize_chinese_chars"] is not False,
+        "sequence_length": _sequence_length(path, config, max_length),
+    }
+    return Tokenizer(vocabulary, tokenizer, content)
+
+
+def _vocabulary(
+    path: Path,
+    vocab_size: int,
+    content: Mapping[str, Any],
+    declared: Mapping[str, tuple[int | None, AddedToken]],
+) -> list[str]:
+    """Return the tokens of vocab.txt, or else of tokenizer.json, and those that are added.
+
+    `content` is that of tokenizer.json, and `declared` is that of `added_tokens.read`.
+    """
     json_file = path / tokenizer_json.FILE
-    content = tokenizer_json.read(path) if tokenizer is None else tokenizer
+    file = path / VOCABULARY_FILE
+    of_json = tokenizer_json.vocabulary(json_file, content) if content.get("model") else None
     if folder.has_file(file):
         tokens = dict(enumerate(folder.read_vocabulary(file)))
-    elif folder.has_file(json_file):
-        file = json_file
-        tokens = tokenizer_json.vocabulary(json_file, content)
+    elif of_json is None:
+        raise invalid(json_file, "must have the model of a tokenizer", list(content))
     else:
-        return None
-    declared = added_tokens.read(path, content)
+        file = json_file
+        tokens = dict(of_json)
     # Tokens of the vocabulary override added tokens with the same id or name.
     known = set(tokens.values())
     for token, (id_, _) in declared.items():
         if id_ is not None and token not in known:
             tokens.setdefault(id_, token)
-    others = tokenizer_json.vocabulary(json_file, content) if content.get("model") else tokens
-    if tokens != others:
-        _check_same_tokens(file, tokens, others, declared)
+    if of_json is not None and tokens != of_json:
+        _check_same_tokens(file, tokens, of_json, declared)
     gaps = set(range(len(tokens))).difference(tokens)
     if gaps:
         rule = "ids must be contiguous from 0, received no token for"
@@ -94,6 +156,22 @@ def read_vocabulary(
     known = {*vocabulary, *added_tokens.SPECIAL}
     missing = [token for token in declared if token not in known]
     return vocabulary + missing[: vocab_size - len(vocabulary)]
+
+
+def _added(
+    path: Path, vocabulary: list[str], declared: Mapping[str, tuple[int | None, AddedToken]]
+) -> list[AddedToken]:
+    """Return the tokens that are matched whole in texts. Warn of tokens without an id."""
+    known = set(vocabulary)
+    names = [name for name in declared if name not in added_tokens.SPECIAL]
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        warnings.warn(
+            f"{path}: the vocabulary has no row for the added tokens "
+            f"{printable(', '.join(unknown), 200)}, so they are plain text",
+            stacklevel=level_of_caller(),
+        )
+    return [declared[name][1] for name in names if name in known]
 
 
 def _check_same_tokens(
@@ -111,47 +189,6 @@ def _check_same_tokens(
                 f"for id {id_}, where {tokenizer_json.FILE} has {shown(other)}. Delete the file "
                 "that does not belong to the weights"
             )
-
-
-def read(path: Path, vocabulary: list[str] | None, config: Mapping[str, Any]) -> dict[str, Any]:
-    """Read the tokenizer options in a folder, as in `ModelSpec.tokenizer`. All files are optional.
-
-    The options in tokenizer_config.json take precedence over the normalizer in tokenizer.json,
-    except for the class PreTrainedTokenizerFast. If neither sets the casing, it is inferred from
-    the vocabulary. `config` is that of the encoder.
-    """
-    file = path / FILE
-    tokenizer = folder.read_optional_json(file)
-    normalizer: Mapping[str, Any] = {}
-    added: list[AddedToken] = []
-    if vocabulary is not None:
-        _check_class(path)
-        _check_values(path, tokenizer)
-        content = tokenizer_json.read(path)
-        normalizer = content.get("normalizer") or {}
-        added = read_added(path, vocabulary, content)
-    is_generic = tokenizer.get("tokenizer_class") in _GENERIC_CLASSES
-    if not is_generic:
-        _warn_of_defaults(path, tokenizer, normalizer)
-    options = {}
-    for key, (normalizer_key, _) in _DEFAULTS_OF_TRANSFORMERS.items():
-        values = [tokenizer.get(key), normalizer.get(normalizer_key)]
-        if is_generic:
-            values.reverse()
-        options[key] = values[1] if values[0] is None else values[0]
-    json_schema.check(file, options, dict.fromkeys(options, json_schema.FLAG))
-    lowercase = options["do_lower_case"]
-    if lowercase is None:
-        lowercase = folder.is_lowercase(vocabulary)
-    strip_accents = options["strip_accents"]
-    split_cjk = options["tokenize_chinese_chars"]
-    return {
-        **({"added_tokens": added} if added else {}),
-        "lowercase": lowercase,
-        "strip_accents": lowercase if strip_accents is None else strip_accents,
-        "split_cjk": split_cjk is not False,
-        "sequence_length": _sequence_length(path, tokenizer, config["max_position_embeddings"]),
-    }
 
 
 def _warn_of_defaults(
@@ -184,10 +221,11 @@ def _sequence_length(path: Path, tokenizer: Mapping[str, Any], limit: int) -> in
     return next(fitting, None)
 
 
-def _check_class(path: Path) -> None:
+def _check_class(path: Path, tokenizer: Mapping[str, Any]) -> None:
     """Raise a `ValueError` if a config names a tokenizer that is not BERT's WordPiece."""
-    for file in (path / "config.json", path / FILE):
-        config = folder.read_optional_json(file)
+    model_file = path / "config.json"
+    contents = {model_file: folder.read_optional_json(model_file), path / FILE: tokenizer}
+    for file, config in contents.items():
         name = str(config.get("tokenizer_class") or "BertTokenizer")
         code = (config.get("auto_map") or {}).get("AutoTokenizer")
         others = [] if name in _CLASSES else [name]
@@ -207,27 +245,6 @@ def _check_values(path: Path, tokenizer: Mapping[str, Any]) -> None:
     contents = {path / FILE: tokenizer, map_file: folder.read_optional_json(map_file)}
     for file, content in contents.items():
         json_schema.check(file, content, _REQUIRED_VALUES)
-
-
-def read_added(path: Path, vocabulary: list[str], tokenizer: Mapping[str, Any]) -> list[AddedToken]:
-    """Return the tokens that are matched whole in texts. Warn of tokens without an id.
-
-    `tokenizer` is the content of tokenizer.json.
-    """
-    declared = {
-        name: token
-        for name, (_, token) in added_tokens.read(path, tokenizer).items()
-        if name not in added_tokens.SPECIAL
-    }
-    known = set(vocabulary)
-    unknown = [name for name in declared if name not in known]
-    if unknown:
-        warnings.warn(
-            f"{path}: the vocabulary has no row for the added tokens "
-            f"{printable(', '.join(unknown), 200)}, so they are plain text",
-            stacklevel=level_of_caller(),
-        )
-    return [token for name, token in declared.items() if name in known]
 
 
 def write_special_tokens(path: Path) -> None:

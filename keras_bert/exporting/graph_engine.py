@@ -9,7 +9,7 @@ import time
 
 from keras_bert import provenance
 from keras_bert.checkpoints import tokenizer_config, tokenizer_json
-from keras_bert.checkpoints.folder import MAX_TOKENS, read_json
+from keras_bert.checkpoints.folder import read_json
 from keras_bert.exporting import graph_folder, graph_outputs
 from keras_bert.exporting.graph_folder import EXPORT_AGAIN
 from keras_bert.exporting.graph_session import errors_as_value_error, open_session
@@ -59,10 +59,14 @@ class GraphEngine:
         self._has_activation = PROBABILITIES in self.session.widths
         self._outputs = [PROBABILITIES] if self._has_activation else list(self.task.graph_outputs)
         _check_outputs(self.session, self._outputs, self.task.graph_rank)
-        content, names = _read_vocabulary(folder)
+        with errors_as_value_error(f"{folder}: its tokenizer cannot be read"):
+            files = tokenizer_config.read(folder)
+        names = files.vocabulary or []
         _check_digests(graph, self.session, names, facts)
         # Libraries need a name for each row of the embeddings, so the files may name further ids.
-        tokenizer, self.longest = _tokenizer(folder, content, names[: facts.get("vocabulary_size")])
+        vocabulary = names[: facts.get("vocabulary_size")]
+        tokenizer = _tokenizer(vocabulary, files.options)
+        self.longest = _max_length(folder, files.json)
         width = self.session.widths[self._outputs[0]]
         if self.task.has_labels:
             _check_labels(folder, output.labels, width)
@@ -138,25 +142,23 @@ def _check_digests(graph, session, names, facts):
             raise ValueError(f"{file} has changed since the export of this folder. {EXPORT_AGAIN}")
 
 
-def _read_vocabulary(folder):
-    """Return the content of `tokenizer.json`, and the name of each id in the files of a folder."""
-    with errors_as_value_error(f"{folder}: its tokenizer cannot be read"):
-        content = tokenizer_json.read(folder)
-        return content, tokenizer_config.read_vocabulary(folder, MAX_TOKENS, content) or []
+def _tokenizer(vocabulary, options):
+    """Return the `PythonTokenizer` of a vocabulary and of `ModelSpec.tokenizer`."""
+    return PythonTokenizer(
+        vocabulary,
+        lowercase=options["lowercase"],
+        strip_accents=options["strip_accents"],
+        split_cjk=options["split_cjk"],
+        added_tokens=options.get("added_tokens", ()),
+    )
 
 
-def _tokenizer(folder, content, vocabulary):
-    """Return the `PythonTokenizer` of a folder, and the maximum number of tokens of a text.
-
-    `content` is that of `tokenizer.json`.
-    """
+def _max_length(folder, content):
+    """Return the maximum number of tokens of a text, from the content of `tokenizer.json`."""
     file = folder / tokenizer_json.FILE
-    with errors_as_value_error(f"{folder}: its tokenizer cannot be read"):
-        added = tokenizer_config.read_added(folder, vocabulary, content)
-    normalizer = content.get("normalizer")
     truncation = content.get("truncation")
-    if not isinstance(normalizer, dict) or not isinstance(truncation, dict):
-        raise ValueError(f"{file} must have a normalizer and a truncation. {EXPORT_AGAIN}")
+    if not isinstance(truncation, dict):
+        raise ValueError(f"{file} must have a truncation. {EXPORT_AGAIN}")
     length = truncation.get("max_length")
     if type(length) is not int or not 3 <= length <= _MAX_LENGTH:
         raise ValueError(
@@ -170,14 +172,7 @@ def _tokenizer(folder, content, vocabulary):
             f"{file}: the max_length of its truncation is {length}, but the model in config.json "
             f"has {shown(positions)} positions. {EXPORT_AGAIN}"
         )
-    tokenizer = PythonTokenizer(
-        vocabulary,
-        lowercase=normalizer.get("lowercase", True),
-        strip_accents=normalizer.get("strip_accents"),
-        split_cjk=normalizer.get("handle_chinese_chars", True),
-        added_tokens=added,
-    )
-    return tokenizer, length
+    return length
 
 
 def _check_labels(folder, labels, width):

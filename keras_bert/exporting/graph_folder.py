@@ -138,8 +138,8 @@ def write_digests(graph: GraphFile, vocabulary: list[str] | None) -> None:
     files = [file for file in (graph.file, graph.file.with_suffix(".bin")) if file.is_file()]
     description["graph_sha256"] = digest_of_graph(*(file.read_bytes() for file in files))
     if vocabulary is not None:
-        names = tokenizer_config.read_vocabulary(graph.folder, checkpoint_folder.MAX_TOKENS)
-        description["vocabulary_sha256"] = digest_of_vocabulary(names or [])
+        names = tokenizer_config.read(graph.folder).vocabulary or []
+        description["vocabulary_sha256"] = digest_of_vocabulary(names)
         description["vocabulary_size"] = len(vocabulary)
     checkpoint_folder.write_json(file, description)
 

@@ -176,13 +176,13 @@ def write(
 def read(path: str | os.PathLike) -> tuple[list[str], dict[str, Any]]:
     """Read (tokens, dict of `Preprocessor` options) from a folder of `write` or a checkpoint."""
     path = pathlib.Path(path)
-    vocabulary = tokenizer_config.read_vocabulary(path, folder.MAX_TOKENS)
-    if vocabulary is None:
+    tokenizer = tokenizer_config.read(path)
+    if tokenizer.vocabulary is None:
         missing = str(path / VOCABULARY_FILE)
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), missing)
-    options = dict(tokenizer_config.read(path, vocabulary, {"max_position_embeddings": 512}))
+    options = dict(tokenizer.options)
     del options["sequence_length"]
-    return vocabulary, options
+    return tokenizer.vocabulary, options
 
 
 def _texts(documents):

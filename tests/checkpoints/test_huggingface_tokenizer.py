@@ -137,8 +137,8 @@ def test_vocab_txt_with_added_tokens(tmp_path):
         (word_piece([*VOCABULARY, "g"]), "vocab_size 11 ids, received 12"),
         (word_piece(VOCABULARY[:-1], added=[(11, "f")]), "received no token for 10"),
         ({"model": {"type": "BPE", "vocab": {}}}, "'WordPiece' in the model, received 'BPE'"),
-        ({"model": None}, "cannot be read"),
-        ({}, "cannot be read"),
+        ({"model": None}, "must have the model of a tokenizer"),
+        ({}, "must have the model of a tokenizer"),
     ],
 )
 def test_vocabulary_errors_in_tokenizer_json(tmp_path, tokenizer, message):

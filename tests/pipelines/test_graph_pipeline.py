@@ -206,11 +206,11 @@ BROKEN = {
     "no config": (lambda folder: (folder / "config.json").unlink(), "config.json"),
     "no tokenizer": (
         lambda folder: (folder / "tokenizer.json").unlink(),
-        "normalizer.*Export the model again",
+        "truncation.*Export the model again",
     ),
     "empty tokenizer": (
         lambda folder: (folder / "tokenizer.json").write_text("{}"),
-        "normalizer.*Export the model again",
+        "truncation.*Export the model again",
     ),
     "long texts": (
         lambda folder: edit_json(

@@ -403,7 +403,7 @@ def test_huge_vocabularies(tmp_path, name):
     content = {"model": {"vocab": {token: id_ for id_, token in enumerate(tokens)}}}
     (tmp_path / "tokenizer.json").write_text(json.dumps(content))
     with pytest.raises(ValueError, match=f"tokenizer.json: .*{message}"):
-        tokenizer_config.read_vocabulary(tmp_path, len(tokens))
+        tokenizer_config.read(tmp_path, len(tokens))
 
 
 def test_enormous_file(tmp_path):

@@ -329,7 +329,7 @@ WRONG_FILES = [
     (
         "tokenizer_config.json",
         json.dumps({"do_lower_case": ESCAPE * 1000}),
-        lambda folder: tokenizer_config.read(folder, tiny.PIECES, {}),
+        lambda folder: tokenizer_config.read(folder),
     ),
     ("a.jsonl", TWO_KEYS, lambda folder: list(corpus.documents(folder))),
     (f"{ESCAPE}.txt", "a", lambda folder: list(corpus.documents(folder))),
