@@ -37,7 +37,7 @@ def commands(folder, file, output):
     """Return the command of each program."""
     predict = [sys.executable, "-m", "keras_bert", "predict", folder / "model.keras"]
     beam = [sys.executable, EXAMPLE]
-    options = ["--input", file, "--output", output, "--keep", "id"]
+    options = ["--trusted", "--input", file, "--output", output, "--keep", "id"]
     return {
         "keras-bert predict": [*predict, "--input", file, "--output", f"{output}.jsonl"],
         "Beam, 1 process": [*beam, folder / "exported", *options],

@@ -46,7 +46,7 @@ def serve(folder):
         The process and its port.
     """
     process = subprocess.Popen(
-        [sys.executable, "-m", "keras_bert", "serve", str(folder), "--port", "0"],
+        [sys.executable, "-m", "keras_bert", "serve", str(folder), "--trusted", "--port", "0"],
         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
     )  # fmt: skip
     for line in process.stdout:

@@ -4,7 +4,7 @@
 #   docker build --file docker/serving.Dockerfile --tag keras-bert-serving .
 #   docker run --rm --publish 127.0.0.1:8501:8501 \
 #       --volume "$PWD/saved_models/support:/models/support:ro" keras-bert-serving /models --trusted
-# A SavedModel is a program. --trusted runs a model that was exported outside of the container.
+# A SavedModel is a program, which runs only with --trusted.
 FROM python:3.12.12-slim-bookworm@sha256:593bd06efe90efa80dc4eee3948be7c0fde4134606dd40d8dd8dbcade98e669c AS build
 WORKDIR /source
 COPY constraints.txt pyproject.toml setup.cfg README.md LICENSE ./

@@ -87,7 +87,7 @@ def main():
     args = parser.parse_args()
     command = ["http.server", "--directory", ROOT / "examples" / "browser", str(PORT)]
     if args.page == "server":
-        command = ["keras_bert", "serve", args.model, "--port", str(PORT)]
+        command = ["keras_bert", "serve", args.model, "--trusted", "--port", str(PORT)]
     web_server = subprocess.Popen([sys.executable, "-m", *command])
     driver = subprocess.Popen(["chromedriver", "--port=0"], stdout=subprocess.PIPE, text=True)
     try:

@@ -83,7 +83,7 @@ class Predict(beam.PTransform):
     Example:
 
         rows = pipeline | ReadRows("reviews.jsonl")
-        predicted, rejected = rows | Predict("exported", keep=["id"])
+        predicted, rejected = rows | Predict("exported", keep=["id"], trusted=True)
     """
 
     def __init__(self, model: str | os.PathLike, **options: typing.Any) -> None:
@@ -107,8 +107,8 @@ class ExportHandler(ModelHandler):
             `{"text": "sentence"}`. By default, columns have the names of the inputs.
         keep: Names of the columns to keep, such as `["id"]`. Defaults to all.
         batch_size: Rows per call of the model. The model sorts them by length.
-        trusted: If True, run a SavedModel that was not exported on the worker's machine. Use it
-            only for models that you trust.
+        trusted: Must be True for a SavedModel, which is a program. Use it only for models that you
+            trust. ONNX and OpenVINO folders do not need it.
     """
 
     def __init__(

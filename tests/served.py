@@ -11,7 +11,6 @@ from tensorflow.core.protobuf import saved_model_pb2
 
 import keras_bert
 from keras_bert import heads
-from keras_bert.hub import own_files
 from tests import tiny
 
 HEADS = {
@@ -57,9 +56,8 @@ def times(folder, factor):
 
 
 def save(module, folder, serve):
-    """Write a SavedModel with the signature `serving_default`, as an export of this machine."""
+    """Write a SavedModel with the signature `serving_default`."""
     tf.saved_model.save(module, str(folder), signatures={"serving_default": serve})
-    own_files.record(folder)
     return folder
 
 

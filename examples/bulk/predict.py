@@ -1,7 +1,7 @@
 """Answer millions of texts with an exported model on Apache Beam.
 
     keras-bert export MODEL exported
-    python examples/bulk/predict.py exported --input 'reviews/*.jsonl' --output out --keep id
+    python examples/bulk/predict.py exported --trusted --input 'reviews/*.jsonl' --output out
 
 writes out/predicted-*.jsonl and, for rows that cannot be read or answered, out/rejected-*.jsonl.
 Options of Beam, such as --runner, follow after these; see README.md.
@@ -25,7 +25,7 @@ def main(arguments=None):
     parser.add_argument("--text", help="column of the texts, if it is not 'text'")
     parser.add_argument("--keep", nargs="*", help="columns to keep (default: all)")
     parser.add_argument("--parquet", action="store_true", help="write Parquet, not JSON Lines")
-    trusted = "run a SavedModel that was not exported on this machine; for models you trust"
+    trusted = "run a SavedModel, which is a program; for models you trust"
     parser.add_argument("--trusted", action="store_true", help=trusted)
     args, beam_options = parser.parse_known_args(arguments)
     options = PipelineOptions(beam_options)

@@ -95,9 +95,9 @@ def _raise_if_exported(path: Path) -> None:
     files = [folder / "assets/labels.txt", model / "models.config"]
     remedy = None
     if any((f / "preprocess/1/saved_model.pb").is_file() for f in (folder, *folder.parents[:2])):
-        remedy = "keras_bert.HubLayer"
+        remedy = "keras_bert.HubLayer(folder, trusted=True)"
     elif any(file.is_file() for file in files):
-        remedy = "keras-bert serve"
+        remedy = "keras-bert serve --trusted"
     elif (folder / "keras_bert.json").is_file() and not huggingface_weights(folder):
         remedy = _engine_of_graph(folder)
     if remedy:

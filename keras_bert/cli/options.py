@@ -676,8 +676,8 @@ class Serve(Precision, Trusted, run="serving.serve"):
     """Serve a model over HTTP, with a web page, on this machine.
 
     model: SavedModels: a model folder, a version or several models; or a trained model
-    trusted: allow code in the model, or a SavedModel that was not exported on this machine, to run;
-        use only for models you trust
+    trusted: allow code in the model to run, and SavedModels, also your own, which are programs; use
+        only for models you trust
     host: address to listen on (default: 127.0.0.1, this machine only)
     port: port to listen on; 0: any free port
     max_body: maximum bytes per request (default: 1 MiB)

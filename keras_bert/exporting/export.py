@@ -152,7 +152,8 @@ def export(
     `README.md`. Existing files stay as they are, except for a card that you have not edited.
 
     Texts are padded to the longest of their batch and truncated at the preprocessor's
-    `max_sequence_length`. Only the TensorFlow backend can export SavedModels.
+    `max_sequence_length`. Only the TensorFlow backend can export SavedModels. A SavedModel is a
+    program: `keras-bert serve` runs it with `--trusted`, and `HubLayer` with `trusted=True`.
 
     With `format="onnx"` or `"openvino"`, the folder `path` gets a graph in the layout of Hugging
     Face, `onnx/model.onnx` or `openvino/openvino_model.xml`, with the files that optimum,

@@ -1,8 +1,11 @@
 """A Keras 3 layer that calls and trains a reusable SavedModel."""
 
+import contextlib
 import os
 import pathlib
 import shutil
+import tempfile
+import weakref
 from typing import Any
 
 import keras
@@ -26,9 +29,8 @@ class HubLayer(keras.layers.Layer):
     exports of the Model Garden, and any `tf.Module` with a `__call__` method. `hub.KerasLayer`
     does the same for Keras 2.
 
-    A SavedModel is a program. The layer loads exports of this machine, which `keras_bert.export`
-    remembers in the cache. Pass `trusted=True` to load any other SavedModel, if you trust its
-    author.
+    A SavedModel is a program, also one that `keras_bert.export` wrote. Pass `trusted=True` if you
+    trust its author.
 
     The `.keras` file of a model contains the SavedModel. To load such a file, pass `trusted=True`
     to `keras_bert.load`, or `safe_mode=False` to `keras.saving.load_model`.
@@ -41,15 +43,14 @@ class HubLayer(keras.layers.Layer):
     Args:
         path: Folder of the SavedModel.
         trainable: If True, train the variables that the SavedModel lists as trainable.
-        trusted: If True, load a SavedModel that was not exported on this machine, also through
-            links.
+        trusted: Must be True: the SavedModel is a program, which runs with your rights.
         variables: Only for `from_config`: list of dicts that describe the variables.
         outputs: Only for `from_config`: shapes and dtypes of the outputs.
         **kwargs: Arguments of `keras.layers.Layer`.
 
     Raises:
         ValueError: If the backend is not TensorFlow, if there is no SavedModel or it cannot be
-            called, or if it needs `trusted=True`.
+            called, or without `trusted=True`.
 
     Example:
 
@@ -101,13 +102,18 @@ class HubLayer(keras.layers.Layer):
         self.built = True
 
     def _load(self, path):
-        # The folder is a copy, so the model can be saved after the original is deleted.
-        loaded, self._folder = program.load(path, self._trusted)
-        if not callable(loaded):
-            raise ValueError(
-                f"{path} has only signatures for serving. Export the encoder with "
-                "keras_bert.export(encoder, path), or save a tf.Module with a __call__ method"
-            )
+        with contextlib.ExitStack() as temporary:
+            # The model can be saved after the original folder is deleted.
+            copy = tempfile.TemporaryDirectory(prefix="keras_bert-", ignore_cleanup_errors=True)
+            self._folder = pathlib.Path(temporary.enter_context(copy))
+            loaded = program.load(path, self._trusted, self._folder)
+            if not callable(loaded):
+                raise ValueError(
+                    f"{path} has only signatures for serving. Export the encoder with "
+                    "keras_bert.export(encoder, path), or save a tf.Module with a __call__ method"
+                )
+            # The graph may read its assets later.
+            weakref.finalize(loaded, temporary.pop_all().close)
         # Bypass Keras' __setattr__, which would track the variables a second time.
         object.__setattr__(self, "_loaded", loaded)
 

@@ -9,7 +9,6 @@ from keras_bert.exporting import model_card, tf_serving
 from keras_bert.exporting.keras_engine import KerasEngine
 from keras_bert.exporting.model_card import ModelInfo
 from keras_bert.exporting.model_comparison import Sample
-from keras_bert.hub import own_files
 
 
 class SavedModelFolder:
@@ -59,7 +58,6 @@ class SavedModelFolder:
         """Move the SavedModel to the next version, write the files beside it; return its path."""
         inputs = self._functions["serving_default"].input_signature
         tf_serving.write_warmup(folder, inputs)
-        own_files.record(folder)
         taken = [int(entry.name) for entry in self.parent.iterdir() if entry.name.isdecimal()]
         version = self.parent / str(max(taken, default=0) + 1)
         os.rename(folder, version)

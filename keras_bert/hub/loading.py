@@ -35,9 +35,9 @@ def load(
 ) -> keras.Model:
     """Load a model with its weights, its vocabulary and its tokenizer options.
 
-    No code from the model runs unless `trusted=True`, or `save` wrote exactly this file on this
-    machine. Code is everything but plain layers: a `HubLayer`, a Keras `Lambda` layer, or a class
-    of your own. SECURITY.md describes the rule for each format.
+    No code from the model runs unless `trusted=True`. Code is everything but plain layers: a
+    `HubLayer`, a Keras `Lambda` layer, or a class of your own. SECURITY.md describes the rule for
+    each format.
 
     Args:
         name: One of these:

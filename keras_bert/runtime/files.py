@@ -193,23 +193,27 @@ def cache_folder() -> pathlib.Path:
     return pathlib.Path(base).absolute() / "keras_bert"
 
 
-def check_cache(folder: pathlib.Path, *, by_root: bool = True) -> None:
+def check_cache(folder: pathlib.Path) -> None:
     """Raise an `OSError` if another user can write to a folder of the cache, or above it there.
 
-    Whoever writes to the cache chooses what later processes read, and programs that they run.
+    Whoever writes to the cache chooses what later processes read. Root may own the folders, as in
+    an image of a container.
 
     Args:
         folder: The cache folder or a folder below it. What does not exist needs no check.
-        by_root: Whether root may own the folders, as in an image of a container.
     """
     for path in _folders_of_cache(folder):
         if not os.path.lexists(path):
             return
-        _check_private(path, by_root)
+        _check_private(path, by_root=True)
 
 
 def make_cache(folder: pathlib.Path, *, by_root: bool = True) -> None:
     """Create a folder of the cache, and those above it there; check them as `check_cache` does.
+
+    Args:
+        folder: The cache folder or a folder below it.
+        by_root: Whether root may own the folders. Not for programs, which this process runs.
 
     Raises:
         OSError: Names the folder that cannot be created, and `KERAS_BERT_CACHE`.

@@ -85,9 +85,10 @@ def load(
     """Load a version and run it once, because the first run is slow.
 
     Raises:
-        ValueError: If it cannot be loaded. Without `trusted`, it must be an export of this machine.
+        ValueError: If it cannot be loaded, or without `trusted`: a SavedModel is a program.
     """
-    loaded, folder = program.load(folder, trusted, copied=not trusted)
+    folder = pathlib.Path(folder).expanduser()
+    loaded = program.load(folder, trusted)
     labels = _read_labels(folder)
     graph = _read_graph(folder)
     # Loaded functions rename their arguments to identifiers. The graph has the exported names.

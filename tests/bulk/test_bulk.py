@@ -57,7 +57,7 @@ def answers(model, rows, **options):
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         with beam.Pipeline(runner="BundleBasedDirectRunner") as pipeline:
-            outputs = pipeline | beam.Create(rows) | bulk.Predict(model, **options)
+            outputs = pipeline | beam.Create(rows) | bulk.Predict(model, trusted=True, **options)
             for file, output in zip(("predicted", "rejected"), outputs, strict=True):
                 output | f"Write{file}" >> bulk.WriteRows(folder / file)
         return read_lines(folder, "predicted"), read_lines(folder, "rejected")
@@ -131,7 +131,7 @@ def run_example(*arguments):
     spec = importlib.util.spec_from_file_location("predict", EXAMPLE)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    module.main([str(argument) for argument in arguments])
+    module.main(["--trusted", *map(str, arguments)])
 
 
 def test_example_with_two_processes(folder, tmp_path, capsys):
@@ -181,6 +181,11 @@ def test_wrong_models(folder, tmp_path, path):
     model = {"missing": tmp_path / "missing", "two": folder}[path]
     with pytest.raises(Exception, match="must hold one exported model"):
         answers(model, [{"text": "good"}])
+
+
+def test_a_saved_model_needs_trust(folder):
+    with pytest.raises(ValueError, match="trusted=True"):
+        bulk.ExportHandler(folder / "classification").load_model()
 
 
 def test_wrong_inputs(tmp_path):

@@ -41,6 +41,9 @@ def test_export(trained, tmp_path, capsys):
     for name in ("served", "served/1"):
         assert run("info", tmp_path / name) == 1
         assert "is an export, which cannot be loaded" in capsys.readouterr().err
+        assert run("serve", tmp_path / name, "--port", "0") == 1
+        assert "served/1: a SavedModel is a program" in (error := capsys.readouterr().err)
+        assert "--trusted" in error
 
 
 def test_the_export_of_an_encoder_names_both_models(encoder_folder, tmp_path, monkeypatch, capsys):

@@ -29,9 +29,15 @@ def pair(tmp_path_factory):
 def classifier(pair, trainable=True):
     """A model from strings to two logits, with both SavedModels."""
     text = keras.Input(shape=(), dtype="string", name="text")
-    inputs = HubLayer(pair[0], name="preprocess")(text)
-    x = HubLayer(pair[1], trainable=trainable, name="encoder")(inputs)["pooled_output"]
+    inputs = HubLayer(pair[0], trusted=True, name="preprocess")(text)
+    x = HubLayer(pair[1], trainable, trusted=True, name="encoder")(inputs)["pooled_output"]
     return keras.Model(text, keras.layers.Dense(2, name="logits")(x))
+
+
+def test_an_export_needs_trust(pair):
+    for folder in pair:
+        with pytest.raises(ValueError, match=f"^{folder}: .* is a program.* trusted=True"):
+            HubLayer(folder)
 
 
 @pytest.mark.slow
@@ -47,7 +53,7 @@ def test_training_argument(tmp_path):
     encoder = tiny.encoder(hidden_dropout_prob=0.5, num_hidden_layers=1)
     encoder.preprocessor = None
     keras_bert.export(encoder, tmp_path / "pair")
-    layer = HubLayer(tmp_path / "pair" / "encoder" / "1")
+    layer = HubLayer(tmp_path / "pair" / "encoder" / "1", trusted=True)
     ids = tf.ones((1, 4), tf.int32)
     inputs = {"input_word_ids": ids, "input_mask": ids, "input_type_ids": ids}
     inference = [numpy(layer(inputs)["pooled_output"]) for _ in range(2)]
@@ -153,7 +159,7 @@ def test_errors(tmp_path, content):
         message = "has only signatures"
     elif content == "broken":
         (tmp_path / "saved_model.pb").write_bytes(b"no message")
-        message = f"{tmp_path} is not a SavedModel: "
+        message = f"{tmp_path} could not be loaded: "
     with pytest.raises(ValueError, match=message) as caught:
         HubLayer(tmp_path, trusted=True)
     assert "\n" not in str(caught.value)
@@ -177,7 +183,7 @@ def train(strategy):
     with strategy.scope():
         keys = "input_word_ids", "input_mask", "input_type_ids"
         inputs = {{key: keras.Input((None,), dtype="int32", name=key) for key in keys}}
-        x = HubLayer({str(pair[1])!r}, name="encoder")(inputs)
+        x = HubLayer({str(pair[1])!r}, trusted=True, name="encoder")(inputs)
         model = keras.Model(inputs, keras.layers.Dense(2)(x["pooled_output"]))
         loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
         model.compile(keras.optimizers.SGD(0.3), loss, jit_compile=False)
@@ -191,7 +197,7 @@ assert two.num_replicas_in_sync == 2
 (_, found), (trained, expected) = train(two), train(tf.distribute.get_strategy())
 for a, b in zip(found, expected, strict=True):
     np.testing.assert_allclose(a, b, atol=2e-5)
-loaded = HubLayer({str(pair[1])!r}).get_weights()
+loaded = HubLayer({str(pair[1])!r}, trusted=True).get_weights()
 assert max(abs(a - b).max() for a, b in zip(trained, loaded)) > 0.01
 """
     python("-c", program)

@@ -51,7 +51,7 @@ REQUIRED = {
     "pretrain": "--records {records} --output {out} --size tiny",
     "convert": "{encoder} {out} --to huggingface",
     "export": "{classifier} {out}",
-    "serve": "{served} --port 0 --host 127.0.0.2",
+    "serve": "{served} --trusted --port 0 --host 127.0.0.2",
 }
 # Options that name a file or a column, or that need other options.
 LINES = {

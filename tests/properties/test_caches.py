@@ -1,4 +1,4 @@
-"""Nothing is believed from a cache that another user can write: no record, model, vector, program.
+"""Nothing is believed from a cache that another user can write: no model, vector, program.
 
 The method `use` returns the message of a reader that refuses the cache.
 """
@@ -8,10 +8,9 @@ import shutil
 
 import keras
 import pytest
-import tensorflow as tf
 
 import keras_bert
-from keras_bert.hub import own_files, resolve
+from keras_bert.hub import resolve
 from keras_bert.runtime import compilation_cache
 from tests import tiny
 from tests.cli.shared import run
@@ -20,25 +19,6 @@ pytestmark = [
     pytest.mark.skipif(os.name != "posix", reason="POSIX permissions"),
     pytest.mark.usefixtures("eager"),
 ]
-
-
-class Records:
-    """Records of the SavedModels that this machine exported."""
-
-    def __init__(self, folder, request):
-        self._folder = folder / "exported"
-        module = tf.Module()
-        module.__call__ = tf.function(lambda x: x, input_signature=[tf.TensorSpec([None])])
-        tf.saved_model.save(module, str(self._folder))
-        own_files.record(self._folder)
-
-    def use(self):
-        with (
-            pytest.warns(UserWarning, match="is not used") as caught,
-            pytest.raises(ValueError, match="trusted=True"),
-        ):
-            keras_bert.HubLayer(self._folder)
-        return str(caught[0].message)
 
 
 class Archive:
@@ -107,7 +87,7 @@ def for_all(folder):
     folder.chmod(0o1777)
 
 
-@pytest.mark.parametrize("subject", [Records, Archive, Vectors, Programs])
+@pytest.mark.parametrize("subject", [Archive, Vectors, Programs])
 @pytest.mark.parametrize("share", [of_another_user, link_of_another_user, for_the_group, for_all])
 def test_a_cache_that_another_user_can_write(tmp_path, monkeypatch, request, subject, share):
     if "another" in share.__name__ and os.getuid():

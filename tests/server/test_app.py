@@ -35,7 +35,7 @@ PREDICT = "/v1/models/reviews:predict"
 @contextlib.contextmanager
 def serving(found, host=app.HOST, **limits):
     """Serve the models of `models.find` in a thread; yield the port."""
-    served = [models.load(folder, number, name=name) for name, number, folder in found]
+    served = [models.load(folder, number, True, name) for name, number, folder in found]
     defaults = {"timeout": TIMEOUT, "max_body": MAX_BODY, "max_text": MAX_TEXT}
     server = app.make(served, host, app.Limits(**(defaults | limits)))
     with app.listen(port=0) as listener:
@@ -154,7 +154,7 @@ def test_status_and_metadata(port, folder):
 
 
 def test_labels_of_an_export(folder):
-    version = models.load(folder / "reviews" / "1", 1)
+    version = models.load(folder / "reviews" / "1", trusted=True)
     assert version.labels == ["bad", "good", "좋음"]
     assert set(version.signatures) == {"serving_default", "ids"}
     spec = tf.TensorSpec([None, None], tf.int32, "input_word_ids")

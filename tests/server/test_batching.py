@@ -174,7 +174,8 @@ TEXTS = ["this film is so good!", "", "bad", "this [MASK] is [MASK]", "[MASK]", 
 @pytest.mark.slow
 @pytest.mark.parametrize("head", ["classification", "tagging", "blanks"])
 def test_batched_outputs_equal_those_of_single_requests(head, tmp_path, one_tokenizer):
-    signature = models.load(served.head(head, tmp_path) / "1").signatures["serving_default"]
+    model = models.load(served.head(head, tmp_path) / "1", trusted=True)
+    signature = model.signatures["serving_default"]
     calls = []
     counted = models.Signature(
         signature.inputs,

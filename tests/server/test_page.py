@@ -6,7 +6,6 @@ import pathlib
 import pytest
 import tensorflow as tf
 
-from keras_bert.hub import own_files
 from keras_bert.server import models
 from tests import served
 from tests.server.test_app import call, serving
@@ -33,7 +32,6 @@ def folder(tmp_path_factory):
     pathlib.Path(folder, "classification/1/assets/labels.txt").write_text(
         f"bad\n{EVIL}\n좋음\n", encoding="utf-8"
     )
-    own_files.record(folder / "classification" / "1")
 
     def vectors(text):
         size = tf.cast(tf.strings.length(text), tf.float32)
