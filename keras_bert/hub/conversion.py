@@ -12,7 +12,7 @@ from keras_bert.checkpoints import canonical, keras_hub, model_garden
 from keras_bert.checkpoints.added_tokens import word_pieces
 from keras_bert.checkpoints.canonical import Checkpoint
 from keras_bert.checkpoints.folder import default_tokenizer
-from keras_bert.checkpoints.huggingface_heads import possible_tasks
+from keras_bert.checkpoints.huggingface_heads import number_of_logits, possible_tasks
 from keras_bert.encoder import BertEncoder
 from keras_bert.hub import model_weights
 from keras_bert.layers import without_initial_weights
@@ -50,32 +50,34 @@ def from_checkpoint(
         task = checkpoint.spec.head.task
         if task is None:
             _warn_of_heads(checkpoint)
+    if task is None:
+        _check_encoder_alone(checkpoint, fresh_head, head_options)
     head_task = None if task is None else registry.by_name(task)
-    if head_task is None and (head_options or fresh_head):
-        name = next(iter(head_options), "fresh_head")
-        raise ValueError(f"{name} needs a task, as in task='tagging', or is no argument of load")
-    if head_task is None:
-        _warn_of_modules(checkpoint)
+    fresh = _fresh_groups(checkpoint, head_task, fresh_head)
     has_own_layers = "layers" in head_options
     try:
-        if head_task is not None:
-            stored = _stored_options(head_task, checkpoint, fresh_head)
-            if "num_classes" in head_options or "num_tags" in head_options:
-                stored.pop("labels", None)
-            head_options = stored | registry.head_options(str(task)) | head_options
         with without_initial_weights(model_weights.zeros()):
-            encoder = _encoder(checkpoint.spec, sequence_length, dtype, rematerialize)
-            can_be_fresh = head_task is None or fresh_head or not head_task.uses_pooler
-            encoder.fresh_pooler = can_be_fresh and "pooler" not in checkpoint.groups
-            model = encoder
+            model = encoder = _encoder(checkpoint.spec, sequence_length, dtype, rematerialize)
+            encoder.fresh_pooler = "pooler" in fresh
             if head_task is not None:
-                model = head_task.head_function()(encoder, **head_options)
+                stored = _stored_options(head_task, checkpoint, fresh_head, head_options)
+                options = stored | registry.head_options(task) | head_options
+                model = head_task.head_function()(encoder, **options)
     except ValueError as error:
         raise ValueError(f"{checkpoint.path}: {error}") from error
     if has_own_layers:
         checkpoint = checkpoint.without_vector_layers()
-    model_weights.assign(model, head_task, checkpoint, fresh_head)
+    model_weights.assign(model, head_task, checkpoint, fresh)
     return model
+
+
+def _fresh_groups(checkpoint, task, fresh_head):
+    """Return the groups of weights that get random values."""
+    groups = set(canonical.HEADS) if fresh_head else set()
+    needs_pooler = task is not None and task.uses_pooler and not fresh_head
+    if "pooler" not in checkpoint.groups and not needs_pooler:
+        groups.add("pooler")
+    return groups
 
 
 def _with_pooling(checkpoint, pooling):
@@ -118,18 +120,23 @@ def _encoder(spec, sequence_length, dtype, rematerialize):
     return encoder
 
 
-def _stored_options(task, checkpoint, fresh_head):
-    """Return the options of a head that a checkpoint holds; labels are numbers by default."""
+def _stored_options(task, checkpoint, fresh_head, given):
+    """Return the options of a head that a checkpoint holds; labels are numbers by default.
+
+    `given` are the options of the user.
+    """
     head = checkpoint.spec.head
     if fresh_head:
         is_known = head.dropout is not None and "dropout" in task.head_fields
         return {"dropout": head.dropout} if is_known else {}
-    bias = checkpoint.weights.get("classifier/bias")
-    # Without a classifier the number is irrelevant, because loading its weights is an error.
-    count = 2 if bias is None else len(bias)
     if head.labels is None:
+        # Without a classifier the number is irrelevant, because loading its weights is an error.
+        count = number_of_logits(checkpoint.weights) or 2
         head = dataclasses.replace(head, labels=[str(index) for index in range(count)])
-    return task.options_of_head(head)
+    options = task.options_of_head(head)
+    if "num_classes" in given or "num_tags" in given:
+        options.pop("labels", None)
+    return options
 
 
 def check_sequence_length(value, max_positions):
@@ -151,8 +158,11 @@ def _warn_of_heads(checkpoint):
         )
 
 
-def _warn_of_modules(checkpoint):
-    """Warn if embeddings of the encoder alone would not be those of the checkpoint."""
+def _check_encoder_alone(checkpoint, fresh_head, head_options):
+    """Check that no option is for a head. Warn if its embeddings are not the checkpoint's."""
+    if head_options or fresh_head:
+        name = next(iter(head_options), "fresh_head")
+        raise ValueError(f"{name} needs a task, as in task='tagging', or is no argument of load")
     spec = checkpoint.spec
     if spec.head.task == "embedding" and spec.head != spec.without_head().embedding:
         warnings.warn(

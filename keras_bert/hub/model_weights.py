@@ -60,29 +60,31 @@ def _merge_lora(model, task, weights):
                 weights[f"{prefix}{kind}"] += np.float32(scale) * np.matmul(*factors)
 
 
-def assign(model, task, checkpoint, fresh_head):
-    """Set all variables of a model, or raise ValueError with the names of missing weights."""
-    variables = {
-        name: variable
-        for name, variable in variables_of(model, task).items()
-        # Vector layers that the user gave keep their weights.
-        if group_of(name) != VECTOR_LAYERS or (name in checkpoint.weights and not fresh_head)
-    }
-    parts = {group_of(name) for name in variables} & OPTIONAL_GROUPS
-    fresh = parts - {"pooler"} if fresh_head else set()
-    can_be_fresh = fresh_head or task is None or not task.uses_pooler
-    if can_be_fresh and "pooler" not in checkpoint.groups:
-        fresh.add("pooler")
-    for name in [name for name in variables if group_of(name) in fresh]:
-        _initialize(variables.pop(name), checkpoint.spec.encoder["initializer_range"])
+def assign(model, task, checkpoint, fresh):
+    """Set all variables of a model, or raise ValueError with the names of missing weights.
+
+    The groups `fresh` get random weights. Layers after the pooling that the checkpoint does not
+    have keep their weights, because the user gave them.
+    """
+    variables = {}
+    for name, variable in variables_of(model, task).items():
+        group = group_of(name)
+        is_stored = name in checkpoint.weights and group not in fresh
+        if group == VECTOR_LAYERS and not is_stored:
+            continue
+        if group in fresh:
+            _initialize(variable, checkpoint.spec.encoder["initializer_range"])
+        else:
+            variables[name] = variable
+    needed = OPTIONAL_GROUPS.intersection(map(group_of, variables))
     if task is not None:
-        _check_head(task, checkpoint, variables, parts - fresh)
-    unused_groups = OPTIONAL_GROUPS - (parts - fresh) | {VECTOR_LAYERS}
+        _check_head(task, checkpoint, variables, needed)
+    unused = OPTIONAL_GROUPS - needed | {VECTOR_LAYERS}
     checkpoints.assign(
         {name: _single_copy(variable) for name, variable in variables.items()},
         checkpoint.weights,
         source=checkpoint.path,
-        ignore=[f"{group}/" for group in unused_groups],
+        ignore=[f"{group}/" for group in unused],
     )
 
 
