@@ -61,7 +61,7 @@ def from_checkpoint(
             encoder.fresh_pooler = "pooler" in fresh
             if head_task is not None:
                 stored = _stored_options(head_task, checkpoint, fresh_head, head_options)
-                options = stored | registry.head_options(task) | head_options
+                options = stored | registry.head_options(str(task)) | head_options
                 model = head_task.head_function()(encoder, **options)
     except ValueError as error:
         raise ValueError(f"{checkpoint.path}: {error}") from error
