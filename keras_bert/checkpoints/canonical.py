@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_bert.checkpoints import json_schema
+from keras_bert.checkpoints import json_schema, other_models
 from keras_bert.model_spec import HeadSpec, ModelSpec
 from keras_bert.runtime.escaping import printable
 from keras_bert.runtime.warn import level_of_caller
@@ -226,6 +226,7 @@ def without_ignored(
         if not matching:
             raise invalid(file, "each pattern of ignore must match a tensor", pattern)
         for name in matching:
+            other_models.check_ignored(file, name)
             kept.pop(name, None)
     return kept
 

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from keras_bert.checkpoints import bundle
+from keras_bert.checkpoints import bundle, other_models
 from keras_bert.runtime.escaping import printable
 from keras_bert.untrusted import links
 
@@ -49,6 +49,8 @@ def detect(path: str | os.PathLike[str]) -> str:
     if inner and not formats:  # such as the output folder of a training program
         folders = printable(", ".join(inner), 200)
         raise ValueError(f"{path} is no checkpoint, but has folders with one: {folders}. Pass one")
+    if not formats:
+        other_models.check_files(path)
     looked_for = "; ".join(f"{name}: {files}" for name, files in FILES.items())
     names = [printable(entry.name) for entry in entries[:_MAX_NAMES]]
     more = ["..."] if len(entries) > _MAX_NAMES else []

@@ -18,6 +18,7 @@ from keras_bert.checkpoints import (
     folder,
     huggingface_heads,
     name_tables,
+    other_models,
     tensor_files,
     tokenizer_config,
     tokenizer_json,
@@ -96,7 +97,7 @@ ACTIVATIONS = {
 # from the vocabulary), text generation.
 SILENT_KEYS = words("""
     _commit_hash _name_or_path architectures finetuning_task language name name_or_path
-    tokenizer_class transformers_version _attn_implementation _attn_implementation_autoset
+    tokenizer_class transformers_version auto_map _attn_implementation _attn_implementation_autoset
     _attn_implementation_internal attn_implementation chunk_size_feed_forward dtype
     gradient_checkpointing tf_legacy_loss torch_dtype torchscript use_bfloat16 use_cache
     xla_device output_attentions output_hidden_states output_past return_dict use_return_dict
@@ -118,12 +119,10 @@ _MODULE_OF_VECTORS = re.compile(r"\d+_(Dense|LayerNorm|CNN|LSTM|WeightedLayerPoo
 _SAFETENSORS = "model.safetensors"
 
 
-def _classifier_dropout(path: Path, config: dict[str, Any]) -> float | None:
+def _classifier_dropout(file: Path, config: dict[str, Any]) -> float | None:
     rate = config.get("classifier_dropout")
     if rate is not None and not (type(rate) in (int, float) and 0 <= rate < 1):
-        raise ValueError(
-            f"{_config_file(path)}: classifier_dropout must be from 0 to 1, received {shown(rate)}"
-        )
+        raise ValueError(f"{file}: classifier_dropout must be from 0 to 1, received {shown(rate)}")
     return rate
 
 
@@ -133,13 +132,6 @@ def _config_file(path: Path) -> Path:
     older = path / "bert_config.json"
     is_older = older.is_file() and not file.is_file() and not any(path.glob("*.index"))
     return older if is_older else file
-
-
-def read_config(path: Path) -> dict[str, Any]:
-    """Read config.json as keyword arguments of `BertEncoder`."""
-    file = _config_file(path)
-    content = folder.read_json(file)
-    return canonical.read_config(file, content, ACTIVATIONS, SILENT_KEYS)
 
 
 def _check_modules_are_listed(path: Path) -> None:
@@ -156,7 +148,7 @@ def _check_modules_are_listed(path: Path) -> None:
         )
 
 
-def _check_other_files(path: Path) -> None:
+def _check_other_files(path: Path, config: Mapping[str, Any]) -> None:
     """Raise a `ValueError` for a file that changes what the weights compute and is not read."""
     for name, content in _NOT_READ.items():
         if (path / name).is_file():
@@ -164,7 +156,6 @@ def _check_other_files(path: Path) -> None:
                 f"{path / name}: must not be beside the weights, since {content} are not read. "
                 "Merge them into the weights with the library that wrote them, or remove the file"
             )
-    config = folder.read_optional_json(path / "config.json")
     other = folder.read_optional_json(path / "bert_config.json")
     for key in canonical.CONFIG_KEYS:
         if key in config and key in other and config[key] != other[key]:
@@ -181,9 +172,11 @@ def read(path: Path, ignore: Collection[str] = (), *, needs_head: bool = True) -
     It holds config.json, or bert_config.json as in 2018; model.safetensors or pytorch_model.bin,
     sharded or not, or tf_model.h5; and optionally the vocabulary, in vocab.txt or tokenizer.json.
     """
-    _check_other_files(path)
-    config = read_config(path)
-    source_config = folder.read_json(_config_file(path))
+    file = _config_file(path)
+    source_config = folder.read_json(file)
+    _check_other_files(path, source_config)
+    other_models.check_config(file, source_config)
+    config = canonical.read_config(file, source_config, ACTIVATIONS, SILENT_KEYS)
     tokenizer = tokenizer_config.read(path, config["vocab_size"], config["max_position_embeddings"])
     tied = source_config.get("tie_word_embeddings") is not False
     weights = _read_weights(path, config, tied, ignore, needs_head)
@@ -192,7 +185,7 @@ def read(path: Path, ignore: Collection[str] = (), *, needs_head: bool = True) -
         _check_modules_are_listed(path)
         head = huggingface_heads.read_head(path, source_config, weights, tied)
         if "span_selector/bias" not in weights:  # its class in transformers has no dropout
-            head = dataclasses.replace(head, dropout=_classifier_dropout(path, source_config))
+            head = dataclasses.replace(head, dropout=_classifier_dropout(file, source_config))
         pooling = huggingface_heads.read_single_pooling(path)
         spec = dataclasses.replace(spec, pooling=pooling, head=head)
     return Checkpoint(FORMAT, str(path), spec, weights)
@@ -263,6 +256,7 @@ def _normalize(file: Path, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         name, tensor = _from_tensorflow(source, tensor) if "/" in source else (source, tensor)
         renamed[source] = _WRAPPED.sub(r"\1", name), tensor
     prefix = _prefix_of_model(name for name, _ in renamed.values())
+    other_models.check_prefix(file, prefix)
     normal: dict[str, Tensor] = {}
     twice = []
     for source, (name, tensor) in renamed.items():
@@ -284,7 +278,7 @@ def _prefix_of_model(names: Iterable[str]) -> str:
     encoders has no prefix.
     """
     prefixes = [name.removesuffix(_FIRST_TENSOR) for name in names if name.endswith(_FIRST_TENSOR)]
-    return prefixes[0].removesuffix("bert.") if len(prefixes) == 1 else ""
+    return re.sub(r"(^|\.)bert\.$", r"\1", prefixes[0]) if len(prefixes) == 1 else ""
 
 
 def _remove_copies(file: Path, tensors: dict[str, Tensor], needs_head: bool) -> None:

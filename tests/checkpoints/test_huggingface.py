@@ -355,14 +355,14 @@ def test_read_pytorch_model_bin(tmp_path, zipped):
     ("found", "expected"), [("gelu", "gelu"), ("gelu_fast", "gelu_new"), ("swish", "silu")]
 )
 def test_activations(tmp_path, found, expected):
-    make_folder(tmp_path, hidden_act=found)
-    assert huggingface.read_config(tmp_path)["hidden_act"] == expected
+    make_folder(tmp_path, encoder_tensors(), hidden_act=found)
+    assert checkpoints.read(tmp_path).spec.encoder["hidden_act"] == expected
 
 
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        ("model_type", "roberta"),
+        ("model_type", "cat"),
         ("is_decoder", True),
         ("position_embedding_type", "relative_key"),
         ("pruned_heads", {"0": [1]}),
@@ -376,25 +376,23 @@ def test_activations(tmp_path, found, expected):
     ],
 )
 def test_other_models_are_rejected(tmp_path, key, value):
-    make_folder(tmp_path, **{key: value})
+    make_folder(tmp_path, encoder_tensors(), **{key: value})
     with pytest.raises(
         ValueError, match=re.escape(f"config.json: {key} must be ") + ".*" + re.escape(repr(value))
     ):
-        huggingface.read_config(tmp_path)
+        checkpoints.read(tmp_path)
 
 
 def test_config_keys(tmp_path):
-    write_json(tmp_path / "config.json", SIZES)  # configs of 2018 have no model_type
-    assert tuple(huggingface.read_config(tmp_path)) == canonical.CONFIG_KEYS
-    make_folder(tmp_path, **dict.fromkeys(huggingface.SILENT_KEYS))
-    assert tuple(huggingface.read_config(tmp_path)) == canonical.CONFIG_KEYS
-    make_folder(tmp_path, emb_size=3, cell={}, auto_map={"AutoModel": "x.Y"}, adapters={"a": 1})
-    with pytest.warns(UserWarning, match="ignored .*: adapters, auto_map, cell, emb_size$"):
-        config = huggingface.read_config(tmp_path)
-    assert tuple(config) == canonical.CONFIG_KEYS
-    make_folder(tmp_path, rotary=False, use_alibi=None, max_relative_positions=-1, property="x")
-    with pytest.warns(UserWarning, match="ignored .*: max_relative.*, property, rotary, use_alibi"):
-        huggingface.read_config(tmp_path)
+    make_folder(tmp_path, encoder_tensors(), model_type=None)  # as in 2018
+    assert tuple(checkpoints.read(tmp_path).spec.encoder) == canonical.CONFIG_KEYS
+    make_folder(tmp_path, encoder_tensors(), **dict.fromkeys(huggingface.SILENT_KEYS))
+    assert tuple(checkpoints.read(tmp_path).spec.encoder) == canonical.CONFIG_KEYS
+    others = {"emb_size": 3, "cell": {}, "adapters": {"a": 1}, "max_relative_positions": -1}
+    make_folder(tmp_path, encoder_tensors(), **others, rotary=False, use_alibi=None, property="x")
+    names = "adapters, cell, emb_size, max_relative_positions, property, rotary, use_alibi"
+    with pytest.warns(UserWarning, match=f"ignored .*: {names}$"):
+        assert tuple(checkpoints.read(tmp_path).spec.encoder) == canonical.CONFIG_KEYS
 
 
 def test_missing_files(tmp_path):

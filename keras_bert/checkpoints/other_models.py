@@ -1,0 +1,145 @@
+"""What a folder without a readable BERT holds, and how to use it: one sentence for each.
+
+Source: huggingface/transformers, models/auto/configuration_auto.py (model types and classes);
+huggingface/peft (adapters).
+"""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from keras_bert.runtime.escaping import shown
+
+# Model type without "-" and "_", which is also how classes and tensors are called -> the difference
+# to BERT. A longer name comes before its beginning.
+FAMILIES = {
+    "xlmroberta": "has RoBERTa's positions, and SentencePiece",
+    "roberta": "has positions that begin at 2, and usually a byte-level BPE",
+    "camembert": "has RoBERTa's positions, and SentencePiece",
+    "distilbert": "has no segments, no pooler and other names",
+    "electra": "has embeddings of another width, and other heads",
+    "albert": "has layers that share their weights, and SentencePiece",
+    "deberta": "has relative positions",
+    "mpnet": "has relative positions",
+    "modernbert": "has rotary positions and gated layers",
+    "nomicbert": "has rotary positions and gated layers",
+    "jinabert": "has linear biases in place of positions",
+    "mobilebert": "has bottlenecks in its layers",
+    "squeezebert": "has grouped convolutions",
+    "convbert": "has convolutions beside its attention",
+    "longformer": "has sliding windows of attention",
+    "bigbird": "has sparse attention",
+    "layoutlm": "has embeddings of the places of words on a page",
+    "megatronbert": "normalizes before its layers",
+    "bertgeneration": "has a decoder",
+    "ernie": "can have embeddings of tasks",
+    "nezha": "has relative positions",
+    "roformer": "has rotary positions",
+    "xlnet": "has relative positions, and SentencePiece",
+    "gpt2": "is a decoder",
+    "mt5": "has relative positions, and SentencePiece",
+    "t5": "has relative positions, and SentencePiece",
+}
+_BERT_CLASS = re.compile(r"(TF|Flax)?Bert(Model|For|LMHead|PreTrained)")
+# Files of other tokenizers. BERT's are vocab.txt and tokenizer.json.
+_OTHER_TOKENIZERS = ("vocab.json", "sentencepiece.bpe.model", "spiece.model", "tokenizer.model")
+_USE = "Use it with transformers, or choose a BERT, as in keras_bert.load('base')"
+# Pattern of files -> what they are, and what to do. They are looked for in this order.
+_FILES = {
+    "adapter_config.json": "is an adapter without its base model. Merge it into the base with "
+    "PEFT's merge_and_unload, and save that model",
+    "*.fp16.safetensors": "is a variant of the weights. Rename it to model.safetensors",
+    "*.gguf": "is for llama.cpp. Load the checkpoint from which it was made",
+    "*.msgpack": "has weights of Flax. Convert them with transformers 4, "
+    "BertModel.from_pretrained(folder, from_flax=True).save_pretrained(new_folder)",
+    "*.ot": "has weights for rust-bert. Load the checkpoint from which it was made",
+    "*.mlmodel": "is for Core ML. Load the checkpoint from which it was made",
+    "*.mlpackage": "is for Core ML. Load the checkpoint from which it was made",
+    "weights.npz": "has weights for MLX. Load the checkpoint from which it was made",
+    "config.cfg": "is of a spaCy pipeline. Use it with spaCy",
+    "*-model.pt": "is a model of flair. Use it with flair, or save its transformer with "
+    "model.embeddings.model.save_pretrained(new_folder)",
+    "*.pt": "is a file of PyTorch. Save the weights with torch.save(model.state_dict(), "
+    "'pytorch_model.bin') beside config.json",
+    "*.pth": "is a file of PyTorch. Save the weights with torch.save(model.state_dict(), "
+    "'pytorch_model.bin') beside config.json",
+    "*.ckpt": "is a file of PyTorch Lightning. Save the weights of its BERT with save_pretrained",
+    "onnx/*.onnx": "is a graph, which has no Keras model. Run it with ONNX Runtime, or load the "
+    "checkpoint from which it was made",
+    "*.onnx": "is a graph, which has no Keras model. Run it with ONNX Runtime, or load the "
+    "checkpoint from which it was made",
+    "openvino/*.xml": "is a graph, which has no Keras model. Run it with OpenVINO, or load the "
+    "checkpoint from which it was made",
+    "*.xml": "is a graph, which has no Keras model. Run it with OpenVINO, or load the checkpoint "
+    "from which it was made",
+    "*.tflite": "is a graph, which has no Keras model. Run it with LiteRT, or load the checkpoint "
+    "from which it was made",
+    "model.json": "is for TensorFlow.js. Load the checkpoint from which it was made",
+}
+# Parts of the names of tensors that change what other tensors compute: adapters, quantization and
+# parametrizations of PyTorch.
+_CHANGES_OTHERS = re.compile(
+    r"lora_|base_layer|adapter|ia3|magnitude_vector|prompt|prefix|parametrizations"
+    r"|(^|[._])(SCB|scales?|zero_points?|zeros|g_idx|absmax|quant_\w+|weight_[gv])$",
+    re.IGNORECASE,
+)
+
+
+def check_config(file: Path, config: Mapping[str, Any]) -> None:
+    """Raise a `ValueError` if config.json, or a tokenizer beside it, is that of another model.
+
+    Configs of 2018 and 2019 have no `model_type`.
+    """
+    model_type = config.get("model_type")
+    names = config.get("architectures") or []
+    code = (config.get("auto_map") or {}).get("AutoModel")
+    for value in filter(None, [model_type, *names]):
+        if value != "bert" and not _BERT_CLASS.match(str(value)):
+            _check_family(file, str(value))
+    if code:
+        raise ValueError(
+            f"{file}: the code of {shown(code)} computes this model. If that is a BERT, load a "
+            "copy of the folder without auto_map in config.json"
+        )
+    if model_type is not None:  # `canonical.read_config` checks it
+        return
+    others = [name for name in names if not _BERT_CLASS.match(str(name))]
+    tokenizers = [name for name in _OTHER_TOKENIZERS if (file.parent / name).is_file()]
+    for evidence in [*others, *tokenizers]:
+        raise ValueError(
+            f"{file}: must have the model_type 'bert' beside {shown(evidence)}, which is not of "
+            f"BERT. {_USE}"
+        )
+
+
+def check_prefix(file: Path, prefix: str) -> None:
+    """Raise a `ValueError` if tensors have the prefix of another model, such as "roberta."."""
+    for part in prefix.split("."):
+        if part != "bert":
+            _check_family(file, part)
+
+
+def _check_family(file: Path, name: str) -> None:
+    """Raise a `ValueError` for a model type, a class or a prefix of tensors of another model."""
+    plain = re.sub(r"[-_]|^(TF|Flax)", "", name).lower()
+    for family, difference in FAMILIES.items():
+        if plain.startswith(family):
+            raise ValueError(f"{file}: {shown(name)} is not a BERT: it {difference}. {_USE}")
+
+
+def check_files(path: Path) -> None:
+    """Raise a `ValueError` for a folder without a checkpoint that has files of other libraries."""
+    for pattern, advice in _FILES.items():
+        for file in sorted(path.glob(pattern)):
+            raise ValueError(f"{path} has no checkpoint of BERT: {shown(file.name)} {advice}")
+
+
+def check_ignored(file: object, name: str) -> None:
+    """Raise a `ValueError` for a tensor that cannot be left out: another one depends on it."""
+    if _CHANGES_OTHERS.search(name):
+        raise ValueError(
+            f"{file}: ignore must not leave out {shown(name, 200)}, which changes what other "
+            "weights compute. Merge adapters and undo quantization with the library that wrote "
+            "them"
+        )
