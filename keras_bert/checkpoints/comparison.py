@@ -21,6 +21,7 @@ _OPTIONS = {
     "no_answer": "",
     "characters": "",
     "long_texts": " (an argument of keras_bert.pipeline)",
+    "encoder.pooling": "",
     # For training only.
     "hidden_dropout_prob": "",
     "attention_probs_dropout_prob": "",
@@ -38,7 +39,7 @@ def lost_options(format: str, written: Checkpoint, again: Checkpoint) -> list[st
     options = []
     for name, value in _differences(written, again):
         is_unnamed = name == "task" and again.spec.head.task is None
-        if name in _OPTIONS or is_unnamed or (name == "pooling" and spec.head.task is None):
+        if name in _OPTIONS or is_unnamed:
             options.append(f"{name}={shown(value)}{_OPTIONS.get(name, '')}")
         else:
             known = "" if value is None else f"={shown(value)}"
@@ -95,19 +96,16 @@ def _of_tokenizer(written: ModelSpec, again: ModelSpec) -> Iterator[tuple[str, A
 
 
 def _of_embedder(written: ModelSpec, again: ModelSpec) -> Iterator[tuple[str, Any]]:
-    """Compare how the vectors of texts are made, by an embedder or an encoder with a pooling."""
-    embedding = written.embedding
-    embedding_again = again.embedding
-    if embedding is None:
-        if written.head.task is None and embedding_again is not None:
-            yield "pooling", None
+    """Compare the pooling of the encoder, and how an embedder makes the vectors of texts."""
+    is_embedder = written.head.task == "embedding"
+    # An encoder without a pooling of its own gets that of its embedder.
+    is_from_head = is_embedder and written.pooling is None
+    if again.pooling != written.pooling and not is_from_head:
+        yield "encoder.pooling", written.pooling
+    if not is_embedder:
         return
-    if embedding_again is None:
-        embedding_again = HeadSpec()
-        if written.head.task is None:
-            # `load(pooling=)` gives an encoder its pooling back, and the layers that belong to it.
-            yield "pooling", written.pooling
-            return
+    embedding = written.head
+    embedding_again = again.embedding or HeadSpec()
     if embedding_again.layers == (*embedding.layers, UNIT_LENGTH):
         yield "normalize", False
     for name in _OF_EMBEDDERS:

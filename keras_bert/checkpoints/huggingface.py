@@ -25,6 +25,7 @@ from keras_bert.checkpoints import (
 )
 from keras_bert.checkpoints.canonical import Checkpoint
 from keras_bert.checkpoints.detection import HUGGINGFACE_WEIGHTS, huggingface_weights
+from keras_bert.checkpoints.huggingface_heads import POOLING_FILE
 from keras_bert.checkpoints.name_tables import Layout
 from keras_bert.checkpoints.tensor_files import Tensor
 from keras_bert.model_spec import ModelSpec
@@ -180,14 +181,14 @@ def read(path: Path, ignore: Collection[str] = (), *, needs_head: bool = True) -
     tokenizer = tokenizer_config.read(path, config["vocab_size"], config["max_position_embeddings"])
     tied = source_config.get("tie_word_embeddings") is not False
     weights = _read_weights(path, config, tied, ignore, needs_head)
-    spec = ModelSpec(config, tokenizer.vocabulary, tokenizer.options)
+    pooling = huggingface_heads.pooling_of_encoder(path / POOLING_FILE, needs_head)
+    spec = ModelSpec(config, tokenizer.vocabulary, tokenizer.options, pooling)
     if needs_head:
         _check_modules_are_listed(path)
         head = huggingface_heads.read_head(path, source_config, weights, tied)
         if "span_selector/bias" not in weights:  # its class in transformers has no dropout
             head = dataclasses.replace(head, dropout=_classifier_dropout(file, source_config))
-        pooling = huggingface_heads.read_single_pooling(path)
-        spec = dataclasses.replace(spec, pooling=pooling, head=head)
+        spec = dataclasses.replace(spec, head=head)
     return Checkpoint(FORMAT, str(path), spec, weights)
 
 

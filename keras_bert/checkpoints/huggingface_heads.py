@@ -21,7 +21,7 @@ from keras_bert.untrusted.errors import invalid
 
 FORMAT = "huggingface"
 
-_POOLING_FILE = "1_Pooling/config.json"
+POOLING_FILE = "1_Pooling/config.json"
 # Key in files before version 5.7 of sentence-transformers -> mode, in the order in which the
 # vectors are concatenated.
 _MODE_OF_KEY = {
@@ -297,8 +297,12 @@ def as_cross_encoder(head: HeadSpec, number_of_logits: int, activation: object) 
 
 def read_pooling(file: Path) -> tuple[str, ...]:
     """Return the modes of a pooling module of sentence-transformers."""
+    json_schema.check(file, folder.read_json(file), {"include_prompt": True})
+    return _read_modes(file)
+
+
+def _read_modes(file: Path) -> tuple[str, ...]:
     config = folder.read_json(file)
-    json_schema.check(file, config, {"include_prompt": True})
     modes = config.get("pooling_mode")
     if modes is None and config.keys().isdisjoint(_MODE_OF_KEY):
         modes = "mean"
@@ -312,10 +316,21 @@ def read_pooling(file: Path) -> tuple[str, ...]:
     return tuple(modes)
 
 
-def read_single_pooling(path: Path) -> str | None:
-    """Return the mode of a folder without modules.json; `None` unless there is exactly one."""
-    file = path / _POOLING_FILE
-    modes = read_pooling(file) if folder.has_file(file) else ()
+def pooling_of_encoder(file: Path, needs_head: bool) -> str | None:
+    """Return the mode in the file of a pooling module; `None` unless there is exactly one.
+
+    Without `needs_head`, a damaged file is no error, and it does not matter whether the vectors of
+    prompts are pooled.
+    """
+    if not folder.has_file(file):
+        return None
+    if needs_head:
+        modes = read_pooling(file)
+    else:
+        try:
+            modes = _read_modes(file)
+        except (ValueError, OSError):
+            return None
     return modes[0] if len(modes) == 1 else None
 
 
@@ -324,6 +339,6 @@ def write_pooling(path: Path, modes: Sequence[str], hidden_size: int) -> None:
     config: dict[str, Any] = {key: mode in modes for key, mode in _MODE_OF_KEY.items()}
     if list(modes) != [mode for mode in _MODE_OF_KEY.values() if mode in modes]:
         config = {"pooling_mode": list(modes)}  # the older keys have no order
-    file = path / _POOLING_FILE
+    file = path / POOLING_FILE
     file.parent.mkdir()
     folder.write_json(file, {"word_embedding_dimension": hidden_size, **config})

@@ -195,8 +195,7 @@ def _embedder(source: object, config: Mapping[str, Any]) -> HeadSpec:
 
 
 def _pooling_of_encoder(head: HeadSpec) -> str | None:
-    """Return the pooling of an encoder whose vectors `keras_bert.pipeline` makes as an embedder."""
-    return head.pooling[0] if head.layers == (UNIT_LENGTH,) else None
+    return head.pooling[0] if head.pooling else None
 
 
 def _read_weights(

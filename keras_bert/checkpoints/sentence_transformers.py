@@ -56,7 +56,11 @@ def read(path: Path, ignore: Collection[str] = (), *, needs_head: bool = True) -
     sentence_bert = folder.read_optional_json(encoder / "sentence_bert_config.json")
     if sentence_bert.get("do_lower_case") is True:
         tokenizer["lowercase"] = True
-    spec = dataclasses.replace(checkpoint.spec, tokenizer=tokenizer)
+    pooling = checkpoint.spec.pooling
+    if names[1:2] == ["Pooling"]:
+        file = modules[1][1] / "config.json"
+        pooling = huggingface_heads.pooling_of_encoder(file, needs_head)
+    spec = dataclasses.replace(checkpoint.spec, tokenizer=tokenizer, pooling=pooling)
     checkpoint = dataclasses.replace(checkpoint, path=str(path), spec=spec)
     return _with_modules(checkpoint, path, modules) if needs_head else checkpoint
 
@@ -75,12 +79,10 @@ def _with_modules(
         raise invalid(path / _MODULES_FILE, rule, names)
     spec = checkpoint.spec
     head, weights = _read_embedder(path, modules[1:], spec.encoder["hidden_size"])
-    is_only_pooling = len(head.pooling) == 1 and set(head.layers) <= {UNIT_LENGTH}
-    pooling = head.pooling[0] if is_only_pooling else None
     return Checkpoint(
         FORMAT,
         str(path),
-        dataclasses.replace(spec, pooling=pooling, head=head),
+        dataclasses.replace(spec, head=head),
         collections.ChainMap(weights, checkpoint.weights),  # type: ignore[arg-type]
     )
 

@@ -48,7 +48,9 @@ _LIMITS = {
         "the activation": lambda model: model.activation not in _TORCH_ACTIVATIONS,
         "no pooling": lambda model: (
             model.task != "sparse_embedding"
-            and not (model.task == "embedding" or model.pooling or _is_cross_encoder(model))
+            and model.task != "embedding"
+            and not (model.task is None and model.pooling)
+            and not _is_cross_encoder(model)
         ),
     },
 }
@@ -65,7 +67,7 @@ _LOST = {
         "pairs": lambda model: _is_cross_encoder(model),
         "dropout": lambda model: model.has_dropout,
         "no_answer": lambda model: model.no_answer,
-        "pooling": lambda model: model.task is None and model.pooling,
+        "pooling": lambda model: model.pooling is not None,
         "task": lambda model: model.has_logits,
     },
     "huggingface": {
@@ -73,19 +75,29 @@ _LOST = {
         "labels": lambda model: model.labels == ["LABEL_0", "LABEL_1"],
         "label_type": lambda model: model.label_type != "str",
         "no_answer": lambda model: model.no_answer,
+        "pooling": lambda model: _is_pooling_lost(model),
     },
     "keras_hub": {
         "labels": lambda model: _has_labels(model),
         "label_type": lambda model: model.label_type != "str",
         "pairs": lambda model: _is_cross_encoder(model),
         "initializer_range": lambda model: model.initializer_range != 0.02,
+        "pooling": lambda model: (
+            _is_pooling_lost(model) or (model.pooling and model.task not in (None, "embedding"))
+        ),
     },
-    "sentence_transformers": {},
+    "sentence_transformers": {"pooling": lambda model: _is_pooling_lost(model)},
 }
 
 
 def _is_cross_encoder(model):
     return model.task in _CROSS_ENCODERS and model.pairs
+
+
+def _is_pooling_lost(model):
+    """Return True if an embedder has another pooling than its encoder."""
+    is_other = model.task == "embedding" and model.poolings != (model.pooling,)
+    return model.pooling is not None and is_other
 
 
 def _has_labels(model):

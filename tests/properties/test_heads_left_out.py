@@ -48,11 +48,12 @@ def _write(model, format, path, monkeypatch, damage=lambda tensors: tensors):
     return path
 
 
-def _check_left_out(model, path):
+def _check_left_out(model, path, pooling=None):
     with pytest.warns(UserWarning, match=_LEFT_OUT) as caught:
         encoder = keras_bert.load(path)
     assert len({str(warning.message) for warning in caught}) == 1
     _check_equal(model, encoder)
+    assert encoder.pooling == pooling
     with pytest.raises(ValueError, match="load without task gives the encoder alone"):
         keras_bert.load(path, task="auto")
     with pytest.warns(UserWarning, match=_LEFT_OUT):
@@ -79,6 +80,14 @@ _DAMAGES = {
 }
 
 
+def _stated_pooling(path):
+    """Return the pooling of the models of `original`, if a file of the folder states it."""
+    try:
+        return "mean" if json.loads((path / "1_Pooling/config.json").read_bytes()) else None
+    except (OSError, ValueError):
+        return None
+
+
 @pytest.mark.parametrize("format", FORMATS)
 @pytest.mark.parametrize("damage", _DAMAGES)
 def test_tensors_of_a_head(original, monkeypatch, tmp_path, format, damage):
@@ -88,7 +97,7 @@ def test_tensors_of_a_head(original, monkeypatch, tmp_path, format, damage):
     name = _source(format, "classifier/bias")
     change = _DAMAGES[damage]
     path = _write(model, format, tmp_path / "a", monkeypatch, lambda t: change(dict(t), name))
-    _check_left_out(model, path)
+    _check_left_out(model, path, _stated_pooling(path))
 
 
 @pytest.mark.parametrize("format", FORMATS)
@@ -101,7 +110,7 @@ def test_files_of_a_head(original, monkeypatch, tmp_path, format):
         content = file.read_bytes()
         for damaged in (b"", content[: len(content) // 2], b"\x00" + content):
             file.write_bytes(damaged)
-            _check_left_out(model, path)
+            _check_left_out(model, path, _stated_pooling(path))
         file.write_bytes(content)
 
 
@@ -133,6 +142,15 @@ def test_values_of_a_head(original, monkeypatch, tmp_path, format):
             assert found.spec.tokenizer == expected.spec.tokenizer
             assert found.spec.pooling in (None, *SentencePooling.MODES)
         file.write_text(json.dumps(content))
+
+
+def test_a_pooling_that_leaves_out_prompts(original, monkeypatch, tmp_path):
+    """An encoder has no prompts, so it can have the pooling."""
+    format = "sentence_transformers"
+    path = _write(original[format], format, tmp_path / "a", monkeypatch)
+    file = path / "1_Pooling/config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"include_prompt": False}))
+    _check_left_out(original[format], path, "mean")
 
 
 @pytest.mark.parametrize("format", FORMATS)

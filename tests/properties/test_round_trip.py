@@ -119,6 +119,12 @@ DETAILS = {
     "pooling of the head": functools.partial(
         _EMBEDDER, pooling="cls", encoder_options={"pooling": "max"}
     ),
+    "poolings of the head": functools.partial(
+        _EMBEDDER, pooling=["cls", "max"], encoder_options={"pooling": "max"}
+    ),
+    "pooling of the encoder of a masked LM": functools.partial(
+        _head, heads.masked_lm, encoder_options={"pooling": "max"}
+    ),
     "dense layers": _with_dense_layers,
     "layer norm": _with_layer_norm,
 } | {
@@ -212,7 +218,8 @@ def _check_description(model, again, format, said):
     model = reload.describe(model)
     if format != "keras":  # the others keep no training state
         del model["trainable"], again["trainable"]
-        del model["pooling"], again["pooling"]  # that of an encoder is checked by its vectors
+        if model.get("task") == "embedding" and model["pooling"] is None:
+            del model["pooling"], again["pooling"]  # the encoder gets that of its embedder
         for key in ("target_mean", "target_scale"):  # they are a part of the weights there
             model.pop(key, None)
     for key, value in model.items():
