@@ -31,8 +31,8 @@ class HeadSpec:
     Attributes:
         task: Name of the task, or `None` for an encoder or an unknown head.
         labels: Names of the classes in the order of the logits, or `None`.
-        pairs: True if a classifier or a regressor reads pairs of texts.
-        multi_label: True if a text can have several classes.
+        pairs: True if a classifier or a regressor reads pairs of texts; `None` if unknown.
+        multi_label: True if a text can have several classes; `None` if unknown.
         no_answer: True if a question can have no answer.
         characters: True if a tagger splits texts into characters.
         long_texts: `"truncate"`, `"window"` or `"error"`.
@@ -50,8 +50,8 @@ class HeadSpec:
 
     task: str | None = None
     labels: list[str] | None = None
-    pairs: bool = False
-    multi_label: bool = False
+    pairs: bool | None = None
+    multi_label: bool | None = None
     no_answer: bool = False
     characters: bool = False
     long_texts: str = "truncate"

@@ -136,6 +136,14 @@ def _are_same_labels(written: HeadSpec, again: HeadSpec) -> bool:
     return written.labels == (again.labels or numbers)
 
 
+def _are_same_pairs(written: HeadSpec, again: HeadSpec) -> bool:
+    return bool(written.pairs) == bool(again.pairs)
+
+
+def _is_same_kind_of_label(written: HeadSpec, again: HeadSpec) -> bool:
+    return bool(written.multi_label) == bool(again.multi_label)
+
+
 def _is_same_task(written: HeadSpec, again: HeadSpec) -> bool:
     """Compare the tasks, unless one is not known; an encoder can be read as an embedder."""
     return written.task is None or again.task in (None, written.task)
@@ -150,6 +158,8 @@ def _is_same_activation(written: HeadSpec, again: HeadSpec) -> bool:
 
 _COMPARISONS = {
     "labels": _are_same_labels,
+    "pairs": _are_same_pairs,
+    "multi_label": _is_same_kind_of_label,
     "task": _is_same_task,
     "activation": _is_same_activation,
 }

@@ -39,6 +39,7 @@ TORCH_ACTIVATIONS = {
 }  # fmt: skip
 _TASKS_OF_NUMBERS = ("regression", "reranking")
 _OLD_ACTIVATION_KEY = "sbert_ce_default_activation_function"  # before version 4
+_IS_MULTI_LABEL = {"multi_label_classification": True, "single_label_classification": False}
 _SOFTMAX = ("torch.nn.Softmax", "torch.nn.modules.activation.Softmax")
 
 
@@ -189,7 +190,7 @@ def _head_of_class(config: Mapping[str, Any], weights: Mapping[str, np.ndarray])
     is_single = problem is None and number_of_logits(weights) == 1
     if task == "classification" and (problem == "regression" or is_single):
         return HeadSpec("regression")
-    return HeadSpec(task, multi_label=problem == "multi_label_classification")
+    return HeadSpec(task, multi_label=_IS_MULTI_LABEL.get(str(problem)))
 
 
 def task_of_groups(checkpoint: Checkpoint) -> str | None:

@@ -181,7 +181,8 @@ def _head_of(
     json_schema.check(source, config, {"activation": ("linear", "softmax")})
     rate = config.get("dropout")
     is_own_rate = task == "classification" and rate != rate_of_encoder
-    return HeadSpec(task, dropout=rate if is_own_rate else None)
+    multi_label = False if config.get("activation") == "softmax" else None
+    return HeadSpec(task, multi_label=multi_label, dropout=rate if is_own_rate else None)
 
 
 def _embedder(source: object, config: Mapping[str, Any]) -> HeadSpec:

@@ -53,6 +53,8 @@ def from_checkpoint(
     if task is None:
         _check_encoder_alone(checkpoint, fresh_head, head_options)
     head_task = None if task is None else registry.by_name(task)
+    if task is not None and not fresh_head:
+        registry.check_variant(task, checkpoint.spec.head, checkpoint.path)
     fresh = _fresh_groups(checkpoint, head_task, fresh_head)
     has_own_layers = "layers" in head_options
     try:

@@ -118,7 +118,8 @@ def load(
         if fresh_head:
             head_options = of_variant | head_options
         model = keras_models.load(file, plain_task, fresh_head, options, head_options, trusted)
-        _check_variant(model, of_variant, file)
+        if of_variant:
+            registry.check_variant(str(task), heads.find_output(model), file)
         metrics = provenance.read_metrics(file)
         if metrics and not fresh_head:
             provenance.remember_metrics(model, metrics)
@@ -152,14 +153,6 @@ def _check_dtype(dtype):
             "dtype must be a dtype policy, such as float32 or mixed_bfloat16, or auto; received "
             f"{shown(dtype)}"
         ) from error
-
-
-def _check_variant(model, wanted, path):
-    """Raise an error if a saved model has another variant of its task."""
-    output = heads.find_output(model)
-    if any(getattr(output, name, None) != wanted[name] for name in wanted):
-        has = registry.for_model(model).variant_of(output)
-        raise ValueError(f"{path} has the task {has}; remove task, or pass fresh_head=True")
 
 
 _OF_TRANSFORMERS = ("huggingface", "sentence_transformers")  # formats with its classes

@@ -73,6 +73,31 @@ def head_options(name: str) -> dict:
     return dict(by_name(name).variants.get(name.replace("-", "_"), {}))
 
 
+def check_variant(name: str, head, source) -> None:
+    """Check that a saved head can be the variant of a task.
+
+    Args:
+        name: Such as `"multi_label"`.
+        head: A `HeadSpec` or a `layers.TaskOutput`.
+        source: Where it was saved, for the error.
+
+    Raises:
+        ValueError: If an option of the head is known and has another value than the variant.
+
+    Example:
+
+    >>> from keras_bert.model_spec import HeadSpec
+    >>> check_variant("pair", HeadSpec("classification"), "my_folder")
+    """
+    for option, value in head_options(name).items():
+        saved = getattr(head, option)
+        if saved is not None and saved != value:
+            raise ValueError(
+                f"{source} has {option}={saved}, but task={name!r} needs {option}={value}. "
+                "Pass task='auto', or fresh_head=True for a new head"
+            )
+
+
 def for_data(examples) -> Task:
     """Return the task for examples.
 

@@ -261,8 +261,9 @@ class Task:
     def options_of_head(self, head: HeadSpec) -> dict:
         """Return the options with which `head_function` builds a head."""
         options = {name: getattr(head, name) for name in self.head_fields}
-        if head.dropout is None:
-            options.pop("dropout", None)
+        for name in ("pairs", "multi_label", "dropout"):
+            if name in options and options[name] is None:  # not known
+                options.pop(name)
         if head.labels is not None and "labels" in options:
             options["labels"] = of_one_type(head.labels, head.label_type)
         return options

@@ -1,5 +1,6 @@
 """A spec says all that a model computes, or the model is not saved in another library's format."""
 
+import functools
 import json
 
 import keras
@@ -55,10 +56,20 @@ def test_models_that_no_spec_describes(name, format, tmp_path):
     assert not (tmp_path / "a").exists()
 
 
-def test_variants_of_a_task():
-    checkpoint = conversion.to_checkpoint(heads.classifier(encoder(), labels=["a", "b"]))
-    assert heads.find_output(conversion.from_checkpoint(checkpoint, "multi_label")).multi_label
-    assert heads.find_output(conversion.from_checkpoint(checkpoint, "pair")).pairs
+@pytest.mark.filterwarnings("ignore:the format .* does not keep")
+@pytest.mark.parametrize("format", ["keras", *checkpoints.WRITABLE])
+def test_variants_of_a_task(format, tmp_path):
+    """A classifier of one label is not loaded as one of sets of labels, if its folder says so."""
+    pairs = format == "sentence_transformers"  # it holds no other classifiers
+    model = heads.classifier(encoder(), labels=["a", "b"], pairs=pairs)
+    keras_bert.save(model, tmp_path / "a", format=format)
+    load = functools.partial(keras_bert.load, tmp_path / "a", task="multi_label")
+    if format in ("google", "keras_hub"):  # their folders do not say it
+        assert heads.find_output(load()).multi_label
+    else:
+        with pytest.raises(ValueError, match="has multi_label=False.*'multi_label'.*fresh_head"):
+            load()
+    assert heads.find_output(load(fresh_head=True, labels=["a", "b"])).multi_label
 
 
 def test_layers_of_the_user_keep_their_weights(tmp_path):
