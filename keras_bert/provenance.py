@@ -11,7 +11,6 @@ from keras_bert.runtime.arguments import TEXT_ROLES
 from keras_bert.runtime.files import atomic_write
 from keras_bert.untrusted import containers, links
 
-_MAX_METRICS = 2**24  # bytes
 METRICS_FILE = "metrics.json"
 MODEL_FILE = "model.keras"  # the model in a folder that `save` wrote
 
@@ -106,13 +105,10 @@ def read_metrics(path):
     try:
         if path.is_file():
             with containers.open_zip(path) as archive:
-                member = archive.getinfo(METRICS_FILE)
-                if member.file_size > _MAX_METRICS:
-                    return {}
-                content = archive.read(member)
+                content = containers.read_member(archive, METRICS_FILE)
         else:
             links.check_file(path / METRICS_FILE)
-            content = reading.read_bytes(path / METRICS_FILE, _MAX_METRICS)
+            content = reading.read_bytes(path / METRICS_FILE)
         return reading.parse_json(content, path)
     except (OSError, ValueError, KeyError, RuntimeError, zipfile.BadZipFile):
         return {}

@@ -10,13 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from keras_bert.checkpoints import folder
+from keras_bert.runtime import budget
 from keras_bert.runtime.escaping import shown
 
 # Where a text contains these strings, they are ordinary text.
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-_MAX_LENGTH = 200  # characters
-_MAX_CHARACTERS = 2**20  # of all tokens; it takes a second to build a matcher of them
-_MAX_DIGITS = 9  # of an id
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,11 +36,11 @@ class AddedToken:
     normalized: bool = False
 
     def __post_init__(self) -> None:
-        is_text = isinstance(self.content, str) and 0 < len(self.content) <= _MAX_LENGTH
+        is_text = isinstance(self.content, str) and 0 < len(self.content) <= budget.MAX_NAME
         if not is_text or not all(isinstance(getattr(self, flag), bool) for flag in _FLAGS):
             raise ValueError(
-                f"an added token must have 1 to {_MAX_LENGTH} characters, and flags that are true "
-                f"or false, received {shown(self)}"
+                f"an added token must have 1 to {budget.MAX_NAME} characters, and flags that are "
+                f"true or false, received {shown(self)}"
             )
 
 
@@ -55,11 +53,7 @@ def as_added_tokens(
     """Return the `AddedToken`s of strings, which are matched exactly, or of dicts of its fields."""
     tokens = tuple(map(_as_added_token, values))
     characters = sum(len(token.content) for token in tokens)
-    if characters > _MAX_CHARACTERS:
-        raise ValueError(
-            f"added tokens must have at most {_MAX_CHARACTERS} characters in total, received "
-            f"{characters}"
-        )
+    budget.check(characters, "characters in all added tokens", budget.MAX_TOKENS)
     return tokens
 
 
@@ -115,7 +109,7 @@ def _declared(
     """Yield each token that a folder declares: file, id, and fields with those of `AddedToken`."""
     config_file = path / "tokenizer_config.json"
     for key, fields in (config.get("added_tokens_decoder") or {}).items():
-        id_ = int(key) if len(key) <= _MAX_DIGITS else key  # Python converts at most 4300 digits
+        id_ = int(key) if len(key) < 10 else key  # Python converts at most 4300 digits
         yield config_file, id_, {"normalized": not fields.get("special", False), **fields}
     for fields in tokenizer.get("added_tokens") or ():
         normalized = not fields.get("special", False)

@@ -16,16 +16,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from keras_bert.runtime import reading
+from keras_bert.runtime import budget, reading
 from keras_bert.runtime.escaping import printable, shown
 from keras_bert.untrusted import bundle_index, protobuf
 from keras_bert.untrusted.checksums import masked_crc32c
 from keras_bert.untrusted.errors import invalid
 
 GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
-_MAX_STATE_FILE = 2**20  # bytes of the file "checkpoint"
-_MAX_FIELDS = 2**18  # of a graph; that of BERT-Large with Adam's slots has 2**16
-_MAX_LENGTH = 10  # bytes of the length of a string
 _CHECKSUM = 4  # bytes
 PREFERRED = "bert_model.ckpt"
 _VALUE = "VARIABLE_VALUE"
@@ -67,7 +64,7 @@ def find(path: Path) -> Path:
     names = [PREFERRED]
     state_file = path / "checkpoint"
     if state_file.is_file():
-        latest = _LATEST.search(reading.read_bytes(state_file, _MAX_STATE_FILE))
+        latest = _LATEST.search(reading.read_bytes(state_file, budget.MAX_HEADER))
         if latest:  # the path may be that of the machine that trained the model
             names.append(Path(latest[1].decode("utf-8", "replace")).name)
     if len(prefixes) == 1:
@@ -87,7 +84,7 @@ def holds_graph(path: Path) -> bool:
     for file in path.glob("*.index"):
         with open(file, "rb") as stream:
             # Keys are stored without what they share with the previous key: drop the "_".
-            if GRAPH[1:].encode() in stream.read(bundle_index.MAX_INDEX):
+            if GRAPH[1:].encode() in stream.read(budget.MAX_HEADER):
                 return True
     return False
 
@@ -136,7 +133,7 @@ def _split_string(data: memoryview) -> tuple[bytes, bytes]:
     `data` has the length of the string, the checksum of the length, and the string. For the entry's
     checksum, the length is written with 4 or 8 bytes.
     """
-    length, position = protobuf.varint(data, 0, _MAX_LENGTH)
+    length, position = protobuf.varint(data, 0)
     content = bytes(data[position + _CHECKSUM :])
     if len(data) != position + _CHECKSUM + length:
         raise ValueError(f"{len(data)} bytes, but it declares a string of {length} bytes")
@@ -157,7 +154,7 @@ def read_graph(bundle: Bundle) -> list[Node]:
         )
     content = bundle.load(GRAPH)
     try:
-        protobuf.check(content, TrackableObjectGraph.DESCRIPTOR, _MAX_FIELDS)
+        budget.check(len(content), "bytes", budget.MAX_HEADER)
         graph = TrackableObjectGraph.FromString(content)
     except (DecodeError, TypeError, ValueError) as error:
         raise invalid(bundle.prefix, f"{GRAPH} must be an object graph", error) from error

@@ -15,6 +15,7 @@ import numpy as np
 
 from keras_bert.checkpoints import json_schema, other_models
 from keras_bert.model_spec import HeadSpec, ModelSpec
+from keras_bert.runtime import budget
 from keras_bert.runtime.escaping import printable
 from keras_bert.runtime.warn import level_of_caller
 from keras_bert.runtime.words import words
@@ -107,8 +108,6 @@ SHAPES: dict[str, tuple[str | int, ...]] = {
     "span_selector/kernel": ("hidden", 2),
     "span_selector/bias": (2,),
 }
-MAX_LAYERS = 200  # Keras takes about 30 ms to build one; the largest published BERT has 48
-_MAX_TENSORS = 2**14
 _SHOWN_NAMES = 5  # in an error
 _SHOWN_KEYS = 30  # in a warning
 # A checkpoint has all weights of such a group or none. All other weights are required.
@@ -128,11 +127,10 @@ def check_sizes(
     Call this before anything is built: a small config can ask for millions of layers. `file` is
     for error messages; `shapes` maps names of tensors to shapes.
     """
-    if len(shapes) > _MAX_TENSORS:
-        raise invalid(file, f"must have at most {_MAX_TENSORS} tensors", len(shapes))
+    budget.check(len(shapes), "tensors", budget.MAX_OBJECTS, file)
     largest = max((size for shape in shapes.values() for size in shape), default=0)
     for key in SIZES:
-        limit = min(len(shapes), MAX_LAYERS) if key == "num_hidden_layers" else largest
+        limit = min(len(shapes), budget.MAX_LAYERS) if key == "num_hidden_layers" else largest
         if config[key] > limit:
             raise invalid(file, f"{key} must be at most {limit} for these weights", config[key])
 

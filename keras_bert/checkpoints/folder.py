@@ -6,20 +6,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from keras_bert.runtime import reading
+from keras_bert.runtime import budget, reading
 from keras_bert.runtime.files import atomic_write
 from keras_bert.untrusted.errors import invalid
 
-# Limits of a vocabulary. The largest of a published BERT has 2**19 tokens and 2**23 bytes.
-MAX_TOKENS = 2**20
-_MAX_VOCABULARY = 2**25  # bytes of a file, characters of all tokens
-_MAX_TOKEN = 1000  # characters
 # What to do with a checkpoint of another tokenizer; the end of an error.
 OTHER_TOKENIZER = (
     "Its ids would be wrong. To use the encoder with ids that you compute with its own tokenizer, "
     "load a copy of the folder without vocab.txt and tokenizer.json"
 )
-_MAX_JSON = 2**26  # bytes; a tokenizer.json with 2**19 tokens has 2**25
 
 
 def has_file(file: Path) -> bool:
@@ -33,7 +28,7 @@ def has_file(file: Path) -> bool:
 
 def read_json(file: Path) -> dict[str, Any]:
     """Read a JSON file in UTF-8 that holds one object without repeated keys."""
-    return reading.parse_json(reading.read_bytes(file, _MAX_JSON), file)
+    return reading.parse_json(reading.read_bytes(file), file)
 
 
 def read_optional_json(file: Path) -> dict[str, Any]:
@@ -43,7 +38,7 @@ def read_optional_json(file: Path) -> dict[str, Any]:
 
 def read_json_list(file: Path) -> list[Any]:
     """Read a JSON file in UTF-8 that holds one list."""
-    return reading.parse_json_list(reading.read_bytes(file, _MAX_JSON), file)
+    return reading.parse_json_list(reading.read_bytes(file), file)
 
 
 def write_json(file: Path, value: Any) -> None:
@@ -65,13 +60,11 @@ def read_vocabulary(file: Path) -> list[str]:
 
 
 def read_vocabulary_text(file: Path) -> str:
-    """Return the text of a vocabulary file with 1 to `MAX_TOKENS` lines."""
-    text = reading.read_text(file, _MAX_VOCABULARY)
+    """Return the text of a vocabulary file with 1 to `budget.MAX_TOKENS` lines."""
+    text = reading.read_text(file)
     if not text:
         raise invalid(file, "must have one token per line", text)
-    count = text.count("\n")
-    if count > MAX_TOKENS:
-        raise invalid(file, f"a vocabulary must have at most {MAX_TOKENS} lines", count)
+    budget.check(text.count("\n"), "lines", budget.MAX_TOKENS, file)
     return text
 
 
@@ -126,18 +119,17 @@ def check_vocabulary_size(file: Path, vocabulary: Sequence[str], vocab_size: int
 
 def check_id(file: Path, token: str, id_: object) -> None:
     """Raise a `ValueError` if an id in a file cannot be that of a token."""
-    if type(id_) is not int or not 0 <= id_ < MAX_TOKENS:
-        raise invalid(file, f"ids must be 0 to {MAX_TOKENS - 1}", {token: id_})
+    if type(id_) is not int or not 0 <= id_ < budget.MAX_TOKENS:
+        raise invalid(file, f"ids must be 0 to {budget.MAX_TOKENS - 1}", {token: id_})
 
 
 def check_tokens(source: object, vocabulary: Sequence[str]) -> None:
     """Raise a `ValueError` for a vocabulary from which no tokenizer can be made in seconds."""
     lengths = [len(token) for token in vocabulary]
-    if max(lengths, default=0) > _MAX_TOKEN:
-        raise invalid(source, f"a token must have at most {_MAX_TOKEN} characters", max(lengths))
-    if len(lengths) > MAX_TOKENS or sum(lengths) > _MAX_VOCABULARY:
-        rule = f"must have at most {MAX_TOKENS} tokens and {_MAX_VOCABULARY} characters"
-        raise invalid(source, rule, len(lengths))
+    longest = max(lengths, default=0)
+    budget.check(len(lengths), "tokens", budget.MAX_TOKENS, source)
+    budget.check(longest, "characters in a token", budget.MAX_NAME, source)
+    budget.check(sum(lengths), "characters in all tokens", budget.MAX_TEXT, source)
 
 
 def refuse_sentencepiece(source: object, vocabulary: Sequence[str]) -> None:

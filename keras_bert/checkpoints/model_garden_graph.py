@@ -18,6 +18,7 @@ import numpy as np
 
 from keras_bert.checkpoints import bundle, canonical, name_tables
 from keras_bert.checkpoints.bundle import Bundle, Node
+from keras_bert.runtime import budget
 from keras_bert.runtime.escaping import printable
 
 # Sources are a layer of the encoder or a head, and attributes from there.
@@ -217,7 +218,7 @@ def _nodes_by_path(nodes: list[Node], encoder: Node) -> dict[str, set[int]]:
     for head in _HEADS:
         starts[head] = _children(nodes, range(len(nodes)), head)
     blocks = nodes[encoder.children["_transformer_layers"]].children
-    layers = min(len(blocks), canonical.MAX_LAYERS)
+    layers = min(len(blocks), budget.MAX_LAYERS)
     nodes_of = {}
     for template in itertools.chain.from_iterable(rule.sources for rule in TABLE.values()):
         for layer in range(layers if "{i}" in template else 1):

@@ -92,9 +92,7 @@ def check_config(file: Path, config: Mapping[str, Any]) -> None:
     Configs of 2018 and 2019 have no `model_type`.
     """
     model_type = config.get("model_type")
-    names = config.get("architectures")
-    if not isinstance(names, list):
-        names = []
+    names = config.get("architectures") or []
     code = (config.get("auto_map") or {}).get("AutoModel")
     for value in filter(None, [model_type, *names]):
         if value != "bert" and not _BERT_CLASS.match(str(value)):

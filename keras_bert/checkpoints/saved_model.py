@@ -13,11 +13,10 @@ from keras_bert.checkpoints import bundle, canonical, folder, model_garden_graph
 from keras_bert.checkpoints.bundle import Bundle
 from keras_bert.checkpoints.canonical import Checkpoint
 from keras_bert.model_spec import ModelSpec
-from keras_bert.runtime import reading
+from keras_bert.runtime import budget, reading
 from keras_bert.untrusted import protobuf
 from keras_bert.untrusted.errors import invalid
 
-_MAX_BYTES = 2**29  # of the graph, and of the metadata
 FORMAT = "saved_model"
 
 # The Model Garden exported these files, so its object graph and its names apply.
@@ -88,7 +87,7 @@ def _read_activation(path: Path) -> str | None:
     from keras_bert.untrusted.tensorflow_messages import SavedModel
 
     file = path / "saved_model.pb"
-    content = reading.read_bytes(file, _MAX_BYTES)
+    content = reading.read_bytes(file, budget.MAX_FILE)
     try:
         # Only the names of the ops are read: a small file could need gigabytes when it is parsed.
         names = protobuf.find(content, SavedModel.DESCRIPTOR, *_OPS)
@@ -100,7 +99,7 @@ def _read_activation(path: Path) -> str | None:
     # Keras stores the arguments of layers in one of these files. The variables do not depend on
     # norm_first.
     for source in (file, path / "keras_metadata.pb"):
-        text = reading.read_bytes(source, _MAX_BYTES) if folder.has_file(source) else b""
+        text = reading.read_bytes(source, budget.MAX_FILE) if folder.has_file(source) else b""
         if re.search(rb'"norm_first": ?true', text):
             raise ValueError(f"{source}: norm_first must be false for BERT, received true")
     activations = [

@@ -22,6 +22,7 @@ from keras_bert.checkpoints import (
 )
 from keras_bert.checkpoints.canonical import Checkpoint, vector_layer_name
 from keras_bert.model_spec import UNIT_LENGTH, HeadSpec, ModelSpec, VectorLayer
+from keras_bert.runtime import budget
 from keras_bert.runtime.escaping import shown
 from keras_bert.untrusted import containers
 from keras_bert.untrusted.errors import invalid
@@ -29,7 +30,6 @@ from keras_bert.untrusted.errors import invalid
 FORMAT = "sentence_transformers"
 
 _MODULES_FILE = "modules.json"
-_MAX_MODULES = 20
 _CONFIG_FILE = "config_sentence_transformers.json"
 _DEFAULT_ACTIVATION = "torch.nn.modules.activation.Tanh"
 _PACKAGE = "sentence_transformers"
@@ -241,8 +241,7 @@ def read_module_paths(path: Path) -> list[tuple[str, str]]:
     """Return the class name of each module, and the path of its folder below `path`."""
     file = path / _MODULES_FILE
     listed = folder.read_json_list(file)
-    if len(listed) > _MAX_MODULES:
-        raise invalid(file, f"must list at most {_MAX_MODULES} modules", len(listed))
+    budget.check(len(listed), "modules", budget.MAX_LAYERS, file)
     modules = []
     for module in listed:
         if not isinstance(module, dict) or not isinstance(module.get("type"), str):

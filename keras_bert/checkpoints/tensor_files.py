@@ -13,14 +13,13 @@ import ml_dtypes
 import numpy as np
 
 from keras_bert.checkpoints import canonical, folder
-from keras_bert.runtime import reading
+from keras_bert.runtime import budget, reading
 from keras_bert.runtime.escaping import printable, shown
 from keras_bert.untrusted import containers, torch_pickle
 from keras_bert.untrusted.errors import invalid
 
 INDEX = ".index.json"  # ending of the file that lists the shards
 
-_MAX_HEADER = 2**23  # bytes of the names in a safetensors file; those of BERT-Large have 2**16
 
 _COMPLETE = "must be a complete safetensors file"
 _LENGTH = 8  # bytes of the length of the header
@@ -105,8 +104,7 @@ def _read_safetensors(file: Path) -> dict[str, Tensor]:
         header_size = int.from_bytes(stream.read(_LENGTH), "little")
         if header_size > size - _LENGTH:
             raise invalid(file, _COMPLETE, f"{size} bytes, and a header of {header_size}")
-        if header_size > _MAX_HEADER:
-            raise invalid(file, f"must have a header of at most {_MAX_HEADER} bytes", header_size)
+        budget.check(header_size, "bytes in its header", budget.MAX_HEADER, file)
         entries = reading.parse_json(stream.read(header_size), file)
     entries.pop("__metadata__", None)
     _check_entries(file, entries, size - _LENGTH - header_size)

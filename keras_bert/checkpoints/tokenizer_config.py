@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from keras_bert.checkpoints import added_tokens, folder, json_schema, tokenizer_json
 from keras_bert.checkpoints.added_tokens import AddedToken
+from keras_bert.runtime import budget
 from keras_bert.runtime.escaping import printable, shown
 from keras_bert.runtime.warn import level_of_caller
 from keras_bert.runtime.words import words
@@ -70,7 +71,7 @@ class Tokenizer(NamedTuple):
 
 
 def read(
-    path: Path, vocab_size: int = folder.MAX_TOKENS, max_length: int = sys.maxsize
+    path: Path, vocab_size: int = budget.MAX_TOKENS, max_length: int = sys.maxsize
 ) -> Tokenizer:
     """Read the vocabulary and the options in the tokenizer files of a folder; all are optional.
 

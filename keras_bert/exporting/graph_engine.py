@@ -13,6 +13,7 @@ from keras_bert.checkpoints.folder import read_json
 from keras_bert.exporting import graph_folder, graph_outputs
 from keras_bert.exporting.graph_folder import EXPORT_AGAIN
 from keras_bert.exporting.graph_session import errors_as_value_error, open_session
+from keras_bert.runtime import budget
 from keras_bert.runtime.escaping import shown
 from keras_bert.tasks import registry
 from keras_bert.tasks.task import TaskModel
@@ -20,7 +21,6 @@ from keras_bert.text.python_tokenizer import PythonTokenizer
 from keras_bert.untrusted import links
 
 PROBABILITIES = "probabilities"
-_MAX_LENGTH = 2**20  # tokens of a text
 
 
 class GraphEngine:
@@ -160,9 +160,9 @@ def _max_length(folder, content):
     if not isinstance(truncation, dict):
         raise ValueError(f"{file} must have a truncation. {EXPORT_AGAIN}")
     length = truncation.get("max_length")
-    if type(length) is not int or not 3 <= length <= _MAX_LENGTH:
+    if type(length) is not int or not 3 <= length <= budget.MAX_TOKENS:
         raise ValueError(
-            f"{file}: the max_length of its truncation must be 3 to {_MAX_LENGTH}; received "
+            f"{file}: the max_length of its truncation must be 3 to {budget.MAX_TOKENS}; received "
             f"{shown(length)}. {EXPORT_AGAIN}"
         )
     config = read_json(folder / "config.json") if (folder / "config.json").is_file() else {}

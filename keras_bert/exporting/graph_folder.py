@@ -15,7 +15,7 @@ from typing import Any
 from keras_bert.checkpoints import detection, tokenizer_config
 from keras_bert.checkpoints import folder as checkpoint_folder
 from keras_bert.model_spec import HeadSpec
-from keras_bert.runtime import label_types
+from keras_bert.runtime import budget, label_types
 from keras_bert.runtime.arguments import LONG_TEXTS, SIMILARITIES
 from keras_bert.runtime.escaping import check_name, shown
 
@@ -40,7 +40,6 @@ EXPORT_AGAIN = "Export the model again"
 ENCODER = "encoder"  # in place of a task
 
 _FACTS = ("graph_sha256", "vocabulary_sha256", "vocabulary_size")
-_MAX_LABELS = 100_000
 
 # Options in the description -> function that returns True for a valid value.
 _VALIDATORS = {
@@ -185,11 +184,13 @@ def read_output(folder: pathlib.Path) -> tuple[HeadSpec, dict[str, Any]]:
 def _labels_of(names, config_file):
     """Return the labels in the `id2label` of `config.json`."""
     count = len(names) if isinstance(names, dict) else 0
-    is_complete = 0 < count <= _MAX_LABELS and all(str(index) in names for index in range(count))
+    is_complete = 0 < count <= budget.MAX_TOKENS and all(
+        str(index) in names for index in range(count)
+    )
     if not is_complete:
         raise ValueError(
             f"{config_file}: id2label must be an object with the keys 0, 1, ..., at most "
-            f"{_MAX_LABELS}. {EXPORT_AGAIN}"
+            f"{budget.MAX_TOKENS}. {EXPORT_AGAIN}"
         )
     labels = [names[str(index)] for index in range(count)]
     for label in labels:

@@ -14,6 +14,7 @@ import keras
 from keras_bert import layers
 from keras_bert.checkpoints.canonical import KERAS_ACTIVATIONS
 from keras_bert.encoder import BertEncoder
+from keras_bert.runtime import budget
 from keras_bert.runtime.escaping import printable, shown
 from keras_bert.runtime.words import words
 from keras_bert.text.preprocessor import Preprocessor
@@ -147,13 +148,7 @@ _STRINGS: dict[str, Callable[[str], Any]] = {
     "default_policy": _DTYPE.fullmatch,
 }
 _PATH = re.compile(r"[\w/-]{1,500}")  # of a layer; Keras reads it as a regular expression
-_MAX_PATHS = 400  # Python keeps 512 regular expressions; compiling one takes a millisecond
-_MAX_LAYERS = 500  # Keras takes about 10 ms to build each
-_LAYERS_PER_HIDDEN_LAYER = 4
-_MAX_TENSORS = 5_000  # inputs of all layers
-_MAX_AXES = 8  # of an input
-_MAX_SIZE = 2**20  # of one axis
-_MAX_LENGTH = 1_000  # of a list or dict, unless it is in `_LONG_COLLECTIONS`
+_LAYERS_PER_HIDDEN_LAYER = 3  # which take the same time
 
 
 class Refused(ValueError):
@@ -182,8 +177,8 @@ class _Builder:
 
     def __init__(self, max_hidden_layers: int) -> None:
         self._hidden_layers_left = max_hidden_layers
-        self._layers_left = _MAX_LAYERS
-        self._tensors_left = _MAX_TENSORS
+        self._layers_left = _LAYERS_PER_HIDDEN_LAYER * budget.MAX_LAYERS
+        self._tensors_left = budget.MAX_OBJECTS
         self._paths: set[str] = set()  # in all maps of policies
         # `shared_object_id` -> layer, and the number of layers that it took from `_layers_left`
         self._shared: dict[int, tuple[Any, int]] = {}
@@ -229,7 +224,8 @@ class _Builder:
     def _spend(self, count: int) -> None:
         self._layers_left -= count
         if self._layers_left < 0:
-            raise Refused(f"it has more than {_MAX_LAYERS} layers")
+            limit = _LAYERS_PER_HIDDEN_LAYER * budget.MAX_LAYERS
+            raise Refused(f"it has more than {limit} layers")
 
     def _create(self, item: Any, known: _Constructors) -> Any:
         """Return an object of one of the known classes."""
@@ -256,7 +252,7 @@ class _Builder:
             self._check_paths(_expect(value, dict, "a policy_map"))
             return {path: self._argument(class_name, "dtype", value[path]) for path in value}
         if isinstance(value, (list, dict)):
-            is_long = len(value) > _MAX_LENGTH and name not in _LONG_COLLECTIONS
+            is_long = len(value) > budget.MAX_OBJECTS and name not in _LONG_COLLECTIONS
             if name not in _COLLECTIONS or is_long:
                 raise Refused(f"the argument {name} of {class_name} is {shown(value)}")
         is_known = name not in _STRINGS or (isinstance(value, str) and _STRINGS[name](value))
@@ -267,7 +263,8 @@ class _Builder:
     def _check_paths(self, paths: Iterable[str]) -> None:
         """Check paths that Keras reads as regular expressions, and compares with each layer's."""
         self._paths.update(paths)
-        if len(self._paths) > _MAX_PATHS or not all(map(_PATH.fullmatch, self._paths)):
+        # Python keeps 512 regular expressions; compiling one takes a millisecond.
+        if len(self._paths) > budget.MAX_LAYERS or not all(map(_PATH.fullmatch, self._paths)):
             raise Refused(f"a policy_map of its config is {shown(sorted(self._paths))}")
 
     def _input(self, config: dict[str, Any]) -> Any:
@@ -275,7 +272,7 @@ class _Builder:
         _check_names(_INPUT, config, _OF_INPUT)
         shape = _expect(config.get("batch_shape"), list, "a shape")
         sizes = [size for size in shape if size is not None]
-        if len(shape) > _MAX_AXES or not all(_is_size(size) for size in sizes):
+        if len(shape) > budget.MAX_RANK or not all(_is_size(size) for size in sizes):
             raise Refused(f"an input of its config has the shape {shown(shape)}")
         dtype = self._argument(_INPUT, "dtype", config.get("dtype"))
         return keras.Input(batch_shape=shape, dtype=dtype, name=_text(config.get("name")))
@@ -329,7 +326,7 @@ class _Builder:
         if value.get("class_name") == "__keras_tensor__":
             self._tensors_left -= 1
             if self._tensors_left < 0:
-                raise Refused(f"its layers have more than {_MAX_TENSORS} inputs")
+                raise Refused(f"its layers have more than {budget.MAX_OBJECTS} inputs")
             return _reference(_config_of(value).get("keras_history"), outputs)
         if "class_name" in value:
             raise Refused(f"a layer of its config is called with {_name_of(value)}")
@@ -337,7 +334,7 @@ class _Builder:
 
 
 def _is_size(size: Any) -> bool:
-    return type(size) is int and 0 <= size < _MAX_SIZE
+    return type(size) is int and 0 <= size < budget.MAX_TOKENS
 
 
 def _check_names(class_name: str, arguments: dict[str, Any], known: frozenset[str]) -> None:

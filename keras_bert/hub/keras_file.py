@@ -13,7 +13,7 @@ import keras
 from keras_bert import keras_private
 from keras_bert.hub import keras_config
 from keras_bert.hub.keras_config import Refused
-from keras_bert.runtime import reading
+from keras_bert.runtime import budget, reading
 from keras_bert.runtime.escaping import shown
 from keras_bert.untrusted import containers
 from keras_bert.untrusted.errors import invalid
@@ -25,12 +25,6 @@ _OPTIMIZER = "optimizer/"
 # The vocabulary of a `Preprocessor`. No other listed object has assets.
 _VOCABULARY = re.compile(r"assets/([\w-]+/){1,20}vocab\.txt", re.ASCII)
 _WEIGHTS_PER_HIDDEN_LAYER = 12
-_MAX_CONFIG = 2**24  # bytes
-_MAX_VOCABULARIES = 100
-# Bytes of a model's variables per byte of its weights file: float16 can become float32, and LoRA
-# adds matrices that are not in the file.
-_MAX_BYTES_PER_BYTE = 3
-_MAX_EXTRA_BYTES = 2**16
 
 
 def load(file: Path) -> keras.Model:
@@ -44,8 +38,8 @@ def load(file: Path) -> keras.Model:
             config = _read_config(archive)
             _unpack(archive, folder)
         datasets = _check_weights(folder / _WEIGHTS)
-        budget = _Budget((folder / _WEIGHTS).stat().st_size)
-        with keras_private.variables_of_zeros(budget.check):
+        weights_size = _WeightsSize((folder / _WEIGHTS).stat().st_size)
+        with keras_private.variables_of_zeros(weights_size.add):
             model = keras_config.build(config, len(datasets) // _WEIGHTS_PER_HIDDEN_LAYER)
         _check_dtypes(datasets, model.variables)
         paths = keras_private.load_state(model, folder / _WEIGHTS, folder / _ASSETS)
@@ -79,16 +73,13 @@ def _read_config(archive: zipfile.ZipFile) -> dict[str, Any]:
     names = archive.namelist()
     if _CONFIG not in names or _WEIGHTS not in names:
         raise ValueError(f"{_CONFIG} or {_WEIGHTS} is missing")
-    if archive.getinfo(_CONFIG).file_size > _MAX_CONFIG:
-        raise ValueError(f"{_CONFIG} has more than {_MAX_CONFIG} bytes")
-    return reading.parse_json(archive.read(_CONFIG), _CONFIG)
+    return reading.parse_json(containers.read_member(archive, _CONFIG), _CONFIG)
 
 
 def _unpack(archive: zipfile.ZipFile, folder: Path) -> None:
     """Unpack the weights and the vocabularies. Other members are not read."""
     vocabularies = [name for name in archive.namelist() if _VOCABULARY.fullmatch(name)]
-    if len(vocabularies) > _MAX_VOCABULARIES:
-        raise ValueError(f"it has more than {_MAX_VOCABULARIES} vocabularies")
+    budget.check(len(vocabularies), "vocabularies", budget.MAX_LAYERS)
     archive.extractall(folder, [_WEIGHTS, *vocabularies])
 
 
@@ -103,18 +94,17 @@ def _check_weights(file: Path) -> dict[str, containers.Dataset]:
         raise invalid(_WEIGHTS, "must be a complete HDF5 file", error) from error
 
 
-class _Budget:
+class _WeightsSize:
     """Limits the bytes of a model's variables to a multiple of the size of its weights file."""
 
     def __init__(self, stored_bytes: int) -> None:
         self._stored_bytes = stored_bytes
         self._declared_bytes = 0
 
-    def check(self, variable: keras.Variable) -> None:
+    def add(self, variable: keras.Variable) -> None:
         self._declared_bytes += math.prod(variable.shape) * _item_bytes(variable.dtype)
-        if self._declared_bytes > _MAX_BYTES_PER_BYTE * self._stored_bytes + _MAX_EXTRA_BYTES:
-            declared = f"the config declares at least {self._declared_bytes:.3g} bytes of weights"
-            raise ValueError(f"{declared}, and the file has {self._stored_bytes:.3g}")
+        unit = "bytes of weights in its config"
+        budget.check_growth(self._declared_bytes, unit, self._stored_bytes)
 
 
 def _item_bytes(dtype: str) -> int:

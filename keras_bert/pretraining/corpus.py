@@ -17,6 +17,7 @@ from xml.parsers import expat
 
 from keras_bert.pretraining import wikitext
 from keras_bert.pretraining.decompression import BLOCK, open_decompressed
+from keras_bert.runtime import budget
 from keras_bert.runtime.escaping import printable, shown
 from keras_bert.runtime.reading import json_value
 from keras_bert.untrusted import links
@@ -33,7 +34,6 @@ _INVALID_SHARE = 0.1
 _REPLACEMENT = "\ufffd"
 _INVALID_BYTE = re.compile("[\udc80-\udcff]")  # how Python decodes invalid bytes
 _JSON_SUFFIXES = (".jsonl", ".ndjson")
-_MAX_DEPTH = 100  # a dump has 6
 _REDIRECT = re.compile(r"\s*#\s?\w+\s*:?\s*\[\[")
 _KEPT = frozenset(("ns", "text", "model"))
 
@@ -421,8 +421,9 @@ class _Dump:
                 f"{self._path}: XML must be a MediaWiki dump; its root is <{printable(name, 80)}>"
             )
         self._depth += 1
-        if self._depth > _MAX_DEPTH:  # expat keeps 100 bytes for each open element
-            raise self._invalid(f"XML must have at most {_MAX_DEPTH} nested elements")
+        if self._depth > budget.MAX_DEPTH:  # expat keeps 100 bytes for each open element
+            rule = f"at most {budget.MAX_DEPTH} are allowed"
+            raise self._invalid(f"{self._depth} nested elements, {rule}")
         if name == "page":
             self.page += 1
             self._values = {}

@@ -5,12 +5,12 @@ import io
 import lzma
 import zlib
 
+from keras_bert.runtime import budget
 from keras_bert.runtime.packages import import_extra
 
 BLOCK = 1 << 20  # bytes of the buffer
 # Limits, so that a small file cannot take much memory or time.
 _MAX_MEMORY = 2**28  # bytes for the window of xz; `xz -9` has 2**26
-_MAX_EXPANSION = 1000  # decompressed size / size of the file
 _ALWAYS_ALLOWED_BYTES = 2**28  # decompressed size that any file may have
 _PACKED_BYTES = 256  # per read; 256 bytes of zstd decompress to up to 8 MB
 _MAGIC = {
@@ -66,7 +66,7 @@ class _ChunkStream(io.RawIOBase):
 
 def _decompressed(path, kind, file):
     """Yield the decompressed bytes of a file in chunks."""
-    limit = max(_MAX_EXPANSION * path.stat().st_size, _ALWAYS_ALLOWED_BYTES)
+    limit = max(budget.EXPANSION * path.stat().st_size, _ALWAYS_ALLOWED_BYTES)
     size = 0
     new_decompressor, errors = _decompressor(path, kind)
     try:

@@ -29,6 +29,7 @@ import numpy as np
 from keras_bert.data.packed_layout import within
 from keras_bert.pretraining import corpus, sentences, vocabulary
 from keras_bert.pretraining.workers import apply
+from keras_bert.runtime import budget
 from keras_bert.runtime.arguments import as_integer
 from keras_bert.runtime.escaping import printable, shown
 from keras_bert.runtime.files import (
@@ -54,8 +55,6 @@ _LONGEST_SENTENCE = 128  # tokens
 _SPREAD = 2654435761  # Knuth's multiplier spreads consecutive numbers over 32 bits
 MANIFEST = "records.json"
 SPLITS = ("train", "eval")
-_MAX_MANIFEST = 2**26  # bytes
-_MAX_SHARD = 2**30
 _REBUILD = "delete it and run `keras-bert records` again to rebuild all records"
 _REPEAT = "run the same `keras-bert records` command again to rebuild it"
 
@@ -121,8 +120,9 @@ def build(
     as_integer("shard_bytes", shard_bytes, 1)
     if workers is not None:
         as_integer("workers", workers, 1)
-    if shard_bytes > _MAX_SHARD // 4:  # a token takes up to 4 bytes
-        raise ValueError(f"shard_bytes must be at most {_MAX_SHARD // 4}; received {shard_bytes}")
+    limit = budget.MAX_FILE // 4  # a token takes up to 4 bytes
+    if shard_bytes > limit:
+        raise ValueError(f"shard_bytes must be at most {limit}; received {shard_bytes}")
     settings = _settings(files, preprocessor, held_out, shard_bytes)
     folder = pathlib.Path(folder)
     with exclusive_lock(folder, "making records"):
@@ -467,7 +467,7 @@ class Records:
     def _content(self, name):
         entries = {entry["file"]: entry for entry in files_of(self.manifest)}
         file = self.folder / name
-        content = read_bytes(file, _MAX_SHARD) if file.is_file() else b""
+        content = read_bytes(file, budget.MAX_FILE) if file.is_file() else b""
         if hashlib.sha256(content).hexdigest() != entries[name]["sha256"]:
             raise ValueError(f"{file} is missing or has changed since it was written; {_REPEAT}")
         return content
@@ -502,7 +502,7 @@ def read_manifest(file):
     """Return the manifest in a file, after a check of its hash and of the values that are used."""
     links.check(file.parent)
     with reading(file, _REBUILD):
-        manifest = json_value(read_bytes(file, _MAX_MANIFEST).decode("utf-8"))
+        manifest = json_value(read_bytes(file).decode("utf-8"))
         if manifest.pop("sha256") != _hash_of(manifest):
             raise ValueError("it has changed since it was written")
         settings = manifest["settings"]

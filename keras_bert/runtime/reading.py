@@ -1,5 +1,6 @@
 """Read bytes, text and JSON from untrusted files: bounded in size, with one-line errors."""
 
+import collections
 import itertools
 import json
 import os
@@ -7,14 +8,11 @@ import re
 from pathlib import Path
 from typing import Any
 
+from keras_bert.runtime import budget
 from keras_bert.runtime.escaping import printable, shown
 
 _MAX_MESSAGE = 500  # characters
 _LFS_POINTER = b"version https://git-lfs.github.com/spec/"
-# Limits of JSON. A tokenizer with 500,000 tokens and a million merges has 2**20 lists.
-_MAX_DEPTH = 100
-_MAX_CONTAINERS = 2**21  # lists and objects; an object takes 200 bytes of memory
-_MAX_VALUES = 2**23
 _JSON_STRING = re.compile(r'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
 _NESTING = [0] * 256  # change of the depth by each byte
 _NESTING[ord("[")] = _NESTING[ord("{")] = 1
@@ -44,20 +42,19 @@ def _refuse_lfs_pointer(file: Path, data: bytes) -> None:
         )
 
 
-def read_bytes(file: Path, limit: int) -> bytes:
+def read_bytes(file: Path, limit: int = budget.MAX_TEXT) -> bytes:
     """Return the content of a file, or raise a `ValueError` if it has more than `limit` bytes."""
     with open(file, "rb") as stream:
         size = os.fstat(stream.fileno()).st_size
         data = stream.read(limit + 1) if size <= limit else b""
-    if max(size, len(data)) > limit:
-        raise ValueError(f"{file}: must have at most {limit} bytes, received more")
+    budget.check(max(size, len(data)), "bytes", limit, file)
     _refuse_lfs_pointer(file, data)
     return data
 
 
-def read_text(file: Path, limit: int) -> str:
-    """Return the text of a UTF-8 file of at most `limit` bytes. Line ends stay as they are."""
-    data = read_bytes(file, limit)
+def read_text(file: Path) -> str:
+    """Return the text of a UTF-8 file. Line ends stay as they are."""
+    data = read_bytes(file)
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -86,25 +83,19 @@ def json_value(text: str, **options: Any) -> Any:
 
 
 def check_json(text: str) -> None:
-    """Raise a `ValueError` for JSON with many values or deeply nested ones, before it is parsed.
+    """Raise a `ValueError` for JSON with many or deeply nested lists and objects.
 
-    Lists of empty lists take 20 times the memory of the text. A deeply nested value exceeds the
-    recursion limit of the parser, or of whatever walks over the value.
+    An object takes 200 bytes of memory. A deeply nested value exceeds the recursion limit of the
+    parser, or of whatever walks over the value.
     """
-    if text.count("[") + text.count("{") <= _MAX_DEPTH and text.count(",") <= _MAX_VALUES:
+    if text.count("[") + text.count("{") <= budget.MAX_DEPTH:
         return
     structure = _JSON_STRING.sub("", text)
     containers = structure.count("[") + structure.count("{")
-    values = structure.count(",") + containers
-    if containers > _MAX_CONTAINERS or values > _MAX_VALUES:
-        raise ValueError(
-            f"{containers} lists and objects, and {values} values; at most {_MAX_CONTAINERS} and "
-            f"{_MAX_VALUES} are allowed"
-        )
+    budget.check(containers, "lists and objects", budget.MAX_ITEMS)
     brackets = structure.encode("utf-8", "replace").translate(None, _NOT_BRACKETS)
     depth = max(itertools.accumulate(map(_NESTING.__getitem__, brackets)), default=0)
-    if depth > _MAX_DEPTH:
-        raise ValueError(f"{depth} nested values, at most {_MAX_DEPTH} are allowed")
+    budget.check(depth, "nested values", budget.MAX_DEPTH)
 
 
 def _parse(data: bytes, file: object, kind: type) -> Any:
@@ -119,11 +110,11 @@ def _parse(data: bytes, file: object, kind: type) -> Any:
 
 
 def _reject_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    values: dict[str, Any] = {}
-    for name, value in pairs:
-        if name in values:
-            raise ValueError(f"the key {shown(name)} twice in an object")
-        values[name] = value
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        counts = collections.Counter(name for name, _ in pairs)
+        [(name, _)] = counts.most_common(1)
+        raise ValueError(f"the key {shown(name)} twice in an object")
     return values
 
 

@@ -8,8 +8,6 @@ import pathlib
 from keras_bert.runtime.files import atomic_write, lock_file, open_to_append
 from keras_bert.runtime.reading import parse_json, read_bytes
 
-_MAX_STATE = 2**24  # bytes; predictions have counts per label
-
 
 class ResumableFile:
     """A text file that appears when it is complete.
@@ -86,7 +84,7 @@ class ResumableFile:
         if self._state_file.is_symlink() or not self._state_file.is_file():
             return 0
         try:
-            content = parse_json(read_bytes(self._state_file, _MAX_STATE), self._state_file)
+            content = parse_json(read_bytes(self._state_file), self._state_file)
             is_valid = content["settings"] == self._settings
             size = content["size"]
             is_size = type(size) is int and 0 <= size <= self._partial.stat().st_size

@@ -10,15 +10,12 @@ import unicodedata
 import zipfile
 from typing import NamedTuple
 
+from keras_bert.runtime import budget
 from keras_bert.runtime.escaping import shown
 from keras_bert.runtime.reading import check_not_lfs_pointer
 from keras_bert.untrusted import containers
 from keras_bert.untrusted.errors import invalid
 
-_MAX_ENTRIES = 10_000  # files and folders
-_MAX_DEPTH = 16  # folders in a name
-_MAX_EXPANSION = 100  # unpacked size / archive size; weights compress little
-_ALWAYS_ALLOWED_BYTES = 2**20  # unpacked size that any archive may have
 _IS_UTF8 = 0x800  # flags of an entry
 _IS_ENCRYPTED = 1
 
@@ -95,26 +92,26 @@ def _checked_entries(members: list[zipfile.ZipInfo], archive_bytes: int) -> list
     for name, count in names.most_common(1):
         if count > 1:
             raise ValueError(f"names of entries must be unique; received {shown(name)} twice")
-    if len(names) > _MAX_ENTRIES:
-        raise ValueError(f"an archive must have at most {_MAX_ENTRIES} files and folders")
+    budget.check(len(names), "files and folders", budget.MAX_OBJECTS)
     unpacked = sum(member.file_size for member in members)
     # Entries of a zip bomb overlap, so their packed sizes add up to more than the archive.
     packed = sum(member.compress_size for member in members)
-    limit = max(_MAX_EXPANSION * archive_bytes, _ALWAYS_ALLOWED_BYTES)
     if packed > archive_bytes:
         raise ValueError(f"entries must not overlap; received {packed} of {archive_bytes} bytes")
-    if unpacked > limit:
-        rule = f"an archive must unpack to at most {limit} bytes; received {unpacked}"
-        raise ValueError(f"{rule}. If you trust it, unpack it yourself and pass the folder")
+    try:
+        budget.check_growth(unpacked, "unpacked bytes", archive_bytes, budget.EXPANSION)
+    except ValueError as error:
+        advice = "If you trust it, unpack it yourself and pass the folder"
+        raise ValueError(f"{error}. {advice}") from None
     return entries
 
 
 def _checked_entry(member: zipfile.ZipInfo) -> _Entry:
     path = member.filename.removesuffix("/")
     kind = stat.S_IFMT(member.external_attr >> 16)
+    budget.check(path.count("/"), "nested folders", budget.MAX_DEPTH)
     for is_met, rule in (
         (containers.is_below(path), "entries must stay inside the folder"),
-        (path.count("/") < _MAX_DEPTH, f"a name must have at most {_MAX_DEPTH} parts"),
         # Without the flag, the encoding of a name is unknown.
         (path.isascii() or member.flag_bits & _IS_UTF8, "names must be in UTF-8"),
         (kind in (0, stat.S_IFREG, stat.S_IFDIR), "entries must be files or folders, not links"),

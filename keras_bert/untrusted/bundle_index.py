@@ -12,17 +12,11 @@ from typing import Any, NamedTuple
 import ml_dtypes
 import numpy as np
 
-from keras_bert.runtime import reading
+from keras_bert.runtime import budget, reading
 from keras_bert.runtime.escaping import shown
-from keras_bert.untrusted import containers
+from keras_bert.untrusted import protobuf
 from keras_bert.untrusted.checksums import masked_crc32c
-from keras_bert.untrusted.protobuf import varint
 
-MAX_INDEX = 2**24  # bytes; BERT-Large with Adam's slots has 2**17
-_MAX_ENTRIES = 2**17  # tensors; BERT-Large with Adam's slots has 2**11
-_MAX_SHARDS = 10_000  # data files
-_MAX_KEY = 2**10  # bytes of a name, which may share bytes with the name before it
-_MAX_NUMBER = 5  # bytes of a number, which has at most 32 bits
 _FOOTER = 48  # bytes
 _TRAILER = 5  # bytes after a block: type of compression, checksum
 _UNCOMPRESSED = 0
@@ -59,7 +53,7 @@ def read(prefix: Path) -> dict[str, Entry]:
 
     from keras_bert.untrusted.tensorflow_messages import BundleEntryProto, BundleHeaderProto
 
-    index = reading.read_bytes(prefix.with_name(f"{prefix.name}.index"), MAX_INDEX)
+    index = reading.read_bytes(prefix.with_name(f"{prefix.name}.index"), budget.MAX_HEADER)
     items = _read_table(index)
     if not items or items[0][0] != b"":
         raise ValueError("the index has no header")
@@ -83,7 +77,7 @@ def _data_files(prefix: Path, header: Any) -> dict[Path, int]:
     """Return data file -> size in bytes, in the order of their numbers."""
     if header.endianness != _LITTLE_ENDIAN or header.version.min_consumer > _VERSION:
         raise ValueError("the checkpoint is big-endian or of a later version of the format")
-    if not 1 <= header.num_shards <= _MAX_SHARDS:
+    if header.num_shards < 1:
         raise ValueError(f"the index names {header.num_shards} data files")
     size_of = {}
     for shard in range(header.num_shards):
@@ -99,7 +93,7 @@ def _entry(name: str, proto: Any, files: list[Path], size_of: dict[Path, int]) -
     if len(proto.slices):
         raise ValueError(f"{shown(name, 200)} is split into slices")
     shape = tuple(dim.size for dim in proto.shape.dim)
-    if proto.shape.unknown_rank or len(shape) > containers.MAX_RANK or min(shape, default=0) < 0:
+    if proto.shape.unknown_rank or len(shape) > budget.MAX_RANK or min(shape, default=0) < 0:
         raise ValueError(f"{shown(name, 200)} has the invalid shape {shape}")
     if not (
         0 <= proto.shard_id < len(files)
@@ -121,20 +115,19 @@ def _read_table(data: bytes) -> list[tuple[bytes, bytes]]:
     position = len(data) - _FOOTER
     handles = []
     for _ in range(4):  # offset and size of the metadata block, and of the index block
-        number, position = varint(data, position, _MAX_NUMBER)
+        number, position = protobuf.varint(data, position, protobuf.VARINT_32)
         handles.append(number)
     _read_block(data, handles[0], handles[1])
     items: list[tuple[bytes, bytes]] = []
     end = 0
     for _, handle in _read_block(data, handles[2], handles[3]):
-        offset, position = varint(handle, 0, _MAX_NUMBER)
-        size, position = varint(handle, position, _MAX_NUMBER)
+        offset, position = protobuf.varint(handle, 0, protobuf.VARINT_32)
+        size, position = protobuf.varint(handle, position, protobuf.VARINT_32)
         if position != len(handle) or offset < end:
             raise ValueError("the blocks of the index overlap")
         end = offset + size + _TRAILER
         items += _read_block(data, offset, size)
-        if len(items) > _MAX_ENTRIES:
-            raise ValueError(f"over {_MAX_ENTRIES} tensors")
+        budget.check(len(items), "tensors", budget.MAX_OBJECTS)
     keys = [key for key, _ in items]
     if any(key >= following for key, following in itertools.pairwise(keys)):
         raise ValueError("the keys of the index are not sorted")
@@ -155,13 +148,13 @@ def _read_block(data: bytes, offset: int, size: int) -> list[tuple[bytes, bytes]
     key = b""
     position = offset
     while position < end:
-        shared, position = varint(data, position, _MAX_NUMBER)
-        rest, position = varint(data, position, _MAX_NUMBER)
-        length, position = varint(data, position, _MAX_NUMBER)
+        shared, position = protobuf.varint(data, position, protobuf.VARINT_32)
+        rest, position = protobuf.varint(data, position, protobuf.VARINT_32)
+        length, position = protobuf.varint(data, position, protobuf.VARINT_32)
         if shared > len(key) or position + rest + length > end:
             raise ValueError("an entry of the index is truncated")
-        if shared + rest > _MAX_KEY or len(items) == _MAX_ENTRIES:
-            raise ValueError(f"a name of over {_MAX_KEY} bytes, or over {_MAX_ENTRIES} tensors")
+        budget.check(shared + rest, "bytes in a name", budget.MAX_NAME)
+        budget.check(len(items), "tensors", budget.MAX_OBJECTS)
         key = key[:shared] + data[position : position + rest]
         position += rest
         items.append((key, data[position : position + length]))

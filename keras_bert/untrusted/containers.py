@@ -13,18 +13,12 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
+from keras_bert.runtime import budget
 from keras_bert.runtime.escaping import shown
 from keras_bert.runtime.reading import check_not_lfs_pointer, one_line
 from keras_bert.untrusted.errors import invalid
 
-MAX_RANK = 8  # Dimensions of a tensor. BERT's have at most 3.
-MAX_MEMBERS = 10_000  # of a zip file; a checkpoint of BERT-Large has 400 tensors
-_MAX_DIRECTORY = 2**21  # bytes of the list of members at the end of a zip file
 _BFLOAT16 = "bfloat16"
-_MAX_OBJECTS = 20_000  # groups and datasets of an HDF5 file; BERT-Large has 2,000
-_MAX_ATTRIBUTES = 64  # of one object
-_MAX_ATTRIBUTE = 2**16  # bytes, the limit of HDF5's usual attributes
-_MAX_DEPTH = 32  # of groups in groups
 # On Windows, backslash and ":" are separators, and names such as "nul" and "con.txt" are devices.
 _FORBIDDEN = re.compile(r'[\\:*?"<>|]')
 _DEVICE = re.compile(r"(con|prn|aux|nul|(com|lpt)[0-9]) *(\..*)?", re.IGNORECASE)
@@ -32,7 +26,9 @@ _DEVICE = re.compile(r"(con|prn|aux|nul|(com|lpt)[0-9]) *(\..*)?", re.IGNORECASE
 
 def is_below(name: str) -> bool:
     """Return True if a path from a file stays below its folder, on every system."""
-    if not name.isprintable() or _FORBIDDEN.search(name) or len(os.fsencode(name)) > 1023:
+    if not name.isprintable() or _FORBIDDEN.search(name):
+        return False
+    if len(os.fsencode(name)) > budget.MAX_NAME:
         return False
     # On Windows, "a." and "a " are other names of "a".
     parts = name.split("/")
@@ -59,10 +55,15 @@ def open_zip(file: Path | IO[bytes], *, compressed: bool = False) -> Iterator[zi
         yield archive
 
 
+def read_member(archive: zipfile.ZipFile, name: str, limit: int = budget.MAX_TEXT) -> bytes:
+    """Return the content of a member of at most `limit` bytes."""
+    budget.check(archive.getinfo(name).file_size, "bytes", limit, name)
+    return archive.read(name)
+
+
 def _check_members(members: list[zipfile.ZipInfo]) -> None:
     """Check the number of members, and that each has one name, which no other member has."""
-    if len(members) > MAX_MEMBERS:
-        raise ValueError(f"{len(members)} members, at most {MAX_MEMBERS} are allowed")
+    budget.check(len(members), "members", budget.MAX_OBJECTS)
     names = set()
     for member in members:
         # `filename` ends at a zero byte. Python 3.12 replaces it by the "Unicode path" field.
@@ -99,10 +100,9 @@ class _LimitedReads:
     def read(self, size: int = -1) -> bytes:
         if not self.is_limited:
             return self._read(size)
-        limit = _MAX_DIRECTORY + 1
+        limit = budget.MAX_HEADER + 1
         data = self._read(limit if size < 0 else min(size, limit))
-        if len(data) == limit:
-            raise ValueError(f"a list of members of over {_MAX_DIRECTORY} bytes")
+        budget.check(len(data), "bytes in its list of members", budget.MAX_HEADER)
         return data
 
 
@@ -179,17 +179,21 @@ def check_hdf5(opened: Any, size: int, *, lists_of_strings: bool = False) -> dic
 def _hdf5_objects(opened: Any) -> Iterator[tuple[str, Any]]:
     """Yield the names and objects of an HDF5 file. A link to another object is an error."""
     import h5py
+    from h5py import h5a
 
     unvisited: list[tuple[str, Any]] = [("", opened)]
     count = 1
     while unvisited:
         name, item = unvisited.pop()
+        is_group = not isinstance(item, h5py.Dataset)
+        count += h5a.get_num_attrs(item.id)
+        if is_group:
+            count += len(item)
+        budget.check(count, "groups, datasets and attributes", budget.MAX_OBJECTS)
         yield name or "/", item
-        if isinstance(item, h5py.Dataset):
+        if not is_group:
             continue
-        count += len(item)
-        if count > _MAX_OBJECTS or (name.count("/") >= _MAX_DEPTH and len(item)):
-            raise ValueError(f"over {_MAX_OBJECTS} objects, or groups in over {_MAX_DEPTH} groups")
+        budget.check(name.count("/"), "nested groups", budget.MAX_DEPTH)
         for key in item:
             if not isinstance(item.get(key, getlink=True), h5py.HardLink):
                 raise ValueError(f"{shown(name)} has the link {shown(key)} in place of an object")
@@ -200,18 +204,15 @@ def _check_attributes(name: str, item: Any, lists_of_strings: bool) -> None:
     """Check the attributes of an HDF5 object, without reading them."""
     from h5py import h5a
 
-    count = h5a.get_num_attrs(item.id)
-    if count > _MAX_ATTRIBUTES:
-        raise ValueError(f"{shown(name)} has {count} attributes, over {_MAX_ATTRIBUTES}")
-    for index in range(count):
+    for index in range(h5a.get_num_attrs(item.id)):
         attribute = h5a.open(item.id, index=index)
         # A list of strings of any length can refer to the same bytes many times. h5py 3 writes such
         # lists for the names of layers in tf_model.h5.
         is_list_of_strings = attribute.shape != () and attribute.dtype.hasobject
         if lists_of_strings and attribute.name != b"dtype":
             is_list_of_strings = False
-        if is_list_of_strings or attribute.get_storage_size() > _MAX_ATTRIBUTE:
-            raise ValueError(f"{shown(name)} has a list of strings or a long value as an attribute")
+        if is_list_of_strings:
+            raise ValueError(f"{shown(name)} has a list of strings as an attribute")
 
 
 def _is_bfloat16(dataset: Any) -> bool:

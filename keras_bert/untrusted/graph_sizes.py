@@ -12,11 +12,13 @@ import math
 
 import numpy as np
 
-MAX_RANK = 8  # of an array
+from keras_bert.runtime import budget
+
 # An int8 weight becomes float32, is multiplied by its scales, and is copied for its matmul.
-_MAX_BYTES_PER_BYTE = 16  # of the weights
-_MAX_EXTRA_BYTES = 2**20
-_MAX_ITEMSIZE = 8  # bytes of a number of any type
+_GROWTH = 16
+# Repeated, Concat and Broadcast make a tensor exponentially larger. Our graphs have at most four.
+MAX_GROWING = 8
+_LARGEST_ITEMSIZE = 8  # bytes of a number of any type
 
 
 class Growth(enum.Enum):
@@ -92,18 +94,15 @@ def check(weights: dict[str, Array], operations: dict[str, Operation], weights_s
 
 def check_total(total: int, weights_size: int) -> None:
     """Check the number of bytes that a graph needs besides its weights."""
-    if total > _MAX_BYTES_PER_BYTE * weights_size + _MAX_EXTRA_BYTES:
-        raise ValueError(
-            f"arrays of {total:.3g} bytes that do not depend on the inputs, and weights of "
-            f"{weights_size:.3g} bytes"
-        )
+    unit = "bytes of arrays that do not depend on the inputs"
+    budget.check_growth(total, unit, weights_size, _GROWTH)
 
 
 def _output(operation: Operation, known: list[Array], *, is_known: bool) -> Array | None:
     """Return a bound of the output. `known` are the inputs that do not depend on the graph's."""
     growth = operation.growth
     if growth is Growth.SHAPE:
-        return Array(MAX_RANK, _MAX_ITEMSIZE)
+        return Array(budget.MAX_RANK, _LARGEST_ITEMSIZE)
     if not is_known or not known:
         if growth is Growth.PRODUCT_OF_KNOWN:
             raise ValueError(

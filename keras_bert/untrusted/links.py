@@ -9,13 +9,13 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from keras_bert.runtime import budget
 from keras_bert.runtime.escaping import printable
 from keras_bert.runtime.files import cache_folder
 from keras_bert.untrusted.errors import invalid
 
 _REPOSITORIES = ("models--", "datasets--")  # beginning of a folder in the Hub's cache
 _REGULAR = "must be a file or a folder, received a pipe or device"
-_MAX_ENTRIES = 100_000  # files and folders; listing them takes less than 0.1 s
 
 
 def check(folder: str | Path) -> None:
@@ -56,6 +56,7 @@ def check_link(link: str | Path, folder: str | Path, advice: str = "") -> None:
 def _links(folder: str | Path) -> Iterator[str]:
     """Yield the paths of the symbolic links in a folder and the folders below it."""
     folders = [os.fspath(folder)]
+    source = printable(str(folder))
     count = 0
     while folders:
         current = folders.pop()
@@ -65,10 +66,7 @@ def _links(folder: str | Path) -> Iterator[str]:
             with os.scandir(current) as entries:
                 for entry in entries:
                     count += 1
-                    if count > _MAX_ENTRIES:
-                        rule = f"must have at most {_MAX_ENTRIES} files"
-                        advice = "Move the model or the data into their own folder"
-                        raise ValueError(f"{printable(str(folder))}: {rule}. {advice}")
+                    budget.check(count, "files", budget.MAX_ITEMS, source)
                     if entry.is_symlink():
                         yield entry.path
                     elif entry.is_dir(follow_symlinks=False):

@@ -14,14 +14,12 @@ import math
 from pathlib import Path
 from typing import Any
 
-from keras_bert.runtime import reading
+from keras_bert.runtime import budget, reading
 from keras_bert.runtime.escaping import shown
 from keras_bert.runtime.words import words
 from keras_bert.untrusted import graph_sizes, protobuf
 from keras_bert.untrusted.graph_sizes import Growth
 
-_MAX_BYTES = 2**31  # the limit of protocol buffers
-_MAX_FIELDS = 2**17  # BERT-Large in int8 has 2**14
 _OPS = {
     "Identity": Growth.SAME_SHAPE,
     "Concat": Growth.SUM,
@@ -38,7 +36,6 @@ _OPS = {
 }
 # Operations whose output has larger numbers than their inputs -> bytes of one, at most.
 _ITEM_SIZES = {"Cast": 8, "MatMulInteger": 4}
-_MAX_CONCATS = 8  # repeated, they make a tensor exponentially larger; our graphs have two
 # `TensorProto.DataType` -> bytes per element.
 _ELEMENT_SIZES = {1: 4, 2: 1, 3: 1, 6: 4, 7: 8}
 # The numbers of the fields that a message may have. Other fields hold functions, subgraphs, sparse
@@ -69,7 +66,7 @@ def check(file: Path) -> bytes:
 
     Raise a `ValueError` for any other graph.
     """
-    content = reading.read_bytes(file, _MAX_BYTES)
+    content = reading.read_bytes(file, budget.MAX_FILE)
     if not content:
         raise ValueError("an empty file")
     _check_graph(content)
@@ -86,8 +83,8 @@ def _check_graph(data: bytes) -> None:
         spans: _Spans = []
         for tag, first, last in protobuf.fields(data, start, end):
             count += 1
-            if count > _MAX_FIELDS:
-                raise ValueError(f"more than {_MAX_FIELDS} fields")
+            if count > budget.MAX_ITEMS:
+                budget.check(count, "fields", budget.MAX_ITEMS)
             number = tag >> 3
             if number not in _FIELDS[message]:
                 raise ValueError(f"field {number} of {message}")
@@ -104,8 +101,7 @@ def _check_graph(data: bytes) -> None:
     for name in weights.keys() & operations.keys():
         raise ValueError(f"a weight and an operation with the name {shown(name)}")
     concats = sum(operation.growth is Growth.SUM for operation in operations.values())
-    if concats > _MAX_CONCATS:
-        raise ValueError(f"more than {_MAX_CONCATS} ops Concat")
+    budget.check(concats, "ops Concat", graph_sizes.MAX_GROWING)
     graph_sizes.check(weights, operations, len(data))
 
 
@@ -113,6 +109,7 @@ def _add(values: dict[str, Any], name: str, value: object) -> None:
     if name in values:
         raise ValueError(f"two values with the name {shown(name)}")
     values[name] = value
+    budget.check(len(values), "weights or operations", budget.MAX_OBJECTS)
 
 
 def _operation(data: bytes, spans: _Spans) -> graph_sizes.Operation:

@@ -15,14 +15,12 @@ from xml.parsers import expat
 
 import numpy as np
 
+from keras_bert.runtime import budget, reading
 from keras_bert.runtime.escaping import shown
 from keras_bert.runtime.words import words
 from keras_bert.untrusted import graph_sizes
 from keras_bert.untrusted.graph_sizes import Growth
 
-_MAX_BYTES = 2**25  # BERT-Large in int8 has 2**21
-_MAX_ELEMENTS = 2**20
-_MAX_LAYERS = 2**13  # BERT-Large in int8 has 3,200
 # OpenVINO's time grows with the square of the operations that are not weights: 6 seconds for 2,000.
 # BERT-Large has 1,200, and in int8 1,800. A deeper model has more weights.
 _MAX_OPERATIONS = 2**11
@@ -47,10 +45,7 @@ _TYPES = {
     "MatMul": Growth.PRODUCT,
     "ShapeOf": Growth.SHAPE,
 }
-# Repeated, these make a tensor exponentially larger. Our graphs have at most four of each.
 _GROWING = ("Broadcast", "Concat")
-_MAX_GROWING = 8
-_MAX_INPUTS = 8  # of one of these
 _WEIGHT = "Const"
 _INPUT = "Parameter"
 # Element -> the elements that may have it as a child. Elements below `rt_info` say nothing about
@@ -76,10 +71,7 @@ def check(file: Path, weights: Path) -> tuple[bytes, np.ndarray]:
 
     The weights are an array of bytes. Raise a `ValueError` for any other graph.
     """
-    size = file.stat().st_size
-    if size > _MAX_BYTES:
-        raise ValueError(f"a file of {size} bytes")
-    content = file.read_bytes()
+    content = reading.read_bytes(file)
     numbers = np.fromfile(weights, np.uint8)
     reader = _Reader()
     parser = expat.ParserCreate()
@@ -140,8 +132,8 @@ class _Reader:
 
     def start(self, name: str, attributes: dict[str, str]) -> None:
         self._elements += 1
-        if self._elements > _MAX_ELEMENTS:
-            raise ValueError(f"more than {_MAX_ELEMENTS} elements")
+        if self._elements > budget.MAX_ITEMS:
+            budget.check(self._elements, "elements", budget.MAX_ITEMS)
         if "rt_info" not in self._path:
             parent = self._path[-1] if self._path else None
             is_repeated = name in _ONCE and name in self._children[-1]
@@ -161,9 +153,10 @@ class _Reader:
             self._layer = _Layer(attributes.get("type", ""))
             if self._layer.type not in (*_TYPES, _WEIGHT, _INPUT):
                 raise ValueError(f"the operation {shown(self._layer.type)}")
-            if attributes["id"] in self.layers or len(self.layers) == _MAX_LAYERS:
-                raise ValueError(f"two layers of one ID, or more than {_MAX_LAYERS} layers")
+            if attributes["id"] in self.layers:
+                raise ValueError("two layers of one ID")
             self.layers[attributes["id"]] = self._layer
+            budget.check(len(self.layers), "layers", budget.MAX_OBJECTS)
         elif name == "data":
             self._layer.data = dict(attributes)
         elif name == "port" and parent == "input":
@@ -179,11 +172,9 @@ def _check_layers(layers: dict[str, _Layer], weights_size: int) -> None:
     """Check the weights, the inputs and the sizes of a graph."""
     inputs = {name: layer.inputs() for name, layer in layers.items()}
     growing = [name for name, layer in layers.items() if layer.type in _GROWING]
-    if len(growing) > _MAX_GROWING or any(len(inputs[name]) > _MAX_INPUTS for name in growing):
-        raise ValueError(
-            f"more than {_MAX_GROWING} operations that enlarge tensors, or one with more than "
-            f"{_MAX_INPUTS} inputs"
-        )
+    widest = max((len(inputs[name]) for name in growing), default=0)
+    budget.check(len(growing), "operations that enlarge tensors", graph_sizes.MAX_GROWING)
+    budget.check(widest, "inputs of such an operation", graph_sizes.MAX_GROWING)
     weights = {}
     operations = {}
     for name, layer in layers.items():
@@ -211,7 +202,7 @@ def _check_layers(layers: dict[str, _Layer], weights_size: int) -> None:
 def _check_input(data: dict[str, str]) -> None:
     """Check that an input has no length that is known before there are texts."""
     lengths = [length.strip() for length in data.get("shape", "").split(",")]
-    if len(lengths) > graph_sizes.MAX_RANK or any(length not in ("?", "-1") for length in lengths):
+    if len(lengths) > budget.MAX_RANK or any(length not in ("?", "-1") for length in lengths):
         raise ValueError(f"an input of the shape {shown(data.get('shape'))}")
 
 
@@ -226,6 +217,6 @@ def _weight(data: dict[str, str], weights_size: int) -> graph_sizes.Array:
     expected = math.prod(shape) * _BYTES[dtype]
     is_negative = offset < 0 or any(length < 0 for length in shape)
     is_outside = offset + size > weights_size
-    if size != expected or is_negative or is_outside or len(shape) > graph_sizes.MAX_RANK:
+    if size != expected or is_negative or is_outside or len(shape) > budget.MAX_RANK:
         raise ValueError(f"a weight of the shape {list(shape)!s:.80} with {size} bytes at {offset}")
     return graph_sizes.Array(math.prod(shape), _BYTES[dtype], shape)

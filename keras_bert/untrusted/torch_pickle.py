@@ -20,6 +20,7 @@ from typing import IO, Any, NamedTuple
 import ml_dtypes
 import numpy as np
 
+from keras_bert.runtime import budget
 from keras_bert.runtime.escaping import shown
 from keras_bert.runtime.warn import level_of_caller
 from keras_bert.runtime.words import words
@@ -48,9 +49,6 @@ _CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False, "EMPTY_TUPLE": (
 _STATES = ("model_state_dict", "state_dict", "model")
 _LEGACY_MAGIC = 0x1950A86A20F9469CFC6C
 _LEGACY_PROTOCOL = 1001
-_MAX_PROGRAM = 2**22  # bytes of a pickle; that of BERT-Large has 2**16
-_MAX_INSTRUCTIONS = 2**18  # those of BERT-Large are 2**14
-_MAX_ARGUMENTS = 10  # of a call; torch passes at most 7
 
 
 class _Global(NamedTuple):
@@ -97,7 +95,8 @@ def _read_zip(stream: IO[bytes]) -> dict[str, np.ndarray]:
         byte_order = root + "byteorder"
         if byte_order in archive.namelist() and archive.read(byte_order) != b"little":
             raise ValueError("big-endian numbers")
-        tensors = _tensors(stream.name, _run(io.BytesIO(archive.read(programs[0]))))
+        program = containers.read_member(archive, programs[0], budget.MAX_HEADER)
+        tensors = _tensors(stream.name, _run(io.BytesIO(program)))
         keys = {tensor.storage.key for tensor in tensors.values()}
         return _arrays(tensors, {key: archive.read(f"{root}data/{key}") for key in keys})
 
@@ -143,8 +142,7 @@ def _arrays(tensors: Mapping[str, _Tensor], data: Mapping[str, bytes]) -> dict[s
     """Return the tensors as read-only views of their storages."""
     # Two tied tensors may share a storage. More could multiply the memory that is needed.
     needed = sum(math.prod(t.shape) * t.storage.dtype.itemsize for t in tensors.values())
-    if needed > 2 * sum(map(len, data.values())):
-        raise ValueError("tensors with more than twice the size of their storages")
+    budget.check_growth(needed, "bytes of tensors", sum(map(len, data.values())))
     arrays = {}
     for name, (storage, offset, shape, strides) in tensors.items():
         itemsize = storage.dtype.itemsize
@@ -165,11 +163,10 @@ def _run(program: Any) -> Any:
     The position is then after the pickle.
     """
     start = program.tell()
-    pickled = io.BytesIO(program.read(_MAX_PROGRAM))
+    # The pickles of an older file follow each other, and all of them have so many bytes.
+    pickled = io.BytesIO(program.read(max(0, budget.MAX_HEADER - start)))
     machine = _Machine()
-    for count, (opcode, argument, _) in enumerate(pickletools.genops(pickled)):
-        if count == _MAX_INSTRUCTIONS:
-            raise ValueError(f"a pickle of more than {_MAX_INSTRUCTIONS} instructions")
+    for opcode, argument, _ in pickletools.genops(pickled):
         if opcode.name == "STOP":
             break
         machine.run(opcode.name, argument)
@@ -235,7 +232,11 @@ class _Machine:
                 raise ValueError(f"the pickle instruction {name}")
 
     def _pop(self, count: int) -> list[Any]:
-        return [self.stack.pop() for _ in range(count)][::-1]
+        items = self.stack[-count:]
+        if len(items) < count:
+            raise ValueError("a pickle that takes more from its stack than there is")
+        del self.stack[-count:]
+        return items
 
     def _pop_to_mark(self) -> list[Any]:
         items = self.stack
@@ -245,12 +246,11 @@ class _Machine:
 
 def _call(function: Any, arguments: Any) -> object:
     name = _check(function, _Global).name
-    if len(_check(arguments, tuple)) > _MAX_ARGUMENTS:  # each call copies them
-        raise ValueError(f"a call with {len(arguments)} arguments")
+    _check(arguments, tuple)
     if name == _ORDERED_DICT and not arguments:
         return {}
     if name == _REBUILD_TENSOR:
-        return _tensor(*arguments)
+        return _tensor(*arguments[:4])  # the others, such as requires_grad, concern training only
     if name == _REBUILD_PARAMETER:
         return _check(arguments[0], _Tensor)
     raise ValueError(f"a call of {name}")
@@ -277,11 +277,10 @@ def _storage(
     return _Storage(_check(key, str), dtype)
 
 
-def _tensor(storage: Any, offset: Any, shape: Any, strides: Any, *settings: object) -> _Tensor:
-    """Rebuild a tensor. `settings`, such as requires_grad, concern training only."""
-    rank = len(_check(shape, tuple))
-    if rank > containers.MAX_RANK:
-        raise ValueError(f"a tensor of {rank} dimensions, over {containers.MAX_RANK}")
+def _tensor(storage: Any, offset: Any, shape: Any, strides: Any) -> _Tensor:
+    # Many calls can have the same long tuple.
+    rank = max(len(_check(shape, tuple)), len(_check(strides, tuple)))
+    budget.check(rank, "dimensions of a tensor", budget.MAX_RANK)
     if any(type(count) is not int or count < 0 for count in (offset, *shape, *strides)):
         raise ValueError("a tensor with a size or stride that is not a count")
     return _Tensor(_check(storage, _Storage), offset, shape, strides)

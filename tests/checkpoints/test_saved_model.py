@@ -164,7 +164,7 @@ def test_a_graph_of_many_messages_is_not_parsed(made, no_execution):
     content = file.read_bytes()
     try:
         file.write_bytes(content + b"\x12\x00" * 4_000_000)
-        with pytest.raises(ValueError, match="must be a SavedModel, received more than .* fields"):
+        with pytest.raises(ValueError, match="must be a SavedModel, received .* fields"):
             checkpoints.read(made[0])
     finally:
         file.write_bytes(content)

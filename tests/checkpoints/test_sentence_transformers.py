@@ -141,14 +141,6 @@ def test_unknown_modules(tmp_path, modules, message):
         keras_bert.load(path, task="auto")
 
 
-def test_many_modules_are_an_error(tmp_path):
-    path = folder_of(tmp_path, pooling="mean")
-    modules = [{"type": "sentence_transformers.models.Dense", "path": "2_Dense"}] * 21
-    (path / "modules.json").write_text(json.dumps(modules))
-    with pytest.raises(ValueError, match="must list at most 20 modules, received 21"):
-        keras_bert.load(path)
-
-
 def test_a_dense_layer_with_nan_is_refused(tmp_path):
     path = folder_of(tmp_path, pooling="mean", layers=[(4, "tanh")])
     file = path / "2_Dense/model.safetensors"

@@ -335,7 +335,7 @@ def test_wrong_descriptions(classes, tmp_path, changes, message):
         ),
         ({"model": {"type": "WordPiece", "vocab": {"a": 0}}}, "must have the tokens of"),
         ({"added_tokens": [{"id": 2**32, "content": "a b"}]}, "ids must be 0 to"),
-        ({"added_tokens": [{"id": 1, "content": ""}]}, "1 to 200 characters"),
+        ({"added_tokens": [{"id": 1, "content": ""}]}, "1 to 1024 characters"),
         ({"added_tokens": [3]}, "tokenizer cannot be read"),
         *(
             ({"truncation": {"direction": "Right", "max_length": length}}, "must be 3 to")

@@ -455,12 +455,6 @@ def test_real_dumps(shared):
     assert counts["invalid_utf8"] == 0
 
 
-def test_deeply_nested_xml_is_an_error(tmp_path):
-    file = write(tmp_path / "a.xml", "<mediawiki>" + "<a>" * 200)
-    with pytest.raises(ValueError, match=r"a\.xml, page 0: XML must have at most 100 nested"):
-        read(file)
-
-
 @pytest.mark.parametrize("text", ['{"text": "One."}\n', dump(page("One."))])
 def test_byte_order_mark_before_json_and_xml(tmp_path, text):
     assert read(write(tmp_path / "a", text.encode("utf-8-sig"))) == [["One."]]

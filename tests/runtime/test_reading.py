@@ -7,22 +7,21 @@ import pytest
 from keras_bert.runtime import reading
 
 
-@pytest.mark.parametrize("read", [reading.read_bytes, reading.read_text])
-def test_files_over_the_limit_are_errors(tmp_path, read):
+def test_files_over_the_limit_are_errors(tmp_path):
     file = tmp_path / "a.txt"
     file.write_bytes(b"good")
-    assert len(read(file, 4)) == 4
-    with pytest.raises(ValueError, match="a.txt: must have at most 3 bytes"):
-        read(file, 3)
+    assert len(reading.read_bytes(file, 4)) == 4
+    with pytest.raises(ValueError, match="a.txt: 4 bytes, at most 3 are allowed"):
+        reading.read_bytes(file, 3)
     with pytest.raises(FileNotFoundError):
-        read(tmp_path / "b.txt", 3)
+        reading.read_bytes(tmp_path / "b.txt", 3)
 
 
 def test_text_that_is_not_utf8(tmp_path):
     file = tmp_path / "a.txt"
     file.write_bytes("good\né".encode("latin-1"))
     with pytest.raises(ValueError, match="a.txt: .* byte 0xe9 in line 2"):
-        reading.read_text(file, 100)
+        reading.read_text(file)
 
 
 @pytest.mark.parametrize(
@@ -34,8 +33,6 @@ def test_text_that_is_not_utf8(tmp_path):
         (b"[1]", "object, received list"),
         (b"[" * 100_000, "100000 nested values, at most 100 are allowed"),
         (b'{"a":' * 101 + b"1" + b"}" * 101, "101 nested values"),
-        (b"[" + b"[]," * 3_000_000 + b"1]", "3000001 lists and objects"),
-        (b'{"a":[' + b"1," * 9_000_000 + b"1]}", "9000002 values"),
         (b'["a' + b'\\"[' * 1_000_000, "Unterminated string"),
     ],
 )

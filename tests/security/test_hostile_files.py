@@ -21,22 +21,19 @@ from keras_bert import __main__ as command_line
 from keras_bert import checkpoints, heads
 from keras_bert.checkpoints import (
     bundle,
-    folder,
     model_garden,
     model_garden_graph,
-    tokenizer_config,
 )
 from keras_bert.data import tabular
 from keras_bert.pretraining import corpus
 from keras_bert.runtime import reading
-from keras_bert.tasks.multiple_choice import data as swag
 from keras_bert.tasks.question_answering import data as squad
-from keras_bert.untrusted import bundle_index, checksums, containers, torch_pickle
-from tests import prose, tiny
+from keras_bert.untrusted import bundle_index, containers, torch_pickle
+from tests import tiny
 from tests.checkpoints import pickles
 from tests.checkpoints.huggingface_files import edit_json
 from tests.machine import slowness
-from tests.security import fuzz, memory
+from tests.security import bundles, fuzz, memory
 from tests.security.rewriting import edit_config, edit_weights, layer_of
 
 
@@ -85,37 +82,11 @@ def keys_of_one_hash():
     return b"\x80\x02}(" + b"".join(items) + b"u."
 
 
-ONES = (1,) * 100_000
-# Instructions that build large objects, or that repeat work, and the reason for the refusal.
-PICKLES = {
-    "many dimensions": (
-        pickles.state(a=pickles.tensor(pickles.storage("0", 1), 0, ONES, ONES)),
-        "a tensor of 100000 dimensions",
-    ),
-    "keys of one hash": (keys_of_one_hash(), "a int for a str"),
-    "a long pickle": (b"\x80\x02" + b"}" * 10**7, "exhausted|more than"),
-    "many instructions": (b"\x80\x02(" + b"N" * (2**20 + 1) + b"t.", "262144 instructions"),
-    "many arguments": (
-        b"\x80\x02"
-        + pickles.global_name("torch._utils", "_rebuild_parameter")
-        + b"q\x01("
-        + pickles.tensor(pickles.storage("0", 1), 0, (1,), (1,))
-        + b"N" * 200_000
-        + b"tq\x00"
-        + b"h\x01h\x00R" * 50_000
-        + b".",
-        "a call with 200001 arguments",
-    ),
-}
-
-
-@pytest.mark.parametrize("attack", PICKLES)
 @pytest.mark.parametrize("write", [pickles.write_archive, pickles.write_legacy])
-def test_pickles_that_take_long(tmp_path, attack, write):
-    program, message = PICKLES[attack]
-    write(tmp_path / "pytorch_model.bin", program, {"0": bytes(4)})
+def test_a_pickle_with_keys_of_one_hash(tmp_path, write):
+    write(tmp_path / "pytorch_model.bin", keys_of_one_hash(), {"0": bytes(4)})
     start = time.process_time()
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match="a int for a str"):
         torch_pickle.read(tmp_path / "pytorch_model.bin")
     assert time.process_time() - start < 5 * slowness()
 
@@ -185,15 +156,6 @@ def test_yaml_values_that_their_tags_do_not_fit(tmp_path, value):
     assert time.process_time() - start < 3 * slowness()
 
 
-def test_many_tensors_of_one_storage(tmp_path):
-    storage = pickles.storage("0", 10_000, "BFloat16Storage")
-    views = {f"a{i}": pickles.tensor(storage, 0, (10_000,), (1,)) for i in range(1000)}
-    file = tmp_path / "pytorch_model.bin"
-    pickles.write_archive(file, pickles.state(**views), {"0": bytes(20_000)})
-    with pytest.raises(ValueError, match="more than twice the size of their storages"):
-        torch_pickle.read(file)
-
-
 def overlapping(count, size):
     """Return a zip file whose members all refer to the same bytes."""
     data = io.BytesIO()
@@ -226,11 +188,6 @@ def test_zip_bombs(tmp_path, name):
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("model.weights.h5", bytes(10**7))
     with pytest.raises(ValueError, match="'model.weights.h5' must be stored uncompressed"):
-        ZIP_READERS[name](file)
-    with zipfile.ZipFile(file, "w") as archive:
-        for number in range(11_000):
-            archive.writestr(str(number), b"")
-    with pytest.raises(ValueError, match="list of members|at most 10000 are allowed"):
         ZIP_READERS[name](file)
 
 
@@ -279,9 +236,8 @@ def entry(start, end, shape=(4,)):
     [
         ({"a": entry(0, 16), "b": entry(8, 24)}, bytes(24), "must be a complete safetensors file"),
         ({"a": {**entry(0, 16), "data_offsets": [0]}}, bytes(16), "must be a complete safetensors"),
-        ({f"{n}": entry(0, 0, (0,)) for n in range(200_000)}, b"", "must have a header of at most"),
     ],
-    ids=["overlapping", "one offset", "many"],
+    ids=["overlapping", "one offset"],
 )
 def test_safetensors_with_wrong_headers(tmp_path, header, data, message):
     path = make_folder("safetensors", tmp_path / "model")
@@ -289,7 +245,7 @@ def test_safetensors_with_wrong_headers(tmp_path, header, data, message):
     assert_rejected(path, message)
 
 
-@pytest.mark.parametrize("count", [1, 10_000, 20_000])
+@pytest.mark.parametrize("count", [1, 10_000])
 def test_a_config_of_many_layers_for_many_safetensors(tmp_path, count):
     path = make_folder("safetensors", tmp_path / "model")
     edit_json(path / "config.json", num_hidden_layers=count)
@@ -297,7 +253,7 @@ def test_a_config_of_many_layers_for_many_safetensors(tmp_path, count):
     tensors["large"] = entry(0, 4000, (1000,))
     safetensors_file(path / "model.safetensors", tensors, bytes(4000))
     start = time.process_time()
-    assert_rejected(path, "at most 16384 tensors|at most 200 for these weights|missing")
+    assert_rejected(path, "at most 200 for these weights|missing")
     assert time.process_time() - start < 5 * slowness()
 
 
@@ -386,33 +342,6 @@ def test_nan_and_infinity(tmp_path):
 # Text
 
 
-SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-VOCABULARIES = {
-    "long": (["a" * 20_000_000], "at most 1000 characters"),
-    "prefixes": (["a" * length for length in range(1, 1010)], "at most 1000 characters"),
-    "bytes": ([f"{number:0999}" for number in range(34_000)], "33554432 characters"),
-}
-
-
-@pytest.mark.parametrize("name", VOCABULARIES)
-def test_huge_vocabularies(tmp_path, name):
-    tokens, message = VOCABULARIES[name]
-    tokens = SPECIAL + tokens
-    with pytest.raises(ValueError, match=f"The vocabulary: .*{message}"):
-        keras_bert.Preprocessor(vocabulary=tokens)
-    content = {"model": {"vocab": {token: id_ for id_, token in enumerate(tokens)}}}
-    (tmp_path / "tokenizer.json").write_text(json.dumps(content))
-    with pytest.raises(ValueError, match=f"tokenizer.json: .*{message}"):
-        tokenizer_config.read(tmp_path, len(tokens))
-
-
-def test_enormous_file(tmp_path):
-    with open(tmp_path / "config.json", "wb") as file:
-        file.truncate(2**40)
-    with pytest.raises(ValueError, match="at most 67108864 bytes"):
-        folder.read_json(tmp_path / "config.json")
-
-
 ESCAPE = "\x1b[2J\x1b]0;title\x07\u202e"
 
 
@@ -463,70 +392,10 @@ def test_duplicate_keys_are_found_in_linear_time():
     assert time.monotonic() - start < 5
 
 
-def varint(number):
-    """Encode a number as LevelDB and protocol buffers do."""
-    parts = []
-    while number >= 128:
-        parts.append(number % 128 + 128)
-        number //= 128
-    return bytes([*parts, number])
-
-
-def index_block(entries):
-    """Return a block of an index with entries (shared bytes, rest of the key, value).
-
-    After the block are the type of its compression and its checksum.
-    """
-    body = b"".join(
-        varint(shared) + varint(len(rest)) + varint(len(value)) + rest + value
-        for shared, rest, value in entries
-    )
-    block = body + struct.pack("<IIx", 0, 1)
-    return block + struct.pack("<I", checksums.masked_crc32c(block))
-
-
-def write_index(file, entries):
-    """Write the index of a TensorFlow checkpoint."""
-    blocks = [index_block(entries), index_block([])]
-    handles, data = [], b""
-    for block in blocks:
-        handles.append(varint(len(data)) + varint(len(block) - 5))
-        data += block
-    last = index_block([(0, b"z", handles[0])])
-    footer = handles[1] + varint(len(data)) + varint(len(last) - 5)
-    data += last
-    file.write_bytes(data + footer.ljust(40, b"\0") + struct.pack("<Q", bundle_index._MAGIC))
-
-
-@pytest.mark.parametrize(
-    "entries",
-    [
-        # Each key repeats the 100,000 bytes of the key before it.
-        [(0, b"k" * 100_000, b""), *((100_000, b"%06d" % n, b"") for n in range(100_000))],
-        [(0, b"k%08d" % number, b"") for number in range(200_000)],
-    ],
-)
-def test_an_index_of_many_names(tmp_path, entries):
-    write_index(tmp_path / "bert_model.ckpt.index", entries)
-    with pytest.raises(ValueError, match="a name of over 1024 bytes, or over 131072"):
-        bundle_index.read(tmp_path / "bert_model.ckpt")
-
-
-def write_checkpoint(prefix, data, entries):
-    """Write a TensorFlow checkpoint of one data file, with the tensors "a", "b", ..."""
-    header = tensor_bundle_pb2.BundleHeaderProto(num_shards=1).SerializeToString()
-    items = [(0, b"", header)]
-    for name, fields in zip("abc", entries, strict=False):
-        content = tensor_bundle_pb2.BundleEntryProto(**fields).SerializeToString()
-        items.append((0, name.encode(), content))
-    write_index(prefix.with_name(f"{prefix.name}.index"), items)
-    prefix.with_name(f"{prefix.name}.data-00000-of-00001").write_bytes(data)
-
-
 @pytest.mark.parametrize("length", [10**12, 3 * 10**9, 3, 5])
 def test_a_string_of_another_size_than_its_entry(tmp_path, length):
-    data = varint(length) + b"....four"
-    write_checkpoint(tmp_path / "ckpt", data, [{"dtype": 7, "size": len(data)}])
+    data = bundles.varint(length) + b"....four"
+    bundles.write_checkpoint(tmp_path / "ckpt", data, [{"dtype": 7, "size": len(data)}])
     with pytest.raises(ValueError, match=f"declares a string of {length} bytes"):
         bundle.read(tmp_path / "ckpt").load("a")
 
@@ -546,9 +415,9 @@ def test_a_string_of_another_size_than_its_entry(tmp_path, length):
 )
 def test_entries_of_an_index(tmp_path, changes, message):
     entry = {"dtype": 1, "size": 8, "shape": {"dim": [{"size": 2}]}}
-    write_checkpoint(tmp_path / "ckpt", bytes(16), [entry, entry | {"offset": 8}])
+    bundles.write_checkpoint(tmp_path / "ckpt", bytes(16), [entry, entry | {"offset": 8}])
     assert list(bundle_index.read(tmp_path / "ckpt")) == ["a", "b"]
-    write_checkpoint(tmp_path / "ckpt", bytes(16), [entry, entry | {"offset": 8} | changes])
+    bundles.write_checkpoint(tmp_path / "ckpt", bytes(16), [entry, entry | {"offset": 8} | changes])
     with pytest.raises(ValueError, match=message):
         bundle_index.read(tmp_path / "ckpt")
 
@@ -558,37 +427,19 @@ def test_entries_of_an_index(tmp_path, changes, message):
     [
         ({"endianness": "BIG"}, "big-endian or of a later"),
         ({"version": {"min_consumer": 2}}, "big-endian or of a later"),
-        ({"num_shards": 20_000}, "names 20000 data files"),
+        ({"num_shards": 0}, "names 0 data files"),
         ({"num_shards": 2}, "the data file .*00001-of-00002 is missing"),
     ],
 )
 def test_a_header_of_an_unreadable_checkpoint(tmp_path, header, message):
     content = tensor_bundle_pb2.BundleHeaderProto(**header).SerializeToString()
-    write_index(tmp_path / "ckpt.index", [(0, b"", content)])
+    bundles.write_index(tmp_path / "ckpt.index", [(0, b"", content)])
     (tmp_path / "ckpt.data-00000-of-00002").write_bytes(b"")
     with pytest.raises(ValueError, match=message):
         bundle.read(tmp_path / "ckpt")
 
 
 # Small JSON that takes gigabytes of memory, or more levels than Python can walk over.
-BOMBS = {"wide": b"[" + b"[]," * 3_000_000 + b"1]", "deep": b"[" * 500 + b"]" * 500}
-DATA_READERS = {
-    "train.json": squad.read,
-    "train.jsonl": lambda file: tabular.read(file, text="text", label="label"),
-    "swag.jsonl": swag.read,
-    "wiki.jsonl": lambda file: list(corpus.documents([file])),
-    "config.json": folder.read_json,
-    "modules.json": folder.read_json_list,
-}
-
-
-@pytest.mark.parametrize("name", DATA_READERS)
-@pytest.mark.parametrize("bomb", BOMBS)
-def test_json_of_many_or_nested_values(tmp_path, name, bomb):
-    (tmp_path / name).write_bytes(BOMBS[bomb])
-    with pytest.raises(ValueError, match=rf"{name}.* are allowed") as caught:
-        DATA_READERS[name](tmp_path / name)
-    assert str(caught.value).isprintable() and len(str(caught.value)) < 500
 
 
 @pytest.mark.parametrize(
@@ -630,7 +481,6 @@ from keras_bert.pretraining import corpus, decompression
 from tests.security import memory
 
 decompression._ALWAYS_ALLOWED_BYTES = 2**25
-decompression._MAX_EXPANSION = 100
 before = memory.resident()
 try:
     list(corpus.documents(sys.argv[1]))
@@ -660,28 +510,12 @@ def test_xz_that_declares_a_large_window(tmp_path):
         list(corpus.documents(tmp_path / "a.xz"))
 
 
-def test_a_shard_that_declares_gigabytes(tmp_path):
-    made = prose.build(tmp_path, "Zed.\n", held_out=0.0)
-    (name,) = made.shards()
-    with open(made.folder / name, "r+b") as file:
-        file.truncate(10**11)
-    with pytest.raises(ValueError, match=rf"{name}: must have at most 1073741824 bytes"):
-        made.read([name])
-
-
 def test_yaml_bomb(tmp_path):
     path = make_folder("model_garden", tmp_path / "model")
     (path / "bert_config.json").unlink()
     lines = ["a0: &a0 [x, x]", *(f"a{i}: &a{i} [*a{i - 1}, *a{i - 1}]" for i in range(1, 30))]
     (path / "params.yaml").write_text("\n".join([*lines, "encoder: *a29"]))
     assert_rejected(path, "must be YAML in UTF-8, received an alias")
-
-
-def test_vocabulary_of_many_lines(tmp_path):
-    file = tmp_path / "vocab.txt"
-    file.write_bytes(b"\n" * 2**25)
-    with pytest.raises(ValueError, match="at most 1048576 lines, received 33554432"):
-        folder.read_vocabulary(file)
 
 
 def test_a_graph_of_many_layers(monkeypatch):
@@ -716,8 +550,3 @@ def test_a_long_answer_of_repeated_letters(tmp_path):
     start = time.process_time()
     assert squad.read(file).lost_answers == 1
     assert time.process_time() - start < 5 * slowness()
-
-
-def test_a_vocabulary_of_many_tokens():
-    with pytest.raises(ValueError, match="at most 1048576 tokens .* received 1048581"):
-        keras_bert.Preprocessor(vocabulary=SPECIAL + ["a"] * 2**20)

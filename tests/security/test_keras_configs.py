@@ -198,7 +198,7 @@ def policies(paths):
         ("Dense", "inbound_nodes", [{"args": [tensor("x", 0, 9)]}], "output of an earlier layer"),
         ("Dense", "inbound_nodes", [{"args": [tensor(["x"], 0, 0)]}], "of an earlier layer"),
         ("Dense", "inbound_nodes", [{"args": [tensor("output", 0, 0)]}], "of an earlier layer"),
-        ("Dense", "inbound_nodes", [{"args": [[X] * 6000]}], "more than 5000 inputs"),
+        ("Dense", "inbound_nodes", [{"args": [[X] * 2**15]}], "than 16384 inputs"),
         ("InputLayer", "inbound_nodes", [{"args": [X]}], "is called 1 times"),
         ("InputLayer", "config.batch_shape", [None, 2**40], "has the shape"),
         ("InputLayer", "config.batch_shape", [1] * 100, "has the shape"),
@@ -213,14 +213,14 @@ def policies(paths):
         ("Dense", "config.kernel_regularizer", "l2", "Dense has the argument 'kernel_reg"),
         ("Dense", "config.activation", "my_function", "the argument activation of Dense"),
         ("Dense", "config.activation", [1], "the argument activation of Dense"),
-        ("Dense", "config.dtype", policies(f"a{n}" for n in range(401)), "a policy_map"),
+        ("Dense", "config.dtype", policies(f"a{n}" for n in range(201)), "a policy_map"),
         ("Dense", "config.dtype", policies(["(a+)+b"]), "a policy_map"),
         ("Dense", "shared_object_id", "a", "a shared_object_id"),
         ("Dense", "registered_name", "mine>Dense", "is not known"),
         ("Dense", "module", "my_module", "is not known"),
         ("TaskOutput", "config.task", {"classification": 1}, "the argument task of TaskOutput"),
-        ("TaskOutput", "config.names", ["a"] * 1001, "the argument names of TaskOutput"),
-        ("TaskOutput", "config.prompts", {str(n): "" for n in range(1001)}, "argument prompts of"),
+        ("TaskOutput", "config.names", ["a"] * 2**15, "the argument names of TaskOutput"),
+        ("TaskOutput", "config.prompts", {str(n): "" for n in range(2**15)}, "argument prompts of"),
         ("TaskOutput", "module", "keras.layers", None),  # the registered name counts
     ],
 )
@@ -284,19 +284,7 @@ def test_a_layer_that_is_used_again_counts_again(config):
     for number in range(30):
         twice = [call(without_dropout(number, "a"), "x"), call(without_dropout(number, "b"), "a")]
         layers.append(call(functional(number + 1, [x, *twice], "b"), "x"))
-    with pytest.raises(keras_config.Refused, match="more than 500 layers"):
-        build(changed)
-
-
-def test_many_layers_are_refused(config, monkeypatch):
-    monkeypatch.setattr(keras_config, "_MAX_LAYERS", 50)
-    changed = copy.deepcopy(config)
-    dense = layers_in(changed)["Dense"]
-    for number in range(50):
-        layer = copy.deepcopy(dense)
-        layer["config"]["name"] = f"dense_{number}"
-        changed["config"]["layers"].append(layer)
-    with pytest.raises(keras_config.Refused, match="more than 50 layers"):
+    with pytest.raises(keras_config.Refused, match="more than 600 layers"):
         build(changed)
 
 
@@ -376,7 +364,7 @@ def test_weights_may_not_grow_when_they_are_read(tmp_path):
 
     edit_weights(tmp_path / "model.keras", shrink)
     rewrite_zip(tmp_path / "model.keras", shrink_file)
-    with pytest.raises(ValueError, match="declares at least 2e\\+06 bytes of weights"):
+    with pytest.raises(ValueError, match="bytes of weights in its config"):
         keras_bert.load(tmp_path / "model.keras")
 
 
@@ -441,21 +429,10 @@ def test_members_that_keras_would_unpack_are_not_unpacked(tmp_path):
     assert not list(tmp_path.rglob("outside.txt"))
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda members: members.pop("model.weights.h5"), "model.weights.h5 is missing"),
-        (lambda members: members.update({"config.json": b" " * 2**24 + b"{}"}), "16777216 bytes"),
-        (
-            lambda members: members.update({f"assets/{n}/vocab.txt": b"" for n in range(101)}),
-            "more than 100 vocabularies",
-        ),
-    ],
-)
-def test_members_are_limited(tmp_path, temporary, change, message):
+def test_a_file_without_weights_is_refused(tmp_path, temporary):
     file = save(tmp_path)
-    rewrite_zip(file, change)
-    assert_refused(file, temporary, message)
+    rewrite_zip(file, lambda members: members.pop("model.weights.h5"))
+    assert_refused(file, temporary, "model.weights.h5 is missing")
 
 
 def test_hidden_layers_need_weights(tmp_path, temporary):
@@ -470,12 +447,12 @@ def test_a_negative_number_of_layers_allows_no_others(tmp_path, temporary, confi
     keras_bert.save(tiny.encoder(num_hidden_layers=1), file)
     nested = copy.deepcopy(config)
     dense = layers_in(nested)["Dense"]
-    for number in range(500):
+    for number in range(600):
         layer = {**dense, "config": {**dense["config"], "name": f"dense_{number}"}}
         nested["config"]["layers"].append(layer)
     options = {"num_hidden_layers": -(10**9), "preprocessor": nested}
     edit_config(file, lambda config: config["config"].update(options))
-    assert_refused(file, temporary, "more than 500 layers")
+    assert_refused(file, temporary, "more than 600 layers")
 
 
 def test_many_added_tokens_are_refused(tmp_path, temporary):
@@ -487,7 +464,7 @@ def test_many_added_tokens_are_refused(tmp_path, temporary):
         config["config"]["preprocessor"]["config"]["added_tokens"] = tokens
 
     edit_config(file, add_tokens)
-    assert_refused(file, temporary, "added tokens must have at most 1048576 characters")
+    assert_refused(file, temporary, "characters in all added tokens")
 
 
 def test_weights_without_a_layer_are_refused(tmp_path, temporary):

@@ -156,7 +156,7 @@ def test_words_are_not_spelled_with_added_tokens(untraced):
     ("added", "message"),
     [
         (["[E9]"], r"no \[E9\].*added_tokens"),
-        ([""], "1 to 200 characters"),
+        ([""], "1 to 1024 characters"),
         ([token("a", lstrip=1)], "true or false"),
     ],
 )

@@ -6,7 +6,6 @@ import re
 import shutil
 import stat
 import struct
-import time
 import types
 import zipfile
 import zlib
@@ -14,7 +13,6 @@ import zlib
 import pytest
 
 from keras_bert.untrusted import archives
-from tests.machine import slowness
 
 
 def names(folder):
@@ -102,18 +100,6 @@ def test_a_second_name_of_an_entry_has_no_effect(tmp_path, name):
     assert not os.path.exists("/dev/shm/a")
 
 
-@pytest.mark.parametrize(
-    ("names", "message"),
-    [
-        (map(str, range(10_001)), "10001 members, at most 10000"),
-        ([f"{number}/" + "a/" * 12 for number in range(1000)], "at most 10000 files and folders"),
-        ([f"{number}/" + "a/" * 400 for number in range(50)], "at most 16 parts"),
-    ],
-)
-def test_many_entries_are_refused(tmp_path, names, message):
-    refused(make_zip(tmp_path / "a.zip", dict.fromkeys(names, b"")), message)
-
-
 @pytest.mark.parametrize("kind", [stat.S_IFLNK, stat.S_IFIFO, stat.S_IFCHR, stat.S_IFSOCK])
 def test_links_and_devices_are_refused(tmp_path, kind):
     entry = zipfile.ZipInfo("vocab.txt")
@@ -130,10 +116,6 @@ def test_two_entries_with_one_name_are_refused(tmp_path, pair):
         for name in pair:
             archive.writestr(name, b"")
     refused(tmp_path / "a.zip", "must be unique")
-
-
-def test_zip_bomb_is_refused(tmp_path):
-    refused(make_zip(tmp_path / "a.zip", {"a": bytes(2**24)}), "must unpack to at most")
 
 
 def test_overlapping_entries_are_refused(tmp_path):
@@ -157,20 +139,6 @@ def test_wrong_sizes_are_refused(tmp_path, size, method):
     struct.pack_into("<L", content, 22, size)
     path.write_bytes(content)
     refused(path, "must (be a complete zip archive|have 2000 bytes.*received 1000)")
-
-
-def test_a_directory_of_a_million_entries_is_not_parsed(tmp_path):
-    """`zipfile` alone needs half a minute for this archive."""
-    path = tmp_path / "a.zip"
-    entry = b"PK\1\2" + bytes(42)
-    directory = entry * 1_000_000
-    end = struct.pack("<4sQHHLLQQQQ", b"PK\6\6", 44, 45, 45, 0, 0, 10**6, 10**6, len(directory), 0)
-    end += struct.pack("<4sLQL", b"PK\6\7", 0, len(directory), 1)
-    end += struct.pack("<4sHHHHLLH", b"PK\5\6", 0, 0, 2**16 - 1, 2**16 - 1, 2**32 - 1, 2**32 - 1, 0)
-    path.write_bytes(directory + end)
-    start = time.process_time()
-    refused(path, "a list of members of over 2097152 bytes")
-    assert time.process_time() - start < 2 * slowness()
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from keras_bert import checkpoints, provenance
 from keras_bert.exporting.graph_engine import GraphEngine
 from keras_bert.exporting.graph_folder import GraphFile
 from keras_bert.pretraining import corpus, records
+from keras_bert.runtime import budget
 from keras_bert.tasks.embedding import retrieval
 from keras_bert.training import run_state
 from keras_bert.untrusted import links
@@ -122,10 +123,10 @@ def test_a_large_folder_takes_no_time(tmp_path):
 
 
 def test_a_link_among_too_many_files_is_not_missed(tmp_path, secret, monkeypatch):
-    monkeypatch.setattr(links, "_MAX_ENTRIES", 10)
+    monkeypatch.setattr(budget, "MAX_ITEMS", 10)
     for number in range(11):
         (tmp_path / f"{number}.txt").touch()
-    with pytest.raises(ValueError, match="at most 10 files"):
+    with pytest.raises(ValueError, match="11 files, at most 10"):
         links.check(tmp_path)
 
 

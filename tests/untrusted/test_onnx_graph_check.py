@@ -93,10 +93,6 @@ BROKEN = {
         lambda: model(weights=[TensorProto(name="w", data_type=8, string_data=[b"a"])]),
         "field 6 of TensorProto",
     ),
-    "nodes": (
-        lambda: model([helper.make_node("Relu", ["w"], [str(n)]) for n in range(40_000)]),
-        "more than 131072 fields",
-    ),
 }
 
 

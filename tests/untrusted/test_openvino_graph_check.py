@@ -47,18 +47,11 @@ ENTITIES = """<!DOCTYPE a [<!ENTITY b "bbbbbbbbbb"><!ENTITY c "&b;&b;&b;&b;">]>"
         (CONST.replace("f32", "string").format("1", 0, 4), "", "a weight of the type 'string'"),
         ('<layer id="0" type="Add"/>', ENTITIES, "a document type"),
         ('<layer id="0" type="Add">', "", "mismatched tag"),
-        (f"<rt_info>{'<a/>' * 2**20}</rt_info>", "", "the element 'rt_info' in layers"),
-        (
-            f'<layer id="0" type="Add"><rt_info>{"<a/>" * 2**20}</rt_info></layer>',
-            "",
-            "more than 1048576 elements",
-        ),
-        ("".join(f'<layer id="{n}" type="ReLU"/>' for n in range(8193)), "", "more than 8192"),
+        ("<rt_info></rt_info>", "", "the element 'rt_info' in layers"),
         (RELUS, "", "2049 operations on weights of 24 bytes"),
         ('<layer id="0" type="ReLU"/>' * 2, "", "two layers of one ID"),
         ('<layer id="0" type="ReLU"><layer id="1" type="ReLU"/></layer>', "", "'layer' in layer"),
         (CONST.format("6", 0, 24).replace("<data", "<data/><data"), "", "'data' in layer"),
-        ('<layer id="0" type="Add"/>' + " " * 2**25, "", "a file of"),
     ],
 )
 def test_what_is_refused(tmp_path, layers, before, message):

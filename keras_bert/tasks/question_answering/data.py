@@ -12,6 +12,7 @@ from keras_bert.data.examples import TaskData, check_count, check_strings, summa
 from keras_bert.data.label_columns import is_missing
 from keras_bert.data.tables import read_columns
 from keras_bert.data.text_files import check_limit, json_rows, open_utf8
+from keras_bert.runtime import budget
 from keras_bert.runtime.arguments import as_list
 from keras_bert.runtime.escaping import shown
 from keras_bert.runtime.reading import json_value
@@ -20,7 +21,6 @@ from keras_bert.runtime.warn import level_of_caller
 # Characters that are searched for answers which are not at their start. A search takes about
 # 3 ns per character.
 _MAX_SEARCHED = 2**30
-_MAX_SEARCHES = 100  # of each context on average, if that is more
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -85,7 +85,7 @@ class Questions(TaskData):
         answers = []
         moved = 0
         lost = 0
-        limit = max(_MAX_SEARCHED, _MAX_SEARCHES * sum(map(len, set(self.contexts))))
+        limit = max(_MAX_SEARCHED, budget.EXPANSION * sum(map(len, set(self.contexts))))
         searched = 0  # characters
         questions = zip(self.contexts, column, strict=True)
         for number, (context, stated_answers) in enumerate(questions, 1):
