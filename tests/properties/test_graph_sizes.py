@@ -95,7 +95,7 @@ def test_arrays_that_need_no_input(tmp_path, write, name):
     small, _ = write(tmp_path, *graph(name, 5))
     small()
     large, _ = write(tmp_path, *graph(name, 300 if name == "uses" else 5000))
-    with pytest.raises(ValueError, match=r"arrays of .* bytes that do not depend on the inputs"):
+    with pytest.raises(ValueError, match="bytes of arrays that do not depend on the inputs"):
         large()
 
 

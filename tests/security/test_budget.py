@@ -11,7 +11,13 @@ from onnx import helper
 from tensorflow.core.framework import graph_pb2
 
 import keras_bert
-from keras_bert.checkpoints import bundle, folder, sentence_transformers, tokenizer_config
+from keras_bert.checkpoints import (
+    bundle,
+    folder,
+    model_garden,
+    sentence_transformers,
+    tokenizer_config,
+)
 from keras_bert.checkpoints.added_tokens import as_added_tokens
 from keras_bert.data import tabular
 from keras_bert.pretraining import corpus, records
@@ -328,14 +334,15 @@ HOSTILE = {
         ("a.bin", pickle(rebuilt((9999, 9999), (0, 0))), torch_pickle.read),
         ("many.bin", pickle(many_views()), torch_pickle.read),
     ],
-    r"\d+": [("a.zip", archive("a", bytes(2**24)), unpack)],
+    2**17: [("params.yaml", sparse, lambda file: model_garden.read_config(file.parent))],
+    r"\d{7}": [("a.zip", archive("a", bytes(2**24)), unpack)],
 }
 
 
 @pytest.mark.parametrize(
     ("limit", "name", "write", "read"),
     [
-        pytest.param(limit, *row, id=f"{row[0]}-{limit}")
+        pytest.param(limit, *row, id=f"{row[0]} over {limit}")
         for limit, rows in HOSTILE.items()
         for row in rows
     ],

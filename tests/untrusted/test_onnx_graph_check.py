@@ -81,6 +81,10 @@ BROKEN = {
         op: (lambda op=op: model([helper.make_node(op, ["w"], ["y"])]), f"the op '{op}'")
         for op in ("ConstantOfShape", "Range", "Loop", "Expand", "Tile", "RandomNormal")
     },
+    "concats": (
+        lambda: model([helper.make_node("Concat", ["w", "w"], [str(n)]) for n in range(9)]),
+        "9 ops Concat, at most 8",
+    ),
     "size": (
         lambda: model(weights=[claim(weight(), dims=[10**10])]),
         "a weight of the shape .10000000000. with 8 bytes",

@@ -9,9 +9,9 @@ CONST = (
 )
 
 
-def check(tmp_path, layers, before=""):
+def check(tmp_path, layers, before="", edges=""):
     file = tmp_path / "a.xml"
-    file.write_text(f"<?xml version='1.0'?>{before}<net><layers>{layers}</layers></net>")
+    file.write_text(f"<?xml version='1.0'?>{before}<net><layers>{layers}</layers>{edges}</net>")
     weights = tmp_path / "a.bin"
     weights.write_bytes(b"0" * 24)
     openvino_graph_check.check(file, weights)
@@ -48,6 +48,7 @@ ENTITIES = """<!DOCTYPE a [<!ENTITY b "bbbbbbbbbb"><!ENTITY c "&b;&b;&b;&b;">]>"
         ('<layer id="0" type="Add"/>', ENTITIES, "a document type"),
         ('<layer id="0" type="Add">', "", "mismatched tag"),
         ("<rt_info></rt_info>", "", "the element 'rt_info' in layers"),
+        ("".join(f'<layer id="{n}" type="Concat"/>' for n in range(9)), "", "9 operations that"),
         (RELUS, "", "2049 operations on weights of 24 bytes"),
         ('<layer id="0" type="ReLU"/>' * 2, "", "two layers of one ID"),
         ('<layer id="0" type="ReLU"><layer id="1" type="ReLU"/></layer>', "", "'layer' in layer"),
@@ -57,3 +58,12 @@ ENTITIES = """<!DOCTYPE a [<!ENTITY b "bbbbbbbbbb"><!ENTITY c "&b;&b;&b;&b;">]>"
 def test_what_is_refused(tmp_path, layers, before, message):
     with pytest.raises(Exception, match=message):
         check(tmp_path, layers, before)
+
+
+def test_a_concat_of_many_inputs(tmp_path):
+    ports = "".join(f'<port id="{port}"/>' for port in range(9))
+    source = '<layer id="0" type="Parameter"/>'
+    layers = f'{source}<layer id="1" type="Concat"><input>{ports}</input></layer>'
+    edges = "".join(f'<edge from-layer="0" to-layer="1" to-port="{n}"/>' for n in range(9))
+    with pytest.raises(ValueError, match="9 inputs of such an operation, at most 8"):
+        check(tmp_path, layers, edges=f"<edges>{edges}</edges>")
