@@ -41,16 +41,12 @@ def questions():
 
 DATA = {
     "texts": lambda: Examples(TEXTS, labels=LABELS),
-    "pairs": lambda: Examples(TEXTS, text_pairs=TEXTS[::-1], labels=LABELS),
-    "scores": lambda: Examples(TEXTS, scores=[float(length) for length in LENGTHS]),
     "tags": lambda: TaggedSentences(
         [text.split() for text in TEXTS], [["B-work", *["O"] * (n - 1)] for n in LENGTHS]
     ),
     "questions": questions,
     "choices": lambda: Choices(["good"] * COUNT, [[text, "bad"] for text in TEXTS], [0] * COUNT),
-    "embeddings": lambda: EmbeddingExamples(
-        [[text, f"{text}good"] for text in TEXTS], scores=[0.5, 1.0] * (COUNT // 2)
-    ),
+    "embeddings": lambda: EmbeddingExamples([[text, f"{text}good"] for text in TEXTS]),
 }
 
 

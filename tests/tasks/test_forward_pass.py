@@ -61,17 +61,6 @@ def test_float32_of_an_encoder_that_computes_in_bfloat16():
     np.testing.assert_allclose(exact, expected, atol=1e-5)
 
 
-def test_a_precision_keeps_lora_and_changed_layers():
-    model = classifier()
-    pipeline = keras_bert.pipeline(model, precision="float32")
-    scores(pipeline)
-    encoder = model.get_layer("bert_encoder")
-    encoder.enable_lora(2)
-    for variable in encoder.trainable_variables:
-        variable.assign(keras.ops.full(variable.shape, 0.1))
-    np.testing.assert_allclose(scores(pipeline), scores(keras_bert.pipeline(model)), atol=1e-6)
-
-
 def test_a_pipeline_in_a_callback_sees_the_trained_weights():
     model = classifier()
     pipeline = keras_bert.pipeline(model)

@@ -85,8 +85,7 @@ EXPECTED = {
 
 def test_csv_separator_does_not_occur_in_labels():
     labels = ["rude", "short, but kind", "true"]
-    encoder = tiny.encoder(num_hidden_layers=1)
-    model = heads.classifier(encoder, labels=labels, multi_label=True)
+    model = heads.classifier(tiny.encoder(num_hidden_layers=1), labels=labels, multi_label=True)
     answers = np.array([[0.9, 0.8, 0.1]], np.float32)
     _, line = written_lines("csv", model, [(tabular.Examples(["a"]), answers)])
     assert line == '"rude;short, but kind",0.9000,0.8000,0.1000,a'
@@ -129,20 +128,17 @@ def test_tsv_has_the_columns_of_csv(models, name):
     assert list(without_header) == written[1:]
 
 
-def test_tsv_of_a_tagger_is_conll(models):
-    written = list(written_lines("tsv", models["tagging"], [ANSWERED["tagging"]]))
-    assert written == ["Ann\t0.5000\tB-x", ",\t1.0000\tO", "", "so\t0.2500\tO", ""]
-
-
 @pytest.mark.parametrize("format", ["tsv", "csv", "jsonl"])
 def test_predicted_tags_can_be_read_again(models, tmp_path, format):
     words = [["1", "#", "Ann"], ["10 000", ",", '"', " "], ["2"]]
     sentences = conll.TaggedSentences(words)
     answers = [[("B-x" if word == "Ann" else "O", 0.5) for word in row] for row in words]
-    lines = written_lines(format, models["tagging"], [(sentences, answers)])
+    lines = list(written_lines(format, models["tagging"], [(sentences, answers)]))
     again = conll.read(tiny.write_file(tmp_path / f"a.{format}", "\n".join(lines)))
     assert again.words == words
     assert again.tags == [[tag for tag, _ in row] for row in answers]
+    if format == "tsv":  # as CoNLL: the tag is the last column
+        assert lines[2:5] == ["Ann\t0.5000\tB-x", "", "10 000\t0.5000\tO"]
 
 
 def read_rows(folder, name, content, **options):
@@ -151,23 +147,25 @@ def read_rows(folder, name, content, **options):
 
 
 def test_columns_of_the_input_are_kept(models, tmp_path):
-    text = "id,review,label,score\n007,so,a,0.123456\n008,good,b,x\n"
+    text = "id,review,label,score\n007,so,a,0.123456\n"
     examples = read_rows(tmp_path, "a.csv", text, text="review")
-    answers = np.array([[0.25, 0.75], [0.75, 0.25]], np.float32)
+    answers = np.array([[0.25, 0.75]], np.float32)
 
     def lines(format):
         return list(written_lines(format, models["classification"], [(examples, answers)]))
 
-    assert list(csv.reader(lines("csv"))) == [
-        ["predicted_label", "predicted_score", "id", "review", "label", "score"],
-        ["a,b", "0.7500", "007", "so", "a", "0.123456"],
-        ["1", "0.7500", "008", "good", "b", "x"],
-    ]
-    assert lines("tsv")[1] == "a,b\t0.7500\t007\tso\ta\t0.123456"
-    assert json.loads(lines("jsonl")[1]) == {
-        "predicted_label": "1", "predicted_score": 0.75, "id": "008", "review": "good",
-        "label": "b", "score": "x",
+    names = ["predicted_label", "predicted_score", "id", "review", "label", "score"]
+    values = ["a,b", "0.7500", "007", "so", "a", "0.123456"]
+    assert list(csv.reader(lines("csv"))) == [names, values]
+    assert lines("tsv")[1].split("\t") == values
+    assert json.loads(lines("jsonl")[0]) == {
+        **dict(zip(names, values, strict=True)), "predicted_score": 0.75,
     }  # fmt: skip
+    # Columns without a header are numbered.
+    examples = read_rows(tmp_path, "a.tsv", "7\tso\tx\n", text="2", header=False)
+    answered = [(examples, ANSWERED["regression"][1])]
+    expected = ["score\t1\t2\t3", "-1.5000\t7\tso\tx"]
+    assert list(written_lines("tsv", models["regression"], answered)) == expected
 
 
 def test_values_of_json_are_kept(models, tmp_path):
@@ -186,13 +184,6 @@ def test_values_of_json_are_kept(models, tmp_path):
         list(written_lines("csv", models["regression"], answered))
 
 
-def test_columns_without_a_header_are_numbered(models, tmp_path):
-    options = {"text": "2", "header": False}
-    examples = read_rows(tmp_path, "a.tsv", "7\tso\tx\n", **options)
-    lines = written_lines("tsv", models["regression"], [(examples, ANSWERED["regression"][1])])
-    assert list(lines) == ["score\t1\t2\t3", "-1.5000\t7\tso\tx"]
-
-
 def test_tabs_and_line_ends_become_spaces_in_tsv(models):
     texts = tabular.Examples(["so\tgood\r\nfilm"], text_pairs=["a\x85b\u2028c"])
     answered = [(texts, ANSWERED["regression"][1])]
@@ -202,45 +193,29 @@ def test_tabs_and_line_ends_become_spaces_in_tsv(models):
     assert json.loads(line)["text"] == "so\tgood\r\nfilm"
 
 
-@pytest.mark.parametrize(
-    ("name", "scores", "names", "values"),
-    [
-        ("classification", {"1": 0.1235, "a,b": 0.8765}, ["1", "a,b"], ["0.1235", "0.8765"]),
-        ("chooser", [0.25, 0.75], ["0", "1"], ["0.2500", "0.7500"]),
-    ],
-)
-def test_probabilities_of_every_class(models, name, scores, names, values):
-    def lines(format):
-        return written_lines(format, models[name], [ANSWERED[name]], probabilities=True)
-
-    [line] = lines("jsonl")
-    assert json.loads(line)["scores"] == scores
-    for header, row in (csv.reader(lines("csv")), (each.split("\t") for each in lines("tsv"))):
-        columns = dict(zip(header, row, strict=True))
-        assert [columns[name] for name in names] == values
+def test_probabilities_of_every_class(models):
+    for name, scores, columns in (
+        ("classification", {"1": 0.1235, "a,b": 0.8765}, {"1": "0.1235", "a,b": "0.8765"}),
+        ("chooser", [0.25, 0.75], {"0": "0.2500", "1": "0.7500"}),
+    ):
+        answered = [ANSWERED[name]]
+        [line] = written_lines("jsonl", models[name], answered, probabilities=True)
+        assert json.loads(line)["scores"] == scores
+        lines = written_lines("csv", models[name], answered, probabilities=True)
+        header, row = csv.reader(lines)
+        assert columns.items() <= dict(zip(header, row, strict=True)).items()
 
 
-def test_squad_predictions(models):
-    model = models["reader"]
-    assert prediction_files.format_of("a.JSON", registry.for_model(model)) == "json"
-    [line] = written_lines("json", model, [ANSWERED["reader"]])
-    assert json.loads(line) == {"7": QUOTED}
+def test_formats_of_files(models):
+    task = registry.for_model(models["chooser"])
+    names = {"a.jsonl": "jsonl", "a.ndjson": "jsonl", "a.csv": "csv", "a.txt": "tsv", None: "tsv"}
+    assert {name: prediction_files.format_of(name, task) for name in names} == names
     with pytest.raises(ValueError, match=r"a\.json: .* only for question answering; use \.jsonl"):
-        prediction_files.format_of("a.json", registry.for_model(models["classification"]))
-
-
-@pytest.mark.parametrize(
-    ("name", "format"),
-    [
-        ("a.jsonl", "jsonl"),
-        ("a.ndjson", "jsonl"),
-        ("a.csv", "csv"),
-        ("a.txt", "tsv"),
-        (None, "tsv"),
-    ],
-)
-def test_format_of(models, name, format):
-    assert prediction_files.format_of(name, registry.for_model(models["chooser"])) == format
+        prediction_files.format_of("a.json", task)
+    reader = models["reader"]
+    assert prediction_files.format_of("a.JSON", registry.for_model(reader)) == "json"
+    [line] = written_lines("json", reader, [ANSWERED["reader"]])
+    assert json.loads(line) == {"7": QUOTED}
 
 
 def test_labels_that_are_floats_are_not_rounded():

@@ -8,23 +8,8 @@ import pytest
 import keras_bert
 
 
-def test_tables_in_memory():
-    columns = {"review": ["so good", "bad"], "stars": [5, 1], "kinds": ["a, b", ""]}
-    examples = keras_bert.read(columns, text="review", label="stars")
-    assert examples.texts == ["so good", "bad"] and examples.labels == [5, 1]
-    scores = keras_bert.read(columns, "regression", text="review", label="stars", limit=1)
-    assert scores.scores == [5.0]
-    sets = keras_bert.read(columns, "multi_label", text="review", label="kinds")
-    assert sets.label_sets == [("a", "b"), ()]
-    pairs = keras_bert.read(columns, "pair", text="review", text_pair="kinds", label=None)
-    assert pairs.text_pairs == ["a, b", ""] and pairs.labels is None
-
-
-def test_a_list_of_rows_is_a_table():
+def test_a_row_may_lack_a_text():
     rows = [{"text": "so good", "label": 5}, {"text": "bad", "label": 1, "extra": "x"}]
-    examples = keras_bert.read(rows)
-    assert (examples.texts, list(map(str, examples.labels))) == (["so good", "bad"], ["5", "1"])
-    assert examples.label_type == "int"
     assert keras_bert.read(rows, text="extra").texts == ["", "x"]
 
 
@@ -66,14 +51,6 @@ def test_hugging_face_dataset():
     assert found.label_sets == [("pos", "neg"), ()]
 
 
-def test_dataframe():
-    pandas = pytest.importorskip("pandas")
-    frame = pandas.DataFrame({"text": ["a", "b"], "label": ["x", "y"]}, index=[7, 9])
-    assert keras_bert.read(frame).labels == ["x", "y"]
-    frame.loc[9, "text"] = None
-    assert keras_bert.read(frame).texts == ["a", ""]
-
-
 @pytest.mark.parametrize(
     ("data", "options", "message"),
     [
@@ -84,6 +61,9 @@ def test_dataframe():
         ({"text": ["a"]}, {"task": "multiple_choice"}, "no column 'choices'; .* Rename"),
         (3, {}, "must be a file, a DataFrame, a Dataset or a dict of columns; received int"),
         ([("a", "b")], {}, r"received list. For lists, use Examples\(texts, labels"),
+        ({"text": ["a"]}, {"format": "csv"}, "format is for files; received 'csv' with a table"),
+        ({}, {"task": "tagging", "format": "csv"}, "format is for files"),
+        ({}, {"task": "multiple_choice", "format": "csv"}, "format is for files"),
         ("a.conll", {}, "for tagged words, give task='tagging'"),
         ("a.tsv", {"tag": 2}, "tag does not apply to the task 'classification'; remove it"),
         ("a.conll", {"task": "tagging", "text": "x"}, "text does not apply to the task 'tagging'"),
@@ -111,12 +91,6 @@ def test_tagged_sentences_of_a_table():
     assert keras_bert.read({"words": [["a"]], "tags": [["X"]]}, "tagging").tags == [["X"]]
     with pytest.raises(ValueError, match="has no label; received -1"):
         keras_bert.read(Dataset(tokens=[["a"]], ner_tags=[[-1]]), **options)
-
-
-@pytest.mark.parametrize("task", ["classification", "tagging", "multiple_choice"])
-def test_a_table_has_no_format(task):
-    with pytest.raises(ValueError, match="format is for files; received 'csv' with a table"):
-        keras_bert.read({"text": ["a"]}, task, format="csv")
 
 
 def test_words_in_lists_beside_a_column_of_sentences():

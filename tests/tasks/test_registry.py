@@ -5,28 +5,9 @@ import numpy as np
 import pytest
 
 from keras_bert import heads
-from keras_bert.data.examples import Examples
 from keras_bert.layers import TaskOutput
 from keras_bert.tasks import registry
-from keras_bert.tasks.multiple_choice.data import Choices
-from keras_bert.tasks.question_answering.data import Questions
-from keras_bert.tasks.tagging.data import TaggedSentences
 from tests import tiny
-
-DATA = {
-    "classification": Examples(["a"], labels=["b"]),
-    "regression": Examples(["a"], scores=[1]),
-    "tagging": TaggedSentences([["a"]]),
-    "question_answering": Questions(["who?"], ["me"]),
-    "multiple_choice": Choices(["a"], [["c", "d"]]),
-}
-
-
-@pytest.mark.parametrize("task", registry.TASKS, ids=str)
-def test_every_task_declares_itself(task):
-    assert registry.by_name(task.name) is task
-    assert registry.by_name(task.name.replace("_", "-")) is task
-    assert task.input_names and task.hub_tag and task.max_length >= 128
 
 
 def test_variants():
@@ -35,15 +16,6 @@ def test_variants():
     encoder = tiny.encoder(num_hidden_layers=1)
     model = heads.classifier(encoder, 2, **registry.head_options("pair"))
     assert registry.for_model(model).variant_of(heads.find_output(model)) == "pair"
-
-
-@pytest.mark.parametrize("name", DATA)
-def test_task_of_data_and_of_models(name):
-    task = registry.by_name(name)
-    assert registry.for_data(DATA[name]) is task
-    options = {"labels": ["a", "b"]} if task.has_labels else {}
-    model = task.head_function()(tiny.encoder(num_hidden_layers=1), **options)
-    assert registry.for_model(model) is task
 
 
 def test_unknown_names():

@@ -1,5 +1,6 @@
 """Datasets for Keras' own `fit`, on every backend."""
 
+import keras
 import numpy as np
 import pytest
 
@@ -54,14 +55,14 @@ def test_truncated_texts_are_counted():
 
 
 @needs_tensorflow
-def test_targets_of_each_kind_of_labels():
+def test_labels_are_those_of_the_model_or_given():
     encoder = tiny.encoder()
     model = heads.classifier(encoder, labels=["so-so", "good", "bad"])
     examples = keras_bert.Examples(TEXTS, labels=["good", "bad", "good"])
-    ((_, targets),) = batches(examples.to_dataset(model))
-    assert targets.tolist() == [1, 2, 1]
     given = examples.to_dataset(encoder.preprocessor, labels=["so-so", "good", "bad"])
-    assert batches(given)[0][1].tolist() == [1, 2, 1]
+    for dataset in (examples.to_dataset(model), given):
+        ((_, targets),) = batches(dataset)
+        assert targets.tolist() == [1, 2, 1]
     with pytest.raises(ValueError, match="'bad' is not one of the labels: good, x"):
         examples.to_dataset(encoder.preprocessor, labels=["good", "x"])
     with pytest.raises(ValueError, match="the labels of the model are used"):
@@ -69,11 +70,6 @@ def test_targets_of_each_kind_of_labels():
     sets = keras_bert.Examples(TEXTS, label_sets=[["a"], [], ["b", "a"]])
     ((_, targets),) = batches(sets.to_dataset(encoder.preprocessor))
     assert targets.tolist() == [[1, 0], [0, 0], [1, 1]]
-    scores = keras_bert.Examples(TEXTS, text_pairs=TEXTS, scores=[0, 1, 2.5])
-    ((inputs, targets),) = batches(scores.to_dataset(heads.regressor(encoder, pairs=True)))
-    assert targets.tolist() == [[0], [1], [2.5]] and np.max(inputs["input_type_ids"]) == 1
-    (inputs,) = keras_bert.Examples(TEXTS).to_dataset(encoder.preprocessor)
-    assert sorted(inputs[0] if isinstance(inputs, tuple) else inputs) == sorted(encoder.input)
 
 
 @needs_tensorflow
@@ -108,43 +104,53 @@ def test_wrong_arguments_are_named(call, message):
         call(examples, model)
 
 
-PROGRAM = """
-import keras, numpy as np
-import keras_bert
-from keras_bert import heads
-from tests import tiny
-
-encoder = tiny.learner()
-train = tiny.examples()
-model = heads.classifier(encoder, labels=train.label_names())
-loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-model.compile(keras_bert.optimizers.adamw(1e-2, total_steps=40), loss, metrics=["accuracy"])
-model.fit(train.to_dataset(model, 8, shuffle=True), epochs=10, shuffle=False, verbose=0)
-assert model.evaluate(train.to_dataset(model), verbose=0)[1] > 0.9
-unlabeled = keras_bert.Examples(train.texts)
-assert model.predict(unlabeled.to_dataset(model), verbose=0).shape == (32, 2)
-ask = keras_bert.pipeline(model)
-assert [ask(text)["label"] for text in ("so good", "bad film")] == ["good", "bad"]
-assert ask.evaluate(train)["accuracy"] > 0.9
-if keras.backend.backend() == "tensorflow":
-    strings = heads.with_text(model)
-    texts = keras.ops.convert_to_tensor(["so good", "bad film"])
-    assert strings.predict(texts, verbose=0).argmax(axis=1).tolist() == [1, 0]
-else:
-    try:
-        heads.with_text(model)
-    except ValueError as error:
-        assert "Give `fit` the result of `Examples.to_dataset`" in str(error)
+@needs_tensorflow
+def test_fit_and_predict(eager):
+    train = tiny.examples()
+    model = heads.classifier(tiny.learner(), labels=train.label_names())
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras_bert.optimizers.adamw(1e-2, total_steps=40), loss, metrics=["accuracy"])
+    model.fit(train.to_dataset(model, 8, shuffle=True), epochs=10, shuffle=False, verbose=0)
+    assert model.evaluate(train.to_dataset(model), verbose=0)[1] > 0.9
+    unlabeled = keras_bert.Examples(train.texts)
+    assert model.predict(unlabeled.to_dataset(model), verbose=0).shape == (32, 2)
+    if keras.backend.backend() == "tensorflow":
+        texts = keras.ops.convert_to_tensor(["so good", "bad film"])
+        assert heads.with_text(model).predict(texts, verbose=0).argmax(axis=1).tolist() == [1, 0]
     else:
-        raise AssertionError
-"""
+        with pytest.raises(ValueError, match="Give `fit` the result of `Examples.to_dataset`"):
+            heads.with_text(model)
 
 
-@pytest.mark.parametrize(
-    "backend",
-    [pytest.param("tensorflow", marks=pytest.mark.slow),
-     pytest.param("jax", marks=pytest.mark.slow),
-     pytest.param("torch", marks=pytest.mark.peers)],
-)  # fmt: skip
-def test_fit_with_strings(python, backend):
-    python("-c", PROGRAM, backend=backend)
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", ["jax", pytest.param("torch", marks=pytest.mark.peers)])
+def test_fit_and_predict_on_other_backends(python, backend):
+    test = f"{__file__}::test_fit_and_predict"
+    python("-m", "pytest", "-q", "-p", "no:cacheprovider", test, backend=backend)
+
+
+@needs_tensorflow
+def test_order_and_length():
+    data, model = tiny.choices(), heads.multiple_choice(tiny.encoder())
+    dataset = data.to_dataset(model, 6, shuffle=True, seed=1, pad=16)
+    first, second = ([batch[1].numpy().tolist() for batch in dataset] for _ in range(2))
+    assert first != second and sorted(sum(first, [])) == sorted(sum(second, []))
+    assert {tuple(inputs["input_mask"].shape) for inputs, _, _ in dataset} == {(6, 2, 16)}
+    with pytest.warns(UserWarning, match="48 texts were truncated to 5 tokens"):
+        data.to_dataset(model, pad=5)
+    with pytest.raises(ValueError, match="must be at most 32, the maximum of the model"):
+        data.to_dataset(model, pad=33)
+
+
+@needs_tensorflow
+def test_data_without_labels_and_of_another_task():
+    questions = keras_bert.Questions(["is this"], ["a good film"])
+    model = heads.span_selector(tiny.encoder(num_hidden_layers=1))
+    model.compile(run_eagerly=True)
+    [(inputs,)] = questions.to_dataset(model)
+    assert set(model.predict(questions.to_dataset(model), verbose=0)) == {
+        "start_logits", "end_logits"
+    }  # fmt: skip
+    assert inputs["input_word_ids"].shape[0] == 1
+    with pytest.raises(ValueError, match="received Questions"):
+        questions.to_dataset(heads.multiple_choice(tiny.encoder()))

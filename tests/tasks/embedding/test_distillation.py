@@ -18,10 +18,10 @@ def teacher():
     return keras_bert.pipeline(encoder(num_hidden_layers=2))
 
 
-def student_of(bert, teacher, **options):
+def student_of(bert, teacher):
     return keras_bert.finetune(
         bert, teacher.as_teacher(TEXTS), dev=teacher.as_teacher(TEXTS[:20]), epochs=6,
-        batch_size=8, learning_rate=1e-2, show_progress=False, **options,
+        batch_size=8, learning_rate=1e-2, show_progress=False,
     )  # fmt: skip
 
 
@@ -34,35 +34,25 @@ def test_a_student_of_some_layers_imitates_its_teacher(teacher):
     assert heads.find_encoder(student).bert_config["num_hidden_layers"] == 1
 
 
-def assert_equal(*tensors):
-    np.testing.assert_array_equal(*map(keras.ops.convert_to_numpy, tensors))
-
-
 def test_keep_layers_copies_weights(teacher):
     bert = heads.find_encoder(teacher.model)
     inputs = bert.preprocessor(TEXTS[:3])
     whole = bert.keep_layers([0, 1])
     expected = bert(inputs)
-    assert_equal(whole(inputs)["sequence_output"], expected["sequence_output"])
     part = bert.keep_layers([0])
-    assert_equal(part(inputs)["sequence_output"], expected["encoder_outputs"][0])
+    for copy, output in (
+        (whole, expected["sequence_output"]),
+        (part, expected["encoder_outputs"][0]),
+    ):
+        tensors = (copy(inputs)["sequence_output"], output)
+        np.testing.assert_array_equal(*map(keras.ops.convert_to_numpy, tensors))
     assert part.pooling == bert.pooling and part.preprocessor is bert.preprocessor
 
 
-@pytest.mark.slow
-def test_a_student_of_another_width_gets_a_dense_layer(teacher):
+def test_a_student_of_another_width_needs_a_dense_layer(teacher):
     bert = encoder(hidden_size=4, num_attention_heads=2)
     with pytest.raises(ValueError, match=r"layers=\[keras.layers.Dense\(8\)\]"):
         student_of(bert, teacher)
-    start = heads.embedder(bert, layers=[keras.layers.Dense(8)])
-    student, found = student_of(start, teacher)
-    assert student.output_shape == (None, 8) and found["cosine"] > 0.8
-
-
-def test_teachers_read_texts_and_pairs(teacher):
-    found = teacher.as_teacher(EmbeddingExamples([("a", "so"), ("so", "b")], source="x"))
-    assert found.texts == [("a",), ("so",), ("b",)] and found.source == "x"
-    np.testing.assert_allclose(found.vectors, teacher.encode(["a", "so", "b"]), atol=1e-6)
 
 
 def test_a_student_of_another_width_learns_the_scores_of_its_teacher(teacher):
@@ -82,13 +72,14 @@ def test_a_student_of_another_width_learns_the_scores_of_its_teacher(teacher):
     assert again.scores == data.scores and again.source == "x"
 
 
-def test_scores_of_equal_texts_are_at_most_1(teacher):
+def test_teachers_read_texts_and_pairs(teacher):
+    found = teacher.as_teacher(EmbeddingExamples([("a", "so"), ("so", "b")], source="x"))
+    assert found.texts == [("a",), ("so",), ("b",)] and found.source == "x"
+    np.testing.assert_allclose(found.vectors, teacher.encode(["a", "so", "b"]), atol=1e-6)
+    # The similarity of equal texts is at most 1.
     pairs = [(text, text) for text in dict.fromkeys(TEXTS)]
     scores = teacher.as_teacher([*pairs, ("a", "b")], target="scores").scores
     assert max(scores) <= 1 and scores[:-1] == pytest.approx([1] * len(pairs), abs=1e-6)
-
-
-def test_wrong_targets(teacher):
     with pytest.raises(ValueError, match="one of vectors, scores; received 'logits'"):
         teacher.as_teacher(TEXTS, target="logits")
     for texts in (TEXTS, [("a", "a")], EmbeddingExamples([("a", "b", "c")])):
@@ -105,7 +96,7 @@ def test_keep_layers_before_lora(teacher):
         bert.enable_lora(4)
 
 
-@pytest.mark.parametrize("layers", [[], [1, 0], [0, 0], [2], [-1], ["0"], [0.5]])
+@pytest.mark.parametrize("layers", [[], [1, 0], [2], ["0"]])
 def test_wrong_layers(teacher, layers):
     with pytest.raises(ValueError, match="layers must be increasing numbers from 0 to 1"):
         heads.find_encoder(teacher.model).keep_layers(layers)

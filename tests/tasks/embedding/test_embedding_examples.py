@@ -48,21 +48,6 @@ def test_batches_of_sets_are_proportional(packed):
     assert plan.rows == 84
 
 
-def test_rows_of_texts_are_filled_for_devices():
-    encoded, plan = set_plan("proportional", batch_size=7)
-    (chosen, *_), shape = plan.epoch(0).rows, plan.shape
-    batches = [
-        packing.PackedRows(encoded, [chosen], shape, of_positions=False, devices=devices)[0]
-        for devices in (1, 4)
-    ]
-    (inputs, targets, _), (filled_inputs, filled_targets, weights) = batches
-    assert len(chosen) < 8 == len(filled_targets) == len(filled_inputs["text_numbers"])
-    np.testing.assert_array_equal(filled_targets[: len(targets)], targets)
-    numbers = filled_inputs["text_numbers"][: len(targets)]
-    np.testing.assert_array_equal(numbers, inputs["text_numbers"])
-    assert weights.tolist() == [1.0] * len(targets) + [0.0] * (8 - len(targets))
-
-
 def test_batches_of_sets_take_turns():
     _, plan = set_plan("round_robin")
     numbers = [int(chosen[0] >= 24) for chosen in plan.epoch(0).rows]
@@ -86,15 +71,8 @@ def test_a_query_of_classes_does_not_find_itself():
     [
         (lambda: EmbeddingExamples.of_sets([]), "the sets must all have"),
         (lambda: EmbeddingExamples.of_classes(Examples(["a"])), "must have single texts with lab"),
-        (
-            lambda: EmbeddingExamples.of_sets(
-                [EmbeddingExamples([("a", "b")]), EmbeddingExamples([("a", "b")], [1.0])]
-            ),
-            "all have scores or none",
-        ),
         (lambda: EmbeddingExamples([("a", "b")], vectors=[[1.0]]), "vectors need rows of 1 text"),
         (lambda: EmbeddingExamples([("a",)], vectors=[[np.nan]]), "vectors must be finite numbers"),
-        (lambda: EmbeddingExamples([("a",)], vectors=[[1.0]] * 2), "same length"),
         (lambda: EmbeddingExamples([("a", "b")], classes=["x", "y"]), "same length"),
     ],
 )

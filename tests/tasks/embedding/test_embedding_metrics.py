@@ -128,19 +128,6 @@ def test_scored_pairs_are_compared_as_the_model_says(scored, kind):
     assert found["accuracy"] == pytest.approx(np.mean(accepted == np.array(labels)))
 
 
-def test_the_best_epoch_is_chosen_with_the_similarity_of_the_model(scored):
-    model = tiny.embedder("mean", [(3, "linear")], normalize=False, similarity="dot")
-    options = {"epochs": 2, "learning_rate": 5e-3, "loss": "cosine_similarity"}
-    with tiny.eagerly():
-        model, metrics = keras_bert.finetune(model, scored, scored, show_progress=False, **options)
-    embed = keras_bert.pipeline(model)
-    vectors = np.array(embed.encode([text for row in scored.texts for text in row]))
-    vectors = vectors.reshape(-1, 2, vectors.shape[-1])
-    expected = scipy.stats.spearmanr(similarity(vectors, "dot"), scored.scores).statistic
-    assert metrics["spearman"] == pytest.approx(expected, abs=1e-4)
-    assert metrics["spearman"] == max(record["spearman"] for record in metrics["history"])
-
-
 @pytest.mark.parametrize("decimals", [6, 1])  # with one decimal, similarities are equal
 def test_best_thresholds_of_labels(decimals):
     rng = np.random.default_rng(decimals)

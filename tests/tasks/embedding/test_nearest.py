@@ -50,23 +50,10 @@ def test_small_corpora_and_one_query():
 @pytest.mark.parametrize("size", [1e30, 1e-30])
 def test_squares_that_overflow(size):
     np.testing.assert_allclose(search.similarity([[size, size]], [[size, 0]]), 0.5**0.5, rtol=1e-6)
-
-
-@pytest.mark.parametrize("size", [1e30, 1e-30])
-def test_squares_of_a_corpus_that_overflow(size):
     corpus = np.float32([[size, 0.0], [size, size], [0.0, 0.0]])
     indices, scores = search.top_k([1.0, 1.0], corpus, 3)
     assert indices.tolist() == [[1, 0, 2]]
     np.testing.assert_allclose(scores, [[1, 0.5**0.5, 0]], atol=1e-6)
-
-
-@pytest.mark.parametrize("value", [np.nan, np.inf])
-@pytest.mark.parametrize("kind", ["cosine", "dot", "euclidean"])
-def test_a_corpus_with_nan(kind, value):
-    corpus = np.ones((3, 2), "float32")
-    corpus[1, 0] = value
-    with pytest.raises(ValueError, match="corpus must not hold NaN"):
-        search.top_k(np.eye(2), corpus, 1, kind)
 
 
 @pytest.mark.parametrize("kind", ["cosine", "dot", "euclidean", "manhattan"])
@@ -102,11 +89,11 @@ def test_similarity(kind):
     [
         (lambda: search.top_k([[1.0]], [[1.0, 2.0]]), "same width; received 1 and 2"),
         (lambda: search.top_k([[1.0]], [[np.inf]]), "corpus must not hold NaN"),
+        (lambda: search.top_k([[1.0]], [[np.nan]], kind="dot"), "corpus must not hold NaN"),
+        (lambda: search.top_k([[1.0]], [[np.nan]], kind="euclidean"), "corpus must not hold NaN"),
         (lambda: search.top_k([[1.0]], sparse.csr_array([[1.0]])), "corpus must not be sparse"),
         (lambda: search.top_k([["a"]], [[1.0]]), "queries must be an array of numbers"),
-        (lambda: search.quantize([["a"]], "binary"), "vectors must be an array of numbers"),
         (lambda: search.calibrate([[1, 2], [1]]), "vectors must be an array of numbers"),
-        (lambda: search.calibrate([[None], [1]]), "vectors must be an array of numbers"),
         (lambda: search.top_k([[1.0]], [[1.0]], k=0), "k must be an integer"),
         (lambda: search.similarity([[1.0]], [[1.0]], "x"), "kind must be one of"),
         (lambda: search.similarity(np.zeros((1, 1, 1)), [[1.0]]), "must have the shape"),

@@ -150,10 +150,9 @@ def test_files_know_their_model(tmp_path):
     assert len(QuantizedVectors.load(path, pipe)) == len(WORDS)
     with pytest.raises(ValueError, match="vectors of another model"):
         QuantizedVectors.load(path, other)
-    for broken in (b"broken", b""):
-        path.write_bytes(broken)
-        with pytest.raises(ValueError, match="does not hold quantized vectors"):
-            QuantizedVectors.load(path)
+    path.write_bytes(b"broken")
+    with pytest.raises(ValueError, match="does not hold quantized vectors"):
+        QuantizedVectors.load(path)
     np.savez(path, vectors=np.eye(2))
     with pytest.raises(ValueError, match="does not hold quantized vectors"):
         QuantizedVectors.load(path)
@@ -179,12 +178,10 @@ def test_encode():
     ("options", "message"),
     [
         ({"precision": "int4"}, "precision must be one of"),
-        ({"precision": ["int8"]}, "precision must be one of"),
         ({"prompt": 3}, "prompt must be the name of a prompt"),
         ({"precision": "binary", "calibration": WORDS}, "apply to int8"),
         ({"precision": "int8"}, "need several vectors"),
         ({"precision": "int8", "ranges": np.zeros((2, 3))}, r"shape \(2, 8\)"),
-        ({"precision": "int8", "ranges": [[1] * 8, [0] * 8]}, "must not be above"),
         ({"precision": "int8", "ranges": [[0] * 8, [1] * 8], "calibration": WORDS}, "not both"),
     ],
 )
@@ -206,8 +203,6 @@ QUERY = np.ones(8, np.float32)
     [
         (lambda: search.top_k(QUERY[:5], BITS), "same width; received 5 and 8"),
         (lambda: search.top_k(QUERY.astype(np.int8), BITS), "queries must be float32"),
-        (lambda: search.top_k(INT8, BITS), "queries must be float32"),
-        (lambda: search.top_k(QUERY, INT8.values), "corpus must be float32"),
         (lambda: search.similarity(QUERY, BITS), "second must be float32"),
         (lambda: search.top_k(QUERY, INT8, kind="euclidean"), "one of cosine, dot"),
         (lambda: search.top_k(QUERY, INT8, originals=np.ones((4, 8))), r"array \(3, 8\)"),
@@ -218,12 +213,11 @@ QUERY = np.ones(8, np.float32)
         (lambda: QuantizedVectors(INT8.values, "uint8", INT8.ranges), "must have the type uint8"),
         (lambda: QuantizedVectors(INT8.values, "int8", np.zeros((2, 9))), r"shape \(2, 8\)"),
         (lambda: QuantizedVectors(BITS.values, "binary", width=9), "cannot have the width 9"),
-        (lambda: QuantizedVectors(BITS.values, "binary", INT8.ranges), "have no ranges"),
         (lambda: QuantizedVectors(BITS.values, "float32"), "precision must be one of"),
+        (lambda: QuantizedVectors(None, "binary"), "values must be an array of numbers"),
         (lambda: QuantizedVectors.of(INT8.values, "binary"), "quantized already"),
         (lambda: quantize([[np.nan]], "binary"), "must not hold NaN"),
         (lambda: quantize(np.eye(2), "binary", INT8.ranges), "ranges apply to"),
-        (lambda: quantize(np.ones((1, 1, 1)), "binary"), "must have the shape"),
         (lambda: calibrate([[np.nan], [1.0]] * 50), "must not hold NaN"),
     ],
 )
@@ -248,5 +242,3 @@ def test_files_with_another_width(width, tmp_path):
     np.savez(tmp_path / "vectors.npz", **{**arrays, "width": width})
     with pytest.raises(ValueError, match="does not hold quantized vectors .*width"):
         QuantizedVectors.load(tmp_path / "vectors.npz")
-    with pytest.raises(ValueError, match="values must be an array of numbers"):
-        QuantizedVectors(None, "binary")

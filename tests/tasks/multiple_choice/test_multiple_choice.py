@@ -1,5 +1,6 @@
 """Tests of the multiple-choice task."""
 
+import numpy as np
 import pytest
 
 from keras_bert import heads
@@ -35,15 +36,8 @@ def test_texts_without_tokens_are_counted():
     assert inference.encode(model, examples, 8).without_tokens == 2
 
 
-def test_decode_score_and_rows():
+def test_probabilities_and_scores():
     examples = Choices(["a", "b", "c"], [["d", "e"]] * 3, [1, 0, 0])
     answers = multiple_choice.activate(None, [[0, 2], [0, 2], [4, 2]])
+    np.testing.assert_allclose(answers[2], [0.8808, 0.1192], atol=1e-4)
     assert multiple_choice.score(None, examples, answers) == {"accuracy": 2 / 3, "majority": 2 / 3}
-    for probabilities in (False, True):
-        rows = list(multiple_choice.rows(None, examples, answers, probabilities))
-        assert [(row["choice"], row["text"]) for row in rows] == [(1, "e"), (1, "e"), (0, "d")]
-        assert [row["score"] for row in rows] == pytest.approx([0.8808] * 3, abs=1e-4)
-        assert [list(row) for row in rows] == [
-            ["choice", "score", *["scores"] * probabilities, "text"]
-        ] * 3
-    assert rows[2]["scores"] == pytest.approx([0.8808, 0.1192], abs=1e-4)

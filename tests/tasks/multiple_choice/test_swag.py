@@ -3,36 +3,22 @@
 import csv
 import json
 
-import numpy as np
 import pytest
 
-import keras_bert
 from keras_bert.tasks.multiple_choice import data as swag
 from keras_bert.tasks.multiple_choice.data import Choices
 from tests.tiny import write_file
 
 
-def test_formats_agree(tmp_path):
-    rows = [("She sat", ["She sang.", "She, too, ran."], 1), ("He", ["He a", "He b"], 0)]
-    keys = ("text", "choices", "label")
-    jsonl = write_file(
-        tmp_path / "a.jsonl",
-        "\n".join(json.dumps(dict(zip(keys, row, strict=True))) for row in rows) + "\n\n",
-    )
-    csv_file = write_file(
-        tmp_path / "a.csv",
-        ",video-id,sent1,sent2,gold-source,ending0,ending1,label\r\n"
-        '0,v,She sat,She,gold,sang.,", too, ran.",1\r\n'
-        "1,v,He,He,gold,a,b,0\r\n".replace('", too', '"too'),
-    )
-    found = swag.read(jsonl)
-    assert (found.texts, found.labels) == (["She sat", "He"], [1, 0])
-    assert found.choices == [row[1] for row in rows]
-    other = swag.read(csv_file)
-    assert other.choices == [["She sang.", "She too, ran."], ["He a", "He b"]]
-    assert (other.texts, other.labels, other.source) == (found.texts, [1, 0], str(csv_file))
+def test_options_of_read(tmp_path):
+    jsonl = write_file(tmp_path / "a", f"{json.dumps(GOOD)}\n\n{json.dumps(GOOD)}\n\n")
+    csv_file = write_file(tmp_path / "a.txt", ",sent1,sent2,ending0,ending1,label\r\n0,a,b,c,d,1")
+    assert swag.read(jsonl).choices == [["b", "c"]] * 2
     assert len(swag.read(jsonl, limit=1)) == 1
     assert swag.read(jsonl, labeled=False).labels is None
+    assert swag.read(csv_file, format="csv").choices == [["b c", "b d"]]
+    with pytest.raises(ValueError, match="limit .* at least 1; received 0"):
+        swag.read(jsonl, limit=0)
 
 
 GOOD = {"text": "a", "choices": ["b", "c"], "label": 0}
@@ -52,9 +38,7 @@ def changed(**values):
         ("a.jsonl", "\n\n" + changed(label=2), "line 3: the label must be 0 to 1"),
         ("a.jsonl", changed() + "\n" + changed(choices=["b", "c", "d"]), "line 2: the choices"),
         ("a.jsonl", changed(label="x"), "line 1: the label .* received 'x'"),
-        ("a.jsonl", changed(label=None), "line 1: the label .* received None"),
         ("a.jsonl", changed(choices={"text": ["b"]}), "must be a list, such as .*'text'"),
-        ("a.jsonl", changed(choices=["b"]), "the choices must be a list of at least two"),
         ("a.jsonl", changed(choices=["b", 3]), "must be strings; received 3"),
         ("a.csv", "sent1,sent2,label\na,b,0\n", r"a\.csv: must have the columns sent1, sent2,"),
         ("a.csv", HEADER + "a,b,c\n", "line 2: must have 5 fields"),
@@ -62,7 +46,6 @@ def changed(**values):
         ("a.csv", HEADER, "contains no rows"),
         ("a.csv", HEADER + '"a,b', r"a\.csv, after line 1: unexpected end"),
         ("a.csv", HEADER.replace("1,l", "2,l") + "a,b,c,d,0\n", "ending1, ... without a gap"),
-        ("a.csv", HEADER.replace("1,l", "0,l") + "a,b,c,d,0\n", "without a gap"),
         ("a.csv", HEADER + '\n"a\nb",b,c,d,0\na,b,c,d,e,0\n', "line 5: must have 5 fields"),
         ("a.tsv", "text\tchoices\n", r"a\.tsv: format .* csv or jsonl; received 'tsv'"),
     ],
@@ -83,15 +66,6 @@ def test_endings_are_sorted_by_number(tmp_path):
     assert (found.texts, found.labels) == (["a"], [1])
 
 
-def test_format_option_and_limit(tmp_path):
-    jsonl = write_file(tmp_path / "a", json.dumps(GOOD))
-    csv_file = write_file(tmp_path / "a.txt", "sent1,sent2,ending0,ending1,label\na,b,c,d,1\n")
-    assert swag.read(jsonl).choices == [["b", "c"]]
-    assert swag.read(csv_file, format="csv").choices == [["b c", "b d"]]
-    with pytest.raises(ValueError, match="limit .* at least 1; received 0"):
-        swag.read(jsonl, limit=0)
-
-
 def test_long_csv_fields(tmp_path):
     limit = csv.field_size_limit(131_072)  # the default of a new process
     try:
@@ -108,7 +82,6 @@ def test_long_csv_fields(tmp_path):
         ((["a"], [["b", "c"]], [0, 1]), "labels must have the same length as texts, 1; received 2"),
         ((["a", "b"], [["c", "d"], ["e"]]), "item 2: the choices must be a list"),
         ((["a"], [["b", "c"]], [-1]), "the label must be 0 to 1; received -1"),
-        ((["a"], [["b", "c"]], ["0"]), "the label must be 0 to 1; received '0'"),
         ((["a"], ["bc"]), "item 1: the choices must be a list .*; received one string"),
         ((["a"], [{"b", "c"}]), "item 1: the choices must be a list, because a set has no order"),
     ],
@@ -122,19 +95,3 @@ def test_file_is_read_in_parts(tmp_path):
     file = write_file(tmp_path / "a.jsonl", (json.dumps(GOOD) + "\n") * 3)
     parts = list(swag.read_in_parts(file, size=2))
     assert [part.locations for part in parts] == [["line 1", "line 2"], ["line 3"]]
-
-
-def test_columns_may_be_arrays_or_series():
-    pandas = pytest.importorskip("pandas")
-    texts, choices, labels = ["a", "b"], [["x", "y"], ["z", "w"]], [1, 0]
-    expected = Choices(texts, choices, labels)
-    for columns in (
-        (np.array(texts), np.array(choices), np.array(labels)),
-        (pandas.Series(texts), pandas.Series(choices), pandas.Series(labels)),
-        (texts, [np.array(row) for row in choices], np.array(labels)),
-        (texts, [tuple(row) for row in choices], labels),
-    ):
-        assert Choices(*columns) == expected
-    table = pandas.DataFrame({"text": texts, "choices": choices, "label": labels})
-    read = keras_bert.read(table, "multiple_choice")
-    assert (read.texts, read.choices, read.labels) == (texts, choices, labels)

@@ -1,7 +1,5 @@
 """The data of reranking: checks, files, and the documents of a first search."""
 
-import json
-
 import numpy as np
 import pytest
 
@@ -55,25 +53,20 @@ def test_rows_of_embeddings():
         RankingExamples.of_rows(EmbeddingExamples([("a", "b")], classes=["c"]))
 
 
-def test_read_scores_and_negatives(tmp_path):
+def test_read_scores_and_negatives():
     rows = [
         {"query": "영화", "document": "좋은 영화", "score": 1, "worse": "나쁜 영화"},
         {"query": "영화", "document": "소리", "score": 0, "worse": "책"},
     ]
-    file = tmp_path / "rows.jsonl"
-    file.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
     columns = {"text": "query", "text_pair": "document"}
-    scored = keras_bert.read(file, "reranking", **columns, label="score")
-    assert scored.documents == [["좋은 영화", "소리"]]
-    assert scored.scores == [[1, 0]]
-    assert scored.columns["query"] == "query"
-    assert scored.columns["document"] == scored.columns["text_pair"] == "document"
-    with_negatives = keras_bert.read(file, "reranking", **columns, negatives="worse")
+    scored = keras_bert.read(rows, "reranking", **columns, label="score")
+    assert (scored.documents, scored.scores) == ([["좋은 영화", "소리"]], [[1, 0]])
+    with_negatives = keras_bert.read(rows, "reranking", **columns, negatives="worse")
     assert with_negatives.documents == [["좋은 영화", "나쁜 영화"], ["소리", "책"]]
     assert with_negatives.scores == [[1, 0], [1, 0]]
     assert keras_bert.read(rows, "reranking", **columns).scores == [[1], [1]]
     with pytest.raises(ValueError, match="reranking needs text_pair"):
-        keras_bert.read(file, "reranking", text="query")
+        keras_bert.read(rows, "reranking", text="query")
 
 
 RETRIEVAL = RetrievalData(

@@ -32,17 +32,16 @@ def vectors(model, **options):
     return keras_bert.pipeline(model).encode(TEXTS, **options).toarray()
 
 
-@pytest.mark.parametrize("format", ["keras", "huggingface", "sentence_transformers"])
-def test_every_format_keeps_an_output_matrix(tmp_path, format):
+def test_a_sentence_transformers_folder_keeps_an_output_matrix(tmp_path):
     model = heads.sparse_embedder(tiny.encoder(initializer_range=0.5), tied=False)
-    keras_bert.save(model, tmp_path / "model", format=format)
+    keras_bert.save(model, tmp_path / "model", format="sentence_transformers")
     loaded = keras_bert.load(tmp_path / "model", task="sparse_embedding")
-    assert heads.find_task(loaded) == "sparse_embedding"
     np.testing.assert_allclose(vectors(loaded), vectors(model), atol=1e-6)
 
 
-@pytest.mark.parametrize("format", ["keras", "huggingface"])
-@pytest.mark.parametrize("head", [heads.masked_lm, heads.pretraining])
+@pytest.mark.parametrize(
+    ("format", "head"), [("keras", heads.masked_lm), ("huggingface", heads.pretraining)]
+)
 def test_masked_lm_checkpoints_load_as_sparse_embedders(tmp_path, format, head):
     built = head(tiny.encoder(initializer_range=0.5))
     keras_bert.save(built, tmp_path / "model", format=format)
@@ -96,60 +95,25 @@ def test_sentence_transformers_gives_equal_vectors(tmp_path, model):
     np.testing.assert_allclose(vectors(loaded), vectors(model), atol=1e-5)
 
 
-def test_saved_model_of_strings(tmp_path, model):
-    tf = pytest.importorskip("tensorflow")
-    keras_bert.export(model, tmp_path / "model")
-    served = tf.saved_model.load(tmp_path / "model/1").signatures["serving_default"]
-    answers = served(text=tf.constant(TEXTS))
-    ids = answers["ids"].numpy()
-    weights = answers["weights"].numpy()
-    assert (ids.dtype, weights.dtype) == (np.int32, np.float32)
-    dense = np.zeros((len(TEXTS), len(tiny.PIECES)), np.float32)
-    for row in range(len(TEXTS)):
-        np.add.at(dense[row], ids[row], weights[row])
-    np.testing.assert_allclose(dense, vectors(model), atol=1e-5)
-    assert (np.diff(weights, axis=1) <= 0).all()
-    assert not ids[weights == 0].any()
-    assert served(text=tf.constant([], tf.string))["ids"].shape == (0, 0)
-
-
-def test_onnx_graph(tmp_path, model):
-    pytest.importorskip("onnxruntime")
-    keras_bert.export(model, tmp_path / "model", format="onnx")
-    np.testing.assert_allclose(vectors(tmp_path / "model"), vectors(model), atol=1e-5)
-    pipe = keras_bert.pipeline(tmp_path / "model")
-    assert pipe.explain("so good") == [
-        (token, pytest.approx(weight, abs=1e-5))
-        for token, weight in keras_bert.pipeline(model).explain("so good")
-    ]
-
-
 ROWS = ["query\tdocument", "good film\tso good", "bad film\tso bad", "film!\tfilms"]
 
 
-def test_command_line(tmp_path, capsys):
+def test_command_line(tmp_path, capsys, eager):
     keras_bert.save(heads.masked_lm(tiny.learner()), tmp_path / "bert.keras")
     tiny.write_file(tmp_path / "train.tsv", "\n".join([ROWS[0], *ROWS[1:] * 8]) + "\n")
     columns = ["--text", "query", "--text-pair", "document"]
     run("finetune", "--model", tmp_path / "bert.keras", "--task", "sparse_embedding",
-        "--train", tmp_path / "train.tsv", "--dev", tmp_path / "train.tsv", *columns,
-        "--learning-rate", 0.01, "--epochs", 12, "--batch-size", 4,
-        "--output", tmp_path / "sparse")  # fmt: skip
-    metrics = json.loads((tmp_path / "sparse/metrics.json").read_text())
-    assert (metrics["task"], metrics["mrr@10"]) == ("sparse_embedding", 1)
+        "--train", tmp_path / "train.tsv", *columns, "--epochs", 1, "--output", tmp_path / "sparse"
+    )  # fmt: skip
+    assert json.loads((tmp_path / "sparse/metrics.json").read_text())["task"] == "sparse_embedding"
     capsys.readouterr()
     run("evaluate", tmp_path / "sparse", "--input", tmp_path / "train.tsv")
     assert "document_terms" in capsys.readouterr().out
 
 
-def test_labels_of_pairs_are_refused(tmp_path, capsys):
+def test_labels_of_pairs_are_refused(tmp_path):
     file = tmp_path / "a.tsv"
     file.write_text("query\tdocument\tlabel\ngood film\tso bad\t0\n")
     columns = {"text": "query", "text_pair": "document"}
-    assert keras_bert.read(file, "sparse_embedding", **columns).scores is None
     with pytest.raises(ValueError, match="label does not apply"):
         keras_bert.read(file, "sparse_embedding", **columns, label="label")
-    options = ["--text", "query", "--text-pair", "document", "--label", "label"]
-    arguments = ["--task", "sparse_embedding", "--train", file, "--output", tmp_path / "out"]
-    assert run("finetune", *arguments, *options) == 1
-    assert "--label does not apply" in capsys.readouterr().err

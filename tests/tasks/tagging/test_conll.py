@@ -2,7 +2,6 @@
 
 import pytest
 
-import keras_bert
 from keras_bert.tasks.tagging import data as conll
 from keras_bert.tasks.tagging.data import TaggedSentences
 from tests.tiny import write_file
@@ -15,12 +14,6 @@ def test_label_names_are_exactly_the_tags_with_the_outside_tag_first():
     assert len(sentences) == 1
 
 
-def test_tags_become_strings_and_may_be_of_any_scheme():
-    sentences = TaggedSentences([["a", "b"], ["c"]], [["VERB", "NOUN"], [3]])
-    assert sentences.label_names() == ["3", "NOUN", "VERB"]
-    assert sentences.tags == [["VERB", "NOUN"], ["3"]]
-
-
 @pytest.mark.parametrize(
     ("words", "tags", "message"),
     [
@@ -29,6 +22,8 @@ def test_tags_become_strings_and_may_be_of_any_scheme():
         ([["a"], ["b", 3]], None, "here, sentence 2: words must be strings; received 3"),
         (["ab"], None, "here, sentence 1: words must be a list of strings; received one str"),
         ([["a", "b"]], ["OO"], "here, sentence 1: tags must be a list of strings; received one"),
+        ([["a"]], [[None]], "word 1: tags must not be missing"),
+        ([["a"]], [[float("nan")]], "word 1: tags must not be missing"),
     ],
 )
 def test_malformed_sentences_are_rejected(words, tags, message):
@@ -88,8 +83,6 @@ def test_json_is_rejected(tmp_path):
         ("text\tlabel\nso good\tgood\nthis is bad\tbad\n", -1),
         ("label\ttext\ngood\tso good\nbad\tthis is bad\n", -1),
         ("So good.\nToo bad!\n", -1),
-        ("So good\nToo bad\n", None),
-        ("This is so good\nThis is too bad\n", -1),
         ("so good film", None),
         ("我喜欢。\n", None),
     ],
@@ -180,11 +173,8 @@ def test_conllu(tmp_path):
         ("a", "a\tO\n#b\n", {}, "a, line 2: must have 2 columns"),
         ("a", "\na\n", {}, "a: word and tag .* 1 to 1, .*; received 1 and -1"),
         ("a", "a O\n", {"tag": 3}, "different numbers of columns, from 1 to 2.*; received 1 and 3"),
-        ("a", "a O\n", {"word": -3}, "received -3 and -1"),
         ("a", "a O\n", {"word": 0, "tag": None}, "received 0 and None"),
-        ("a", "a O\n", {"tag": "2"}, "received 1 and '2'"),
         ("a", "a\tO\nb\t \n", {}, "a, line 2: the word or the tag is empty"),
-        ("a", "a\tO\n\tO\n", {}, "a, line 2: the word or the tag is empty"),
         ("a", "-DOCSTART- O\n\n", {}, "a contains no sentences"),
         ("a", b"a\tO\n\n\xe9t\xe9\tO\n", {}, "a, line 3: must be UTF-8; received the byte 0xe9"),
         ("a", b"a\tO\r\nb\tO\rc\tO\r\n", {}, r"a, line 2: lines must end in \\n or \\r\\n"),
@@ -198,12 +188,6 @@ def test_errors_name_file_and_line(tmp_path, name, content, options, message):
     with pytest.raises(ValueError, match=message) as caught:
         conll.read(write_file(tmp_path / name, content), **options)
     assert "\n" not in str(caught.value)
-
-
-def test_missing_tags_are_rejected():
-    for tag in (None, float("nan")):
-        with pytest.raises(ValueError, match="word 1: tags must not be missing"):
-            TaggedSentences([["a"]], [[tag]], source="a{1}.txt")
 
 
 def test_unknown_tags_are_no_class():
@@ -274,19 +258,14 @@ def test_column_of_one_value_is_an_error(tmp_path):
 
 
 def test_json_lines_hold_a_sentence_each(tmp_path):
-    text = '{"words": ["Ann", "left"], "tags": ["B-PER", "O"]}\n{"words": ["Go"], "tags": ["O"]}\n'
-    expected = ([["Ann", "left"], ["Go"]], [["B-PER", "O"], ["O"]])
-    sentences = conll.read(write_file(tmp_path / "a.jsonl", text))
-    assert (sentences.words, sentences.tags) == expected
-    rows = "[" + ",".join(text.splitlines()) + "]"
-    sentences = conll.read(write_file(tmp_path / "a.json", rows))
-    assert (sentences.words, sentences.tags) == expected
-    other = text.replace("words", "tokens").replace("tags", "ner_tags")
-    sentences = conll.read(write_file(tmp_path / "b.jsonl", other), word="tokens", tag="ner_tags")
-    assert (sentences.words, sentences.tags) == expected
-    assert conll.read(tmp_path / "b.jsonl", word="tokens", tag=None).tags is None
-    with pytest.raises(ValueError, match=r"line 1: .* 'words'; .* tokens, ner_tags.*--word"):
-        conll.read(tmp_path / "b.jsonl")
+    text = '{"tokens": ["Ann", "left"], "ner": ["B-PER", "O"]}\n{"tokens": ["Go"], "ner": ["O"]}\n'
+    file = write_file(tmp_path / "a.jsonl", text)
+    sentences = conll.read(file, word="tokens", tag="ner")
+    assert sentences.words == [["Ann", "left"], ["Go"]]
+    assert sentences.tags == [["B-PER", "O"], ["O"]]
+    assert conll.read(file, word="tokens", tag=None).tags is None
+    with pytest.raises(ValueError, match=r"line 1: .* 'words'; .* tokens, ner.*--word"):
+        conll.read(file)
     with pytest.raises(ValueError, match="must have a list as 'tags'"):
         conll.read(write_file(tmp_path / "c.jsonl", '{"words": ["a"], "tags": "O"}'))
 
@@ -307,22 +286,3 @@ def test_csv_holds_a_word_per_row(tmp_path):
         conll.read(write_file(tmp_path / "c.csv", "sentence,word,tag\n1,a,\n"))
     with pytest.raises(ValueError, match="line 2: must have 3 fields"):
         conll.read(write_file(tmp_path / "d.csv", "sentence,word,tag\n1,a\n"))
-
-
-@pytest.mark.parametrize("names", [("Sentence #", "Word", "Tag"), ("sentence", "word", "tag")])
-def test_a_table_with_a_word_per_row(tmp_path, names):
-    pandas = pytest.importorskip("pandas")
-    columns = [["1", "", "2"], ["Ann", "left", "Go"], ["B-PER", "O", "O"]]
-    frame = pandas.DataFrame(dict(zip(names, columns, strict=True)))
-    frame.to_csv(tmp_path / "a.csv", index=False)
-    options = {} if names[1] == "word" else {"word": "Word", "tag": "Tag"}
-    for source in (tmp_path / "a.csv", frame, pandas.read_csv(tmp_path / "a.csv")):
-        sentences = keras_bert.read(source, "tagging", **options)
-        assert sentences.words == [["Ann", "left"], ["Go"]]
-        assert sentences.tags == [["B-PER", "O"], ["O"]]
-        first = keras_bert.read(source, "tagging", **{**options, "tag": None}, limit=1)
-        assert first.words == [["Ann", "left"]] and first.tags is None
-    with pytest.raises(ValueError, match="the table, row 2: the word or the tag is empty"):
-        keras_bert.read(frame.assign(**{names[2]: ["O", None, "O"]}), "tagging", **options)
-    with pytest.raises(ValueError, match="the table has no column 'x'"):
-        keras_bert.read(frame, "tagging", word="x", tag=names[2])
