@@ -104,21 +104,21 @@ def test_any_flipped_bit_raises_or_changes_nothing(tmp_path):
     checkpoints = save(tmp_path, [1.0, 2.0])
     (file,) = checkpoints.files()
     whole, errors = file.read_bytes(), 0
+    found = variables([0.0, 0.0])
     for place in range(len(whole)):
-        for bit in (1, 64):
-            content = bytearray(whole)
-            content[place] ^= bit
-            file.write_bytes(content)
-            found = variables([0.0, 0.0])
-            try:
-                progress = checkpoints.restore(found)
-            except ValueError as error:
-                assert "step-00000001.npz is broken (" in str(error), (place, bit)
-                errors += 1
-            else:
-                assert progress == {"history": [{"step": 1}]}, (place, bit)
-                assert values(found)[0].tolist() == [1.0, 2.0], (place, bit)
-    assert errors > len(whole)  # most flips raise
+        content = bytearray(whole)
+        content[place] ^= 1 << place % 8
+        file.write_bytes(content)
+        try:
+            progress = checkpoints.restore(found)
+        except ValueError as error:
+            assert "step-00000001.npz is broken (" in str(error), place
+            errors += 1
+        else:
+            assert progress == {"history": [{"step": 1}]}, place
+            assert values(found)[0].tolist() == [1.0, 2.0], place
+            found[0].assign([0.0, 0.0])
+    assert errors > len(whole) / 2  # most flips raise
 
 
 @pytest.mark.parametrize(

@@ -27,12 +27,12 @@ def test_table():
     assert metrics_table({}) == ""
 
 
-def test_metrics_are_written_as_utf8(tmp_path):
-    metrics = {"accuracy": 0.5, "train": "한국어.tsv", "history": HISTORY, "dev": None}
+def test_metrics_are_written_as_utf8_without_nan(tmp_path):
+    metrics = {"rmse": float("inf"), "train": "한국어.tsv", "history": [{"loss": float("nan")}]}
     provenance.write_metrics(tmp_path, metrics)
-    file = tmp_path / provenance.METRICS_FILE
-    assert json.loads(file.read_text(encoding="utf-8")) == metrics
-    assert "한국어" in file.read_text(encoding="utf-8")
+    text = (tmp_path / provenance.METRICS_FILE).read_text(encoding="utf-8")
+    assert json.loads(text) == {**metrics, "rmse": None, "history": [{"loss": None}]}
+    assert "한국어" in text
 
 
 def picture(file):
@@ -41,17 +41,6 @@ def picture(file):
     image = matplotlib.image.imread(file)
     assert np.ptp(image) > 0.5
     return image
-
-
-def test_nan_and_infinity_become_null(tmp_path):
-    metrics = {"rmse": float("inf"), "history": [{"loss": float("nan"), "name": "x", "n": 1}]}
-    provenance.write_metrics(tmp_path, metrics)
-    text = (tmp_path / provenance.METRICS_FILE).read_text()
-    assert json.loads(text) == {
-        "rmse": None,
-        "history": [{"loss": None, "name": "x", "n": 1}],
-    }
-    assert "Infinity" not in text and "NaN" not in text
 
 
 def test_curves_of_pretraining(tmp_path, monkeypatch):
@@ -81,9 +70,9 @@ STRANGE = ["naïve", "日本", "😀"]
 FORMULAS = ["$x^{$", "$", "WP$"]
 
 
-@pytest.mark.parametrize("labels", [["no", "yes"], FORMULAS, KOREAN, STRANGE])
+@pytest.mark.parametrize("labels", [FORMULAS, KOREAN, STRANGE])
 @pytest.mark.parametrize("fonts", ["this machine's", "none"])
-def test_confusion_of_a_classifier(tmp_path, monkeypatch, labels, fonts):
+def test_confusion_of_a_classifier(tmp_path, monkeypatch, capsys, labels, fonts):
     """Characters that no font has cause no warning, which would fail the test."""
     if fonts == "none":
         monkeypatch.setattr(report, "font_families", lambda: ["DejaVu Sans"])
@@ -92,6 +81,8 @@ def test_confusion_of_a_classifier(tmp_path, monkeypatch, labels, fonts):
     examples = Examples(["a"] * 6, labels=(labels * 3)[:6])
     answers = np.eye(len(labels))[[0] * 6]
     assert report.draw_confusion(tmp_path, model, examples, answers)
+    if fonts == "none" and labels == KOREAN:
+        assert "0: 긍정, 1: 부정" in capsys.readouterr().out
     image = picture(tmp_path / report.CONFUSION_FILE)
     right = np.eye(len(labels))[[labels.index(label) for label in examples.labels]]
     assert report.draw_confusion(tmp_path, model, examples, right)
@@ -130,13 +121,6 @@ def test_some_models_have_no_confusion_matrix(tmp_path):
     ):
         assert not report.draw_confusion(tmp_path, model, None, None)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_the_key_of_labels_without_a_font_is_printed(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(report, "drawable", lambda text: re.sub("[^\\x00-\\xff]", "?", text))
-    model = heads.classifier(tiny.encoder(num_hidden_layers=1), labels=KOREAN)
-    report.draw_confusion(tmp_path, model, Examples(["a"], labels=["긍정"]), np.eye(2)[:1])
-    assert "0: 긍정, 1: 부정" in capsys.readouterr().out
 
 
 def test_pictures_from_python(tmp_path):

@@ -1,10 +1,10 @@
 """Hyperparameter search: each run begins with the same weights, and the best run is found."""
 
-import keras
 import numpy as np
 import pytest
 
 from keras_bert import heads
+from keras_bert.tasks import inference
 from keras_bert.training import callbacks, finetuning, search
 from tests import tiny
 
@@ -13,44 +13,30 @@ pytestmark = pytest.mark.usefixtures("eager")
 DEV = tiny.examples(tiny.ROWS[:2])
 
 
-def numbers(encoder):
-    return [keras.ops.convert_to_numpy(weight) for weight in encoder.weights]
-
-
 @pytest.mark.slow
-def test_a_grid_of_four(monkeypatch):
+def test_a_grid_of_four():
     encoder = tiny.learner()
-    before, starts, ends, seen = numbers(encoder), [], [], []
-    plain = finetuning.finetune
-
-    def finetune(encoder, *args, **options):
-        starts.append(numbers(encoder))
-        model, metrics = plain(encoder, *args, **options)
-        ends.append(model.get_weights())
-        return model, metrics
-
-    monkeypatch.setattr(finetuning, "finetune", finetune)
+    before = encoder.get_weights()
+    seen = []
     examples = tiny.examples(tiny.ROWS[:8])
     grid = {"batch_size": (4, 8), "learning_rate": (1e-2, 1e-3), "epochs": (1,)}
+    options = {"max_length": 16, "metric": "f1", "show_progress": False}
     trials = search.grid(
-        encoder, examples, examples, choices=grid, on_trial=seen.append, epochs=9, max_length=16,
-        metric="f1", show_progress=False,
-    )  # fmt: skip
+        encoder, examples, examples, choices=grid, on_trial=seen.append, epochs=9, **options
+    )
     recipes = [(4, 1e-2, 1), (4, 1e-3, 1), (8, 1e-2, 1), (8, 1e-3, 1)]
     assert [tuple(run["options"].values()) for run in trials.runs] == recipes
     assert seen == trials.runs
-    for start in starts:
-        for a, b in zip(start, before, strict=True):
-            np.testing.assert_array_equal(a, b)
     for run in trials.runs:
         assert (run["metric"], run["value"]) == ("f1", run["metrics"]["f1"])
         assert len(run["metrics"]["history"]) == 1
-    best = ends[trials.runs.index(trials.best)]
-    for a, b in zip(trials.model.get_weights(), best, strict=True):
-        np.testing.assert_array_equal(a, b)
-    assert any((a != b).any() for a, b in zip(ends[-1], ends[0], strict=True))
-    for a, b in zip(numbers(encoder), before, strict=True):
-        np.testing.assert_array_equal(a, b)
+    assert inference.evaluate(trials.model, examples)["f1"] == trials.best["value"]
+    # Each run begins with the weights of the encoder.
+    last = trials.runs[-1]
+    _, alone = finetuning.finetune(encoder, examples, examples, **last["options"], **options)
+    assert last["metrics"]["train_loss"] == alone["train_loss"]
+    for weight, old in zip(encoder.get_weights(), before, strict=True):
+        np.testing.assert_array_equal(weight, old)
 
 
 def test_best_run_is_first_of_equals_and_lowest_error():
@@ -62,69 +48,56 @@ def test_best_run_is_first_of_equals_and_lowest_error():
     assert best("rmse", 0.5, 0.9, 0.2) == 2
 
 
-def test_ctrl_c_ends_the_search(monkeypatch):
-    stopped, encoder = iter([False, True, False]), tiny.encoder()
+@pytest.fixture
+def ends(monkeypatch):
+    """Function that replaces the runs by their ends: an error, or if it was stopped."""
 
-    def finetune(*args, **options):
-        return encoder, {"metric": "f1", "f1": 0.5, "stopped": next(stopped)}
+    def script(*ends):
+        options_of_runs = []
 
-    monkeypatch.setattr(finetuning, "finetune", finetune)
-    trials = search.grid(encoder, None, DEV)
-    assert len(trials.runs) == 2 and trials.stopped
+        def finetune(encoder, *args, **options):
+            end = ends[len(options_of_runs)]
+            options_of_runs.append(options)
+            if isinstance(end, BaseException):
+                raise end
+            return encoder, {"metric": "f1", "f1": 0.5, "stopped": end}
+
+        monkeypatch.setattr(finetuning, "finetune", finetune)
+        return options_of_runs
+
+    return script
 
 
-@pytest.mark.parametrize("run", [0, 2])
-def test_ctrl_c_between_two_runs_keeps_completed_runs(run, monkeypatch):
-    encoder, seen = tiny.encoder(), []
-
-    def finetune(*args, **options):
-        if len(seen) == run:
-            raise KeyboardInterrupt  # for example during tokenization
-        seen.append(options)
-        return encoder, {"metric": "f1", "f1": 0.5, "stopped": False}
-
-    monkeypatch.setattr(finetuning, "finetune", finetune)
-    if not run:
-        with pytest.raises(KeyboardInterrupt):
-            search.grid(encoder, None, DEV)
-        return
+@pytest.mark.parametrize("ends_of_runs", [(False, True), (False, False, KeyboardInterrupt())])
+def test_ctrl_c_in_a_run_or_between_runs_keeps_completed_runs(ends, ends_of_runs):
+    encoder = tiny.encoder()
+    ends(*ends_of_runs)
     trials = search.grid(encoder, None, DEV)
     assert len(trials.runs) == 2 and trials.stopped and trials.model is encoder
+    ends(KeyboardInterrupt())  # there is nothing to return
+    with pytest.raises(KeyboardInterrupt):
+        search.grid(encoder, None, DEV)
 
 
-def test_a_linked_tensorboard_folder_is_refused(tmp_path):
-    (tmp_path / "logs").mkdir()
-    (tmp_path / "logs" / "epochs 1").symlink_to(tmp_path)
+def test_each_run_has_a_tensorboard_folder(ends, tmp_path):
+    options_of_runs = ends(False, False)
+    options = {"choices": {"epochs": (1, 2)}, "tensorboard": tmp_path}
+    search.grid(tiny.encoder(), None, DEV, **options)
+    folders = [tmp_path / "epochs 1", tmp_path / "epochs 2"]
+    assert [options["tensorboard"] for options in options_of_runs] == folders
+    folders[0].symlink_to(tmp_path)
     with pytest.raises(ValueError, match="must not be a link"):
-        search.grid(
-            tiny.encoder(), None, DEV, choices={"epochs": (1,)}, tensorboard=tmp_path / "logs"
-        )
+        search.grid(tiny.encoder(), None, DEV, **options)
 
 
-def test_each_run_has_a_tensorboard_folder(monkeypatch, tmp_path):
-    encoder, folders = tiny.encoder(), []
-
-    def finetune(*args, **options):
-        folders.append(options["tensorboard"])
-        return encoder, {"metric": "f1", "f1": 0.5, "stopped": False}
-
-    monkeypatch.setattr(finetuning, "finetune", finetune)
-    search.grid(encoder, None, DEV, choices={"epochs": (1, 2)}, tensorboard=tmp_path)
-    assert folders == [tmp_path / "epochs 1", tmp_path / "epochs 2"]
-
-
-def test_a_run_that_diverges_is_left_out(monkeypatch, capsys):
+def test_a_run_that_diverges_is_left_out(ends, capsys):
     encoder = tiny.encoder()
-
-    def finetune(*args, epochs, **options):
-        if epochs != 2:
-            raise callbacks.Diverged("the loss is nan")
-        return encoder, {"metric": "f1", "f1": 0.5, "stopped": False}
-
-    monkeypatch.setattr(finetuning, "finetune", finetune)
+    diverged = callbacks.Diverged("the loss is nan")
+    ends(diverged, False, diverged)
     trials = search.grid(encoder, None, DEV, choices={"epochs": (1, 2, 3)})
     assert [run["options"] for run in trials.runs] == [{"epochs": 2}]
     assert capsys.readouterr().err.count("training diverged") == 2
+    ends(diverged)
     with pytest.raises(callbacks.Diverged):
         search.grid(encoder, None, DEV, choices={"epochs": (1,)})
     for choices in (3, ()):
