@@ -7,7 +7,6 @@ The tests start one process per backend. To run the checks by hand, and print a 
 That saved models answer alike is a property in tests/properties/test_round_trip.py.
 """
 
-import json
 import sys
 import traceback
 import warnings
@@ -49,25 +48,14 @@ HEADS = {  # functions from an encoder to a model
         encoder, combine="weighted_sum", layers=(0, -1)
     ),
 }
-# The trainable layers that a head adds to the encoder, if not "logits".
-OWN_LAYERS = {
-    "encoder": set(),
-    "embedding": set(),
-    "features": {"combine"},
-    "masked_tokens": {"masked_lm"},
-    "next_sentence": {"next_sentence"},
-    "pretraining": {"masked_lm", "next_sentence"},
-}
 WITHOUT_POOLER = ("tagging", "question_answering", "masked_tokens", "embedding", "features")
 # A head adds little to the encoder, so the slow checks run only for the encoder and one head.
 FULLY_CHECKED = ("encoder", "classification")
 CHECKS_OF_EVERY_HEAD = (
-    "config_round_trip",
     "symbolic_shapes",
     "padding_is_not_seen",
     "dtype_policies",
     "train_step",
-    "frozen_encoder",
 )
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "two", "words", "##s", "a\u2028b", "é"]
 PIECES += [f"piece{index}" for index in range(len(PIECES), CONFIG["vocab_size"])]
@@ -125,23 +113,6 @@ def layers(model, kind):
     return [layer for layer in keras_private.all_layers(model) if isinstance(layer, kind)]
 
 
-def check_config_round_trip(subject):
-    model = build(subject, rematerialize=True)
-    encoder = keras_bert.heads.find_encoder(model)
-    config = json.loads(json.dumps(encoder.get_config()))
-    assert {key: config[key] for key in CONFIG} == CONFIG
-    assert config["rematerialize"] is True
-    again = type(model).from_config(model.get_config())
-    assert keras_bert.heads.find_encoder(again).get_config() == encoder.get_config()
-    assert weights(again) == weights(model)
-
-
-def check_unknown_config_key(subject):
-    encoder = keras_bert.BertEncoder
-    assert "pruned" in raises(TypeError, lambda: encoder(**CONFIG, pruned=1))
-    assert "pruned" in raises(TypeError, encoder.from_config, {**CONFIG, "pruned": 1})
-
-
 def check_impossible_sizes(subject):
     for key, value in (
         ("hidden_size", 0),
@@ -178,19 +149,6 @@ def check_too_long(subject):
     for call in (model, model.predict_on_batch):
         message = raises(ValueError, call, batch(2, longest + 1, subject))
         assert str(longest + 1) in message and f"={longest}" in message, message
-
-
-def check_any_array_type(subject):
-    model, inputs = build(subject), batch(subject=subject)
-    expected = run(model, inputs)
-    tensors = {key: keras.ops.convert_to_tensor(x) for key, x in inputs.items()}
-    longs = {key: x.astype(np.int64) for key, x in inputs.items()}
-    for given in (tensors, longs):
-        for a, b in zip(expected, run(model, given), strict=True):
-            np.testing.assert_array_equal(a, b)
-    predicted = keras.tree.flatten(model.predict(inputs, batch_size=2, verbose=0))
-    for a, b in zip(expected, predicted, strict=True):
-        np.testing.assert_allclose(a, b, atol=2e-6)
 
 
 def check_padding_is_not_seen(subject):
@@ -256,87 +214,23 @@ def check_train_step(subject):
                 assert part.any(), variable.path
 
 
-def gradients(model, inputs):
-    """Return the gradients of a loss on all outputs, with dropout; advances the seeds."""
-
-    def loss(outputs):
-        outputs = keras.tree.flatten(outputs)
-        return sum(keras.ops.mean(x**3) for x in outputs)
-
-    backend = keras.backend.backend()
-    if backend == "tensorflow":
-        import tensorflow as tf
-
-        @tf.function
-        def compute():
-            with tf.GradientTape() as tape:
-                value = loss(model(inputs, training=True))
-            return tape.gradient(value, [v.value for v in model.trainable_variables])
-
-        return [tf.convert_to_tensor(x).numpy() for x in compute()]
-    if backend == "jax":
-        import jax
-
-        def compute(trainable, state):
-            outputs, state = model.stateless_call(trainable, state, inputs, training=True)
-            return loss(outputs), state
-
-        values = [v.value for v in model.trainable_variables]
-        state = [v.value for v in model.non_trainable_variables]
-        found, state = jax.jit(jax.grad(compute, has_aux=True))(values, state)
-        for variable, value in zip(model.non_trainable_variables, state, strict=True):
-            variable.assign(value)
-        return [np.array(x) for x in found]
-    model.zero_grad()
-    loss(model(inputs, training=True)).backward()
-    return [v.value.grad.numpy() for v in model.trainable_variables]
-
-
-def check_rematerialized_gradients(subject):
+def check_rematerialized_steps(subject):
+    """Rematerialization changes no step, also with dropout."""
     if subject != "encoder":
         return  # heads have no blocks
-    inputs, runs = batch(subject=subject), []
+    inputs = batch()
+    trained = []
     for rematerialize in (False, True):
-        model = build(subject, rematerialize=rematerialize, num_hidden_layers=1)
+        encoder = build(subject, rematerialize=rematerialize, num_hidden_layers=1)
         keras.utils.set_random_seed(2)  # torch draws its dropout from the global generator
-        runs.append([gradients(model, inputs) for _ in range(2)])
-    for plain, again in zip(*runs, strict=True):
-        for a, b in zip(plain, again, strict=True):
-            np.testing.assert_allclose(a, b, atol=2e-5, rtol=1e-4)
-    # The seeds advanced: the second step had other dropout masks.
-    assert any(not np.allclose(a, b) for a, b in zip(*runs[0], strict=True))
-
-
-def check_frozen_encoder(subject):
-    model = build(subject)
-    keras_bert.heads.find_encoder(model).trainable = False
-    trained = {v.path.split("/")[0] for v in model.trainable_variables}
-    assert trained == OWN_LAYERS.get(subject, {"logits"}), trained
-
-
-def check_lora(subject):
-    model, inputs = build(subject), batch(subject=subject)
-    expected = run(model, inputs)
-    for layer in layers(model, keras.layers.Dense):
-        layer.enable_lora(2)
-    for a, b in zip(expected, run(model, inputs), strict=True):
-        np.testing.assert_array_equal(a, b)  # the second factor starts at zero
-    dense = layers(model, keras.layers.Dense)
-    kernels = [v for layer in dense for v in layer.weights if v.name == "kernel"]
-    assert len(kernels) == len(dense)
-    assert not any(kernel.trainable for kernel in kernels)
-    for variable in model.trainable_variables:
-        variable.trainable = "lora" in variable.path
-    assert len(model.trainable_variables) == 2 * len(kernels)
-    before = {v.path: v.numpy() for v in model.weights}
-    if subject == "encoder":
-        model = keras.Model(model.input, model.output["pooled_output"])
-    model.compile("sgd", loss="mse", jit_compile=keras.backend.backend() == "jax")
-    model.train_on_batch(inputs, np.ones(model(inputs).shape, np.float32))
-    changed = {v.path for v in model.weights if (v.numpy() != before[v.path]).any()}
-    assert changed, "nothing was trained"
-    # The first factor has no gradient while the second is zero.
-    assert all("lora_kernel_b" in path for path in changed), changed
+        model = keras.Model(encoder.input, encoder.output["sequence_output"])
+        jit_compile = keras.backend.backend() == "jax"
+        model.compile(keras.optimizers.SGD(0.1), loss="mse", jit_compile=jit_compile)
+        for _ in range(2):
+            model.train_on_batch(inputs, np.zeros((3, 7, 16)))
+        trained.append([v.numpy() for v in model.variables if "seed" not in v.path])
+    for a, b in zip(*trained, strict=True):
+        np.testing.assert_allclose(a, b, atol=2e-5, rtol=1e-4)
 
 
 def quantize(model):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import keras_bert
-from keras_bert import BertEncoder, Preprocessor, checkpoints, heads, layers
+from keras_bert import BertEncoder, Preprocessor, heads
 from tests import contract, tiny
 
 GOLDEN = pathlib.Path(__file__).parent / "golden" / "encoder_parameters.json"
@@ -36,14 +36,12 @@ def test_names_and_shapes_of_the_weights():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "imports", ["import keras, keras_bert", "import keras_bert, keras; keras_bert.BertEncoder"]
-)
-def test_a_saved_encoder_loads_without_tensorflow(python, tmp_path, imports):
+def test_a_saved_encoder_loads_without_tensorflow(python, tmp_path):
+    """`import keras_bert` after `import keras` registers the layers."""
     preprocessor = Preprocessor(contract.PIECES)
     contract.build("encoder", preprocessor=preprocessor).save(tmp_path / "encoder.keras")
-    program = f"""import sys
-{imports}
+    program = """import sys
+import keras, keras_bert
 encoder = keras.saving.load_model(sys.argv[1])
 assert len(encoder.preprocessor.vocabulary) == 40
 assert "tensorflow" not in sys.modules
@@ -58,25 +56,6 @@ def test_outputs_have_the_names_of_tf_hub():
     assert sorted(out) == ["encoder_outputs", "pooled_output", "sequence_output"]
     assert len(out["encoder_outputs"]) == contract.CONFIG["num_hidden_layers"]
     np.testing.assert_array_equal(out["encoder_outputs"][-1], out["sequence_output"])
-
-
-def test_the_defaults_are_bert_base():
-    signature = {key: 0 for key in contract.CONFIG}
-    defaults = dict(zip(signature, BertEncoder.__init__.__defaults__, strict=True))
-    assert defaults == {
-        "vocab_size": 30522,
-        "hidden_size": 768,
-        "num_hidden_layers": 12,
-        "num_attention_heads": 12,
-        "intermediate_size": 3072,
-        "hidden_act": "gelu",
-        "hidden_dropout_prob": 0.1,
-        "attention_probs_dropout_prob": 0.1,
-        "max_position_embeddings": 512,
-        "type_vocab_size": 2,
-        "initializer_range": 0.02,
-        "layer_norm_eps": 1e-12,
-    }
 
 
 def test_initial_weights():
@@ -94,80 +73,32 @@ def test_initial_weights():
                 np.testing.assert_allclose(value.std(), 0.05 * 0.88, rtol=0.1)
 
 
-def test_one_graph_takes_any_length():
-    import tensorflow as tf
-
-    encoder = contract.build("encoder")
-    spec = {key: tf.TensorSpec([None, None], tf.int32) for key in encoder.input}
-    graph = tf.function(lambda inputs: encoder(inputs)["sequence_output"], input_signature=[spec])
-    for rows, length in ((1, 1), (3, 7), (2, 12)):
-        inputs = contract.batch(rows, length)
-        expected = encoder(inputs)["sequence_output"]
-        np.testing.assert_allclose(graph(inputs), expected, atol=2e-6)
-    assert graph.experimental_get_tracing_count() == 1
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("jit_compile", [False, True])
-@pytest.mark.parametrize("rematerialize", [False, True])
-def test_fit(rematerialize, jit_compile):
-    keras.utils.set_random_seed(0)
-    encoder = contract.build("encoder", rematerialize=rematerialize)
-    model = keras.Model(encoder.input, encoder.output["pooled_output"])
-    model.compile("adam", loss="mse", jit_compile=jit_compile)
-    inputs, target = contract.batch(4), np.full((4, 16), 0.5, np.float32)
-    history = model.fit(inputs, target, batch_size=2, epochs=6, verbose=0, shuffle=False)
-    losses = history.history["loss"]
-    assert losses[-1] < 0.9 * losses[0]
-
-
 @pytest.mark.peers
 @pytest.mark.parametrize("hidden_act", ["gelu", "gelu_new", "relu"])
 def test_parity_with_transformers(tmp_path, hidden_act):
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
     torch.manual_seed(0)
-    sizes = {key: value for key, value in contract.CONFIG.items() if key != "hidden_act"}
-    config = transformers.BertConfig(**sizes, hidden_act=hidden_act)
+    config = transformers.BertConfig(**{**contract.CONFIG, "hidden_act": hidden_act})
     theirs = transformers.BertModel(config).eval()
     with torch.no_grad():  # initial zeros and ones could hide a mistake
         for parameter in theirs.parameters():
             parameter.add_(0.1 * torch.randn_like(parameter))
     theirs.save_pretrained(tmp_path)
-
-    checkpoint = checkpoints.read(tmp_path)
-    ours = BertEncoder(**checkpoint.spec.encoder)
-    variables = {v.path: v for v in ours.weights if v.trainable}
-    checkpoints.assign(variables, checkpoint.weights, source="the test")
-
+    (tmp_path / "vocab.txt").write_text("\n".join(contract.PIECES))
+    ours = keras_bert.load(tmp_path)
     inputs = contract.batch(5, 12)
     assert not inputs["input_mask"][-1].any()
     names = ("input_ids", "attention_mask", "token_type_ids")
-    ids, mask, types = (torch.tensor(x).long() for x in inputs.values())
+    tensors = [torch.tensor(x).long() for x in inputs.values()]
     with torch.no_grad():
-        expected = theirs(
-            **dict(zip(names, (ids, mask, types), strict=True)), output_hidden_states=True
-        )
+        expected = theirs(**dict(zip(names, tensors, strict=True)), output_hidden_states=True)
     found = ours(inputs)
-
-    def equal(found, expected):
-        np.testing.assert_allclose(found, expected.numpy(), atol=2e-5)
-
-    equal(found["pooled_output"], expected.pooler_output)
-    equal(found["sequence_output"], expected.last_hidden_state)
-    for index, hidden in enumerate(found["encoder_outputs"]):
-        equal(hidden, expected.hidden_states[index + 1])
-    embeddings = ours.get_layer("embeddings")
-    equal(embeddings(inputs["input_word_ids"], inputs["input_type_ids"]), expected.hidden_states[0])
-    assert isinstance(ours.get_layer("layer_1"), layers.TransformerBlock)
-
-
-def test_trainable_is_in_the_config():
-    encoder = contract.build("encoder", trainable=False)
-    again = BertEncoder.from_config(encoder.get_config())
-    assert not any(v.trainable for v in [*encoder.weights, *again.weights])
-    again.trainable = True
-    assert len(again.trainable_variables) == len(again.weights)
+    pairs = [(found["pooled_output"], expected.pooler_output)]
+    pairs += [(found["sequence_output"], expected.last_hidden_state)]
+    pairs += zip(found["encoder_outputs"], expected.hidden_states[1:], strict=True)
+    for ours, theirs in pairs:
+        np.testing.assert_allclose(ours, theirs.numpy(), atol=2e-5)
 
 
 # --- Optional inputs
@@ -184,6 +115,15 @@ def optional(rows=3, length=7, causal=False):
     return inputs
 
 
+def arrays(encoder, inputs):
+    """Return the outputs of an encoder as arrays."""
+    return keras.tree.map_structure(keras.ops.convert_to_numpy, encoder(inputs))
+
+
+def assert_near(found, expected):
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
 def check_optional_inputs():
     """Check the optional inputs on the current backend."""
     encoder = contract.build("encoder")
@@ -191,66 +131,44 @@ def check_optional_inputs():
     expected = contract.run(encoder, inputs)
 
     # Values equal to the defaults change nothing.
-    mask = np.repeat(inputs["input_mask"][:, None, :], 7, axis=1)
-    positions = np.tile(np.arange(7, dtype=np.int32), (3, 1))
-    for extra in (
-        {"attention_mask": mask},
-        {"position_ids": positions},
-        {"attention_mask": mask, "position_ids": positions},
-    ):
+    mask = {"attention_mask": np.repeat(inputs["input_mask"][:, None, :], 7, axis=1)}
+    positions = {"position_ids": np.tile(np.arange(7, dtype=np.int32), (3, 1))}
+    for extra in (mask, positions, mask | positions):
         for a, b in zip(expected, contract.run(encoder, inputs | extra), strict=True):
             np.testing.assert_allclose(a, b, atol=2e-6)
 
-    # Two packed texts have the outputs of two rows.
+    # Two packed texts have the outputs of two rows, and one pooled vector each.
     inputs = optional()
-    packed = keras.ops.convert_to_numpy(encoder(inputs)["sequence_output"])
-    for place in (slice(0, 3), slice(3, 7)):
-        alone = {key: inputs[key][:, place] for key in encoder.input}
-        found = keras.ops.convert_to_numpy(encoder(alone)["sequence_output"])
-        np.testing.assert_allclose(packed[:, place], found, atol=1e-5)
-
-    # One pooled vector per packed text.
     first = np.array([[0, 3]] * 3, np.int32)
-    pooled = encoder(inputs | {"cls_positions": first})["pooled_output"]
-    assert tuple(pooled.shape) == (3, 2, contract.CONFIG["hidden_size"])
-    for number, place in enumerate((slice(0, 3), slice(3, 7))):
-        alone = {key: inputs[key][:, place] for key in encoder.input}
-        np.testing.assert_allclose(
-            keras.ops.convert_to_numpy(pooled)[:, number],
-            keras.ops.convert_to_numpy(encoder(alone)["pooled_output"]),
-            atol=1e-5,
-        )
+    packed = arrays(encoder, inputs | {"cls_positions": first})
+    assert packed["pooled_output"].shape == (3, 2, contract.CONFIG["hidden_size"])
+    for index, part in enumerate((slice(0, 3), slice(3, 7))):
+        alone = arrays(encoder, {key: inputs[key][:, part] for key in encoder.input})
+        assert_near(packed["sequence_output"][:, part], alone["sequence_output"])
+        assert_near(packed["pooled_output"][:, index], alone["pooled_output"])
 
     # The last layer at some positions equals a gather from all positions.
     some = np.array([[6, 0, 0], [1, 2, 3], [0, 5, 4]], np.int32)
     for given in (contract.batch(), inputs, inputs | {"cls_positions": first}):
-        everywhere, there = encoder(given), encoder(given | {"output_positions": some})
-        *layers, last = map(keras.ops.convert_to_numpy, everywhere["encoder_outputs"])
+        everywhere = arrays(encoder, given)
+        there = arrays(encoder, given | {"output_positions": some})
+        *layers, last = everywhere["encoder_outputs"]
         expected = np.take_along_axis(last, some[..., None], 1)
-        *found, output = map(keras.ops.convert_to_numpy, there["encoder_outputs"])
-        np.testing.assert_allclose(output, expected, atol=1e-5)
-        np.testing.assert_allclose(layers, found, atol=1e-5)
-        sequence = keras.ops.convert_to_numpy(there["sequence_output"])
-        np.testing.assert_allclose(sequence, expected, atol=1e-5)
-        np.testing.assert_allclose(
-            keras.ops.convert_to_numpy(there["pooled_output"]),
-            keras.ops.convert_to_numpy(everywhere["pooled_output"]),
-            atol=1e-5,
-        )
+        *found, output = there["encoder_outputs"]
+        assert_near(output, expected)
+        assert_near(layers, found)
+        assert_near(there["sequence_output"], expected)
+        assert_near(there["pooled_output"], everywhere["pooled_output"])
         # Only the [CLS] positions.
-        alone = encoder(given | {"output_positions": some[:, :0]})
-        assert tuple(alone["sequence_output"].shape) == (3, 0, contract.CONFIG["hidden_size"])
-        np.testing.assert_allclose(
-            keras.ops.convert_to_numpy(alone["pooled_output"]),
-            keras.ops.convert_to_numpy(everywhere["pooled_output"]),
-            atol=1e-5,
-        )
+        alone = arrays(encoder, given | {"output_positions": some[:, :0]})
+        assert alone["sequence_output"].shape == (3, 0, contract.CONFIG["hidden_size"])
+        assert_near(alone["pooled_output"], everywhere["pooled_output"])
 
     # With a causal mask, later tokens have no effect.
     inputs = optional(causal=True)
-    before = keras.ops.convert_to_numpy(encoder(inputs)["sequence_output"])
+    before = arrays(encoder, inputs)["sequence_output"]
     inputs["input_word_ids"][:, 4:] = 1
-    after = keras.ops.convert_to_numpy(encoder(inputs)["sequence_output"])
+    after = arrays(encoder, inputs)["sequence_output"]
     np.testing.assert_allclose(before[:, :4], after[:, :4], atol=1e-6)
     assert abs(before[0, 4:] - after[0, 4:]).max() > 0.01
 
@@ -260,33 +178,22 @@ def check_optional_inputs():
     wrong = inputs | {"attention_masks": inputs["attention_mask"]}
     symbols = {key: keras.Input(x.shape[1:], dtype="int32") for key, x in wrong.items()}
     for given in (wrong, symbols):
-        message = contract.raises(ValueError, encoder, given)
-        assert "inputs must be input_word_ids, input_mask, input_type_ids" in message
-        assert "cls_positions, output_positions; received" in message
-
-
-def with_optional_inputs(encoder):
-    """Return a functional model with the inputs attention_mask and position_ids."""
-    inputs = {key: keras.Input((None,), dtype="int32", name=key) for key in encoder.input}
-    inputs["attention_mask"] = keras.Input((None, None), dtype="int32", name="attention_mask")
-    inputs["position_ids"] = keras.Input((None,), dtype="int32", name="position_ids")
-    return keras.Model(inputs, encoder(inputs)["sequence_output"])
+        assert "attention_masks" in contract.raises(ValueError, encoder, given)
 
 
 def check_optional_inputs_in_a_functional_model(file):
     encoder = contract.build("encoder")
-    model = with_optional_inputs(encoder)
+    inputs = {key: keras.Input((None,), dtype="int32", name=key) for key in encoder.input}
+    inputs["attention_mask"] = keras.Input((None, None), dtype="int32", name="attention_mask")
+    inputs["position_ids"] = keras.Input((None,), dtype="int32", name="position_ids")
+    model = keras.Model(inputs, encoder(inputs)["sequence_output"])
     assert model.output_shape == (None, None, contract.CONFIG["hidden_size"])
     inputs = optional()
-    expected = contract.run(encoder, inputs)[-1]  # sorted by name: sequence_output is last
+    expected = arrays(encoder, inputs)["sequence_output"]
     np.testing.assert_allclose(contract.run(model, inputs)[0], expected, atol=2e-6)
-    np.testing.assert_allclose(model.predict(inputs, verbose=0), expected, atol=5e-6)
     model.save(file)
     again = keras.saving.load_model(file)
     np.testing.assert_allclose(contract.run(again, inputs)[0], expected, atol=2e-6)
-    clone = type(model).from_config(model.get_config())
-    clone.set_weights(model.get_weights())
-    np.testing.assert_allclose(contract.run(clone, inputs)[0], expected, atol=2e-6)
 
 
 def test_optional_inputs():
@@ -295,18 +202,6 @@ def test_optional_inputs():
 
 def test_optional_inputs_in_a_functional_model(tmp_path):
     check_optional_inputs_in_a_functional_model(tmp_path / "model.keras")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("other", ["jax", pytest.param("torch", marks=pytest.mark.peers)])
-def test_optional_inputs_on_other_backends(python, tmp_path, other):
-    pytest.importorskip(other)
-    program = """import sys
-from tests.test_encoder import *
-check_optional_inputs()
-check_optional_inputs_in_a_functional_model(sys.argv[1])
-"""
-    python("-c", program, tmp_path / "model.keras", backend=other)
 
 
 @pytest.mark.parametrize("rematerialize", [False, True])
@@ -356,27 +251,12 @@ def test_with_options_copies_lora_and_frozen_layers():
     assert copy.with_options(trainable=False).trainable_variables == []
 
 
-def test_enable_lora_trains_only_its_matrices(eager):
+def test_enable_lora_trains_only_its_matrices():
     encoder = tiny.encoder(num_hidden_layers=1)
-    before = encoder.get_weights()
     encoder.enable_lora(np.int64(2))
     names = {variable.name for variable in encoder.trainable_variables}
     assert names == {"lora_kernel_a", "lora_kernel_b"}
     assert len(encoder.trainable_variables) == 2 * 5  # four matrices of the layer, and the pooler
-    model = heads.classifier(encoder, labels=["bad", "good"])
-    examples = keras_bert.Examples(
-        ["good", "so good", "bad", "film"], labels=["good", "good", "bad", "bad"]
-    )
-    model, _ = keras_bert.finetune(model, examples, epochs=2, show_progress=False)
-    assert any(variable.numpy().any() for variable in encoder.trainable_variables)
-    copy = encoder.with_options()
-    np.testing.assert_array_equal(
-        copy(copy.preprocessor(["good"]))["pooled_output"],
-        encoder(encoder.preprocessor(["good"]))["pooled_output"],
-    )
-    frozen = [weight for weight in encoder.weights if not weight.name.startswith("lora")]
-    for weight, value in zip(frozen, before, strict=True):
-        np.testing.assert_array_equal(weight, value)
     with pytest.raises(ValueError, match="rank must be an integer of at least 1"):
         tiny.encoder(num_hidden_layers=1).enable_lora(0)
 
@@ -407,17 +287,19 @@ def test_frozen_layers_are_kept(tmp_path):
     assert trainable(encoder.keep_layers([0, 2])) == [
         path.replace("layer_2", "layer_1") for path in paths if "layer_1" not in path
     ]
+    encoder.get_layer("layer_1").attention.trainable = True
+    model = keras.Model(encoder.input, keras.layers.Dense(2)(encoder.output["pooled_output"]))
+    keras_bert.save(model, tmp_path / "model")
+    assert trainable(keras_bert.load(tmp_path / "model")) == trainable(model)
     loaded.trainable = False
     loaded.trainable = True
     weights = [weight for weight in encoder.weights if "seed" not in weight.path]
     assert len(trainable(loaded)) == len(weights)
 
 
-@pytest.mark.parametrize(
-    "steps",
-    ["lora", *(pytest.param(s, marks=pytest.mark.slow) for s in ("lora int8", "int8 lora"))],
-)
-def test_lora_is_kept(steps, tmp_path):
+@pytest.mark.slow
+@pytest.mark.parametrize("steps", ["lora int8", "int8 lora"])
+def test_lora_and_int8_are_kept(steps, tmp_path):
     encoder = tiny.encoder(num_hidden_layers=1)
     model = heads.classifier(encoder, labels=["bad", "good"])
     for step in steps.split():
@@ -427,14 +309,13 @@ def test_lora_is_kept(steps, tmp_path):
                 variable.assign(np.full(variable.shape, 0.3))
         else:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
+                warnings.simplefilter("ignore")  # Keras names layers that stay as they are
                 encoder.quantize("int8")
     keras_bert.save(model, tmp_path / "model.keras")
     loaded = keras_bert.load(tmp_path / "model.keras")
     assert trainable(loaded) == trainable(model)
     inputs = encoder.preprocessor(["so good"])
-    difference = (loaded(inputs) - model(inputs)).numpy()
-    assert np.abs(difference).max() < (1e-5 if steps == "lora" else 0.05)
+    np.testing.assert_allclose(loaded(inputs), model(inputs), atol=0.05)
     # With two matrices of zeros, all gradients would be zeros.
     firsts = [each for each in loaded.trainable_variables if each.name == "lora_kernel_a"]
     assert len(firsts) == 5
@@ -455,15 +336,3 @@ def test_lora_of_single_layers_is_kept(tmp_path):
     firsts = [each for each in loaded.trainable_variables if each.name.endswith("_a")]
     assert len(firsts) == 3
     assert all(each.numpy().any() for each in firsts)
-
-
-def test_frozen_layers_of_models_on_an_encoder_are_kept(tmp_path):
-    encoder = partly_frozen()
-    encoder.get_layer("layer_1").attention.trainable = True
-    with_head = keras_bert.heads.classifier(encoder, 2)
-    with_head.get_layer("logits").trainable = False
-    x = keras.layers.Dense(2)(encoder.output["pooled_output"])
-    for model in (with_head, keras.Model(encoder.input, x)):
-        keras_bert.save(model, tmp_path)
-        assert len(trainable(model)) < len(model.weights)
-        assert trainable(keras_bert.load(tmp_path)) == trainable(model)

