@@ -241,20 +241,9 @@ def vocabularies():
         letters + upper + accented + greek + cyrillic + punctuation + digits + kana + han
         + syllables + jamo + "ािी्\u0301\u0308\u200d\ufe0f😀🏽",
     )  # fmt: skip
+    words_of_korean = "한국 한국어 ##국어 ##어 영화 ##화 정말 재미있 ##다 ㅋㅋ ##ㅋㅋㅋ"
     korean = _vocabulary(
-        [
-            "한국",
-            "한국어",
-            "##국어",
-            "##어",
-            "영화",
-            "##화",
-            "정말",
-            "재미있",
-            "##다",
-            "ㅋㅋ",
-            "##ㅋㅋㅋ",
-        ],
+        words_of_korean.split(),
         letters + digits + punctuation + syllables + "ㄱㄴㄷㄹㅋㅎㅏㅑㅠㅜ" + jamo + han,
     )
     plain = {"lowercase": False, "strip_accents": False, "split_cjk": True}

@@ -1,7 +1,5 @@
 """Mistakes of users: each is an error that names the mistake and the next step."""
 
-import warnings
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -12,7 +10,6 @@ from keras_bert import (
     Choices,
     EmbeddingExamples,
     Examples,
-    Questions,
     RankingExamples,
     RetrievalData,
     TaggedSentences,
@@ -37,65 +34,41 @@ def pairs(encoder):
 
 
 TWO = ["a", "b"]
-PAIRS = EmbeddingExamples([("a", "b")])
 SCORED = Examples(["a"], text_pairs=["b"], scores=[1])
 REPEATED = pd.DataFrame([["good", "x", "y"]], columns=["text", "label", "label"])
 DATA = {
     "one-hot sets": (lambda: Examples(TWO, label_sets=np.eye(2), known_labels=["x"]), "2 numbers"),
     "lists as labels": (lambda: Examples(TWO, labels=[["x"], ["y"]]), "give label_sets"),
-    "matrix": (lambda: Examples(TWO, labels=np.eye(2)), "give label_sets"),
     "missing": (lambda: Examples(["a"], labels=[pd.NA]), "row 1: labels must not be missing"),
     "number as labels": (lambda: Examples(["a"], labels=5), "labels must be a list; received 5"),
     "score": (lambda: Examples(TWO, scores=[1, np.nan]), "row 2: scores .*received nan"),
     "frame": (lambda: Examples(pd.DataFrame({"text": TWO})), "with keras_bert.read"),
     "dict": (lambda: Examples({"text": TWO}), "with keras_bert.read"),
     "none": (lambda: Examples(None), "texts must be a list"),
-    "words": (lambda: TaggedSentences(None), "words must be a list"),
     "limit": (lambda: keras_bert.read({"text": TWO, "label": TWO}, limit=-1), "limit"),
     "label of another type": (lambda: Examples(TWO, labels=[1, object()]), "row 2: labels must"),
-    "complex label": (lambda: Examples(["a"], labels=[1j]), "must be strings or numbers"),
-    "tag of another type": (lambda: TaggedSentences([["a"]], [[int]]), "must be strings or num"),
     "dict as label set": (lambda: Examples(["a"], label_sets=[{"x": 0}]), "lists of labels"),
     "set of texts": (lambda: Examples(set(TWO), labels=TWO), "texts must be a list.* no order"),
-    "set of labels": (lambda: Examples(TWO, labels=frozenset(TWO)), "labels .* no order"),
     "set of documents": (lambda: RankingExamples(["q"], [set(TWO)], [[1, 0]]), "no order"),
-    "set of a pair": (lambda: EmbeddingExamples([set(TWO)]), "row 1 .* no order"),
-    "set of words": (lambda: TaggedSentences([set(TWO)], [["O", "X"]]), "words .* no order"),
     "set in a table": (lambda: keras_bert.read({"text": set(TWO), "label": TWO}), "no order"),
-    "answers": (lambda: Questions(["q"], ["a"], 3), "answers must be a list"),
     "dict as row": (lambda: EmbeddingExamples([{"query": "a", "pos": "b"}]), "row 1 must be a li"),
-    "none as row": (lambda: EmbeddingExamples([None]), "row 1 must be a list; received None"),
-    "set sizes": (lambda: EmbeddingExamples([("a", "b")], set_sizes=3), "set_sizes must be a list"),
-    "text as vectors": (
-        lambda: EmbeddingExamples([("a",), ("b",)], vectors=[["x"], ["y"]]),
-        "vectors must be an array of numbers",
-    ),
     "vectors of two lengths": (
-        lambda: EmbeddingExamples([("a",), ("b",)], vectors=[[1], [1, 2]]),
-        "vectors must be an array of numbers, with rows of the same length",
+        lambda: EmbeddingExamples([("a",), ("b",)], vectors=[[1], [1, 2]]), "the same length"
     ),
     "no pairs": (lambda: EmbeddingExamples.of_pairs(Examples(["a"])), "give text_pairs"),
     "empty range": (lambda: EmbeddingExamples.of_pairs(SCORED, score_range=(1, 1)), "score_range"),
-    "range": (lambda: EmbeddingExamples.of_pairs(SCORED, score_range=3), "score_range must be a l"),
     "list of pairs": (lambda: EmbeddingExamples.of_pairs([("a", "b")]), "must be Examples"),
-    "sets": (lambda: EmbeddingExamples.of_sets([3]), "must be EmbeddingExamples; received 3"),
-    "rows": (lambda: RankingExamples.of_rows(SCORED), "must be EmbeddingExamples"),
-    "pairs": (lambda: RankingExamples.of_pairs(PAIRS), "must be Examples"),
     "retrieval": (lambda: RetrievalData(["q"], ["d"], {}), "queries must be a dict"),
-    "retrieval folder": (lambda: keras_bert.read(3, "retrieval"), "data must be the path"),
     "no path": (lambda: keras_bert.read(""), "data must be the path .*; received ''"),
     "no columns": (lambda: keras_bert.read(pd.DataFrame()), "it has no columns"),
     "two columns": (lambda: keras_bert.read(REPEATED), "two columns 'label'"),
     "short column": (lambda: keras_bert.read({"text": TWO, "label": ["x"]}), "the 2 rows of"),
-    "long column": (lambda: keras_bert.read({"text": ["a"], "label": TWO}), "the 1 rows of"),
     "string as column": (lambda: keras_bert.read({"text": "ab", "label": "xy"}), "one string"),
-    "number as column": (lambda: keras_bert.read({"text": TWO, "label": 3}), "'label' must be a l"),
     "string as words": (
-        lambda: keras_bert.read({"words": ["ab"], "tags": ["xy"]}, "tagging"),
-        "words must be a list",
+        lambda: keras_bert.read({"words": ["ab"], "tags": ["xy"]}, "tagging"), "must be a list"
     ),
     "tagging": (lambda: keras_bert.read({"text": TWO}, "tagging"), "keras_bert.TaggedSentences"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", DATA)
@@ -117,40 +90,23 @@ def test_null_of_an_arrow_array_is_no_label():
         Examples(TWO, labels=ArrowArray(["x", "null"]))
 
 
-def test_generators_are_lists():
-    def once(*values):
-        return iter(values)
-
-    ranking = RankingExamples(once("q"), once(once("a", "b")), once(once(1, 0)))
-    assert (ranking.documents, ranking.scores) == ([["a", "b"]], [[1.0, 0.0]])
-    choices = Choices(once("a"), once(once("b", "c")), once(1))
-    assert (choices.choices, choices.labels) == ([["b", "c"]], [1])
-    tagged = TaggedSentences(once(once("a", "b")), once(once("O", "X")))
-    assert (tagged.words, tagged.tags) == ([["a", "b"]], [["O", "X"]])
-    pairs = EmbeddingExamples(once(once("a", "b")), classes=once("x"))
-    assert (pairs.texts, pairs.classes) == ([("a", "b")], ["x"])
-
-
 def test_data_that_is_accepted():
     examples = Examples(iter(TWO), labels=tf.constant([0, 1]))
     assert (examples.texts, examples.labels) == (TWO, [0, 1])
     assert repr(examples) == "<Examples: 2 items with labels, from the examples>"
-    assert "1 item with tags" in repr(TaggedSentences([["a"]], [["O"]]))
+    ranking = RankingExamples(iter("q"), iter([iter(TWO)]), iter([iter([1, 0])]))
+    assert (ranking.documents, ranking.scores) == ([TWO], [[1.0, 0.0]])
+    choices = Choices(iter("a"), iter([iter(TWO)]), iter([1]))
+    assert (choices.choices, choices.labels) == ([TWO], [1])
+    tagged = TaggedSentences(iter([iter(TWO)]), iter([iter("OX")]))
+    assert (tagged.words, tagged.tags) == ([TWO], [["O", "X"]])
 
 
-def test_column_of_pairs_that_is_not_read(tmp_path):
+def test_column_of_pairs_that_is_not_read():
     columns = {"text": TWO, "text_pair": TWO, "label": TWO}
     with pytest.warns(UserWarning, match="text_pair is not read. For pairs of texts, give"):
         keras_bert.read(columns)
-    (file := tmp_path / "a.tsv").write_text("text\ttext_pair\tlabel\na\tb\tc\n")
-    with pytest.warns(UserWarning, match="text_pair is not read"):
-        keras_bert.read(file)
-    (lines := tmp_path / "a.jsonl").write_text('{"text": "a", "text_pair": "b"}\n' * 2)
-    with pytest.warns(UserWarning, match="text_pair is not read"):
-        keras_bert.read(lines, "embedding")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        keras_bert.read(file, "pair", text_pair="text_pair")
+    keras_bert.read(columns, "pair", text_pair="text_pair")  # warnings fail tests
 
 
 CALLS = {
@@ -169,21 +125,12 @@ CALLS = {
         lambda m, p: keras_bert.save(keras_bert.pipeline(m), "x"), "takes a keras.Model"
     ),
     "save to h5": (lambda m, p: keras_bert.save(m, "x.h5"), "a folder or a .keras file"),
-    "save nowhere": (lambda m, p: keras_bert.save(m, ""), "path must be the path"),
     "export a name": (lambda m, p: keras_bert.export("minilm", "x"), "export takes a keras.Model"),
     "head of a name": (lambda m, p: heads.classifier("minilm", 2), "Load one with keras_bert.load"),
-    "no classes": (lambda m, p: heads.classifier(heads.find_encoder(m)), "Give labels"),
-    "one string of labels": (
-        lambda m, p: heads.classifier(heads.find_encoder(m), labels="ab"), "a list of strings"
-    ),
     "learning rate": (
         lambda m, p: keras_bert.finetune(m, Examples(TWO, labels=["no", "yes"]), lr=1),
         "did you mean learning_rate",
     ),
-    "option of the pipeline": (
-        lambda m, p: keras_bert.pipeline(m)("a", long_texts="window"), "is not an option"
-    ),
-    "precision": (lambda m, p: keras_bert.pipeline(m, precision="fp16"), "must be one of"),
     "errors": (
         lambda m, p: keras_bert.pipeline(m).errors(Examples(["a"], labels=["yes"]), -1), "n must be"
     ),
@@ -191,13 +138,10 @@ CALLS = {
         lambda m, p: keras_bert.pipeline(heads.find_encoder(m))(Examples(["a"], text_pairs=["b"])),
         "reads single texts; the examples has pairs of texts",
     ),
-    "two columns": (lambda m, p: keras_bert.pipeline(p)((TWO, TWO)), "inputs and text_pair"),
     "single texts for pairs": (lambda m, p: Examples(["a"]).to_dataset(p), "reads pairs of texts"),
     "pairs for single texts": (
         lambda m, p: Examples(["a"], text_pairs=["b"]).to_dataset(m), "reads single texts"
     ),
-    "no examples": (lambda m, p: Examples([]).to_dataset(m), "contains no examples"),
-    "batch size": (lambda m, p: Examples(["a"]).to_dataset(m, batch_size=None), "batch_size"),
 }  # fmt: skip
 
 
@@ -220,12 +164,6 @@ def test_folders_that_are_not_checkpoints(tmp_path):
     for path in ("pair", "pair/encoder", "pair/encoder/1", "pair/preprocess/1"):
         with pytest.raises(ValueError, match="is an export.*HubLayer"):
             keras_bert.load(tmp_path / path)
-
-
-def test_answers_that_are_lost(encoder, eager):
-    questions = Questions(["Who?"] * 2, ["so good", "so bad"], [[("zz", 0)], [("bad", 3)]])
-    _, metrics = keras_bert.finetune(encoder, questions, epochs=1, show_progress=False)
-    assert metrics["lost_answers"] == 1
 
 
 def test_long_questions_are_counted(encoder):

@@ -22,8 +22,6 @@ def test_columns_become_lists():
         (["good", 3], {}, "texts must be strings; received 3"),
         (["a", "b"], {"text_pairs": ["b"]}, "the same length as texts, 2; received 1"),
         (["a", "b"], {"labels": ["x"]}, "labels must have the same length as texts, 2; received 1"),
-        (["a", "b"], {"labels": np.array([1, np.nan])}, "must not be missing; received .*nan"),
-        (["a", "b"], {"scores": [1, None]}, "row 2: scores must be numbers; received None"),
         (["a", "b"], {"scores": [1, "nan"]}, "scores must be numbers; received 'nan'"),
         (["a", "b"], {"scores": [1, 1e39]}, "received 1e[+]39.* At most 1e[+]18"),
         (["a", "b"], {"scores": [1, 10**400]}, "scores must be numbers; received 1000"),
@@ -43,9 +41,6 @@ def test_missing_labels_are_rejected(label):
             ValueError, match="labels must (not be missing|be strings or numbers); received"
         ):
             Examples(["a", "b"], **column)
-    if label is not None and label != "" and not isinstance(label, bytes):
-        with pytest.raises(ValueError, match="row 1: label_sets must be lists of labels"):
-            Examples(["a"], label_sets=[label])
 
 
 def test_types_of_label_sets_and_scores():
@@ -54,23 +49,6 @@ def test_types_of_label_sets_and_scores():
     assert sets.label_names() == ["10", "9", "x"]
     assert Examples(["a", "b"], scores=np.array([1, 2.5])).scores == [1.0, 2.5]
     assert Examples(["a", "b"], scores=["1", "-2e1"]).scores == [1.0, -20.0]
-
-
-def test_probabilities_are_checked():
-    rows = [[0.7, 0.3], [0, 1]]
-    names = ["x", "y"]
-    examples = Examples(["a", "b"], probabilities=rows, known_labels=names)
-    assert examples.label_sets == [("x",), ("y",)]
-    assert examples == Examples(["a", "b"], label_sets=rows, known_labels=names)
-    for wrong in ([[0.7, 1.2], [0, 1]], [["x"], ["y"]], [[0.7, 0.3]], [[0.5, 0.5, 0], [0, 1, 0]]):
-        with pytest.raises(ValueError, match="probabilities|label_sets must have the same length"):
-            Examples(["a", "b"], probabilities=wrong, known_labels=names)
-    with pytest.raises(ValueError, match="probabilities and label_sets differ"):
-        Examples(["a", "b"], label_sets=[["x"], ["x"]], probabilities=rows, known_labels=names)
-
-
-def test_majority_share():
-    assert Examples(["a"] * 4, labels=["x", "y", "x", "x"]).majority_share() == 0.75
 
 
 def test_nan_among_numeric_labels():

@@ -44,36 +44,28 @@ def test_labels_of_a_file_without_types(tmp_path, labels, expected):
 @pytest.mark.parametrize("labels", [[1, 0], [True, False], ["1", "0"], [5.0, 1.0], ["x", "y"]])
 def test_labels_keep_the_type_of_the_data(tmp_path, labels):
     assert keras_bert.read(jsonl(tmp_path, *labels)).labels == labels
-    table = {"text": ["a", "a"], "label": labels}
-    assert keras_bert.read(table).labels == labels
-    assert keras_bert.read({**table, "label": np.array(labels)}).labels == labels
+    assert keras_bert.read({"text": ["a", "a"], "label": np.array(labels)}).labels == labels
 
 
 def test_rows_of_snli_without_a_label_are_left_out(tmp_path):
     with pytest.warns(UserWarning, match="1 of 3 rows were left out, .* it is '-'"):
         examples = keras_bert.read(tsv(tmp_path, "neutral", "-", "entailment"))
     assert examples.labels == ["neutral", "entailment"]
-    assert [examples.location(row) for row in (0, 1)] == [
-        f"{tmp_path}/a.tsv, row 2", f"{tmp_path}/a.tsv, row 4"
-    ]  # fmt: skip
+    assert examples.location(1) == f"{tmp_path}/a.tsv, row 4"
     with pytest.warns(UserWarning, match="2 of 5 rows were left out, .* it is '-1'"):
         assert keras_bert.read(tsv(tmp_path, 0, -1, 2, 1, -1)).labels == [0, 2, 1]
-    with pytest.warns(UserWarning, match="1 of 4 rows"):
-        assert keras_bert.read({"text": ["a"] * 4, "label": [0, 1, 2, -1]}).label_type == "int"
     with pytest.raises(ValueError, match="no row has a label; all are '-'"):
         keras_bert.read(tsv(tmp_path, "-", "-"))
 
 
 def test_missing_labels_of_a_table_are_left_out():
     pandas = pytest.importorskip("pandas")
-    texts = ["a", "b", "c"]
-    for labels in (["x", None, "y"], ["x", float("nan"), "y"], ["x", pandas.NA, "y"]):
-        frame = pandas.DataFrame({"text": texts, "label": labels})
-        with pytest.warns(UserWarning, match="1 of 3 rows were left out, .* it is missing"):
-            examples = keras_bert.read(frame)
-        assert (examples.texts, examples.labels) == (["a", "c"], ["x", "y"])
+    frame = pandas.DataFrame({"text": ["a", "b", "c"], "label": ["x", pandas.NA, "y"]})
+    with pytest.warns(UserWarning, match="1 of 3 rows were left out, .* it is missing"):
+        examples = keras_bert.read(frame)
+    assert (examples.texts, examples.labels) == (["a", "c"], ["x", "y"])
     # pandas stores these integers as floats.
-    frame = pandas.DataFrame({"text": texts, "label": [2, None, 0]})
+    frame = pandas.DataFrame({"text": ["a", "b", "c"], "label": [2, None, 0]})
     with pytest.warns(UserWarning, match="1 of 3 rows"):
         examples = keras_bert.read(frame)
     assert (list(map(str, examples.labels)), examples.label_type) == (["2", "0"], "int")
@@ -84,12 +76,10 @@ def test_missing_labels_of_a_table_are_left_out():
 
 
 def test_rows_without_flags_are_left_out(tmp_path):
-    pandas = pytest.importorskip("pandas")
     file = write_file(tmp_path / "a.csv", "text,toxic,rude\na,-1,-1\nb,1,0\nc,-1,-1\n")
-    for data in (file, pandas.read_csv(file), pandas.read_csv(file, na_values=["-1"])):
-        with pytest.warns(UserWarning, match="2 of 3 rows were left out"):
-            examples = keras_bert.read(data, "multi_label", label=["toxic", "rude"])
-        assert (examples.texts, examples.label_sets) == (["b"], [("toxic",)])
+    with pytest.warns(UserWarning, match="2 of 3 rows were left out"):
+        examples = keras_bert.read(file, "multi_label", label=["toxic", "rude"])
+    assert (examples.texts, examples.label_sets) == (["b"], [("toxic",)])
 
 
 @pytest.mark.parametrize("labels", [["+", "-"], [-1, 0, 1], [-1, 1], [-2, -1, 0, 1, 2]])
@@ -110,29 +100,22 @@ def test_unlabeled_rows_of_hugging_face_are_left_out():
     "rows", ["a,0,1\nb,1,1\nc,0,0\n", "a,False,True\nb,True,True\nc,False,False\n"]
 )
 def test_columns_of_0_and_1_are_label_sets(tmp_path, rows):
-    pandas = pytest.importorskip("pandas")
     file = write_file(tmp_path / "a.csv", "text,toxic,rude\n" + rows)
-    expected = [("rude",), ("toxic", "rude"), ()]
-    options = {"task": "multi_label", "label": ["toxic", "rude"]}
-    assert keras_bert.read(file, **options).label_sets == expected
-    assert keras_bert.read(pandas.read_csv(file), **options).label_sets == expected
-    lines = pandas.read_csv(file).to_json(orient="records", lines=True)
-    jsonl = write_file(tmp_path / "a.jsonl", lines)
-    assert keras_bert.read(jsonl, **options).label_sets == expected
+    examples = keras_bert.read(file, "multi_label", label=["toxic", "rude"])
+    assert examples.label_sets == [("rude",), ("toxic", "rude"), ()]
 
 
 def test_errors_of_columns_of_0_and_1(tmp_path):
     file = write_file(tmp_path / "a.csv", "text,toxic,rude\na,0,-1\n")
-    with pytest.raises(ValueError, match=r"row 2: the column 'rude' .* 0 or 1.*; received '-1'"):
-        keras_bert.read(file, "multi_label", label=["toxic", "rude"])
-    with pytest.raises(ValueError, match=r"no column 'mild'; .* `label` \(--label\)"):
-        keras_bert.read(file, "multi_label", label=["toxic", "mild"])
-    with pytest.raises(ValueError, match="only for the task multi_label"):
-        keras_bert.read(file, label=["toxic", "rude"])
+    for label, options, message in (
+        (["toxic", "rude"], {"task": "multi_label"}, "row 2: the column 'rude' .*received '-1'"),
+        (["toxic", "mild"], {"task": "multi_label"}, r"no column 'mild'; .*--label"),
+        (["toxic", "rude"], {}, "only for the task multi_label"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            keras_bert.read(file, label=label, **options)
     with pytest.warns(UserWarning, match=r"only 0 and 1.*label=\['toxic', \.\.\.\]"):
         keras_bert.read(file, "multi_label", label="toxic")
-    rows = {"text": ["a", "b"], "label": [[1, 0], [0.3, 0.9]]}  # no columns, so no warning
-    assert keras_bert.read(rows, "multi_label").label_sets == [("0",), ("1",)]
 
 
 @pytest.mark.parametrize("mark", [";", "|", "/"])
@@ -140,8 +123,6 @@ def test_wrong_separator_is_noticed(tmp_path, mark):
     labels = [f"rude{mark}short", "short"]
     with pytest.warns(UserWarning, match=rf"give separator='\{mark}'"):
         keras_bert.read(tsv(tmp_path, *labels), "multi_label")
-    with pytest.warns(UserWarning, match="give separator"):
-        keras_bert.read({"text": ["a", "b"], "label": labels}, "multi_label")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         keras_bert.read(tsv(tmp_path, *labels), "multi_label", separator=mark)
@@ -158,13 +139,14 @@ def test_label_may_be_a_key_within_an_object(tmp_path):
         keras_bert.read(file, "pair", label="labels.x", **options)
 
 
-@pytest.mark.parametrize("score", ["1_0", "nan", "inf", "-Infinity", "１０", "", "0x10", True])
-def test_scores_are_plain_numbers(tmp_path, score):
-    for data in (jsonl(tmp_path, score), {"text": ["a"], "label": [score]}):
+@pytest.mark.parametrize("score", ["1_0", "nan", "-Infinity", "１０", "", "0x10", True])
+def test_scores_are_plain_numbers(score):
+    for make in (
+        lambda: keras_bert.read({"text": ["a"], "label": [score]}, "regression"),
+        lambda: keras_bert.EmbeddingExamples([("a", "b")], [score]),
+    ):
         with pytest.raises(ValueError, match="scores must be numbers; received"):
-            keras_bert.read(data, "regression")
-    with pytest.raises(ValueError, match="scores must be numbers; received"):
-        keras_bert.EmbeddingExamples([("a", "b")], [score])
+            make()
 
 
 def test_scores_may_have_signs_and_exponents():
@@ -179,7 +161,6 @@ DECOMPOSED = unicodedata.normalize("NFD", COMPOSED)
 
 def test_labels_that_differ_in_their_normalization_are_said():
     for make in (
-        lambda: keras_bert.Examples(["a", "b"], labels=[COMPOSED, DECOMPOSED]),
         lambda: keras_bert.Examples(["a"], label_sets=[(COMPOSED, DECOMPOSED)]),
         lambda: TaggedSentences([["a", "b"]], [[COMPOSED, DECOMPOSED]]),
     ):
@@ -195,19 +176,9 @@ def test_unknown_label_that_differs_in_its_normalization_is_said():
 
 
 def test_a_named_column_without_positives_is_a_label(tmp_path):
-    rows = [("good", 1, 0), ("bad", 0, 0), ("so good", 1, 0), ("so bad", 0, 0)]
-    lines = "".join(f"{text},{toxic},{threat}\n" for text, toxic, threat in rows)
-    file = write_file(tmp_path / "a.csv", "text,toxic,threat\n" + lines)
-    options = {"task": "multi_label", "label": ["toxic", "threat"]}
-    texts, toxic, threat = map(list, zip(*rows, strict=True))
-    table = {"text": texts, "toxic": toxic, "threat": threat}
-    for examples in (keras_bert.read(file, **options), keras_bert.read(table, **options)):
-        assert examples.label_names() == ["threat", "toxic"]
-    with tiny.eagerly():
-        model, _ = keras_bert.finetune(
-            tiny.learner(pooling="mean"), examples, epochs=1, show_progress=False
-        )
-    assert model.output_shape == (None, 2)
+    file = write_file(tmp_path / "a.csv", "text,toxic,threat\ngood,1,0\nbad,0,0\n")
+    examples = keras_bert.read(file, "multi_label", label=["toxic", "threat"])
+    assert examples.label_names() == ["threat", "toxic"]
 
 
 @pytest.mark.parametrize(

@@ -17,18 +17,14 @@ def test_quiet_imports_hide_stderr(capfd):
     assert capfd.readouterr().err == "after"
 
 
-def test_quiet_imports_show_the_output_of_a_failed_import(capfd):
-    with pytest.raises(ImportError), quiet_imports():
+@pytest.mark.parametrize(
+    ("error", "expected"), [(ImportError, "the reason"), (KeyboardInterrupt, "")]
+)
+def test_quiet_imports_show_the_output_of_a_failed_import(error, expected, capfd):
+    with pytest.raises(error), quiet_imports():
         os.write(2, b"the reason")
-        raise ImportError
-    assert capfd.readouterr().err == "the reason"
-
-
-def test_quiet_imports_hide_stderr_after_ctrl_c(capfd):
-    with pytest.raises(KeyboardInterrupt), quiet_imports():
-        os.write(2, b"noise")
-        raise KeyboardInterrupt
-    assert capfd.readouterr().err == ""
+        raise error
+    assert capfd.readouterr().err == expected
 
 
 def test_progress_in_a_notebook_is_one_line(monkeypatch, capsys):

@@ -81,17 +81,15 @@ def test_options_that_tensorflow_text_lacks_use_the_graph(tokens, options):
 
 
 def test_without_tensorflow_text_all_texts_use_the_graph(monkeypatch):
-    monkeypatch.setitem(sys.modules, "tensorflow_text", None)
-    tokenizer = WordPieceTokenizer(["[UNK]", "a"])
-    assert fast_tokenizer.tokenize_function(tokenizer) == tokenizer.tokenize
+    """It is missing, or its library does not load."""
 
-
-def test_a_tensorflow_text_that_does_not_load_is_not_used(monkeypatch):
     def find(name, *_):
         if name == "tensorflow_text":
             raise tf.errors.NotFoundError(None, None, "undefined symbol")
 
-    monkeypatch.delitem(sys.modules, "tensorflow_text", raising=False)
+    tokenizer = WordPieceTokenizer(["[UNK]", "a"])
+    monkeypatch.setitem(sys.modules, "tensorflow_text", None)
+    assert fast_tokenizer.tokenize_function(tokenizer) == tokenizer.tokenize
+    monkeypatch.delitem(sys.modules, "tensorflow_text")
     monkeypatch.setattr(sys, "meta_path", [types.SimpleNamespace(find_spec=find), *sys.meta_path])
-    tokenizer = WordPieceTokenizer(["[UNK]", "b"])
     assert fast_tokenizer.tokenize_function(tokenizer) == tokenizer.tokenize

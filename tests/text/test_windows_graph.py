@@ -10,16 +10,6 @@ from keras_bert.tasks.tagging import windows as tag_windows
 from keras_bert.text import windows_graph as windows
 
 
-def test_results_of_chunks_are_concatenated():
-    results = windows.map_in_chunks(
-        lambda inputs: {"y": 2 * inputs["x"]},
-        {"x": tf.range(5)},
-        {"y": tf.TensorSpec([None], tf.int32)},
-        chunk=2,
-    )
-    assert results["y"].numpy().tolist() == [0, 2, 4, 6, 8]
-
-
 def encoded_windows(counts, size):
     """Return the tokens of each window, and the window and position of each word, as lists."""
     flat = np.array([*itertools.chain(*counts)], np.int64)
