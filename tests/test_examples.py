@@ -1,10 +1,8 @@
 """The examples run, in a small mode."""
 
-import os
 import pathlib
 import re
 import runpy
-import subprocess
 import sys
 
 import keras
@@ -40,21 +38,14 @@ LESSONS = {
 
 
 @pytest.mark.slow
-def test_quickstart():
+def test_quickstart(python):
     try:
         keras_bert.hub.resolve.find("minilm")
     except OSError as error:
         pytest.skip(str(error))
-    result = subprocess.run(
-        [sys.executable, EXAMPLES / "quickstart.py", "--epochs", "1", "--limit", "64"],
-        capture_output=True,
-        encoding="utf-8",
-        env={k: v for k, v in os.environ.items() if k != "TF_CPP_MIN_LOG_LEVEL"},
-        check=False,
-    )
-    assert result.returncode == 0, result.stderr
-    assert "[CLS] unbelievable : the cafe ref ##und ##ed me ! [SEP]" in result.stdout
-    answers = result.stdout.split("\n5. ")[1].splitlines()[1:]
+    printed = python(EXAMPLES / "quickstart.py", "--epochs", "1", "--limit", "64")
+    assert "[CLS] unbelievable : the cafe ref ##und ##ed me ! [SEP]" in printed
+    answers = printed.split("\n5. ")[1].splitlines()[1:]
     assert len(answers) == 4
     assert all(re.match(r"  [a-z]+ +0\.\d\d  \S", line) for line in answers)
 

@@ -96,45 +96,32 @@ def test_saves_and_exports(windows_files, tmp_path):
     keras_bert.save(model, tmp_path / "theirs", format="huggingface")
     for _ in range(2):
         keras_bert.save(model, tmp_path / "ours.keras")
-    for number in "12":
-        keras_bert.export(model, tmp_path / "served")
-        assert (tmp_path / "served" / number / "saved_model.pb").is_file()
+    served = tmp_path / "served"
+    (served / "1").mkdir(parents=True)
+    (served / "README.md").write_text("version 1")
+    assert keras_bert.export(model, served) == served / "2"
+    assert (served / "2" / "saved_model.pb").is_file()
+    assert b"\r" not in (served / "compose.yaml").read_bytes()
     for name in ("theirs", "ours.keras"):
         loaded = keras_bert.load(tmp_path / name, task="auto")
         assert list(heads.find_output(loaded).labels) == ["a", "b"]
-    compose = (tmp_path / "served" / "compose.yaml").read_bytes()
-    assert b"\r" not in compose
 
 
 @pytest.mark.parametrize(
-    ("name", "accepted"),
+    ("names", "message"),
     [
-        ("model/vocab.txt", True),
-        ("console/auxiliary.txt", True),
-        ("model\\vocab.txt", False),
-        ("C:vocab.txt", False),
-        ("model/NUL", False),
-        ("con.txt", False),
-        ("aux /vocab.txt", False),
-        ("lpt1.tar.gz", False),
+        (["model/NUL"], "must stay inside the folder"),
+        (["con.txt"], "must stay inside the folder"),
+        (["aux /vocab.txt"], "must stay inside the folder"),
+        (["lpt1.tar.gz"], "must stay inside the folder"),
+        (["vocab.txt", "Vocab.TXT"], "names of entries must be unique"),
     ],
 )
-def test_names_in_archives(tmp_path, name, accepted):
+def test_names_in_archives(tmp_path, names, message):
     with zipfile.ZipFile(tmp_path / "model.zip", "w") as file:
-        file.writestr(name, "a")
-    if accepted:
-        archives.unpack(tmp_path / "model.zip", tmp_path / "model")
-        assert (tmp_path / "model" / name).is_file()
-        return
-    with pytest.raises(ValueError, match="entries must stay inside the folder"):
-        archives.unpack(tmp_path / "model.zip", tmp_path / "model")
-
-
-def test_names_that_differ_in_case_are_refused(tmp_path):
-    with zipfile.ZipFile(tmp_path / "model.zip", "w") as file:
-        for name in ("vocab.txt", "Vocab.TXT"):
+        for name in names:
             file.writestr(name, "a")
-    with pytest.raises(ValueError, match="names of entries must be unique"):
+    with pytest.raises(ValueError, match=message):
         archives.unpack(tmp_path / "model.zip", tmp_path / "model")
 
 

@@ -5,9 +5,6 @@ import re
 
 import pytest
 
-import keras_bert
-import keras_bert.hub.resolve
-
 ROOT = pathlib.Path(__file__).parent.parent
 
 
@@ -15,18 +12,6 @@ def programs(path):
     """Return the Python programs of a page."""
     page = (ROOT / path).read_text(encoding="utf-8")
     return re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-
-
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
-    """Enter a folder with the examples' data. Skip the test if MiniLM cannot be downloaded."""
-    try:
-        keras_bert.hub.resolve.find("minilm")
-    except OSError as error:
-        pytest.skip(str(error))
-    (tmp_path / "examples").symlink_to(ROOT / "examples")
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
 
 
 def test_both_readmes_have_the_same_programs():
@@ -42,16 +27,6 @@ def test_links_lead_to_files():
         page = (ROOT / name).read_text(encoding="utf-8")
         for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page):
             assert (ROOT / name).parent.joinpath(link).exists(), (name, link)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("backend", ["jax", pytest.param("torch", marks=pytest.mark.peers)])
-def test_fit_on_other_backends(folder, python, backend):
-    """The program of the guide that says that it runs on every backend."""
-    blocks = programs("docs/guides/plain-keras.md")
-    (program,) = [block for block in blocks if "to_dataset" in block]
-    start = f"import os; os.chdir({str(folder)!r})\nimport keras\nimport keras_bert\n"
-    python("-c", start + program, backend=backend)
 
 
 @pytest.mark.parametrize("name", ["support_train.tsv", "support_dev.tsv"])

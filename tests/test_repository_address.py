@@ -45,10 +45,3 @@ def test_an_address_is_replaced_everywhere(clone):
     repository_address.set_address(ADDRESS, clone)
     assert texts(clone) == replaced
     assert f"repository-code: {ADDRESS}\n" in replaced["CITATION.cff"]
-
-
-def test_other_hosts_are_refused(clone):
-    before = texts(clone)
-    with pytest.raises(SystemExit, match="github.com"):
-        repository_address.set_address("https://example.com/x/y", clone)
-    assert texts(clone) == before

@@ -4,7 +4,6 @@ import contextlib
 import importlib.metadata
 import os
 import pathlib
-import re
 import shutil
 import subprocess
 import sys
@@ -105,7 +104,7 @@ def test_twine_accepts_both(archives, tmp_path):
 
 # A program for each extra. `make test-older` tests `beam` and `garden`.
 START = """
-import re, subprocess, sys, threading, urllib.request
+import sys
 import keras_bert
 model, output = sys.argv[1:]
 ask = keras_bert.pipeline(keras_bert.load(model))
@@ -118,15 +117,10 @@ tokenizer = keras_bert.heads.find_encoder(ask.model).preprocessor.tokenizer
 assert tokenize_function(tokenizer) != tokenizer.tokenize
 """,
     "serve": """
+from keras_bert.server import app, models
 keras_bert.export(ask.model, output)
-command = [sys.executable, "-m", "keras_bert", "serve", output, "--trusted", "--port", "0"]
-with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
-    threading.Timer(60, server.kill).start()
-    try:
-        address = next(filter(None, (re.search(r"http://[^ ]+", line) for line in server.stdout)))
-        assert b"<html" in urllib.request.urlopen(address[0].rstrip("/,."), timeout=60).read()
-    finally:
-        server.kill()
+served = [models.load(folder, number, True, name) for name, number, folder in models.find(output)]
+assert app.make(served)
 """,
     "onnx": """
 folder = keras_bert.export(ask.model, output, format="onnx")
@@ -213,19 +207,6 @@ def test_the_installed_wheel_works_without_the_repository(base, tmp_path):
         run(python, program, environment, base / "model", tmp_path / output, cwd=cwd)
     said = run(scripts(environment) / "keras-bert", "--version", cwd=tmp_path)
     assert said == f"keras_bert {keras_bert.__version__}\n"
-
-
-def test_the_example_of_the_readme(base, tmp_path):
-    try:
-        keras_bert.hub.resolve.find("minilm")
-    except OSError as error:
-        pytest.skip(str(error))
-    page = (ROOT / "README.md").read_text(encoding="utf-8")
-    programs = "".join(re.findall(r"```python\n(.*?)```", page, re.DOTALL))
-    program = tiny.write_file(tmp_path / "program.py", programs)
-    shutil.copytree(ROOT / "examples/data", tmp_path / "examples/data")
-    printed = run(scripts(base / "environment") / "python", program, cwd=tmp_path)
-    assert "'label': 'billing'" in printed and "[b'billing']" in printed
 
 
 def test_every_extra_has_a_program():

@@ -9,12 +9,10 @@ import sys
 import threading
 
 import keras
-import numpy as np
 import pytest
 
 import keras_bert
 from keras_bert import heads
-from keras_bert.tasks.embedding.data import EmbeddingExamples
 from tests import tiny
 from tests.cli.shared import run
 
@@ -22,74 +20,6 @@ pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("tensorflow") is not None, reason="TensorFlow is installed"
 )
 INSTALL = r"needs TensorFlow; run: pip install .*\[tensorflow\]'"
-DATA = {
-    "classification": tiny.examples,
-    "tagging": tiny.tagged,
-    "question_answering": tiny.questions,
-    "multiple_choice": tiny.choices,
-}
-
-
-@pytest.fixture(scope="module", params=DATA)
-def trained(request):
-    """Name of a task, its data, and a model that was fine-tuned on it."""
-    data = DATA[request.param]()
-    model, _ = keras_bert.finetune(tiny.encoder(), data, data, epochs=1, show_progress=False)
-    return request.param, data, model
-
-
-def test_a_trained_model_gives_the_same_answers_after_a_reload(trained, tmp_path):
-    _, data, model = trained
-    scores = keras_bert.evaluate(model, data)
-    keras_bert.save(model, tmp_path / "model.keras")
-    pipeline = keras_bert.pipeline(tmp_path / "model.keras")
-    found = pipeline.evaluate(data)
-    assert {name: found[name] for name in scores} == pytest.approx(scores, abs=1e-5)
-    assert len(pipeline(data)) == len(data)
-    assert pipeline.errors(data) is not None
-
-
-def test_onnx_folders(trained, tmp_path):
-    pytest.importorskip("onnxruntime")
-    _, data, model = trained
-    keras_bert.export(model, tmp_path / "onnx", format="onnx")
-    found = keras_bert.pipeline(tmp_path / "onnx").evaluate(data)
-    expected = keras_bert.evaluate(model, data)
-    assert {name: found[name] for name in expected} == pytest.approx(expected, abs=1e-5)
-
-
-def test_embeddings_are_trained_and_searched(tmp_path):
-    rows = [("so good", "a film"), ("bad film", "so bad"), ("good film", "a good")] * 4
-    pairs = EmbeddingExamples(rows)
-    model, _ = keras_bert.finetune(tiny.encoder(), pairs, pairs, epochs=1, show_progress=False)
-    embed = keras_bert.pipeline(model)
-    vectors = embed.encode(["so good", "bad film"])
-    _, scores = keras_bert.search.top_k(vectors, vectors, 1)
-    np.testing.assert_allclose(scores, 1, atol=1e-5)
-
-
-def test_masked_tokens_and_inspection():
-    model = heads.masked_lm(tiny.encoder())
-    (answer,) = keras_bert.pipeline(model)(["so [MASK]"])
-    assert answer[0]["token"] in tiny.PIECES
-    classifier = heads.classifier(tiny.encoder(), labels=["a", "b"])
-    assert keras_bert.inspect.attention(classifier, "so good").tokens[1] == "so"
-    assert keras_bert.inspect.attributions(classifier, "so good") is not None
-
-
-@pytest.mark.parametrize("format", ["huggingface", "keras_hub"])
-def test_formats(format, tmp_path):
-    encoder = tiny.encoder(hidden_act="gelu_new" if format == "keras_hub" else "gelu")
-    keras_bert.save(encoder, tmp_path / "saved", format=format)
-    again = keras_bert.load(tmp_path / "saved")
-    inputs = encoder.preprocessor(["so good"])
-    np.testing.assert_allclose(
-        *(
-            keras.ops.convert_to_numpy(model(inputs)["pooled_output"])
-            for model in (encoder, again)
-        ),
-        atol=1e-6,
-    )  # fmt: skip
 
 
 def test_commands(tmp_path, capsys):
@@ -162,8 +92,3 @@ def test_no_thread_is_left_after_an_error_in_a_callback():
         thread.join(timeout=10)
     assert not any(thread.is_alive() for thread in threads)
     assert error.traceback
-
-
-def test_quiet(capfd):
-    keras_bert.quiet()
-    assert capfd.readouterr().err == ""

@@ -3,16 +3,12 @@
 import importlib.util
 import json
 import pathlib
-import runpy
-import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
 SCRIPT = pathlib.Path(__file__).parents[2] / "benchmarks" / "accelerator.py"
-MADE_UP_DATA = SCRIPT.with_name("accelerator_workers") / "made_up_data.py"
 # Figures of one question of each kind, which `--tiny` asks.
 FIGURES = {
     "pretrain-base-128": {"utilization", "speed", "peak memory"},
@@ -54,28 +50,3 @@ def test_every_kind_of_question_is_answered():
 def test_a_question_that_takes_too_long_is_skipped():
     _, line = lines_of("--ours", "--only", "encode", "--seconds", "20")
     assert "needs" in line["skipped"]
-
-
-def test_ctrl_c_ends_the_run_at_once():
-    command = [sys.executable, SCRIPT, "--tiny", "--ours", "--only", "encode"]
-    process = subprocess.Popen(
-        command,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        # A job in the background ignores the signal unless it is reset.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )
-    with process:
-        process.stdout.readline()
-        time.sleep(1)  # until the script waits for an answer
-        process.send_signal(signal.SIGINT)
-        try:
-            assert process.wait(timeout=30) != 0
-        finally:
-            process.kill()
-
-
-def test_an_odd_number_of_labeled_sentences():
-    sentences, labels = runpy.run_path(MADE_UP_DATA)["labeled_sentences"](7, vocabulary_size=2000)
-    assert len(sentences) == 7
-    assert sorted(labels) == [0, 0, 0, 1, 1, 1, 1]
