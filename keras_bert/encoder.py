@@ -143,7 +143,7 @@ class BertEncoder(TokenModel):
         self.rematerialize = rematerialize
         self.preprocessor = preprocessor
         self.pooling = pooling
-        self.fresh_pooler = False
+        self._has_new_pooler = False
         self.check_vocabulary()
 
     def __call__(self, inputs, *args, **options):
@@ -196,6 +196,21 @@ class BertEncoder(TokenModel):
     @property
     def _call_for_strings(self):
         return "encoder(encoder.preprocessor(texts))"
+
+    @property
+    def fresh_pooler(self) -> bool:
+        """True if the checkpoint had no pooler, so that it has random weights, until it is trained.
+
+        Any training of it, also by a head of the user, changes its bias, which starts at zero.
+        """
+        if not self._has_new_pooler:
+            return False
+        bias = keras.ops.convert_to_numpy(self.get_layer("pooler").dense.bias)
+        return not bias.any()
+
+    @fresh_pooler.setter
+    def fresh_pooler(self, value: bool) -> None:
+        self._has_new_pooler = value
 
     @property
     def bert_config(self) -> dict[str, Any]:

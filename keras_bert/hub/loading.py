@@ -156,6 +156,7 @@ def _check_dtype(dtype):
 
 
 _OF_TRANSFORMERS = ("huggingface", "sentence_transformers")  # formats with its classes
+_WITH_POOLER = ("keras_hub",)  # formats whose models always have one
 # Extensions of files that `save` does not write.
 _OTHER_FILES = (".h5", ".hdf5", ".pt", ".pth", ".bin", ".safetensors", ".onnx", ".pb", ".json")
 
@@ -177,8 +178,9 @@ def save(model: keras.Model, path: str | os.PathLike[str], *, format: str = "ker
             or a weight would differ, the format cannot hold the model, and the error names what
             it loses, such as `pooling` or `prompts`. A warning names options that `load` needs
             again, such as `labels` or `no_answer`. Only `"keras"` keeps frozen layers. Hugging
-            Face's classes without a pooler drop the pooler of the encoder. A warning says if
-            `load` needs `trusted=True`, as for a layer of your own.
+            Face's classes without a pooler drop the pooler of the encoder. A pooler with random
+            weights, which the checkpoint did not have, is left out. A warning says if `load` needs
+            `trusted=True`, as for a layer of your own.
 
     Raises:
         ValueError: The format cannot hold the head, the activation or another option.
@@ -205,15 +207,28 @@ def save(model: keras.Model, path: str | os.PathLike[str], *, format: str = "ker
     if format not in checkpoints.WRITABLE:
         known = ", ".join(("keras", *checkpoints.WRITABLE))
         raise ValueError(f"format must be one of {known}; received {format!r}")
-    checkpoint = conversion.to_checkpoint(model)
-    _write(checkpoint, path, format, is_model=True)
+    _write(_without_unused_pooler(conversion.to_checkpoint(model), model, format), path, format)
 
 
-def _write(checkpoint, path, format, is_model):
-    """Write a checkpoint; return what was written. Warn of options that the format loses."""
+def _without_unused_pooler(checkpoint, model, format):
+    """Return the checkpoint of a model without a pooler that is random, or that has no place."""
+    if "pooler" not in checkpoint.groups:
+        return checkpoint
+    is_random = heads.find_encoder(model).fresh_pooler
+    if is_random and format in _WITH_POOLER:
+        warnings.warn(
+            "the pooler is saved with random weights, because the checkpoint had none, and the "
+            f"format {format!r} has no model without a pooler",
+            stacklevel=level_of_caller(),
+        )
+        return checkpoint
     # transformers' classes without a pooler cannot read one.
-    if is_model and format in _OF_TRANSFORMERS and _drops_pooler(checkpoint.spec.head.task):
-        checkpoint = checkpoint.without({"pooler"})
+    has_no_place = format in _OF_TRANSFORMERS and _drops_pooler(checkpoint.spec.head.task)
+    return checkpoint.without({"pooler"}) if is_random or has_no_place else checkpoint
+
+
+def _write(checkpoint, path, format):
+    """Write a checkpoint. Warn of options that the format loses."""
     lost = checkpoints.write(checkpoint, path, format)
     if lost:
         warnings.warn(
@@ -221,7 +236,6 @@ def _write(checkpoint, path, format, is_model):
             "load the model, or use format='keras'",
             stacklevel=level_of_caller(),
         )
-    return checkpoint
 
 
 def convert(
@@ -269,20 +283,23 @@ def convert(
     source_path = resolve.find(source)
     file = _keras_file(source_path, ignore)
     if file:
-        checkpoint = conversion.to_checkpoint(keras_models.load_model(file, None, trusted))
+        model = keras_models.load_model(file, None, trusted)
+        checkpoint = conversion.to_checkpoint(model)
     else:
         checkpoint = checkpoints.read(source_path, ignore)
         for name in checkpoint.weights:
             checkpoints.canonical.check_numbers(source_path, name, checkpoint.weights[name])
         hidden_act = hidden_act or named_source.published_options(source).get("hidden_act")
     checkpoint = checkpoint.with_activation(hidden_act).without(drop)
+    if file:
+        checkpoint = _without_unused_pooler(checkpoint, model, format)
     if format != checkpoint.format:
         _warn_of_guess(checkpoint)
     if format == "keras":
         task = checkpoint.spec.head.task or task_of_groups(checkpoint)
         save(conversion.from_checkpoint(checkpoint, task), path)
     else:
-        checkpoint = _write(checkpoint, path, format, is_model=bool(file))
+        _write(checkpoint, path, format)
     return checkpoint
 
 

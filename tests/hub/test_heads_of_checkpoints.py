@@ -3,12 +3,13 @@
 import json
 import warnings
 
+import keras
 import numpy as np
 import pytest
 import scipy.special
 
 import keras_bert
-from keras_bert import heads
+from keras_bert import checkpoints, heads
 from tests import contract, tiny
 from tests.checkpoints import numpy_bert
 from tests.checkpoints.huggingface_files import (
@@ -74,6 +75,41 @@ def test_a_fresh_pooler_is_said_after_a_copy_and_a_reload(tmp_path):
     heads.classifier(bert, 2, pooling="mean")
     with pytest.raises(ValueError, match="missing .*pooler/dense/kernel"):
         keras_bert.load(tmp_path / "hf", task="next_sentence")
+
+
+def _with_fresh_pooler(tmp_path):
+    config = {"hidden_act": "gelu_new", "layer_norm_eps": 1e-12}
+    make_folder(tmp_path / "hf", encoder_tensors(pooler=False), VOCABULARY, **config)
+    return keras_bert.load(tmp_path / "hf", pooling="mean")
+
+
+@pytest.mark.filterwarnings("ignore:the format .* does not keep")
+@pytest.mark.parametrize("format", checkpoints.WRITABLE)
+@pytest.mark.parametrize("head", [None, "embedder"])
+def test_a_fresh_pooler_is_not_saved(tmp_path, format, head):
+    bert = _with_fresh_pooler(tmp_path)
+    model = heads.embedder(bert) if head and format != "google" else bert
+    if format == "keras_hub":  # has no model without a pooler
+        with pytest.warns(UserWarning, match="pooler is saved with random weights"):
+            keras_bert.save(model, tmp_path / "a", format=format)
+        return
+    keras_bert.save(model, tmp_path / "a", format=format)
+    assert "pooler" not in checkpoints.read(tmp_path / "a").groups
+    assert keras_bert.load(tmp_path / "a").fresh_pooler
+
+
+@pytest.mark.filterwarnings("ignore:the format .* does not keep")
+@pytest.mark.parametrize("format", ["keras", *checkpoints.WRITABLE])
+def test_a_pooler_that_a_head_of_the_user_trained_is_saved(tmp_path, format):
+    bert = _with_fresh_pooler(tmp_path)
+    model = keras.Model(bert.input, keras.layers.Dense(1)(bert(bert.input)["pooled_output"]))
+    model.compile("sgd", "mse", run_eagerly=True)
+    model.fit(INPUTS, np.ones(len(IDS)), verbose=0)
+    keras_bert.save(bert, tmp_path / "a", format=format)
+    again = keras_bert.load(tmp_path / "a")
+    assert not again.fresh_pooler
+    pooled = [np.asarray(encoder(INPUTS)["pooled_output"]) for encoder in (bert, again)]
+    np.testing.assert_allclose(*pooled, atol=2e-5)
 
 
 def test_an_export_says_that_the_pooler_is_fresh(tmp_path):
