@@ -26,7 +26,7 @@ from keras_bert.checkpoints import (
 from keras_bert.checkpoints.canonical import Checkpoint
 from keras_bert.checkpoints.detection import detect
 from keras_bert.checkpoints.name_tables import assign
-from keras_bert.runtime.arguments import as_output_path
+from keras_bert.runtime.arguments import as_output_path, check_is_new_folder
 from keras_bert.runtime.escaping import shown
 from keras_bert.runtime.files import temporary_folder
 from keras_bert.runtime.reading import one_line
@@ -89,8 +89,7 @@ def write(checkpoint: Checkpoint, path: str | os.PathLike[str], format: str) -> 
     path = as_output_path("path", path).resolve()
     if format not in WRITABLE:
         raise ValueError(f"format must be one of {', '.join(WRITABLE)}; received {shown(format)}")
-    if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        raise FileExistsError(f"{path} must be an empty folder or not exist; choose another")
+    check_is_new_folder(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     with temporary_folder(path.parent, f".{path.name}.") as temporary:
         FORMATS[format].write(checkpoint, temporary)

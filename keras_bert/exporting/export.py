@@ -193,10 +193,10 @@ def export(
     Raises:
         ValueError: If a SavedModel or LiteRT is exported on another backend than TensorFlow; the
             encoder of a SavedModel has no vocabulary; a weight is NaN or infinite; the model does
-            not fit the format or the precision; the folder of another format than a SavedModel is
-            not empty; an argument has an unknown value or does not apply to the format; `dev` is
-            not data of the task with labels that the model knows; or the result computes something
-            else than the model.
+            not fit the format or the precision; an argument has an unknown value or does not apply
+            to the format; `dev` is not data of the task with labels that the model knows; or the
+            result computes something else than the model.
+        FileExistsError: If the folder of another format than a SavedModel is not empty.
         OSError: If the folder cannot be written. Incomplete files are removed.
         ImportError: If the extra of the format is not installed.
 

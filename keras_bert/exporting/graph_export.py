@@ -7,6 +7,7 @@ from keras_bert.exporting.graph_engine import PROBABILITIES, GraphEngine
 from keras_bert.exporting.graph_folder import GraphFile
 from keras_bert.exporting.graph_session import open_session
 from keras_bert.exporting.model_comparison import Sample
+from keras_bert.runtime.arguments import check_is_new_folder
 
 # Outputs of a Keras model -> names in a graph, if they differ.
 NAMES = {
@@ -19,7 +20,7 @@ NAMES = {
 
 def folders(job, graph):
     """Return the folder of an export whose graph is made by `graph(job)`."""
-    graph_folder.check_is_new(job.path)
+    check_is_new_folder(job.path)
     return [GraphFolder(job, graph(job))]
 
 

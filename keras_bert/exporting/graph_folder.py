@@ -16,7 +16,7 @@ from keras_bert.checkpoints import detection, tokenizer_config
 from keras_bert.checkpoints import folder as checkpoint_folder
 from keras_bert.model_spec import HeadSpec
 from keras_bert.runtime import budget, label_types
-from keras_bert.runtime.arguments import LONG_TEXTS, SIMILARITIES
+from keras_bert.runtime.arguments import LONG_TEXTS, SIMILARITIES, check_prompts
 from keras_bert.runtime.escaping import check_name, shown
 
 DESCRIPTION_FILE = "keras_bert.json"
@@ -47,9 +47,7 @@ _VALIDATORS = {
         ("pairs", "multi_label", "no_answer", "characters"), lambda value: isinstance(value, bool)
     ),
     "long_texts": lambda value: value in LONG_TEXTS,
-    "prompts": lambda value: (
-        isinstance(value, dict) and all(isinstance(prompt, str) for prompt in value.values())
-    ),
+    "prompts": lambda value: True,  # see `check_prompts`
     "default_prompt": lambda value: value is None or isinstance(value, str),
     "similarity": lambda value: value in SIMILARITIES,
     "label_type": lambda value: value in label_types.NAMES,
@@ -110,12 +108,6 @@ def _graph_of(folder, formats):
                 if (folder / name).is_file():
                     return GraphFile(folder / name, folder)
     return None
-
-
-def check_is_new(path: pathlib.Path) -> None:
-    """Raise a `ValueError` unless a path is an empty folder or does not exist."""
-    if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        raise ValueError(f"{path} exists and is not an empty folder. Choose another path")
 
 
 def describe(output: Any, task: str) -> dict[str, Any]:
@@ -222,11 +214,8 @@ def output_of(options: dict[str, Any], file: object) -> HeadSpec:
                 f"{file}: {shown(name)} has the unknown value {shown(value)}. {EXPORT_AGAIN}"
             )
     output = HeadSpec(task, **options)
-    for prompt in output.prompts:
-        check_name(prompt, "the name of a prompt")
-    if output.default_prompt is not None and output.default_prompt not in output.prompts:
-        raise ValueError(
-            f"{file}: default_prompt must be one of the prompts; received "
-            f"{shown(output.default_prompt)}. {EXPORT_AGAIN}"
-        )
+    try:
+        check_prompts(output.prompts, output.default_prompt)
+    except ValueError as error:
+        raise ValueError(f"{file}: {error}. {EXPORT_AGAIN}") from error
     return output

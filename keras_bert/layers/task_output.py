@@ -8,8 +8,14 @@ from keras import ops
 
 from keras_bert.layers.activations import activation as activation_function
 from keras_bert.runtime import label_types
-from keras_bert.runtime.arguments import LONG_TEXTS, SIMILARITIES, as_number, check_one_of
-from keras_bert.runtime.escaping import check_name, shown
+from keras_bert.runtime.arguments import (
+    LONG_TEXTS,
+    SIMILARITIES,
+    as_number,
+    check_one_of,
+    check_prompts,
+)
+from keras_bert.runtime.escaping import check_name
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
@@ -71,7 +77,7 @@ class TaskOutput(keras.layers.Layer):
         check_one_of("label_type", label_type, label_types.NAMES)
         check_one_of("long_texts", long_texts, LONG_TEXTS)
         check_one_of("similarity", similarity, SIMILARITIES)
-        _check_prompts(prompts or {}, default_prompt)
+        check_prompts(prompts or {}, default_prompt)
         _check_names("a label", labels)
         _check_names("the name of an output", names)
         self.task = task
@@ -156,17 +162,3 @@ def _check_names(what, names):
     """Raise a `ValueError` unless all names can be shown; `names` may be `None`."""
     for name in names or ():
         check_name(str(name), what)
-
-
-def _check_prompts(prompts, default_prompt):
-    """Raise a `ValueError` unless prompts are a dict from names to texts with the default one."""
-    is_dict = isinstance(prompts, dict)
-    if not is_dict or not all(isinstance(text, str) for text in prompts.values()):
-        raise ValueError(f"prompts must be a dict from names to texts; received {shown(prompts)}")
-    for name in prompts:
-        check_name(name, "the name of a prompt")
-    if default_prompt is not None and default_prompt not in prompts:
-        known = ", ".join(prompts) or "none"
-        raise ValueError(
-            f"the prompts are {known}; received default_prompt={shown(default_prompt)}"
-        )

@@ -7,7 +7,7 @@ import os
 import pathlib
 from collections.abc import Hashable, Iterable, Mapping
 
-from keras_bert.runtime.escaping import shown
+from keras_bert.runtime.escaping import check_name, printable, shown
 
 SIMILARITIES = ("cosine", "dot", "euclidean", "manhattan")  # ways to compare embeddings
 # Inputs of models of texts, and the keys of the columns that they were trained on.
@@ -62,6 +62,26 @@ def as_output_path(name: str, value: object) -> pathlib.Path:
             f"{name} must be text in UTF-8, without a loop of links; received {shown(str(path))}"
         ) from error
     return path
+
+
+def check_is_new_folder(path: pathlib.Path) -> None:
+    """Raise a `FileExistsError` unless a path is an empty folder or does not exist."""
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise FileExistsError(f"{path} must be an empty folder or not exist; choose another")
+
+
+def check_prompts(prompts, default_prompt):
+    """Raise a `ValueError` unless prompts are a dict from names to texts with the default one."""
+    is_dict = isinstance(prompts, dict)
+    if not is_dict or not all(isinstance(text, str) for text in prompts.values()):
+        raise ValueError(f"prompts must be a dict from names to texts; received {shown(prompts)}")
+    for name in prompts:
+        check_name(name, "the name of a prompt")
+    if default_prompt is not None and default_prompt not in prompts:
+        known = printable(", ".join(prompts) or "none", 200)
+        raise ValueError(
+            f"default_prompt must be one of the prompts, {known}; received {shown(default_prompt)}"
+        )
 
 
 def as_list(name, values, limit=None):

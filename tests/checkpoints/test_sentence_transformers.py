@@ -99,7 +99,11 @@ def folder_of(tmp_path, **options):
         ("2_Dense/config.json", {"use_residual": True}, "use_residual must be false"),
         ("2_Dense/config.json", {"out_features": 5}, "must hold linear.weight"),
         ("config_sentence_transformers.json", {"similarity_fn_name": "x"}, "must be one of cosine"),
-        ("config_sentence_transformers.json", {"default_prompt_name": "x"}, "the prompts are none"),
+        (
+            "config_sentence_transformers.json",
+            {"default_prompt_name": "x"},
+            "must be one of the",
+        ),
         ("1_Pooling/config.json", {"pooling_mode_mean_tokens": False}, "must choose poolings"),
         ("1_Pooling/config.json", {"pooling_mode_mean_tokens": "no"}, "must be true or false"),
         ("config_sentence_transformers.json", {"prompts": {"a": 1}}, "prompts must be a dict"),

@@ -179,7 +179,7 @@ def test_a_folder(tmp_path, monkeypatch):
         )
     )
     np.testing.assert_allclose(run_program(folder, monkeypatch), expected, atol=1e-5)
-    with pytest.raises(ValueError, match="exists and is not an empty folder"):
+    with pytest.raises(FileExistsError, match="must be an empty folder"):
         keras_bert.export(model, folder, format="onnx")
 
 

@@ -214,7 +214,7 @@ TRUNCATION = {"direction": "Right", "stride": 0}
         (edit(DESCRIPTION, task="\x1b[2J"), "has the task"),
         (edit(DESCRIPTION, path="../x"), "'path' has the unknown value"),
         (edit(DESCRIPTION, pairs="yes"), "'pairs' has the unknown value 'yes'"),
-        (edit(DESCRIPTION, prompts={"a": 3}), "'prompts' has the unknown value"),
+        (edit(DESCRIPTION, prompts={"a": 3}), "prompts must be a dict"),
         (edit(DESCRIPTION, long_texts={}), "'long_texts' has the unknown value"),
         (edit(DESCRIPTION, default_prompt="a"), "default_prompt must be one of the prompts"),
         (write(DESCRIPTION, "[]"), "must hold a JSON object"),
