@@ -4,15 +4,12 @@ import re
 import subprocess
 import sys
 
-import numpy as np
 import pytest
 
 import keras_bert
 from keras_bert import heads
 from tests import tiny
 from tests.cli.shared import run
-
-PAIRS = "query\tpositive\nso good\tgood film\nso bad\tbad film\nthis film\ta film\n"
 
 
 def exported(model, folder, format):
@@ -60,29 +57,6 @@ def test_predict_and_evaluate(tmp_path, capsys, format, eager):
     assert re.search(f"has no graph of the engine '{format}'", capsys.readouterr().err)
 
 
-def test_vectors(tmp_path, capsys, format):
-    model = heads.embedder(tiny.encoder(num_hidden_layers=1), prompts={"query": "so "})
-    saved, graph = exported(model, tmp_path, format)
-    (file := tmp_path / "a.tsv").write_text(PAIRS, encoding="utf-8")
-    output = tmp_path / "v.npy"
-    vectors = []
-    for path in (saved, graph):
-        common = ["--text", "query", "--model", path]
-        assert run("embed", path, "--input", file, "--text", "query", "--output", output) == 0
-        vectors.append(np.load(output))
-        assert run("search", file, "good", *common, "--prompt", "query", "--top", 1) == 0
-        capsys.readouterr()
-        mined = ["--text-pair", "positive", "--output", tmp_path / "mined.tsv", "--margin", -1]
-        assert run("mine", file, *common, *mined) == 0
-        assert len((tmp_path / "mined.tsv").read_text().splitlines()) == 4
-        capsys.readouterr()
-    np.testing.assert_allclose(vectors[1], vectors[0], atol=1e-5)
-    columns = ["--input", file, "--text", "query", "--text-pair", "positive"]
-    expected, actual = outputs(capsys, "evaluate", (saved, graph), *columns)
-    assert actual == expected
-    assert "mrr@10" in actual
-
-
 def test_a_search_computes_the_vectors_of_another_export_anew(tmp_path, capsys):
     (file := tmp_path / "a.tsv").write_text("text\nso good\nbad film\n", encoding="utf-8")
     scores = []
@@ -94,16 +68,6 @@ def test_a_search_computes_the_vectors_of_another_export_anew(tmp_path, capsys):
         assert first == "1.0000\t2\tbad film"
         scores.append(second)
     assert scores[0] != scores[1]
-
-
-def test_fill(tmp_path, capsys, format):
-    models = exported(heads.masked_lm(tiny.encoder(num_hidden_layers=1)), tmp_path, format)
-    expected, actual = outputs(capsys, "fill", models, "so [MASK] film [MASK]", "--top", 2)
-    assert actual == expected
-    assert len(actual.splitlines()) == 4
-    assert run("fill", models[1], "no mask") == 1
-    assert run("predict", models[1], "so [MASK]") == 1
-    assert "use keras-bert fill" in capsys.readouterr().err
 
 
 def test_keras_is_not_imported(tmp_path):

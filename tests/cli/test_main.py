@@ -2,7 +2,6 @@
 
 import os
 import re
-import shlex
 import subprocess
 import sys
 
@@ -10,59 +9,9 @@ import pytest
 
 from keras_bert.__main__ import _check_files, main
 from keras_bert.cli import options
-from keras_bert.cli.parser import parse
 from tests.cli.shared import TEXTS
 
 pytestmark = pytest.mark.usefixtures("eager")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ("finetune --output x", "give either --glue, or --train"),
-        ("finetune --train {rows} --task chess --output x", "received 'chess'"),
-        ("finetune --train {rows} --text t --output x", "has no column 't'"),
-        ("finetune --train {rows} --task pair --output x", "needs text_pair (--text-pair)"),
-        ("finetune --train {rows} --search --output x", "--search needs --dev"),
-        (
-            "finetune --train {rows} --task question-answering --format csv --output x",
-            "--format csv",
-        ),
-        ("finetune --model {encoder} --train {rows} --output x --stride 4", "stride is not"),
-        ("predict {model} a --input {rows}", "give either texts or --input"),
-        ("predict {model} {rows}", "a.tsv is a file. To read it, give --input "),
-        ("predict {model} a --output no/such", "no/such does not exist"),
-        ("predict {encoder} a", "Train one with keras-bert finetune; for vectors"),
-        ("predict {pair} --input {rows}", "has no column 'other'; its columns are text"),
-        ("predict {model} a --output a.json", "question answering; use .jsonl"),
-        ("predict {qa} a b --probabilities", "--probabilities does not apply to the task"),
-        ("evaluate {model} --input {rows} --characters", "--characters does not apply to "),
-        ("evaluate {model} --input {rows} --pooling mean", "--pooling applies only with --task"),
-        ("evaluate {model} --input {rows} --prompt a", "apply only to embeddings"),
-        ("fill {encoder} 'a [MASK]'", "has no masked LM head. Use a checkpoint"),
-        ("predict {rows} a", "must be a folder or a .keras file"),
-        ("vocab missing/*.txt --output x", "missing/*.txt: no such file, folder or"),
-        ("records {rows} --vocab none --output x", "'none' is neither a folder"),
-        ("pretrain --records none --output x", "none contains no records.json; make"),
-    ],
-)
-def test_errors_are_one_line(
-    trained, encoder_folder, capsys, tmp_path, monkeypatch, arguments, message
-):
-    monkeypatch.chdir(tmp_path)
-    tasks = {"model": "classification", "qa": "question-answering", "pair": "pair"}
-    names = {
-        name: trained(task) / "model" for name, task in tasks.items() if f"{{{name}}}" in arguments
-    }
-    (tmp_path / "a.tsv").write_text(TEXTS)
-    names |= {"encoder": encoder_folder, "rows": tmp_path / "a.tsv"}
-    capsys.readouterr()
-    assert main([argument.format(**names) for argument in shlex.split(arguments)]) == 1
-    error = capsys.readouterr().err.strip()
-    assert error.startswith("keras-bert: ")
-    assert message in error
-    assert "\n" not in error
 
 
 @pytest.mark.parametrize(
@@ -137,26 +86,6 @@ def test_help_has_groups_types_and_defaults(monkeypatch, capsys):
     )
     assert "recipe; the defaults are those of the paper: --steps STEPS optimizer steps" in help
     assert "--optimizer {adamw,lamb}" in help and "(default: 15%)" in help
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        "finetune --output b --epochs 0", "finetune --output b --learning-rate -1",
-        "finetune --output b --warmup 1.5", "finetune --output b --class-weight equal",
-        "pretrain --records a --output b --size huge", "records a --vocab b --output c --workers 0",
-    ],
-)  # fmt: skip
-def test_bad_options_are_refused_by_the_parser(arguments, capsys):
-    with pytest.raises(SystemExit):
-        main(arguments.split())
-    assert arguments.split()[-1] in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("task", ["question-answering", "question_answering"])
-def test_names_of_tasks_may_have_hyphens_or_underscores(task):
-    _, args = parse(["finetune", "--task", task, "--output", "x"])
-    assert args.task == "question_answering"
 
 
 def test_list_needs_no_keras(capsys):

@@ -4,8 +4,10 @@ import argparse
 
 import pytest
 
-from keras_bert import provenance
+import keras_bert
+from keras_bert import heads, provenance
 from keras_bert.cli import reading
+from tests import tiny
 
 
 def remembered(folder, columns):
@@ -49,6 +51,14 @@ def test_a_text_file_without_columns_ignores_those_of_the_training(tmp_path):
     ):  # fmt: skip
         (tmp_path / name).write_text(content)
         assert reading.text_options(options, tmp_path / name)["text"] == column
+
+
+def test_a_keras_file_has_the_columns_of_its_training(tmp_path):
+    model = heads.classifier(tiny.encoder(num_hidden_layers=1), 2)
+    provenance.remember_metrics(model, {"columns": {"text": "words"}})
+    keras_bert.save(model, tmp_path / "model.keras")
+    columns = reading.columns_of(argparse.Namespace(), tmp_path / "model.keras")
+    assert columns["text"] == "words"
 
 
 def test_a_list_of_label_columns_is_remembered(tmp_path):

@@ -153,11 +153,6 @@ def interrupt_after(seconds, arguments, output):
         assert files == [], where
 
 
-def test_ctrl_c_ends_a_process_that_imports(commands, tmp_path):
-    for seconds in (0.3, 0.9):
-        interrupt_after(seconds, commands["finetune"], tmp_path / "model")
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name, line", [("finetune", "epoch 1 of"), ("pretrain", "step 1 of")])
 def test_ctrl_c_ends_a_process_at_any_moment(name, line, commands, tmp_path):
