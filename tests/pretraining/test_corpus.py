@@ -60,9 +60,10 @@ def test_files_are_sorted_and_unique(tmp_path):
     assert corpus.files([tmp_path / "b.txt", str(tmp_path), tmp_path / "a"]) == every
     assert corpus.files(f"{tmp_path}/**/*.txt") == every[1:]
     assert corpus.files(f"{tmp_path}/[a]") == every[:2]
-    assert corpus.files(tmp_path / ".hidden") == [
-        tmp_path / ".hidden"
-    ]  # a hidden file that is named explicitly
+    hidden = tmp_path / ".hidden"  # named explicitly
+    assert corpus.files(hidden) == [hidden]
+    like_a_pattern = write(tmp_path / "a[1].txt", "text")
+    assert corpus.files(like_a_pattern) == [like_a_pattern]
 
 
 def test_file_with_several_paths_is_found_once(tmp_path, monkeypatch):
@@ -95,6 +96,24 @@ def test_unreadable_folder_raises(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "scandir", refuse)
     with pytest.raises(PermissionError, match="secret"):
         corpus.files(tmp_path)
+
+
+def test_paths_without_files_raise(tmp_path):
+    (tmp_path / "empty").mkdir()
+    for path, message in (
+        (tmp_path / "missing.txt", "missing.txt: no such file, folder or pattern"),
+        (tmp_path / "*.nothing", ".nothing: no such file, folder or pattern"),
+        (tmp_path / "empty", "contains no files"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            corpus.documents(path)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="Windows has no named pipes")
+def test_pipe_raises(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ValueError, match="pipe is not a regular file"):
+        corpus.files(tmp_path / "pipe")
 
 
 def test_broken_link_raises(tmp_path):
@@ -136,47 +155,6 @@ def test_output_folder_inside_the_corpus_raises(tmp_path, monkeypatch, pattern, 
             corpus.check_outside(folder, path)
 
 
-def test_json_array_raises(tmp_path):
-    file = write(tmp_path / "a.json", '[\n  {"text": "One."},\n  {"text": "Two."}]\n')
-    with pytest.raises(ValueError, match=r"a\.json is a JSON array; convert"):
-        read(file)
-
-
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="Windows has no named pipes")
-def test_pipe_raises(tmp_path):
-    os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(ValueError, match="pipe is not a regular file"):
-        corpus.files(tmp_path / "pipe")
-
-
-def test_split_documents_are_counted(tmp_path, monkeypatch):
-    monkeypatch.setattr(corpus, "LONGEST", 40)
-    write(tmp_path / "a.txt", "Short.\n\n" + "One two three.\n" * 12 + "\nShort.\n")
-    write(tmp_path / "b.jsonl", json.dumps({"text": "One two three.\n" * 12}))
-    counts = collections.Counter()
-    parts = [document.part for document in corpus.documents(tmp_path, counts=counts)]
-    assert parts[:3] == [1, 1, 2] and parts.count(1) == 4
-    assert counts["long_documents"] == 2
-    assert counts["long_documents_at"] == f"{tmp_path / 'a.txt'}: line 3"
-
-
-def test_file_name_that_looks_like_a_pattern(tmp_path):
-    file = write(tmp_path / "a[1].txt", "text")
-    assert corpus.files(file) == [file]
-
-
-@pytest.mark.parametrize("name", ["missing.txt", "*.nothing"])
-def test_path_without_match_raises(tmp_path, name):
-    there = write(tmp_path / "a.txt", "text")
-    with pytest.raises(ValueError, match=rf"{name[1:]}: no such file, folder or pattern"):
-        corpus.documents([there, tmp_path / name])
-
-
-def test_empty_folder_raises(tmp_path):
-    with pytest.raises(ValueError, match=r"contains no files"):
-        corpus.files(tmp_path)
-
-
 # --- Documents ---
 
 
@@ -193,23 +171,6 @@ def test_plain_text(tmp_path, ending, encoding):
     ]
     sources = [document.source for document in documents]
     assert sources == [f"{file}: line {line}" for line in (3, 7, 11)]
-
-
-@pytest.mark.parametrize("kind", PACK)
-def test_compression_is_detected_by_content(tmp_path, kind):
-    file = write(tmp_path / "corpus", PACK[kind](PLAIN.encode()))
-    assert read(file) == [["One.", "Two."], ["Three."]]
-
-
-@pytest.mark.parametrize("kind", PACK)
-def test_compressed_files_of_several_streams(tmp_path, kind):
-    file = write(tmp_path / "corpus", PACK[kind](b"One.\nTw") + PACK[kind](b"o.\n\nThree.\n"))
-    assert read(file) == [["One.", "Two."], ["Three."]]
-
-
-def test_zstd_with_a_skippable_frame(tmp_path):
-    skipped = b"\x50\x2a\x4d\x18" + (4).to_bytes(4, "little") + b"size"
-    assert read(write(tmp_path / "corpus", skipped + PACK["zst"](b"One."))) == [["One."]]
 
 
 @pytest.mark.parametrize("kind", PACK)
@@ -259,18 +220,6 @@ def test_invalid_bytes_are_replaced_and_counted_by_line(tmp_path):
                       "long_documents": 0, "invalid_utf8_at": "a.txt, line 1"}  # fmt: skip
 
 
-@pytest.mark.parametrize("content", [b"PNG\0\0\1 text", "UTF-16".encode("utf-16")])
-def test_nul_bytes_raise(tmp_path, content):
-    with pytest.raises(ValueError, match=r"a\.png: contains NUL bytes"):
-        read(write(tmp_path / "a.png", content))
-
-
-def test_other_encoding_raises(tmp_path):
-    file = write(tmp_path / "a.txt", ("한국어 문장입니다. " * 50).encode("euc-kr"))
-    with pytest.raises(ValueError, match=r"a\.txt: must be text in UTF-8; received \d+ invalid"):
-        read(file)
-
-
 # --- Long documents, lines and records ---
 
 
@@ -278,12 +227,20 @@ def test_long_document_is_split_between_paragraphs(tmp_path, monkeypatch):
     monkeypatch.setattr(corpus, "LONGEST", 256)
     lines = [f"Line number {n} of it." for n in range(100)]
     file = write(tmp_path / "a.txt", "\n".join(lines) + "\n\nShort.\n")
-    *parts, last = corpus.documents(file)
+    counts = collections.Counter()
+    *parts, last = corpus.documents(file, counts=counts)
     assert len(parts) > 3
     assert all(len(part.text) < 256 + 128 for part in parts)
     assert [line for part in parts for line in part.paragraphs()] == lines
     assert [part.source for part in parts[:2]] == [f"{file}: line 1", f"{file}: line 1, part 2"]
     assert (last.source, last.text) == (f"{file}: line 102", "Short.")
+    assert [document.part for document in (*parts[:3], last)] == [1, 2, 3, 1]
+    assert (counts["long_documents"], counts["long_documents_at"]) == (1, f"{file}: line 1")
+    of_json = write(tmp_path / "a.jsonl", json.dumps({"text": [*lines, "x" * 600]}))
+    *of_lines, cut, _, rest = corpus.documents(of_json)
+    assert [line for part in of_lines for line in part.paragraphs()] == lines
+    assert len(cut.text) == 256 and len(rest.text) == 600 - 2 * 256
+    assert of_lines[1].source == f"{of_json}: line 1, part 2"
 
 
 @pytest.mark.parametrize("unit", ["word ", "가", "\u00e9", "😀"])
@@ -314,17 +271,6 @@ def test_memory_does_not_grow_with_the_file(tmp_path, monkeypatch, unit):
     assert peak < 1_500_000  # measured: 0.6 million; the file has 3 million bytes
 
 
-def test_long_json_text_is_split(tmp_path, monkeypatch):
-    monkeypatch.setattr(corpus, "LONGEST", 100)
-    paragraphs = [f"Paragraph number {n}." for n in range(30)] + ["x" * 250]
-    file = write(tmp_path / "a.jsonl", json.dumps({"text": paragraphs}))
-    documents = list(corpus.documents(file))
-    assert max(len(document.text) for document in documents) <= 100
-    found = [text for document in documents for text in document.paragraphs()]
-    assert found[:30] == paragraphs[:30] and "".join(found[30:]) == "x" * 250
-    assert documents[1].source == f"{file}: line 1, part 2"
-
-
 def test_too_long_record_raises(tmp_path, monkeypatch):
     monkeypatch.setattr(corpus, "BLOCK", 100)
     monkeypatch.setattr(corpus, "LONGEST_RECORD", 1000)
@@ -351,31 +297,68 @@ def test_json_lines(tmp_path):
         assert [d.source for d in corpus.documents(file)] == [f"{file}: line {n}" for n in (1, 3)]
 
 
-def test_invalid_json_escapes_are_repaired(tmp_path):
-    file = write(tmp_path / "a.jsonl", '{"text": "a\\ud83d b\\u0000c \\ud83d\\ude00\\r\\nd"}')
-    assert read(file) == [["a? bc 😀", "d"]]
+# Content of a file -> its documents.
+READ = {
+    "a skippable frame of zstd": (
+        b"\x50\x2a\x4d\x18" + (4).to_bytes(4, "little") + b"size" + PACK["zst"](b"One."),
+        [["One."]],
+    ),
+    "invalid escapes in JSON": (
+        '{"text": "a\\ud83d b\\u0000c \\ud83d\\ude00\\r\\nd"}',
+        [["a? bc 😀", "d"]],
+    ),
+    # The Wikipedia of Hugging Face has these keys. Its texts are not escaped.
+    "other keys in JSON": (
+        json.dumps({"id": "12", "title": "R&B", "text": "R&B\n\nOne &lt;b&gt;.\nTwo."}),
+        [["R&B", "One &lt;b&gt;.", "Two."]],
+    ),
+    "line ends in paragraphs of JSON": (
+        json.dumps({"text": ["One\r\ntwo.", "Three\rfour."]}),
+        [["One two.", "Three four."]],
+    ),
+    "a byte order mark before JSON": ('\ufeff{"text": "One."}\n', [["One."]]),
+    "a byte order mark before XML": ("\ufeff" + dump(page("One.")), [["One."]]),
+}
+
+
+@pytest.mark.parametrize("name", READ)
+def test_unusual_files(tmp_path, name):
+    content, expected = READ[name]
+    assert read(write(tmp_path / "corpus", content)) == expected
+
+
+def after_one(line):
+    return f'{{"text": "a"}}\n{line}\n'
+
+
+DOCTYPES = [
+    '<!DOCTYPE mediawiki [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;&a;">]>',
+    '<!DOCTYPE mediawiki [<!ENTITY a SYSTEM "file:///etc/hostname">]>',
+    '<!DOCTYPE mediawiki SYSTEM "http://localhost/a.dtd">',
+]
 
 
 @pytest.mark.parametrize(
-    ("line", "message"),
+    ("content", "message"),
     [
-        ('{"text": "cut', r" is not JSON"),
-        ("[" * 100_000, r" is not JSON"),
-        ('{"body": "a"}', r": must have a text .* received {\"body\": \"a\"}"),
-        ('{"text": ["a", 3]}', r": must have a text or a list of paragraphs"),
-        ('["a", "b"]', r": must have a text or a list of paragraphs"),
+        (b"PNG\0\0\1 text", ": contains NUL bytes"),
+        ("UTF-16".encode("utf-16"), ": contains NUL bytes"),
+        (("한국어 문장입니다. " * 50).encode("euc-kr"), r": must be text in UTF-8; .* \d+ invalid"),
+        ('[\n  {"text": "One."},\n  {"text": "Two."}]\n', " is a JSON array; convert"),
+        (after_one('{"text": "cut'), ", line 2 is not JSON"),
+        (after_one("[" * 100_000), ", line 2 is not JSON"),
+        (after_one('{"body": "a"}'), ', line 2: must have a text .* received {"body": "a"}'),
+        (after_one('{"text": ["a", 3]}'), ", line 2: must have a text or a list of paragraphs"),
+        (after_one('["a", "b"]'), ", line 2: must have a text or a list of paragraphs"),
+        (dump(page("Text.", ns="")), ", page 1: has no <ns>"),
+        (dump(page("One."), page("Two.")).split("Two")[0], r", line \d+, page 2: .*truncated XML"),
+        *((doctype + dump(page("&a;")), ": XML with a DTD is not") for doctype in DOCTYPES),
+        ('<?xml version="1.0"?><rss>a</rss>', ": XML must be a MediaWiki dump; its root is <rss"),
     ],
 )
-def test_invalid_json_raises(tmp_path, line, message):
-    file = write(tmp_path / "a.jsonl", f'{{"text": "a"}}\n{line}\n')
-    with pytest.raises(ValueError, match=rf"a\.jsonl, line 2{message}"):
-        read(file)
-
-
-def test_json_lines_are_not_changed(tmp_path):
-    # The Wikipedia of Hugging Face has these keys. Its texts are not escaped.
-    row = {"id": "12", "url": "u", "title": "R&B", "text": "R&B\n\nOne &lt;b&gt;.\nTwo."}
-    assert read(write(tmp_path / "wiki_00", json.dumps(row))) == [["R&B", "One &lt;b&gt;.", "Two."]]
+def test_unreadable_files_raise(tmp_path, content, message):
+    with pytest.raises(ValueError, match=r"corpus\.any" + message):
+        read(write(tmp_path / "corpus.any", content))
 
 
 # --- MediaWiki ---
@@ -407,12 +390,6 @@ def test_dump_yields_articles(tmp_path, monkeypatch, version, block):
     assert paragraphs == [["Plain text."], ["Word 한국어.", "Next."]]
 
 
-def test_dump_without_namespaces_raises(tmp_path):
-    file = write(tmp_path / "dump", dump(page("Text.", ns="")))
-    with pytest.raises(ValueError, match=r"page 1: has no <ns>"):
-        read(file)
-
-
 def test_last_revision_is_used(tmp_path):
     old = "<revision><text>Old.</text></revision>"
     counts = collections.Counter()
@@ -421,45 +398,8 @@ def test_last_revision_is_used(tmp_path):
     assert counts["older_revisions"] == 1
 
 
-def test_truncated_dump_raises(tmp_path):
-    text = dump(page("One."), page("Two."))
-    file = write(tmp_path / "dump.xml", text[: text.index("Two")])
-    with pytest.raises(ValueError, match=r"dump\.xml, line \d+, page 2: .*truncated XML \("):
-        read(file)
-
-
-@pytest.mark.parametrize(
-    "doctype",
-    [
-        '<!DOCTYPE mediawiki [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;&a;">]>',
-        '<!DOCTYPE mediawiki [<!ENTITY a SYSTEM "file:///etc/hostname">]>',
-        '<!DOCTYPE mediawiki SYSTEM "http://localhost/a.dtd">',
-    ],
-)
-def test_dtd_raises(tmp_path, doctype):
-    file = write(tmp_path / "dump.xml", doctype + dump(page("&a;")))
-    with pytest.raises(ValueError, match=r"dump\.xml: XML with a DTD is not supported"):
-        read(file)
-
-
-def test_other_xml_raises(tmp_path):
-    file = write(tmp_path / "a.xml", '<?xml version="1.0"?><rss><page>a</page></rss>')
-    with pytest.raises(ValueError, match=r"a\.xml: XML must be a MediaWiki dump; its root is <rss"):
-        read(file)
-
-
 def test_real_dumps(shared):
     counts = collections.Counter()
     found = list(corpus.documents(shared / "data/mediawiki/enwiki*.bz2", counts=counts))
     assert counts["documents"] == len(found) == 111
     assert counts["invalid_utf8"] == 0
-
-
-@pytest.mark.parametrize("text", ['{"text": "One."}\n', dump(page("One."))])
-def test_byte_order_mark_before_json_and_xml(tmp_path, text):
-    assert read(write(tmp_path / "a", text.encode("utf-8-sig"))) == [["One."]]
-
-
-def test_carriage_returns_do_not_split_a_paragraph_of_a_list(tmp_path):
-    row = {"text": ["One\r\ntwo.", "Three\rfour."]}
-    assert read(write(tmp_path / "a.jsonl", json.dumps(row))) == [["One two.", "Three four."]]

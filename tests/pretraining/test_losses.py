@@ -36,12 +36,6 @@ def test_loss_and_gradient_equal_keras(batch):
     assert not found[batch[2] == 0].any()
 
 
-def test_labels_without_a_position_axis():
-    labels, logits = np.array([0, 1]), np.array([[2.0, 0.0], [2.0, 0.0]], "float32")
-    found = losses.PieceCrossentropy()(labels, logits)
-    assert float(found) == pytest.approx(float(keras_own()(labels, logits)))
-
-
 @pytest.mark.parametrize("size", [1e4, 1e30])
 def test_large_logits(size):
     logits = np.array([[[size, 0.0, -size]]], "float32")

@@ -42,20 +42,9 @@ def test_each_pair_occurs_once_and_rows_fit(seed, length, most):
     check(packed_pairs.plan(lengths, length, most), lengths, length, most)
 
 
-def test_maximum_pairs_per_row():
+def test_small_plans():
     assert [len(row) for row in packed_pairs.plan(np.full(10, 2), 64, 4)] == [4, 4, 2]
-
-
-def test_full_length_pairs_are_not_packed():
     assert packed_pairs.plan(np.array([8, 8, 8]), 8, 4) == [[0], [1], [2]]
     assert packed_pairs.plan(np.zeros(0, int), 8, 4) == []
-
-
-def test_best_fit():
     # The row of 9 takes the 1. The row of 5 takes the 3 and then a 2.
     assert packed_pairs.plan(np.array([9, 5, 1, 3, 2]), 10, 4) == [[0, 2], [1, 3, 4]]
-
-
-def test_plan_is_deterministic():
-    lengths = np.random.default_rng(1).integers(5, 129, 2000)
-    assert packed_pairs.plan(lengths, 128, 8) == packed_pairs.plan(lengths.astype(np.int32), 128, 8)
