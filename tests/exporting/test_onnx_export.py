@@ -16,7 +16,6 @@ import pytest
 import keras_bert
 from keras_bert import heads
 from keras_bert.exporting import graph_outputs, onnx_graph
-from keras_bert.layers import SentencePooling
 from keras_bert.tasks import inference
 from keras_bert.untrusted import onnx_graph_check
 from tests import contract, tiny
@@ -47,11 +46,6 @@ HEADS = {
     ),
     "sparse_embedding": (heads.sparse_embedder, lambda y: {"sentence_embedding": y}),
     "embedding": (heads.embedder, lambda y: {"sentence_embedding": y}),
-    "max": (
-        lambda e: heads.embedder(e, pooling="max", normalize=False),
-        lambda y: {"sentence_embedding": y},
-    ),
-    "cls": (lambda e: heads.embedder(e, pooling="cls"), lambda y: {"sentence_embedding": y}),
     "tagging": (lambda e: heads.tagger(e, 3), lambda y: {"logits": y}),
     "question_answering": (heads.span_selector, dict),
     "multiple_choice": (heads.multiple_choice, lambda y: {"logits": y}),
@@ -71,22 +65,13 @@ HEADS = {
 }  # fmt: skip
 
 
-def run_openvino(proto, inputs):
-    openvino = pytest.importorskip("openvino")
-    model = openvino.Core().read_model(proto.SerializeToString())
-    precision = {"INFERENCE_PRECISION_HINT": "f32"}
-    compiled = openvino.Core().compile_model(model, "CPU", precision)
-    found = compiled(inputs)
-    return {output.name: found[output.name] for output in proto.graph.output}
-
-
 def run(proto, inputs):
     session = onnxruntime.InferenceSession(proto.SerializeToString())
     names = [output.name for output in session.get_outputs()]
     return dict(zip(names, session.run(None, inputs), strict=True))
 
 
-def check(head, hidden_act="gelu", run=run):
+def check(head, hidden_act="gelu"):
     build, outputs = HEADS[head]
     model = build(tiny.encoder(initializer_range=0.3, hidden_act=hidden_act))
     proto = onnx_graph.build_model_proto(model)
@@ -115,12 +100,6 @@ def check(head, hidden_act="gelu", run=run):
 @pytest.mark.parametrize("head", HEADS)
 def test_outputs_equal_those_of_keras(head):
     check(head)
-
-
-@pytest.mark.peers
-@pytest.mark.parametrize("head", HEADS)
-def test_outputs_of_openvino_equal_those_of_keras(head):
-    check(head, run=run_openvino)
 
 
 def test_every_head_is_tested():
@@ -207,6 +186,17 @@ def test_special_tokens_in_the_tokenizer(tmp_path):
     assert tokenizer.encode("a [MASK] a").tokens[2] == "[MASK]"
 
 
+@pytest.mark.parametrize("head", ["masked_tokens", "multiple_choice"])
+def test_the_program_of_a_readme_runs(head, tmp_path, monkeypatch):
+    model = HEADS[head][0](tiny.encoder())
+    folder = keras_bert.export(model, tmp_path / "a", format="onnx")
+    page = (folder / "README.md").read_text(encoding="utf-8")
+    choices = "num_choices, " if head == "multiple_choice" else ""
+    axes = f"batch_size, {choices}sequence_length"
+    assert f"| input | `attention_mask` | int64 | ({axes}) |" in page
+    assert len(run_program(folder, monkeypatch)) == (1 if choices else 2)
+
+
 def test_the_program_of_a_tagger(tmp_path, monkeypatch):
     encoder = tiny.encoder(initializer_range=0.5)
     model = heads.tagger(encoder, labels=["O", "B-work", "B-mood"])
@@ -226,19 +216,6 @@ def test_the_program_of_question_answering(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "head", ["masked_tokens", "multiple_choice", "question_answering", "tagging"]
-)
-def test_the_program_of_each_readme_runs(head, tmp_path, monkeypatch):
-    model = HEADS[head][0](tiny.encoder())
-    folder = keras_bert.export(model, tmp_path / "a", format="onnx")
-    page = (folder / "README.md").read_text(encoding="utf-8")
-    choices = "num_choices, " if head == "multiple_choice" else ""
-    axes = f"batch_size, {choices}sequence_length"
-    assert f"| input | `attention_mask` | int64 | ({axes}) |" in page
-    assert len(run_program(folder, monkeypatch)) == (1 if choices else 2)
-
-
-@pytest.mark.parametrize(
     "task", ["classification", pytest.param("regression", marks=pytest.mark.slow)]
 )
 def test_the_program_of_the_readme_reads_long_texts_in_windows(task, tmp_path, monkeypatch):
@@ -255,19 +232,15 @@ def test_the_program_of_the_readme_reads_long_texts_in_windows(task, tmp_path, m
     expected = inference.answers(model, keras_bert.Examples(texts))
     answers = np.reshape(run_program(folder, monkeypatch, texts), np.shape(expected))
     np.testing.assert_allclose(answers, expected, atol=1e-5)
-
-
-def test_int8_is_compared_on_windows(tmp_path):
-    encoder = tiny.encoder(max_position_embeddings=12)
-    encoder.preprocessor = encoder.preprocessor.with_options(max_sequence_length=12)
-    model = heads.classifier(encoder, labels=["no", "yes"])
-    heads.find_output(model).long_texts = "window"
-    texts = ["good " * 20, "bad", "so bad " * 30]
-    labels = [answer["label"] for answer in keras_bert.pipeline(model)(texts)]
-    dev = keras_bert.Examples(texts, labels=labels)
-    folder = keras_bert.export(model, tmp_path / "a", format="onnx", quantize="int8", dev=dev)
-    page = (folder / "README.md").read_text(encoding="utf-8")
-    assert "(float32: 1.0000)" in page
+    if task == "classification":  # int8 is compared on windows, too
+        labels = [answer["label"] for answer in keras_bert.pipeline(model)(texts)]
+        dev = keras_bert.Examples(texts, labels=labels)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a model of random weights is inaccurate in int8
+            other = keras_bert.export(
+                model, tmp_path / "b", format="onnx", quantize="int8", dev=dev
+            )
+        assert "(float32: 1.0000)" in (other / "README.md").read_text(encoding="utf-8")
 
 
 def test_a_folder_without_a_tokenizer(tmp_path):
@@ -276,7 +249,7 @@ def test_a_folder_without_a_tokenizer(tmp_path):
     assert "tokenizer.json" not in (folder / "README.md").read_text(encoding="utf-8")
 
 
-def test_int8(tmp_path):
+def test_int8(tmp_path, caplog):
     encoder = tiny.encoder(initializer_range=0.3, hidden_size=64, intermediate_size=128)
     model = heads.classifier(encoder, labels=["bad", "good"])
     dev = keras_bert.Examples(["this film is good", "so bad"] * 20)
@@ -290,105 +263,11 @@ def test_int8(tmp_path):
         onnx_graph_check.check(file)
         sizes.append(file.stat().st_size)
     assert sizes[1] < 0.5 * sizes[0]
+    assert caplog.messages == []  # no advice of ONNX Runtime
     card = (folder / "README.md").read_text("utf-8")
     assert re.search(
         r"float32 \| on 40 examples, .*, it takes \d+\.\d\d of the time of float32", card
     )
-
-
-def test_int8_logs_no_advice(tmp_path, caplog):
-    model = heads.classifier(tiny.encoder(), 2)
-    keras_bert.export(model, tmp_path / "a", format="onnx", quantize="int8")
-    assert caplog.messages == []
-
-
-def quantized():
-    model = heads.classifier(tiny.encoder(), 2)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        model.quantize("int8")
-    return model
-
-
-def own_head():
-    encoder = tiny.encoder()
-    x = keras.layers.Activation("relu")(encoder(encoder.input)["pooled_output"])
-    return keras.Model(encoder.input, x)
-
-
-def dense(*args, **options):
-    return keras.layers.Dense(*args, **options, name="logits")
-
-
-# Models like a classifier, with a difference that the ONNX graph would lack.
-CHANGED = {
-    "a hidden layer": lambda e, i: dense(2)(
-        keras.layers.Dense(8, activation="tanh")(e(i)["pooled_output"])
-    ),
-    "another layer's output": lambda e, i: dense(2)(
-        SentencePooling("mean", normalize=False)(e(i)["encoder_outputs"][0], i["input_mask"])
-    ),
-    "other inputs": lambda e, i: dense(2)(
-        e({**i, "input_type_ids": i["input_mask"]})["pooled_output"]
-    ),
-    "an activation": lambda e, i: dense(2, activation="tanh")(e(i)["pooled_output"]),
-    "no bias": lambda e, i: dense(2, use_bias=False)(e(i)["pooled_output"]),
-}
-
-
-@pytest.mark.parametrize("change", CHANGED)
-def test_a_changed_head_is_refused(change, tmp_path):
-    encoder = tiny.encoder()
-    inputs = {key: keras.Input((None,), dtype="int32", name=key) for key in encoder.input}
-    logits = CHANGED[change](encoder, inputs)
-    output = heads.TaskOutput("classification", labels=["a", "b"], name="output")(logits)
-    with pytest.raises(ValueError, match="or an unchanged model of keras_bert.heads"):
-        keras_bert.export(keras.Model(inputs, output), tmp_path / "a", format="onnx")
-
-
-@pytest.mark.parametrize(
-    ("make", "options", "message"),
-    [
-        (lambda: heads.classifier(tiny.encoder(), 2), {"quantize": "int4"}, "one of None, int8"),
-        (
-            lambda: heads.classifier(tiny.encoder(), 2),
-            {"precision": "bfloat16"},
-            "does not apply",
-        ),
-        pytest.param(quantized, {}, "weights that are not quantized", marks=pytest.mark.slow),
-        (own_head, {}, "an encoder or an unchanged model of keras_bert.heads"),
-        (
-            lambda: heads.tagger(tiny.encoder(), 2),
-            {"quantize": "int8", "dev": keras_bert.Choices(["a"], [["a", "b"]])},
-            "dev must be keras_bert.TaggedSentences",
-        ),
-        (
-            lambda: heads.classifier(tiny.encoder(), 2),
-            {"quantize": "int8", "dev": "dev.tsv"},
-            "dev must be keras_bert.Examples; received str. Read a file with keras_bert.read",
-        ),
-        (
-            lambda: heads.next_sentence(tiny.encoder()),
-            {"quantize": "int8", "dev": keras_bert.Examples(["a"])},
-            "reads pairs of texts; the examples has single texts",
-        ),
-        (lambda: tiny.encoder(hidden_act="elu"), {}, "hidden_act gelu, gelu_new"),
-    ],
-)
-def test_what_cannot_be_exported(make, options, message, tmp_path, monkeypatch):
-    # Errors come before the quantization, which takes long.
-    monkeypatch.setattr("onnxruntime.quantization.quantize_dynamic", pytest.fail)
-    with pytest.raises(ValueError, match=message):
-        keras_bert.export(make(), tmp_path / "a", format="onnx", **options)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_formats(tmp_path):
-    model = heads.classifier(tiny.encoder(), 2)
-    with pytest.raises(ValueError, match="saved_model, onnx, openvino, .*received 'tflite'"):
-        keras_bert.export(model, tmp_path, format="tflite")
-    with pytest.raises(ValueError, match="it is for 'onnx', 'openvino', 'litert'"):
-        keras_bert.export(model, tmp_path, quantize="int8")
 
 
 def test_ids_of_the_tokenizer(tmp_path):

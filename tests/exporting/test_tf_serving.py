@@ -16,6 +16,7 @@ from keras_bert.exporting import tf_serving
 from keras_bert.server import models
 from keras_bert.tasks import inference_graph
 from tests import served, tiny
+from tests.parameters import slow
 from tests.server.test_app import serving
 
 
@@ -150,28 +151,25 @@ def test_health_check(tmp_path):
     assert subprocess.run(command, timeout=30, capture_output=True).returncode != 0
 
 
-def test_existing_settings_are_kept(tmp_path):
-    (tmp_path / tf_serving.COMPOSE_FILE).write_text("mine")
-    tf_serving.write_settings(tmp_path, text_input("text", "text_pair"))
-    assert (tmp_path / tf_serving.COMPOSE_FILE).read_text() == "mine"
-    assert (tmp_path / tf_serving.BATCHING_FILE).exists()
-
-
-def test_settings_do_not_follow_a_link(tmp_path):
+def test_existing_settings_are_kept_and_links_are_replaced(tmp_path):
     """A link in a folder of somebody else would create a file elsewhere."""
-    (tmp_path / "folder").mkdir()
-    (tmp_path / "folder" / "compose.yaml").symlink_to(tmp_path / "elsewhere")
-    tf_serving.write_settings(tmp_path / "folder", text_input("text"))
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / tf_serving.COMPOSE_FILE).write_text("mine")
+    (folder / tf_serving.BATCHING_FILE).symlink_to(tmp_path / "elsewhere")
+    tf_serving.write_settings(folder, text_input("text", "text_pair"))
+    assert (folder / tf_serving.COMPOSE_FILE).read_text() == "mine"
     assert not (tmp_path / "elsewhere").exists()
-    assert (tmp_path / "folder" / "compose.yaml").read_text()
+    assert (folder / tf_serving.BATCHING_FILE).read_text()
 
 
 @pytest.mark.parametrize("constants", [pytest.param(10**9, marks=pytest.mark.slow), 0])
-@pytest.mark.parametrize(("precision", "size"), [("float32", 4), ("bfloat16", 2)])
+@pytest.mark.parametrize(("precision", "size"), [slow("float32", 4), ("bfloat16", 2)])
 def test_size_of_an_export(tmp_path, precision, size, constants, monkeypatch):
+    """The word embeddings, which a masked LM uses twice, are stored once."""
     monkeypatch.setattr(inference_graph, "_MAX_CONSTANTS", constants)
-    encoder = tiny.encoder(hidden_size=512, intermediate_size=4096)
-    model = keras_bert.heads.classifier(encoder, 2)
+    encoder = tiny.encoder(hidden_size=512, vocab_size=8000, num_hidden_layers=1)
+    model = keras_bert.heads.masked_lm(encoder)
     version = keras_bert.export(model, tmp_path, precision=precision)
     total = sum(path.stat().st_size for path in version.rglob("*") if path.is_file())
     weights = size * model.count_params()
