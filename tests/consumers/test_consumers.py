@@ -225,19 +225,6 @@ def test_int8_is_read_by_optimum(tmp_path, format):
         np.testing.assert_allclose(probabilities, expected, atol=1e-5)
 
 
-def test_int8_of_openvino_agrees_with_float32(tmp_path):
-    # With width 8, sums of products overflow on processors without VNNI.
-    encoder = tiny.encoder(hidden_size=64, intermediate_size=256)
-    model = heads.embedder(encoder, pooling="mean", normalize=True)
-    dev = keras_bert.EmbeddingExamples([("so good", TEXTS[0]), ("bad", TEXTS[1]), ("a", TEXTS[3])])
-    folder = keras_bert.export(model, tmp_path / "a", format="openvino", quantize="int8", dev=dev)
-    int8 = keras_bert.pipeline(folder).encode(TEXTS)
-    float32 = keras_bert.pipeline(model).encode(TEXTS)
-    assert (int8 * float32).sum(axis=1).mean() > 0.98
-    page = (folder / "README.md").read_text(encoding="utf-8")
-    assert "the mean cosine similarity is" in page and "(float32: " in page
-
-
 @pytest.mark.parametrize("format", FORMATS)
 @pytest.mark.parametrize("head", ["classes", "label sets", "number", "tags", "masks", "vectors"])
 def test_the_program_of_a_readme(folders, head, format, monkeypatch):

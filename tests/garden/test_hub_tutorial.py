@@ -95,16 +95,3 @@ def test_pairs_packed_by_arguments(handles):
     assert found["input_word_ids"][0].numpy().tolist()[:7] == [2, 12, 7, 3, 13, 5, 3]
     assert found["input_type_ids"][0].numpy().tolist()[:8] == [0, 0, 0, 0, 1, 1, 1, 0]
     assert len(encoder.trainable_weights) == 0 and len(encoder.weights) > 10
-
-
-def test_masked_lm(handles):
-    import tensorflow as tf
-    import tensorflow_hub as hub
-
-    preprocess, encoder = (hub.load(handle) for handle in handles)
-    inputs = preprocess(tf.constant(["this film is good"]))
-    inputs["masked_lm_positions"] = tf.constant([[1, 2]])
-    mlm = hub.KerasLayer(encoder.mlm, trainable=True)
-    assert mlm(inputs)["mlm_logits"].shape == (1, 2, 18)
-    special = preprocess.tokenize.get_special_tokens_dict()
-    assert int(special["mask_id"]) == 4
