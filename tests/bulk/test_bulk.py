@@ -36,19 +36,17 @@ def folder(tmp_path_factory):
     encoder = tiny.encoder(num_hidden_layers=1, initializer_range=0.3)
     models = {
         "classification": heads.classifier(encoder, labels=["no", "yes", "unclear"]),
-        "pairs": heads.classifier(encoder, labels=["no", "yes"], pairs=True),
         "labels": heads.classifier(encoder, labels=["no", "yes"], multi_label=True),
         "embedding": heads.embedder(encoder),
-        "regression": heads.regressor(encoder),
         "tagging": heads.tagger(encoder, labels=["O", "B-X"]),
         "choice": heads.multiple_choice(encoder),
         "questions": heads.span_selector(encoder),
     }
     for name, model in models.items():
-        model.save(folder / f"{name}.keras")
         keras_bert.export(model, folder / name)
-        if name in ("classification", "pairs", "labels", "embedding", "regression"):
+        if name in ("classification", "labels", "embedding"):
             keras_bert.export(model, folder / f"{name}-onnx", format="onnx")
+    models["classification"].save(folder / "classification.keras")
     return folder
 
 
@@ -84,10 +82,9 @@ def test_answers_are_those_of_the_pipeline(folder):
             np.testing.assert_allclose(row["score"], max(by_label), atol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["pairs", "labels", "embedding", "regression"])
+@pytest.mark.parametrize("name", ["labels", "embedding"])
 def test_onnx_folders_answer_like_saved_models(folder, name):
-    rows = [{"id": n, "text": text, "text_pair": "so bad"} for n, text in enumerate(TEXTS)]
-    rows = [row for row in rows if len(row["text"]) < 100]  # over-long pairs differ by a token
+    rows = [{"id": row, "text": text} for row, text in enumerate(TEXTS)]
     both = [
         sorted(answers(folder / each, rows)[0], key=lambda row: row["id"])
         for each in (name, f"{name}-onnx")
@@ -176,26 +173,16 @@ def test_json_lines_to_parquet(folder, tmp_path):
     assert all(len(row["embedding"]) == 8 for row in rows)
 
 
-@pytest.mark.parametrize("path", ["missing", "two"])
-def test_wrong_models(folder, tmp_path, path):
-    model = {"missing": tmp_path / "missing", "two": folder}[path]
-    with pytest.raises(Exception, match="must hold one exported model"):
-        answers(model, [{"text": "good"}])
-
-
-def test_a_saved_model_needs_trust(folder):
+def test_wrong_models_and_inputs(folder, tmp_path, capsys):
+    for model in (tmp_path / "missing", folder):  # the folder has several
+        with pytest.raises(Exception, match="must hold one exported model"):
+            answers(model, [{"text": "good"}])
     with pytest.raises(ValueError, match="trusted=True"):
         bulk.ExportHandler(folder / "classification").load_model()
-
-
-def test_wrong_inputs(tmp_path):
     with pytest.raises(ValueError, match="the format of reviews.csv must be one of text, jsonl"):
         bulk.ReadRows("reviews.csv")
     with pytest.raises(OSError, match="No files found"):
         beam.Pipeline() | bulk.ReadRows(str(tmp_path / "*.txt"))
-
-
-def test_wrong_input_of_the_example(folder, tmp_path, capsys):
     with pytest.raises(SystemExit):
         run_example(
             folder / "classification", "--input", tmp_path / "*.txt", "--output", tmp_path / "out"

@@ -18,10 +18,9 @@ DEV = tiny.examples(tiny.ROWS[16:24])
 callbacks = keras.callbacks
 
 
-@pytest.fixture(scope="module", autouse=True)
-def quick():
-    with tiny.eagerly():
-        yield
+@pytest.fixture(autouse=True)
+def quick(eager):
+    pass
 
 
 def finetune(*given, dev=DEV, **options):
@@ -87,15 +86,10 @@ def test_callbacks_see_the_calls_of_one_fit():
 
 def test_val_loss_is_the_loss_of_the_returned_model():
     model, metrics = finetune(epochs=1)
-    encoded = inference.encode(model, DEV)
-    targets = np.array([model.get_layer("output").labels.index(label) for label in DEV.labels])
-    logits = np.stack(inference.run(model, encoded))
-    shifted = logits - logits.max(axis=1, keepdims=True)
-    logs = shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
-    expected = -logs[np.arange(len(DEV)), targets].mean()
-    assert metrics["dev_loss"] == pytest.approx(expected, rel=1e-5)
+    keras_loss = model.evaluate(DEV.to_dataset(model), verbose=0, return_dict=True)["loss"]
+    assert metrics["dev_loss"] == pytest.approx(keras_loss, rel=1e-5)
     assert metrics["history"][0]["dev_loss"] == metrics["dev_loss"]
-    assert model.history.history["val_loss"] == [pytest.approx(expected, rel=1e-5)]
+    assert model.history.history["val_loss"] == [pytest.approx(keras_loss, rel=1e-5)]
 
 
 def test_early_stopping_restores_the_epoch_that_it_monitors():
@@ -116,59 +110,32 @@ def test_early_stopping_on_a_score_needs_no_mode():
     assert stopping.monitor_op is keras.ops.greater
 
 
-def test_model_checkpoint_writes_the_callers_model(tmp_path):
-    """Also in the middle of an epoch, and not the model for packed batches."""
-    file = tmp_path / "{epoch}-{val_accuracy:.2f}.keras"
-    kept = tmp_path / "best.keras"
-    each = callbacks.ModelCheckpoint(file)
-    best = callbacks.ModelCheckpoint(kept, "val_loss", save_best_only=True)
-    weights = callbacks.ModelCheckpoint(tmp_path / "a.weights.h5", save_weights_only=True)
+def test_model_checkpoint_saves_the_best_epoch_and_within_an_epoch(tmp_path):
+    each = callbacks.ModelCheckpoint(tmp_path / "{epoch}-{val_accuracy:.2f}.keras")
+    best = callbacks.ModelCheckpoint(tmp_path / "best.keras", "val_loss", save_best_only=True)
     steps = callbacks.ModelCheckpoint(tmp_path / "step.keras", save_freq=2)
-    model, metrics = finetune(each, best, weights, steps, epochs=2)
+    model, metrics = finetune(each, best, steps, epochs=2)
+    history = metrics["history"]
+    names = [f"{record['epoch']}-{record['accuracy']:.2f}.keras" for record in history]
     files = sorted(path.name for path in tmp_path.iterdir())
-    scores = [record["accuracy"] for record in metrics["history"]]
-    names = [f"{number}-{score:.2f}.keras" for number, score in enumerate(scores, 1)]
-    assert files == sorted([*names, "a.weights.h5", "best.keras", "step.keras"])
-    for name, record in zip(names, metrics["history"], strict=True):
+    assert files == sorted([*names, "best.keras", "step.keras"])
+    expected = {"best.keras": min(history, key=lambda record: record["dev_loss"])}
+    expected |= dict(zip(names, history, strict=True))
+    for name, record in expected.items():
         loaded = keras_bert.load(tmp_path / name)
-        assert loaded.name == model.name and sorted(loaded.input) == sorted(model.input)
-        found = inference.evaluate(loaded, DEV)
-        assert found["accuracy"] == record["accuracy"]
-        assert keras_bert.pipeline(loaded)("so good")["label"] in ("good", "bad")
-
-
-def test_csv_logger_and_lambda_callback(tmp_path):
-    file, seen = tmp_path / "log.csv", []
-    finetune(
-        callbacks.CSVLogger(str(file)),
-        callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: seen.append((epoch, logs))),
-        epochs=2,
-    )
-    rows = list(csv.DictReader(file.read_text().splitlines()))
-    assert [row["epoch"] for row in rows] == ["0", "1"] == [str(epoch) for epoch, _ in seen]
-    for row, (_, logs) in zip(rows, seen, strict=True):
-        assert float(row["val_loss"]) == pytest.approx(logs["val_loss"])
-        assert float(row["val_f1"]) == pytest.approx(logs["val_f1"])
-
-
-@pytest.mark.slow
-def test_reduce_lr_on_plateau_replaces_the_schedule():
-    reduce = callbacks.ReduceLROnPlateau("val_loss", factor=0.1, patience=1, min_delta=99)
-    rates = []
-    watch = callbacks.LambdaCallback(
-        on_epoch_begin=lambda epoch, logs: rates.append(float(watch.model.optimizer.learning_rate))
-    )
-    finetune(reduce, watch, epochs=4, warmup=0, learning_rate=1e-2)
-    # Nothing improves by 99, so the second and the third epoch reduce the rate.
-    np.testing.assert_allclose(rates, [1e-2, 1e-2, 1e-3, 1e-4], rtol=1e-5)
+        assert sorted(loaded.input) == sorted(model.input)  # not those of packed batches
+        assert inference.evaluate(loaded, DEV)["accuracy"] == record["accuracy"]
+    assert keras_bert.pipeline(tmp_path / "step.keras")("so good")["label"] in ("good", "bad")
 
 
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
         ({"schedule": "cosine"}, [1, 0.75, 0.25]),
-        pytest.param({"schedule": "constant"}, [1, 1, 1], marks=pytest.mark.slow),
+        ({"schedule": "constant"}, [1, 1, 1]),
         ({"callbacks": callbacks.LearningRateScheduler(lambda e, r: r / 2)}, [1 / 2, 1 / 4, 1 / 8]),
+        # Nothing improves by 99, so the first epoch without improvement is the second one.
+        ({"callbacks": callbacks.ReduceLROnPlateau("loss", 0.1, 1, min_delta=99)}, [1, 1, 0.1]),
     ],
 )
 def test_rates_of_the_epochs(options, expected):
@@ -177,19 +144,12 @@ def test_rates_of_the_epochs(options, expected):
         on_epoch_begin=lambda epoch, logs: rates.append(float(watch.model.optimizer.learning_rate))
     )
     given = [options["callbacks"]] if "callbacks" in options else []
-    data = tiny.examples(tiny.ROWS[:8])
-    encoder = tiny.encoder(num_hidden_layers=1)
-    with tiny.eagerly():
-        finetuning.finetune(
-            encoder, data, epochs=3, batch_size=8, warmup=0, learning_rate=1e-2,
-            show_progress=False, **{**options, "callbacks": [*given, watch]},
-        )  # fmt: skip
+    finetuning.finetune(
+        tiny.encoder(num_hidden_layers=1), tiny.examples(tiny.ROWS[:8]), epochs=3, batch_size=8,
+        warmup=0, learning_rate=1e-2, show_progress=False,
+        **{**options, "callbacks": [*given, watch]},
+    )  # fmt: skip
     np.testing.assert_allclose(rates, np.multiply(expected, 1e-2), rtol=1e-5)
-
-
-def test_an_unknown_schedule():
-    with pytest.raises(ValueError, match="schedule must be one of linear, cosine, constant; rec"):
-        finetuning.finetune(tiny.encoder(), tiny.examples(), schedule="step")
 
 
 @pytest.mark.slow
@@ -208,7 +168,11 @@ def test_terminate_on_nan_returns_the_best_epoch():
 
 
 @pytest.mark.slow
-def test_scores_within_an_epoch():
+def test_scores_within_an_epoch(tmp_path):
+    def kill(batch, logs):
+        if batch == 3:
+            raise Killed
+
     options = {"epochs": 2, "batch_size": 3}  # 4 batches per epoch
     for every in (2, 0.5):
         _, metrics = finetune(**options, evaluate_every=every)
@@ -217,6 +181,12 @@ def test_scores_within_an_epoch():
         assert all("accuracy" in record and "dev_loss" in record for record in history)
     # The scores do not change the training.
     assert history[-1] == pytest.approx(finetune(**options)[1]["history"][-1])
+    options |= {"evaluate_every": 2, "folder": tmp_path}
+    with pytest.raises(Killed):
+        finetune(callbacks.LambdaCallback(on_train_batch_end=kill), **options)
+    _, metrics = finetune(**options)
+    for record, other in zip(metrics["history"], history, strict=True):
+        assert record == pytest.approx(other, rel=1e-5)
 
 
 @pytest.fixture
@@ -264,22 +234,6 @@ def test_callbacks_can_monitor_the_training():
     assert len(metrics["history"]) == 2
 
 
-@pytest.mark.slow
-def test_a_run_killed_after_a_score_within_an_epoch_resumes(tmp_path):
-    def kill(batch, logs):
-        if batch == 3:
-            raise Killed
-
-    options = {"epochs": 2, "batch_size": 3, "evaluate_every": 2}
-    with pytest.raises(Killed):
-        finetune(callbacks.LambdaCallback(on_train_batch_end=kill), folder=tmp_path, **options)
-    _, metrics = finetune(folder=tmp_path, **options)
-    _, whole = finetune(**options)
-    assert [record["epoch"] for record in metrics["history"]] == [0.5, 1, 1.5, 2]
-    for record, other in zip(metrics["history"], whole["history"], strict=True):
-        assert record == pytest.approx(other, rel=1e-5)
-
-
 @pytest.mark.parametrize(
     ("given", "options", "message"),
     [
@@ -290,6 +244,7 @@ def test_a_run_killed_after_a_score_within_an_epoch_resumes(tmp_path):
         (callbacks.BackupAndRestore("backup"), {}, "use folder to resume a killed run"),
         (callbacks.EarlyStopping("loss", restore_best_weights=True), {},
          "returns the best epoch on dev"),
+        (None, {"schedule": "step"}, "schedule must be one of linear, cosine, constant; rec"),
         (None, {"evaluate_every": math.nan}, "evaluate_every must be a (finite )?number"),
         (None, {"evaluate_every": 1.5}, "evaluate_every must be a number of batches or a fraction"),
         (None, {"evaluate_every": 2, "dev": None}, "metric, patience and evaluate_every need dev"),
@@ -302,48 +257,6 @@ def test_what_cannot_work_raises_before_the_training(given, options, message):
     start = callbacks.LambdaCallback(on_train_begin=fail)
     with pytest.raises(ValueError, match=message):
         finetune(*([given] if given else []), start, **options)
-
-
-JAX = """
-import keras, numpy as np
-from keras_bert import load
-from keras_bert.tasks import inference
-from keras_bert.training import finetuning
-from tests import tiny
-rows = tiny.examples(tiny.ROWS[:16])
-rates = []
-made = keras.callbacks
-watch = made.LambdaCallback(
-    on_epoch_begin=lambda epoch, logs: rates.append(float(watch.model.optimizer.learning_rate)))
-model, metrics = finetuning.finetune(
-    tiny.learner(), rows, rows, batch_size=4, max_length=16, epochs=3, warmup=0.0,
-    learning_rate=1e-2, evaluate_every=2, show_progress=False,
-    callbacks=[
-        made.ModelCheckpoint({folder!r} + "/step.keras", save_freq=3),
-        made.ModelCheckpoint({folder!r} + "/best.keras", "val_loss", save_best_only=True),
-        made.EarlyStopping("val_loss", restore_best_weights=True, patience=3),
-        made.ReduceLROnPlateau("val_loss", factor=0.1, patience=1, min_delta=99), watch,
-    ])
-assert len(metrics["history"]) == 6, metrics["history"]
-np.testing.assert_allclose(rates, [1e-2, 1e-2, 1e-3], rtol=1e-4)
-best = load({folder!r} + "/best.keras")
-scores = inference.evaluate(best, rows)
-whole = [record for record in metrics["history"] if record["epoch"] % 1 == 0]
-assert scores["accuracy"] == min(whole, key=lambda r: r["dev_loss"])["accuracy"]
-load({folder!r} + "/step.keras")
-
-def stop(*_):
-    raise KeyboardInterrupt
-
-stopped, metrics = finetuning.finetune(
-    tiny.learner(), rows, batch_size=4, callbacks=made.LambdaCallback(on_train_batch_end=stop))
-assert metrics["stopped"] and inference.evaluate(stopped, rows)
-"""
-
-
-@pytest.mark.slow
-def test_callbacks_on_jax(python, tmp_path):
-    python("-c", JAX.format(folder=str(tmp_path)), backend="jax")
 
 
 @pytest.mark.slow
@@ -411,6 +324,14 @@ def test_training_that_a_callback_ends_within_an_epoch():
     assert seen == pytest.approx(2 / 3 * len(EXAMPLES))
 
 
+def test_ctrl_c_after_a_batch_returns_a_model():
+    def stop(batch, logs):
+        raise KeyboardInterrupt
+
+    model, metrics = finetune(callbacks.LambdaCallback(on_train_batch_end=stop), dev=None)
+    assert metrics["stopped"] and inference.evaluate(model, DEV)
+
+
 def test_a_run_that_a_callback_stopped_does_not_go_on(tmp_path):
     class Stop(callbacks.Callback):
         def on_epoch_end(self, epoch, logs=None):
@@ -423,3 +344,9 @@ def test_a_run_that_a_callback_stopped_does_not_go_on(tmp_path):
         finetune(Stop(), epochs=3, folder=tmp_path, on_end=fail)
     _, metrics = finetune(Stop(), epochs=3, folder=tmp_path)
     assert len(metrics["history"]) == 1
+
+
+@pytest.mark.slow
+def test_callbacks_on_jax(python):
+    names = "early_stopping or checkpoint or rates or scores_within or ctrl_c"
+    python("-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", names, __file__, backend="jax")

@@ -6,6 +6,7 @@ import keras_bert
 from keras_bert import EmbeddingExamples, RankingExamples
 from tests import tiny
 
+pytestmark = pytest.mark.usefixtures("eager")
 PAIRS = EmbeddingExamples([("good film", "so good"), ("bad film", "so bad"), ("is", "this")] * 4)
 QUICK = {"epochs": 1, "batch_size": 4}
 # The first search ranks each relevant document first.
@@ -61,6 +62,7 @@ def test_a_model_that_is_of_no_use(task, capsys):
 
 def test_a_useful_model_gets_no_such_note(capsys):
     data = tiny.examples()
-    _, metrics = keras_bert.finetune(tiny.learner(), data, data, epochs=20, learning_rate=0.01)
+    options = {"epochs": 8, "batch_size": 8, "learning_rate": 0.01}
+    _, metrics = keras_bert.finetune(tiny.learner(), data, data, **options)
     assert metrics["accuracy"] > metrics["majority"]
     assert "is not above" not in capsys.readouterr().err

@@ -1,4 +1,7 @@
-"""Gradient caching equals training with one large batch."""
+"""Dropout and resumed runs with gradient caching.
+
+tests/properties/test_training.py compares its steps with those of a large batch.
+"""
 
 import keras
 import numpy as np
@@ -7,12 +10,9 @@ import pytest
 import keras_bert
 from keras_bert import EmbeddingExamples, heads
 from keras_bert.tasks import inference
-from keras_bert.tasks.embedding.task import Embedding
 from keras_bert.training import callbacks, gradient_caching
 from keras_bert.training.batch_plan import BatchPlan
 from tests.tasks.embedding.test_embedding import encoder, rows
-
-embedding = Embedding()
 
 
 def weights_after(batch_size, steps, examples, bert=None, **options):
@@ -21,21 +21,6 @@ def weights_after(batch_size, steps, examples, bert=None, **options):
         gradient_accumulation_steps=steps, show_progress=False, **options,
     )  # fmt: skip
     return model.get_weights(), found["train_loss"]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("options", [{}, {"matryoshka_dims": [8, 4]}])
-def test_gradient_caching_equals_a_large_batch(options):
-    examples = EmbeddingExamples(rows(24, negatives=1))
-    bert = encoder()
-    expected, loss = weights_after(24, 1, examples, bert, **options)
-    caching = {"gradient_caching": True, **options}
-    found, cached_loss = weights_after(8, 3, examples, bert, **caching)
-    assert cached_loss == pytest.approx(loss, rel=1e-5)
-    for one, other in zip(found, expected, strict=True):
-        np.testing.assert_allclose(one, other, atol=1e-6)
-    without, _ = weights_after(8, 3, examples, bert, **options)
-    assert max(abs(a - b).max() for a, b in zip(without, expected, strict=True)) > 1e-5
 
 
 def test_gradient_caching_repeats_dropout():

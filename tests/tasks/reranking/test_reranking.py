@@ -26,7 +26,7 @@ def model():
 @pytest.mark.parametrize(
     "loss", ["binary_cross_entropy", "multiple_negatives", "margin_mse", "listnet"]
 )
-def test_every_loss_finds_the_relevant_documents(loss):
+def test_every_loss_finds_the_relevant_documents(loss, eager):
     data = tiny.rankings()
     model, metrics = keras_bert.finetune(tiny.learner(), data, data, loss=loss, **QUICK)
     assert metrics["mrr@10"] == 1
@@ -92,20 +92,18 @@ def test_rank_sorts_the_documents(model):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "options", "message"),
     [
-        (("a", "one document"), "documents must be a list of strings; received one string"),
-        (("a", ["b", 3]), "document 2 must be a string; received 3"),
-        ((7, ["b"]), "query 1 must be a string; received 7"),
+        (("a", "one document"), {}, "documents must be a list of strings; received one string"),
+        (("a", ["b", 3]), {}, "document 2 must be a string; received 3"),
+        ((7, ["b"]), {}, "query 1 must be a string; received 7"),
+        (("a", ["b"]), {"top_k": 0}, "top_k must be an integer of at least 1"),
+        (("a", ["b"]), {"batch_size": 0}, "batch_size must be an integer of at least 1"),
     ],
 )
-def test_rank_of_wrong_inputs(model, arguments, message):
+def test_rank_of_wrong_inputs(model, arguments, options, message):
     with pytest.raises(ValueError, match=message):
-        keras_bert.pipeline(model).rank(*arguments)
-    with pytest.raises(ValueError, match="top_k must be an integer of at least 1"):
-        keras_bert.pipeline(model).rank("a", ["b"], top_k=0)
-    with pytest.raises(ValueError, match="batch_size must be an integer of at least 1"):
-        keras_bert.pipeline(model).rank("a", ["b"], batch_size=0)
+        keras_bert.pipeline(model).rank(*arguments, **options)
 
 
 def test_calls_score_pairs(model):
@@ -173,10 +171,14 @@ def test_single_documents_are_scored_as_labels(model):
     pairs = Examples(["a", "b", "c", "c"], text_pairs=["x", "y", "z", "x"], scores=[1, 0, 1, 0])
     data = RankingExamples.of_pairs(pairs)
     answers = [np.array([0.9]), np.array([0.2]), np.array([0.8, 0.1])]
-    assert task.metrics(None, data, answers)["average_precision"] == 1
+    metrics = task.metrics(None, data, answers)
+    assert list(metrics)[:2] == ["average_precision", "accuracy"]
+    assert metrics["average_precision"] == 1
+    grades = RankingExamples(["a film"] * 3, [["good"], ["bad"], ["good"]], [[4], [2], [4]])
+    assert list(task.metrics(None, grades, answers[:2] + answers[:1])) == ["spearman"]
+    found = RankingExamples(["a film"], [["good"]], [[1]], missed=[[1.0]])
+    assert task.metrics(None, found, answers[:1])["recall@10"] == 0.5
     positives = RankingExamples(["a", "b"], [["x"], ["y"]], [[1], [1]])
-    with pytest.raises(ValueError, match="all documents have the score 1"):
-        task.metrics(None, positives, [np.array([0.5]), np.array([0.6])])
     with pytest.raises(ValueError, match="all documents have the score 1"):
         keras_bert.finetune(tiny.learner(), tiny.rankings(), positives, **QUICK)
 
@@ -187,12 +189,6 @@ def test_a_list_beside_single_documents_is_ranked(model):
     answers = [np.array([0.9, 0.1]), np.array([0.9, 0.1]), np.array([0.5])]
     # The only document of a query would always be the first one.
     assert task.metrics(None, data, answers)["mrr@10"] == pytest.approx((1 / 2 + 1) / 2)
-
-
-def test_errors_need_lists(model):
-    data = RankingExamples(["a film", "films"], [["good"], ["bad"]], [[1], [0]])
-    with pytest.raises(ValueError, match="its order has no errors"):
-        keras_bert.pipeline(model).errors(data)
 
 
 def test_a_teacher_reads_long_documents_as_its_pipeline(model):
@@ -206,48 +202,13 @@ def test_a_teacher_reads_long_documents_as_its_pipeline(model):
         keras_bert.pipeline(model).as_teacher(long)
 
 
-@pytest.mark.peers
-@pytest.mark.filterwarnings("ignore:unsafe cast")  # of numba
-def test_metrics_equal_those_of_ranx(model):
-    import ranx
-
-    generator = np.random.default_rng(3)
-    grades = generator.integers(0, 3, (20, 30))
-    scores = generator.normal(size=(20, 30))
-    missed = generator.integers(1, 3, (20, 2))
-    names = [f"d{index}" for index in range(30)]
-    qrels = {}
-    run = {}
-    for row in range(20):
-        known = {
-            **dict(zip(names, grades[row], strict=True)),
-            "x": missed[row][0],
-            "y": missed[row][1],
-        }
-        qrels[str(row)] = {name: int(grade) for name, grade in known.items() if grade}
-        run[str(row)] = dict(zip(names, scores[row].tolist(), strict=True))
-    theirs = ranx.evaluate(ranx.Qrels(qrels), ranx.Run(run), ["mrr@10", "ndcg@10", "map@100"])
-    data = RankingExamples(["q"] * 20, [names] * 20, grades.tolist(), missed=missed.tolist())
-    ours = keras_bert.pipeline(model).engine.task.metrics(None, data, list(scores))
-    for name, value in theirs.items():
-        assert ours[name] == pytest.approx(value, abs=1e-9), name
-
-
-def test_metrics_of_single_documents(model):
-    pairs = RankingExamples(["a film"] * 2, [["good"], ["bad"]], [[1], [0]])
-    metrics = keras_bert.pipeline(model).evaluate(pairs)
-    assert list(metrics)[:2] == ["average_precision", "accuracy"]
-    assert metrics["average_precision"] == 1
-    found = RankingExamples(["a film"], [["good"]], [[1]], missed=[[1.0]])
-    assert keras_bert.pipeline(model).evaluate(found)["recall@10"] == 0.5
-    scored = RankingExamples(["a film"] * 3, [["good"], ["bad"], ["good"]], [[4], [2], [4]])
-    assert list(keras_bert.pipeline(model).evaluate(scored)) == ["spearman"]
-
-
 def test_errors_are_the_queries_with_a_wrong_first_document(model):
     data = RankingExamples(["a film"] * 2, [["bad", "good"]] * 2, [[1, 0], [0, 1]])
     (mistake,) = keras_bert.pipeline(model).errors(data)
     assert (mistake["expected"], mistake["document"]) == ("bad", "good")
+    data = RankingExamples(["a film", "films"], [["good"], ["bad"]], [[1], [0]])
+    with pytest.raises(ValueError, match="its order has no errors"):
+        keras_bert.pipeline(model).errors(data)
 
 
 def test_lists_train_like_their_documents_alone(model):
@@ -271,14 +232,6 @@ def test_lists_train_like_their_documents_alone(model):
     alone = keras_bert.pipeline(logits)(data.queries[rows[0]], data.documents[rows[0]])
     expected = [answer["score"] for answer in alone]
     np.testing.assert_allclose(packed[0][exists[0]], expected, atol=1e-5)
-
-
-def test_training_without_packing(monkeypatch):
-    monkeypatch.setattr("keras_bert.packed_heads.can_be_packed", lambda model: False)
-    data = tiny.rankings()
-    for loss in ("binary_cross_entropy", "listnet"):
-        _, metrics = keras_bert.finetune(tiny.learner(), data, data, loss=loss, **QUICK)
-        assert metrics["mrr@10"] == 1
 
 
 def test_negatives_are_drawn_from_other_queries():
@@ -378,12 +331,6 @@ def test_finetune_turns_rows_of_texts_into_rankings(eager):
         keras_bert.pipeline(model).evaluate(EmbeddingExamples(rows))
     with pytest.raises(ValueError, match="is data of the task classification; received task="):
         keras_bert.finetune(tiny.learner(), tiny.examples(), task="tagging")
-
-
-def test_models_without_an_activation(model):
-    linear = heads.reranker(tiny.encoder(), activation=None)
-    assert head.with_logits(linear) is linear
-    assert head.with_logits(model).layers[-1].activation is None
 
 
 def test_terms_do_not_depend_on_the_normalization():
