@@ -70,6 +70,8 @@ class BertEncoder(TokenModel):
         type_vocab_size: Number of segments.
         initializer_range: Standard deviation of the initial weights.
         layer_norm_eps: Epsilon of LayerNorm.
+        pooler_act: Activation of the pooler, as for `hidden_act`. BERT's is tanh. The classifiers
+            of DistilBERT and ELECTRA have ReLU and GELU there.
         rematerialize: If True, training needs less memory and more time, see
             `TransformerBlock`.
         preprocessor: The `Preprocessor` that makes this encoder's inputs. It is available as
@@ -108,6 +110,7 @@ class BertEncoder(TokenModel):
         initializer_range: float = 0.02,
         layer_norm_eps: float = 1e-12,
         *,
+        pooler_act: str = "tanh",
         rematerialize: bool = False,
         preprocessor: Any = None,
         pooling: str | None = None,
@@ -128,6 +131,7 @@ class BertEncoder(TokenModel):
             "type_vocab_size": type_vocab_size,
             "initializer_range": initializer_range,
             "layer_norm_eps": layer_norm_eps,
+            "pooler_act": pooler_act,
         }
         _validate(bert_config, pooling)
         dtype = keras.dtype_policies.get(dtype or keras.config.dtype_policy())
@@ -400,7 +404,7 @@ def _new_layer(config, rematerialize, dtype, name):
         "name": name,
     }
     if name == "pooler":
-        return Pooler(**shared)
+        return Pooler(activation=config["pooler_act"], **shared)
     shared["dropout"] = config["hidden_dropout_prob"]
     shared["layer_norm_eps"] = config["layer_norm_eps"]
     if name == "embeddings":

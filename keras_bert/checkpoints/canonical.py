@@ -29,6 +29,7 @@ DEFAULTS: dict[str, Any] = {
     "attention_probs_dropout_prob": 0.1,
     "initializer_range": 0.02,
     "layer_norm_eps": 1e-12,
+    "pooler_act": "tanh",
 }
 SIZES = (
     "vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size",
@@ -194,6 +195,9 @@ class Checkpoint:
             raise invalid(self.path, f"drop: this checkpoint has only {parts}", unknown[0])
         kept = {k: w for k, w in self.weights.items() if group_of(k) not in groups}
         spec = self.spec
+        if "pooler" in groups:
+            encoder = {**spec.encoder, "pooler_act": DEFAULTS["pooler_act"]}
+            spec = dataclasses.replace(spec, encoder=encoder)
         if not self.groups.isdisjoint(set(groups) - {"pooler"}):
             keeps_masked_lm = "masked_lm" in self.groups and "masked_lm" not in groups
             head = HeadSpec(tied=spec.head.tied) if keeps_masked_lm else HeadSpec()
@@ -277,11 +281,13 @@ def read_config(
             raise invalid(file, f"{key} must be a positive integer", value)
         if type(DEFAULTS.get(key)) is float and not _is_rate(value):
             raise invalid(file, f"{key} must be a number of at least 0", value)
-    activation = config["hidden_act"]
     names = sorted({*activations, *KERAS_ACTIVATIONS})
-    if activation not in names:
-        raise invalid(file, f"hidden_act must be one of {', '.join(names)}", activation)
-    return {**config, "hidden_act": activations.get(activation, activation)}
+    for key in ("hidden_act", "pooler_act"):
+        activation = config[key]
+        if activation not in names:
+            raise invalid(file, f"{key} must be one of {', '.join(names)}", activation)
+        config[key] = activations.get(activation, activation)
+    return config
 
 
 def _is_rate(value: Any) -> bool:

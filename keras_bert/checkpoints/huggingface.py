@@ -15,6 +15,7 @@ import numpy as np
 
 from keras_bert.checkpoints import (
     canonical,
+    families,
     folder,
     huggingface_heads,
     name_tables,
@@ -25,6 +26,7 @@ from keras_bert.checkpoints import (
 )
 from keras_bert.checkpoints.canonical import Checkpoint
 from keras_bert.checkpoints.detection import HUGGINGFACE_WEIGHTS, huggingface_weights
+from keras_bert.checkpoints.families import Family
 from keras_bert.checkpoints.huggingface_heads import POOLING_FILE
 from keras_bert.checkpoints.name_tables import Layout
 from keras_bert.checkpoints.tensor_files import Tensor
@@ -174,13 +176,18 @@ def read(path: Path, ignore: Collection[str] = (), *, needs_head: bool = True) -
     sharded or not, or tf_model.h5; and optionally the vocabulary, in vocab.txt or tokenizer.json.
     """
     file = _config_file(path)
-    source_config = folder.read_json(file)
-    _check_other_files(path, source_config)
-    other_models.check_config(file, source_config)
-    config = canonical.read_config(file, source_config, ACTIVATIONS, SILENT_KEYS)
+    content = folder.read_json(file)
+    family = families.find(content)
+    source_config = content if family is None else families.bert_config(family, content)
+    _check_other_files(path, content)
+    other_models.check_config(file, source_config, family is not None)
+    silent = SILENT_KEYS if family is None else SILENT_KEYS | families.SILENT_KEYS
+    config = canonical.read_config(file, source_config, ACTIVATIONS, silent)
     tokenizer = tokenizer_config.read(path, config["vocab_size"], config["max_position_embeddings"])
     tied = source_config.get("tie_word_embeddings") is not False
-    weights = _read_weights(path, config, tied, ignore, needs_head)
+    weights = _read_weights(path, config, tied, ignore, needs_head, family, content)
+    if "pooler/dense/kernel" not in weights:
+        config["pooler_act"] = canonical.DEFAULTS["pooler_act"]
     pooling = huggingface_heads.pooling_of_encoder(path / POOLING_FILE, needs_head)
     spec = ModelSpec(config, tokenizer.vocabulary, tokenizer.options, pooling)
     if needs_head:
@@ -193,13 +200,22 @@ def read(path: Path, ignore: Collection[str] = (), *, needs_head: bool = True) -
 
 
 def _read_weights(
-    path: Path, config: Mapping[str, Any], tied: bool, ignore: Collection[str], needs_head: bool
+    path: Path,
+    config: Mapping[str, Any],
+    tied: bool,
+    ignore: Collection[str],
+    needs_head: bool,
+    family: Family | None,
+    source_config: Mapping[str, Any],
 ) -> Mapping[str, np.ndarray]:
     file = huggingface_weights(path)
     if file is None:
         files = ", ".join(HUGGINGFACE_WEIGHTS)
         raise FileNotFoundError(f"{path}: no weights, looked for {files}")
-    tensors = canonical.without_ignored(file, _normalize(file, tensor_files.read(file)), ignore)
+    tensors = _normalize(file, tensor_files.read(file), family)
+    if family is not None:
+        tensors = families.add_missing(family, source_config, tensors)
+    tensors = canonical.without_ignored(file, tensors, ignore)
     if tied:
         _remove_copies(file, tensors, needs_head)
     elif _DECODER_BIAS in tensors:  # transformers adds it in place of the other bias
@@ -231,11 +247,13 @@ def write_config_and_tokenizer(checkpoint: Checkpoint, path: Path, architecture:
     """Write the files of `save_pretrained` except for the weights."""
     spec = checkpoint.spec
     vocabulary = spec.vocabulary or []
-    activation = spec.encoder["hidden_act"]
+    encoder = dict(spec.encoder)
+    del encoder["pooler_act"]  # transformers has tanh; `checkpoints.write` reads the folder back
+    activation = encoder["hidden_act"]
     config = {
         "architectures": [architecture],
         "model_type": "bert",
-        **spec.encoder,
+        **encoder,
         "hidden_act": canonical.to_source_activation(activation, ACTIVATIONS, format=FORMAT),
         "pad_token_id": vocabulary.index("[PAD]") if "[PAD]" in vocabulary else 0,
         "dtype": "float32",
@@ -250,36 +268,42 @@ def write_config_and_tokenizer(checkpoint: Checkpoint, path: Path, architecture:
         tokenizer_json.write(path, spec.tokenizer, vocabulary)
 
 
-def _normalize(file: Path, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def _normalize(
+    file: Path, tensors: Mapping[str, Tensor], family: Family | None
+) -> dict[str, Tensor]:
     """Convert all names to those in the table, and remove tensors that are always ignored."""
-    renamed = {}
+    plain: dict[str, tuple[str, Tensor]] = {}
     for source, tensor in tensors.items():
         name, tensor = _from_tensorflow(source, tensor) if "/" in source else (source, tensor)
-        renamed[source] = _WRAPPED.sub(r"\1", name), tensor
-    prefix = _prefix_of_model(name for name, _ in renamed.values())
+        plain[source] = _WRAPPED.sub(r"\1", name), tensor
+    own_part = "bert" if family is None else family.prefix
+    prefix = _prefix_of_model([name for name, _ in plain.values()], own_part)
     other_models.check_prefix(file, prefix)
+    names = {source: name.removeprefix(prefix) for source, (name, _) in plain.items()}
+    if family is not None:
+        renamed = families.bert_names(family, names.values())
+        names = {source: renamed[name] for source, name in names.items() if name in renamed}
     normal: dict[str, Tensor] = {}
     twice = []
-    for source, (name, tensor) in renamed.items():
-        name = name.removeprefix(prefix)
+    for source, name in names.items():
         for pattern, replacement in _SPELLINGS:
             name = re.sub(pattern, replacement, name)
         if name in normal:
             twice.append(source)
         if name not in IGNORED:
-            normal[name] = tensor
+            normal[name] = plain[source][1]
     canonical.raise_if(file, "a checkpoint must hold each tensor once", {"twice": twice})
     return normal
 
 
-def _prefix_of_model(names: Iterable[str]) -> str:
+def _prefix_of_model(names: Iterable[str], own_part: str) -> str:
     """Return what stands before the names of a BERT that is a part of another module, or "".
 
-    For example "model." for "model.bert.embeddings.word_embeddings.weight". A file with several
-    encoders has no prefix.
+    For example "model." for "model.bert.embeddings.word_embeddings.weight", where "bert" is the own
+    part. A file with several encoders has no prefix.
     """
     prefixes = [name.removesuffix(_FIRST_TENSOR) for name in names if name.endswith(_FIRST_TENSOR)]
-    return re.sub(r"(^|\.)bert\.$", r"\1", prefixes[0]) if len(prefixes) == 1 else ""
+    return re.sub(rf"(^|\.){own_part}\.$", r"\1", prefixes[0]) if len(prefixes) == 1 else ""
 
 
 def _remove_copies(file: Path, tensors: dict[str, Tensor], needs_head: bool) -> None:

@@ -42,8 +42,9 @@ FAMILIES = {
     "t5": "has relative positions, and SentencePiece",
 }
 _BERT_CLASS = re.compile(r"(TF|Flax)?Bert(Model|For|LMHead|PreTrained)")
-# Files of other tokenizers. BERT's are vocab.txt and tokenizer.json.
-_OTHER_TOKENIZERS = ("vocab.json", "sentencepiece.bpe.model", "spiece.model", "tokenizer.model")
+# Files of byte-level BPE, fastBPE and SentencePiece. BERT's are vocab.txt and tokenizer.json.
+_OTHER_TOKENIZERS = ("vocab.json", "merges.txt", "bpe.codes", "sentencepiece.*", "*piece.model",
+                     "tokenizer*.model")  # fmt: skip
 _USE = "Use it with transformers, or choose a BERT, as in keras_bert.load('base')"
 # Pattern of files -> what they are, and what to do. They are looked for in this order.
 _FILES = {
@@ -86,14 +87,22 @@ _CHANGES_OTHERS = re.compile(
 )
 
 
-def check_config(file: Path, config: Mapping[str, Any]) -> None:
+def classes_of(config: Mapping[str, Any]) -> list[str]:
+    """Return the names of classes in config.json."""
+    names = config.get("architectures")
+    return list(map(str, names)) if isinstance(names, list) else []
+
+
+def check_config(file: Path, config: Mapping[str, Any], is_converted: bool = False) -> None:
     """Raise a `ValueError` if config.json, or a tokenizer beside it, is that of another model.
 
-    Configs of 2018 and 2019 have no `model_type`.
+    Configs of 2018 and 2019 have no `model_type`. `is_converted` is True for the config that
+    `families` made of another one.
     """
     model_type = config.get("model_type")
-    names = config.get("architectures") or []
-    code = (config.get("auto_map") or {}).get("AutoModel")
+    names = classes_of(config)
+    code_of = config.get("auto_map")
+    code = code_of.get("AutoModel") if isinstance(code_of, dict) else None
     for value in filter(None, [model_type, *names]):
         if value != "bert" and not _BERT_CLASS.match(str(value)):
             _check_family(file, str(value))
@@ -102,10 +111,17 @@ def check_config(file: Path, config: Mapping[str, Any]) -> None:
             f"{file}: the code of {shown(code)} computes this model. If that is a BERT, load a "
             "copy of the folder without auto_map in config.json"
         )
+    tokenizers = [
+        tokenizer.name
+        for pattern in _OTHER_TOKENIZERS
+        for tokenizer in sorted(file.parent.glob(pattern))
+    ]
+    if is_converted and tokenizers:
+        rule = "the tokenizer must be WordPiece, whose file is vocab.txt"
+        raise ValueError(f"{file.parent}: {rule}, received {tokenizers[0]}. {_USE}")
     if model_type is not None:  # `canonical.read_config` checks it
         return
-    others = [name for name in names if not _BERT_CLASS.match(str(name))]
-    tokenizers = [name for name in _OTHER_TOKENIZERS if (file.parent / name).is_file()]
+    others = [name for name in names if not _BERT_CLASS.match(name)]
     for evidence in [*others, *tokenizers]:
         raise ValueError(
             f"{file}: must have the model_type 'bert' beside {shown(evidence)}, which is not of "

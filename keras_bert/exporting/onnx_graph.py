@@ -201,7 +201,7 @@ class Graph:
         if name in ("silu", "swish"):
             return self.node("Mul", x, self.node("Sigmoid", x))
         raise ValueError(
-            f"an ONNX export needs hidden_act gelu, gelu_new, relu, tanh, sigmoid or silu; "
+            f"an ONNX export needs an activation gelu, gelu_new, relu, tanh, sigmoid or silu; "
             f"received {name!r}"
         )
 
@@ -239,8 +239,8 @@ class EncodedInputs:
     def pooled(self):
         """Add the pooler; return the name of its output (rows, hidden)."""
         cls = self._graph.node("Gather", self.sequence, self._graph.constant(0, np.int64), axis=1)
-        dense = self._encoder.get_layer("pooler").dense
-        return self._graph.node("Tanh", self._graph.dense_layer(cls, dense))
+        pooler = self._encoder.get_layer("pooler")
+        return self._graph.activation(self._graph.dense_layer(cls, pooler.dense), pooler.activation)
 
     def text_vector(self):
         """Add the pooling of the head, or the pooler; return the name of the vectors."""

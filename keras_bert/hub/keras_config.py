@@ -47,7 +47,8 @@ _OWN_LAYERS = _table(
         f"""
         {_OF_EACH_LAYER} vocab_size hidden_size num_hidden_layers num_attention_heads
         intermediate_size hidden_act hidden_dropout_prob attention_probs_dropout_prob
-        max_position_embeddings type_vocab_size initializer_range layer_norm_eps rematerialize
+        max_position_embeddings type_vocab_size initializer_range layer_norm_eps pooler_act
+        rematerialize
         preprocessor pooling lora frozen fresh_pooler
         """,
     ),
@@ -80,7 +81,7 @@ _OWN_LAYERS = _table(
         layer_norm_eps initializer_range rematerialize
         """,
     ),
-    (layers.Pooler, f"{_OF_EACH_LAYER} initializer_range"),
+    (layers.Pooler, f"{_OF_EACH_LAYER} initializer_range activation"),
     (layers.Dropout, f"{_OF_EACH_LAYER} rate seed noise_shape"),
     (layers.GatherTexts, _OF_EACH_LAYER),
     (layers.MaskedLMHead, _OF_MASKED_LM),
@@ -144,6 +145,7 @@ _DTYPE = re.compile(r"[a-z0-9_/-]{1,40}")
 _STRINGS: dict[str, Callable[[str], Any]] = {
     "activation": _ACTIVATIONS.__contains__,
     "hidden_act": _ACTIVATIONS.__contains__,
+    "pooler_act": _ACTIVATIONS.__contains__,
     "dtype": _DTYPE.fullmatch,
     "default_policy": _DTYPE.fullmatch,
 }

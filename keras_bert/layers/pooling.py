@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from keras_bert.layers.activations import activation as activation_function
 from keras_bert.layers.encoder_layers import MASKED_LOGIT, gather_positions
 from keras_bert.layers.parts import new_dense
 from keras_bert.runtime.arguments import check_one_of
@@ -10,12 +11,13 @@ from keras_bert.runtime.arguments import check_one_of
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class Pooler(keras.layers.Layer):
-    """Dense layer with tanh on the [CLS] vector, BERT's `pooled_output`.
+    """Dense layer on the [CLS] vector, BERT's `pooled_output`.
 
     Source: The "pooler" scope in google-research/bert `modeling.py`.
 
     Args:
         initializer_range: Standard deviation of the initial weights.
+        activation: `"tanh"`, as in BERT, or another value of `layers.activation`.
 
     Example:
 
@@ -23,9 +25,10 @@ class Pooler(keras.layers.Layer):
     (1, 4)
     """
 
-    def __init__(self, initializer_range=0.02, **kwargs):
+    def __init__(self, initializer_range=0.02, activation="tanh", **kwargs):
         super().__init__(**kwargs)
         self.initializer_range = initializer_range
+        self.activation = activation
 
     def build(self, sequence_output_shape, positions_shape=None):
         hidden_size = sequence_output_shape[-1]
@@ -33,7 +36,7 @@ class Pooler(keras.layers.Layer):
             hidden_size,
             (sequence_output_shape[0], hidden_size),
             self.initializer_range,
-            activation="tanh",
+            activation=activation_function(self.activation),
             dtype=self.dtype_policy,
             name="dense",
         )
@@ -63,7 +66,11 @@ class Pooler(keras.layers.Layer):
         return (*leading, sequence_output_shape[-1])
 
     def get_config(self):
-        return {**super().get_config(), "initializer_range": self.initializer_range}
+        return {
+            **super().get_config(),
+            "initializer_range": self.initializer_range,
+            "activation": self.activation,
+        }
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")

@@ -185,14 +185,15 @@ class _Encoder:
             x = self._block(layer, x, layout, only_cls)
             hidden_states.append(x)
         cls = x if self.only_pooled else tf.gather(x, layout.cls_indices)  # (batch, hidden)
-        pooled = self._dense(self._encoder.get_layer("pooler").dense, cls)
+        pooler = self._encoder.get_layer("pooler").dense
+        pooled = pooler.activation(self._dense(pooler, cls))
         outputs = hidden_states
         if not self.only_pooled:
             outputs = [layout.pad(x) for x in hidden_states]  # (batch, seq, hidden)
         if (positions := inputs.get("output_positions")) is not None:
             outputs[-1] = tf.gather(outputs[-1], positions, batch_dims=1)
         return {
-            "pooled_output": tf.cast(tf.tanh(pooled), tf.float32),
+            "pooled_output": tf.cast(pooled, tf.float32),
             "sequence_output": outputs[-1],
             "encoder_outputs": outputs,
         }

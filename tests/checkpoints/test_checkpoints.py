@@ -181,6 +181,7 @@ def test_config_has_exactly_the_keys_of_the_encoder():
         "attention_probs_dropout_prob": 0.1,
         "initializer_range": 0.02,
         "layer_norm_eps": 1e-5,
+        "pooler_act": "tanh",
     }
     json.dumps(config)
 

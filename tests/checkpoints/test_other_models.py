@@ -3,7 +3,7 @@
 import pytest
 
 import keras_bert
-from keras_bert.checkpoints import other_models
+from keras_bert.checkpoints import families, other_models
 from tests.checkpoints.huggingface_files import (
     VOCABULARY,
     encoder_tensors,
@@ -14,18 +14,9 @@ from tests.checkpoints.huggingface_files import (
 # Repository on the Hugging Face Hub -> model type, class and, if they differ from the type, the
 # beginning of the names of its tensors.
 PUBLISHED = {
-    "FacebookAI/roberta-base": ("roberta", "RobertaForMaskedLM"),
     "FacebookAI/xlm-roberta-base": ("xlm-roberta", "XLMRobertaForMaskedLM", "roberta"),
     "intfloat/multilingual-e5-small-roberta": ("xlm-roberta", "XLMRobertaModel", ""),
     "almanach/camembert-base": ("camembert", "CamembertForMaskedLM", "roberta"),
-    "vinai/phobert-base": ("roberta", "RobertaForMaskedLM"),
-    "microsoft/codebert-base": ("roberta", "RobertaModel", ""),
-    "klue/roberta-base": ("roberta", "RobertaForMaskedLM"),
-    "jhgan/ko-sroberta-multitask": ("roberta", "RobertaModel", ""),
-    "distilbert/distilbert-base-uncased": ("distilbert", "DistilBertForMaskedLM"),
-    "monologg/distilkobert": ("distilbert", "DistilBertModel"),
-    "google/electra-small-discriminator": ("electra", "ElectraForPreTraining"),
-    "monologg/koelectra-base-v3-discriminator": ("electra", "ElectraForPreTraining"),
     "albert/albert-base-v2": ("albert", "AlbertForMaskedLM"),
     "microsoft/deberta-base": ("deberta", "DebertaModel"),
     "microsoft/deberta-v3-base": ("deberta-v2", "DebertaV2ForMaskedLM", "deberta"),
@@ -83,9 +74,11 @@ def test_published_models(tmp_path, name):
 @pytest.mark.parametrize("family", other_models.FAMILIES)
 def test_each_evidence_is_enough(tmp_path, family):
     """The type, the class or the tensors may be the only ones that name another model."""
-    check_refused(make(tmp_path / "type", model_type=family), family, "not a BERT.*transformers")
+    if family not in families.FAMILIES:
+        path = make(tmp_path / "type", model_type=family)
+        check_refused(path, family, "not a BERT.*transformers")
     for model_type in ("bert", None):
-        config = {"model_type": model_type, "architectures": [f"{family.title()}Model"]}
+        config = {"model_type": model_type, "architectures": [f"TF{family.title()}Model"]}
         check_refused(make(tmp_path / f"class {model_type}", **config), "not a BERT")
         path = make(tmp_path / f"tensors {model_type}", f"model.{family}", model_type=model_type)
         check_refused(path, f"safetensors: '{family}' is not a BERT")
@@ -98,6 +91,25 @@ def test_a_config_without_a_type_and_another_tokenizer(tmp_path, tokenizer):
     (path / tokenizer).write_text("{}")
     check_refused(path, "must have the model_type 'bert'", tokenizer)
     keras_bert.load(make(tmp_path / "bert", "")).count_params()
+
+
+# Repository with a RoBERTa whose tokenizer is not WordPiece -> a file of it.
+OTHER_TOKENIZERS = {
+    "FacebookAI/roberta-base": "vocab.json",
+    "microsoft/codebert-base": "merges.txt",
+    "vinai/phobert-base": "bpe.codes",
+    "vinai/bertweet-base": "bpe.codes",
+    "monologg/distilkobert": "tokenizer_78b3253a26.model",
+    "klue/roberta-base with SentencePiece": "sentencepiece.bpe.model",
+}
+
+
+@pytest.mark.parametrize("name", OTHER_TOKENIZERS)
+def test_families_with_another_tokenizer(tmp_path, name):
+    file = OTHER_TOKENIZERS[name]
+    path = make(tmp_path, "", model_type="roberta", architectures=["RobertaModel"])
+    (path / file).write_text("{}")
+    check_refused(path, "must be WordPiece", file)
 
 
 def test_classes_of_other_packages(tmp_path):

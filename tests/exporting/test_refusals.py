@@ -63,7 +63,7 @@ REFUSED = [
     (classifier, {"license": 3}, "license must be"),
     (tiny.encoder, {"precision": "bfloat16"}, "does not apply to encoders and pretraining models"),
     (lambda: classifier(preprocessor=None), {}, "has no vocabulary"),
-    (lambda: classifier(hidden_act="elu"), ONNX, "hidden_act gelu, gelu_new"),
+    (lambda: classifier(hidden_act="elu"), ONNX, "activation gelu, gelu_new"),
     (quantized, ONNX, "weights that are not quantized"),
     (own_head, ONNX, "an encoder or an unchanged model of keras_bert.heads"),
     (features, {}, "must end in a head"),

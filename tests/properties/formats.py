@@ -55,6 +55,7 @@ _LIMITS = {
     },
 }
 _LIMITS_OF_FOLDERS = {
+    "pooler_act": lambda model: model.pooler_act != "tanh",
     "quantized": lambda model: model.is_quantized,
     "pooling=": lambda model: model.poolings and model.task != "embedding",
 }

@@ -97,6 +97,7 @@ DETAILS = {
     "frozen layers in bfloat16": _frozen,
     "int8": _quantized,
     "one segment": functools.partial(_CLASSIFIER, encoder_options={"type_vocab_size": 1}),
+    "pooler with ReLU": functools.partial(_CLASSIFIER, encoder_options={"pooler_act": "relu"}),
     "numbers as labels": functools.partial(_CLASSIFIER, labels=[0, 1], dropout=0.3),
     "names of labels as Hugging Face's": functools.partial(
         _CLASSIFIER, labels=["LABEL_0", "LABEL_1"]
