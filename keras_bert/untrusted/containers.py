@@ -179,14 +179,13 @@ def check_hdf5(opened: Any, size: int, *, lists_of_strings: bool = False) -> dic
 def _hdf5_objects(opened: Any) -> Iterator[tuple[str, Any]]:
     """Yield the names and objects of an HDF5 file. A link to another object is an error."""
     import h5py
-    from h5py import h5a
 
     unvisited: list[tuple[str, Any]] = [("", opened)]
     count = 1
     while unvisited:
         name, item = unvisited.pop()
         is_group = not isinstance(item, h5py.Dataset)
-        count += h5a.get_num_attrs(item.id)
+        count += len(item.attrs)
         if is_group:
             count += len(item)
         budget.check(count, "groups, datasets and attributes", budget.MAX_OBJECTS)
@@ -202,14 +201,12 @@ def _hdf5_objects(opened: Any) -> Iterator[tuple[str, Any]]:
 
 def _check_attributes(name: str, item: Any, lists_of_strings: bool) -> None:
     """Check the attributes of an HDF5 object, without reading them."""
-    from h5py import h5a
-
-    for index in range(h5a.get_num_attrs(item.id)):
-        attribute = h5a.open(item.id, index=index)
+    for attribute_name in item.attrs:  # by name: HDF5 finds an index in linear time
+        attribute = item.attrs.get_id(attribute_name)
         # A list of strings of any length can refer to the same bytes many times. h5py 3 writes such
         # lists for the names of layers in tf_model.h5.
         is_list_of_strings = attribute.shape != () and attribute.dtype.hasobject
-        if lists_of_strings and attribute.name != b"dtype":
+        if lists_of_strings and attribute_name != "dtype":
             is_list_of_strings = False
         if is_list_of_strings:
             raise ValueError(f"{shown(name)} has a list of strings as an attribute")
