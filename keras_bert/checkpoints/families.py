@@ -34,6 +34,7 @@ class Family(NamedTuple):
         pooler_act: Activation of the hidden layer of its classifiers.
         keys: Key of its config -> BERT's key.
         names: (pattern, replacement) for names of tensors after the prefix became "bert.".
+        silent_keys: Keys of its config that do not change what the encoder computes.
     """
 
     class_name: str
@@ -41,7 +42,10 @@ class Family(NamedTuple):
     pooler_act: str
     keys: Mapping[str, str]
     names: tuple[tuple[str, str], ...]
+    silent_keys: frozenset[str] = frozenset()
 
+
+BERT = Family("Bert", "bert", "tanh", {}, ())
 
 _CLASSIFIER = (
     (r"^classifier\.dense\.", "bert.pooler.dense."),
@@ -74,6 +78,7 @@ FAMILIES = {
             (r"^vocab_projector\.weight$", "cls.predictions.decoder.weight"),
             (r"^pre_classifier\.", "bert.pooler.dense."),
         ),
+        frozenset({"sinusoidal_pos_embds", "tie_weights_", "qa_dropout"}),
     ),
     "electra": Family(
         "Electra",
@@ -87,6 +92,10 @@ FAMILIES = {
             (r"^generator_lm_head\.bias$", "cls.predictions.bias"),
             (r"^generator_lm_head\.weight$", "cls.predictions.decoder.weight"),
         ),
+        frozenset({
+            "embedding_size", "generator_size", "generator_hidden_size", "summary_activation",
+            "summary_last_dropout", "summary_type", "summary_use_proj",
+        }),
     ),
     "roberta": Family(
         "Roberta",
@@ -102,28 +111,24 @@ FAMILIES = {
         ),
     ),
 }  # fmt: skip
-# Keys of these configs that do not change what the encoder computes.
-SILENT_KEYS = frozenset({
-    "sinusoidal_pos_embds", "tie_weights_", "qa_dropout", "embedding_size", "generator_size",
-    "generator_hidden_size", "summary_activation", "summary_last_dropout", "summary_type",
-    "summary_use_proj",
-})  # fmt: skip
 
 
-def find(config: Mapping[str, Any]) -> Family | None:
-    """Return the family that a config names by its type, or else by its class."""
+def find(config: Mapping[str, Any]) -> Family:
+    """Return the family that a config names by its type, or else by its class; else `BERT`."""
     model_type = config.get("model_type")
     if model_type is not None:
-        return FAMILIES.get(str(model_type))
+        return FAMILIES.get(str(model_type), BERT)
     names = classes_of(config)
     for family in FAMILIES.values():
         if names and names[0].startswith(family.class_name):
             return family
-    return None
+    return BERT
 
 
 def bert_config(family: Family, config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the config of a BERT with the same layers."""
+    if family is BERT:
+        return dict(config)
     content = {family.keys.get(key, key): value for key, value in config.items()}
     content["model_type"] = "bert"
     content["architectures"] = [
@@ -141,6 +146,8 @@ def bert_config(family: Family, config: Mapping[str, Any]) -> dict[str, Any]:
 def bert_names(family: Family, names: Iterable[str]) -> dict[str, str]:
     """Return {name: name in a BERT}. A classifier's hidden layer takes the place of the pooler."""
     names = list(names)
+    if family is BERT:
+        return {name: name for name in names}
     has_hidden_layer = any(name.startswith("classifier.dense.") for name in names)
     renamed = {}
     for source in names:
@@ -157,6 +164,8 @@ def add_missing(
     family: Family, config: Mapping[str, Any], tensors: dict[str, Tensor]
 ) -> dict[str, Tensor]:
     """Return the tensors of a BERT: those with BERT's names, with segments and BERT's positions."""
+    if family is BERT:
+        return tensors
     tensors = dict(tensors)
     words = tensors.get("bert.embeddings.word_embeddings.weight")
     if family.prefix == "distilbert" and words is not None:

@@ -30,7 +30,7 @@ from keras_bert.checkpoints.families import Family
 from keras_bert.checkpoints.huggingface_heads import POOLING_FILE
 from keras_bert.checkpoints.name_tables import Layout
 from keras_bert.checkpoints.tensor_files import Tensor
-from keras_bert.model_spec import ModelSpec
+from keras_bert.model_spec import HeadSpec, ModelSpec
 from keras_bert.runtime.escaping import printable, shown
 from keras_bert.runtime.words import words
 
@@ -122,9 +122,10 @@ _MODULE_OF_VECTORS = re.compile(r"\d+_(Dense|LayerNorm|CNN|LSTM|WeightedLayerPoo
 _SAFETENSORS = "model.safetensors"
 
 
-def _classifier_dropout(file: Path, config: dict[str, Any]) -> float | None:
+def _classifier_dropout(path: Path, config: Mapping[str, Any]) -> float | None:
     rate = config.get("classifier_dropout")
     if rate is not None and not (type(rate) in (int, float) and 0 <= rate < 1):
+        file = _config_file(path)
         raise ValueError(f"{file}: classifier_dropout must be from 0 to 1, received {shown(rate)}")
     return rate
 
@@ -178,52 +179,49 @@ def read(path: Path, ignore: Collection[str] = (), *, needs_head: bool = True) -
     file = _config_file(path)
     content = folder.read_json(file)
     family = families.find(content)
-    source_config = content if family is None else families.bert_config(family, content)
+    source_config = families.bert_config(family, content)
     _check_other_files(path, content)
-    other_models.check_config(file, source_config, family is not None)
-    silent = SILENT_KEYS if family is None else SILENT_KEYS | families.SILENT_KEYS
+    other_models.check_config(file, source_config, is_converted=family is not families.BERT)
+    silent = SILENT_KEYS | family.silent_keys
     config = canonical.read_config(file, source_config, ACTIVATIONS, silent)
     tokenizer = tokenizer_config.read(path, config["vocab_size"], config["max_position_embeddings"])
+    weights_file = huggingface_weights(path)
+    if weights_file is None:
+        files = ", ".join(HUGGINGFACE_WEIGHTS)
+        raise FileNotFoundError(f"{path}: no weights, looked for {files}")
+    tensors = _normalize(weights_file, tensor_files.read(weights_file), family)
+    tensors = families.add_missing(family, content, tensors)
+    tensors = canonical.without_ignored(weights_file, tensors, ignore)
     tied = source_config.get("tie_word_embeddings") is not False
-    weights = _read_weights(path, config, tied, ignore, needs_head, family, content)
+    if tied:
+        _remove_copies(weights_file, tensors, needs_head)
+    elif _DECODER_BIAS in tensors:  # transformers adds it in place of the other bias
+        tensors[COPIES[_DECODER_BIAS]] = tensors.pop(_DECODER_BIAS)
+    weights = name_tables.read_weights(
+        weights_file,
+        TABLE,
+        config,
+        {name: tensor.shape for name, tensor in tensors.items()},
+        lambda name: tensors[name].load(),
+        needs_head=needs_head,
+    )
     if "pooler/dense/kernel" not in weights:
         config["pooler_act"] = canonical.DEFAULTS["pooler_act"]
     pooling = huggingface_heads.pooling_of_encoder(path / POOLING_FILE, needs_head)
     spec = ModelSpec(config, tokenizer.vocabulary, tokenizer.options, pooling)
     if needs_head:
-        _check_modules_are_listed(path)
-        head = huggingface_heads.read_head(path, source_config, weights, tied)
-        if "span_selector/bias" not in weights:  # its class in transformers has no dropout
-            head = dataclasses.replace(head, dropout=_classifier_dropout(file, source_config))
-        spec = dataclasses.replace(spec, head=head)
+        spec = dataclasses.replace(spec, head=_read_head(path, source_config, weights, tied))
     return Checkpoint(FORMAT, str(path), spec, weights)
 
 
-def _read_weights(
-    path: Path,
-    config: Mapping[str, Any],
-    tied: bool,
-    ignore: Collection[str],
-    needs_head: bool,
-    family: Family | None,
-    source_config: Mapping[str, Any],
-) -> Mapping[str, np.ndarray]:
-    file = huggingface_weights(path)
-    if file is None:
-        files = ", ".join(HUGGINGFACE_WEIGHTS)
-        raise FileNotFoundError(f"{path}: no weights, looked for {files}")
-    tensors = _normalize(file, tensor_files.read(file), family)
-    if family is not None:
-        tensors = families.add_missing(family, source_config, tensors)
-    tensors = canonical.without_ignored(file, tensors, ignore)
-    if tied:
-        _remove_copies(file, tensors, needs_head)
-    elif _DECODER_BIAS in tensors:  # transformers adds it in place of the other bias
-        tensors[COPIES[_DECODER_BIAS]] = tensors.pop(_DECODER_BIAS)
-    shapes = {name: tensor.shape for name, tensor in tensors.items()}
-    return name_tables.read_weights(
-        file, TABLE, config, shapes, lambda name: tensors[name].load(), needs_head=needs_head
-    )
+def _read_head(
+    path: Path, config: Mapping[str, Any], weights: Mapping[str, np.ndarray], tied: bool
+) -> HeadSpec:
+    _check_modules_are_listed(path)
+    head = huggingface_heads.read_head(path, config, weights, tied)
+    if "span_selector/bias" in weights:  # its class in transformers has no dropout
+        return head
+    return dataclasses.replace(head, dropout=_classifier_dropout(path, config))
 
 
 def write(checkpoint: Checkpoint, path: Path) -> None:
@@ -268,21 +266,17 @@ def write_config_and_tokenizer(checkpoint: Checkpoint, path: Path, architecture:
         tokenizer_json.write(path, spec.tokenizer, vocabulary)
 
 
-def _normalize(
-    file: Path, tensors: Mapping[str, Tensor], family: Family | None
-) -> dict[str, Tensor]:
+def _normalize(file: Path, tensors: Mapping[str, Tensor], family: Family) -> dict[str, Tensor]:
     """Convert all names to those in the table, and remove tensors that are always ignored."""
     plain: dict[str, tuple[str, Tensor]] = {}
     for source, tensor in tensors.items():
         name, tensor = _from_tensorflow(source, tensor) if "/" in source else (source, tensor)
         plain[source] = _WRAPPED.sub(r"\1", name), tensor
-    own_part = "bert" if family is None else family.prefix
-    prefix = _prefix_of_model([name for name, _ in plain.values()], own_part)
+    prefix = _prefix_of_model([name for name, _ in plain.values()], family.prefix)
     other_models.check_prefix(file, prefix)
     names = {source: name.removeprefix(prefix) for source, (name, _) in plain.items()}
-    if family is not None:
-        renamed = families.bert_names(family, names.values())
-        names = {source: renamed[name] for source, name in names.items() if name in renamed}
+    renamed = families.bert_names(family, names.values())
+    names = {source: renamed[name] for source, name in names.items() if name in renamed}
     normal: dict[str, Tensor] = {}
     twice = []
     for source, name in names.items():
