@@ -12,8 +12,6 @@ import pytest
 
 import keras_bert
 from keras_bert import EmbeddingExamples, distribution, heads, losses
-from keras_bert.tasks.classification.class_contrast import ClassContrast
-from keras_bert.tasks.tagging.data import TaggedSentences
 from keras_bert.training import callbacks
 from tests import tiny
 from tests.tasks.embedding import test_embedding
@@ -22,50 +20,22 @@ DEVICES = {"jax": 8, "tensorflow": 2}
 TOLERANCE = 1e-5  # of losses and weights after two epochs
 
 
-def texts():
-    """Return 45 texts: on TensorFlow, the last batch has 13, which two devices cannot share."""
-    return tiny.examples((tiny.ROWS * 2)[:45])
-
-
-def tags():
-    """Return 54 sentences."""
-    data = tiny.tagged()
-    return TaggedSentences(data.words * 3, data.tags * 3)
-
-
-def pairs():
-    """Return 22 rows, with a hard negative each, which become batches of 8, 7 and 7 rows."""
-    return EmbeddingExamples(test_embedding.rows(22, negatives=1))
-
-
-def classes():
-    """Return 22 pairs of texts of three classes."""
-    labels = [str(row % 3) for row in range(22)]
-    return EmbeddingExamples(test_embedding.rows(22), classes=labels)
-
-
-def scored():
-    """Return 22 pairs of texts with scores."""
-    return EmbeddingExamples(test_embedding.rows(22), scores=np.linspace(0, 1, 22))
-
-
-# Data and batch sizes. The batches are large enough to be packed on eight devices.
+# Data, the batch size, and other options. The batches are large enough to be packed on eight
+# devices. tests/properties/test_training.py has the losses of all tasks.
 RUNS = {
-    "texts": (texts, 16),
-    "weighted": (texts, 16),  # with class weights
-    "tags": (tags, 18),
-    "questions": (tiny.questions, 6),
-    "pairs": (pairs, 8),
-    "scored": (scored, 8),
-    "classes": (classes, 8),
-}
-# A scale of 1, since the default of 20 multiplies the rounding errors: the runs would differ by
-# 1e-5, not 6e-8.
-LOSSES = {
-    "pairs": losses.MultipleNegativesRanking(scale=1.0),
-    "scored": losses.Matryoshka(losses.CoSENT(scale=1.0), [8, 4]),
-    "classes": ClassContrast(scale=1.0),
-}
+    # On TensorFlow, the last batch has 13 texts, which two devices cannot share.
+    "texts": (tiny.examples((tiny.ROWS * 2)[:45]), 16, {"class_weight": {"good": 5.0}}),
+    # A scale of 1, since the default of 20 multiplies the rounding errors: the runs would differ
+    # by 1e-5, not 6e-8. The 22 rows become batches of 8, 7 and 7 rows.
+    "pairs": (
+        EmbeddingExamples(test_embedding.rows(22, negatives=1)), 8,
+        {"loss": losses.MultipleNegativesRanking(scale=1.0)},
+    ),
+    "scored": (
+        EmbeddingExamples(test_embedding.rows(22), scores=np.linspace(0, 1, 22)), 8,
+        {"loss": losses.CoSENT(scale=1.0), "matryoshka_dims": [8, 4]},
+    ),
+}  # fmt: skip
 
 
 class Kill(keras.callbacks.Callback):
@@ -84,27 +54,17 @@ class Kill(keras.callbacks.Callback):
 def train(kind, strategy, dropout, **options):
     """Return the losses of both epochs and the weights of a run."""
     backend = keras.backend.backend()
-    data, batch_size = RUNS[kind]
-    if kind in LOSSES:
-        options["loss"] = LOSSES[kind]
-    if kind == "weighted":
-        options["class_weight"] = {"good": 5.0}
+    data, batch_size, options_of_kind = RUNS[kind]
     with distribution.scope(strategy):
         assert distribution.replicas() == (1 if strategy == "one-device" else DEVICES[backend])
         bert = tiny.encoder(
-            initializer_range=0.25,
-            hidden_dropout_prob=dropout,
-            attention_probs_dropout_prob=dropout,
-            pooling="mean" if kind in LOSSES else None,
-        )
-        if kind == "tags":
-            # The regression that starts a new head stops early, and rounding decides in which step.
-            keras.utils.set_random_seed(0)
-            bert = heads.tagger(bert, labels=data().label_names())
+            initializer_range=0.25, hidden_dropout_prob=dropout,
+            attention_probs_dropout_prob=dropout, pooling=None if kind == "texts" else "mean",
+        )  # fmt: skip
         model, metrics = keras_bert.finetune(
             bert,
-            data(),
-            data(),
+            data,
+            data,
             metric="dev_loss",  # it falls in each epoch
             epochs=2,
             batch_size=batch_size,
@@ -113,6 +73,7 @@ def train(kind, strategy, dropout, **options):
             fixed_length=backend == "tensorflow",
             optimizer=keras.optimizers.SGD(0.1),
             show_progress=False,
+            **options_of_kind,
             **options,
         )
         values = [record[name] for record in metrics["history"] for name in ("loss", "dev_loss")]
