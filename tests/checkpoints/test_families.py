@@ -250,3 +250,42 @@ def test_numbers_are_those_of_transformers(tmp_path, family, name):
             np.testing.assert_allclose(found[key], outputs[key].numpy(), atol=1e-4)
     else:
         np.testing.assert_allclose(found, outputs.logits.numpy(), atol=1e-4)
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize("family", FAMILIES)
+def test_vectors_are_those_of_sentence_transformers(tmp_path, family):
+    """Also with KLUE's order of the special tokens, where the id of [PAD] is 1."""
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    special = ["[CLS]", "[PAD]", "[SEP]", "[UNK]", "[MASK]"]
+    vocabulary = [*special, *(token for token in tiny.PIECES if token not in special)]
+    (tmp_path / "vocab.txt").write_text("\n".join(vocabulary), encoding="utf-8")
+    sizes = {"vocab_size": len(vocabulary), "max_position_embeddings": 34, "pad_token_id": 1}
+    if family == "distilbert":
+        sizes |= {"dim": 8, "n_layers": 1, "n_heads": 2, "hidden_dim": 16}
+    else:
+        sizes |= {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2}
+        sizes |= {"embedding_size": 8} if family == "electra" else {"type_vocab_size": 1}
+    config = getattr(transformers, f"{_CLASSES[family]}Config")(**sizes)
+    peer = getattr(transformers, f"{_CLASSES[family]}Model")(config)
+    for name, parameter in peer.named_parameters():
+        torch.nn.init.normal_(parameter, float("orm.weight" in name), 0.3)
+    peer.save_pretrained(tmp_path / "transformer")
+    tokenizer = transformers.BertTokenizer(str(tmp_path / "vocab.txt"))
+    tokenizer.model_max_length = 32
+    tokenizer.save_pretrained(tmp_path / "transformer")
+    from sentence_transformers.sentence_transformer import modules
+
+    transformer = modules.Transformer(str(tmp_path / "transformer"), max_seq_length=32)
+    pooling = modules.Pooling(8, pooling_mode="mean")
+    theirs = sentence_transformers.SentenceTransformer(modules=[transformer, pooling])
+    theirs.save(str(tmp_path / "theirs"))
+    texts = ["so good", "", "this film is so bad, and good", "good " * 20]
+    embed = keras_bert.pipeline(tmp_path / "theirs")
+    vectors = embed.encode(texts)
+    np.testing.assert_allclose(vectors, theirs.encode(texts), atol=1e-5)
+    embed.save(tmp_path / "ours", format="sentence_transformers")
+    again = sentence_transformers.SentenceTransformer(str(tmp_path / "ours"))
+    np.testing.assert_allclose(again.encode(texts), vectors, atol=1e-5)
