@@ -124,6 +124,12 @@ def assert_near(found, expected):
     np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
+def test_the_defaults_are_bert_base():
+    *defaults, epsilon = BertEncoder.__init__.__defaults__
+    assert defaults == [30522, 768, 12, 12, 3072, "gelu", 0.1, 0.1, 512, 2, 0.02]
+    assert epsilon == 1e-12
+
+
 def check_optional_inputs():
     """Check the optional inputs on the current backend."""
     encoder = contract.build("encoder")
