@@ -20,6 +20,7 @@ from keras_bert.checkpoints import (
     huggingface_heads,
     name_tables,
     other_models,
+    peft_adapter,
     tensor_files,
     tokenizer_config,
     tokenizer_json,
@@ -114,7 +115,6 @@ SILENT_KEYS = words("""
 
 # Files of other libraries -> what they state.
 _NOT_READ = {
-    "adapter_config.json": "adapters of PEFT",
     "quantize_config.json": "quantized weights of GPTQ",
     "quant_config.json": "quantized weights of AWQ",
 }
@@ -177,19 +177,19 @@ def read(path: Path, ignore: Collection[str] = (), *, needs_head: bool = True) -
     sharded or not, or tf_model.h5; and optionally the vocabulary, in vocab.txt or tokenizer.json.
     """
     file = _config_file(path)
+    if not file.is_file():
+        other_models.check_files(path)
     content = folder.read_json(file)
     family = families.find(content)
+    content = peft_adapter.with_task(path, content, family.class_name)
     source_config = families.bert_config(family, content)
     _check_other_files(path, content)
     other_models.check_config(file, source_config, is_converted=family is not families.BERT)
     silent = SILENT_KEYS | family.silent_keys
     config = canonical.read_config(file, source_config, ACTIVATIONS, silent)
     tokenizer = tokenizer_config.read(path, config["vocab_size"], config["max_position_embeddings"])
-    weights_file = huggingface_weights(path)
-    if weights_file is None:
-        files = ", ".join(HUGGINGFACE_WEIGHTS)
-        raise FileNotFoundError(f"{path}: no weights, looked for {files}")
-    tensors = _normalize(weights_file, tensor_files.read(weights_file), family)
+    weights_file = _find_weights(path)
+    tensors = _read_tensors(path, weights_file, family)
     tensors = families.add_missing(family, content, tensors)
     tensors = canonical.without_ignored(weights_file, tensors, ignore)
     tied = source_config.get("tie_word_embeddings") is not False
@@ -212,6 +212,25 @@ def read(path: Path, ignore: Collection[str] = (), *, needs_head: bool = True) -
     if needs_head:
         spec = dataclasses.replace(spec, head=_read_head(path, source_config, weights, tied))
     return Checkpoint(FORMAT, str(path), spec, weights)
+
+
+def _find_weights(path: Path) -> Path:
+    file = huggingface_weights(path)
+    if file is None:
+        other_models.check_files(path)
+        files = ", ".join(HUGGINGFACE_WEIGHTS)
+        raise FileNotFoundError(f"{path}: no weights, looked for {files}")
+    return file
+
+
+def _read_tensors(path: Path, file: Path, family: Family) -> dict[str, Tensor]:
+    """Return the tensors by the names in the table. The adapter beside them is merged."""
+    tensors = _normalize(file, tensor_files.read(file), family)
+    adapter = peft_adapter.read(path)
+    if adapter is None:
+        return tensors
+    added, replaced = (_normalize(file, part, family) for part in adapter)
+    return peft_adapter.merge(file, tensors, added, replaced)
 
 
 def _read_head(

@@ -1,0 +1,141 @@
+"""Merge a LoRA adapter of PEFT into the weights beside it.
+
+Source: huggingface/peft, utils/save_and_load.py (names), tuners/lora/config.py and layer.py
+(scales).
+"""
+
+import math
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from keras_bert.checkpoints import folder, json_schema, tensor_files
+from keras_bert.checkpoints.tensor_files import Tensor
+from keras_bert.runtime.escaping import shown
+from keras_bert.untrusted.errors import invalid
+
+FILE = "adapter_config.json"
+_WEIGHTS = ("adapter_model.safetensors", "adapter_model.bin")
+_SCHEMA = {
+    "peft_type": "LORA",
+    "use_dora": False,
+    "use_qalora": False,
+    "lora_bias": False,
+    "fan_in_fan_out": False,
+    "layer_replication": [],
+    "target_parameters": [],
+    "megatron_config": {},
+    "trainable_token_indices": {},
+    "alora_invocation_tokens": [],
+}
+_ADVICE = "Merge the adapter with PEFT's merge_and_unload, and save that model"
+_NAME = re.compile(r"(?:base_model\.model\.)?(.+?)(?:\.(lora_[AB])(?:\.default)?)?\.(weight|bias)")
+# `task_type` -> the class of the adapted model.
+_CLASSES = {
+    "SEQ_CLS": "ForSequenceClassification",
+    "TOKEN_CLS": "ForTokenClassification",
+    "QUESTION_ANS": "ForQuestionAnswering",
+    "FEATURE_EXTRACTION": "Model",
+}
+
+
+def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Tensor]] | None:
+    """Read the adapter in a folder, or return `None` if there is none.
+
+    Returns:
+        What is added to tensors, and what replaces tensors; both by the names of the base model.
+    """
+    file = path / FILE
+    if not folder.has_file(file):
+        return None
+    config = folder.read_json(file)
+    if config.get("peft_type") is None:
+        raise invalid(file, "must be of an adapter of PEFT", list(config), _ADVICE)
+    json_schema.check(file, config, _SCHEMA, advice=_ADVICE)
+    weights_file = next((path / name for name in _WEIGHTS if (path / name).is_file()), None)
+    if weights_file is None:
+        raise FileNotFoundError(f"{path}: {FILE} needs {' or '.join(_WEIGHTS)}")
+    factors: dict[str, dict[str, Tensor]] = {}
+    replaced = {}
+    for name, tensor in tensor_files.read(weights_file).items():
+        match = _NAME.fullmatch(name)
+        if match is None or "lora_" in match[1]:
+            raise invalid(weights_file, "must have the tensors of a LoRA adapter", name, _ADVICE)
+        module, factor, kind = match.groups()
+        if factor is None:
+            module = module.replace(".modules_to_save.default", "").replace(".modules_to_save", "")
+            replaced[f"{module}.{kind}"] = tensor
+        else:
+            factors.setdefault(module, {})[factor] = tensor
+    added = {
+        f"{module}.weight": _product(weights_file, module, pair, config)
+        for module, pair in factors.items()
+    }
+    return added, replaced
+
+
+def _product(
+    file: Path, module: str, factors: Mapping[str, Tensor], config: Mapping[str, Any]
+) -> Tensor:
+    """Return what LoRA adds to the weight of a module: scale * B A."""
+    shapes = [factors[name].shape if name in factors else () for name in ("lora_A", "lora_B")]
+    if [len(shape) for shape in shapes] != [2, 2] or shapes[0][0] != shapes[1][1]:
+        raise invalid(file, "must have the matrices lora_A and lora_B", {module: shapes}, _ADVICE)
+    rank = shapes[0][0]
+    alpha = _of_module(config.get("alpha_pattern"), module, config.get("lora_alpha"))
+    if type(alpha) not in (int, float) or rank < 1:
+        raise invalid(file.with_name(FILE), "lora_alpha must be a number", alpha)
+    scale = alpha / (math.sqrt(rank) if config.get("use_rslora") else rank)
+
+    def load() -> np.ndarray:
+        first, second = (factors[name].load().astype(np.float32) for name in ("lora_A", "lora_B"))
+        return np.float32(scale) * (second @ first)
+
+    return Tensor((shapes[1][0], shapes[0][1]), load)
+
+
+def _of_module(patterns: Any, module: str, default: Any) -> Any:
+    """Return the value for a module: that of the first pattern that its name ends in."""
+    for pattern, value in (patterns or {}).items():
+        if re.fullmatch(r"[\w.]+", pattern) is None:
+            raise ValueError(
+                f"{FILE}: patterns must be names of modules; received {shown(pattern)}"
+            )
+        if f".{module}".endswith(f".{pattern}"):
+            return value
+    return default
+
+
+def with_task(path: Path, config: Mapping[str, Any], class_name: str) -> dict[str, Any]:
+    """Return the config of a base model with the class that its adapter states.
+
+    `class_name` is the beginning of the classes of the base model, such as "Bert".
+    """
+    task_type = folder.read_optional_json(path / FILE).get("task_type")
+    if task_type not in _CLASSES:
+        return dict(config)
+    return {**config, "architectures": [f"{class_name}{_CLASSES[task_type]}"]}
+
+
+def merge(
+    file: Path,
+    tensors: Mapping[str, Tensor],
+    added: Mapping[str, Tensor],
+    replaced: Mapping[str, Tensor],
+) -> dict[str, Tensor]:
+    """Return the tensors of the adapted model. All names are those of the base's tensors."""
+    merged = {**tensors, **replaced}
+    for name, product in added.items():
+        base = tensors.get(name)
+        if base is None or base.shape != product.shape:
+            received = {name: product.shape}
+            raise invalid(file, "an adapter must fit the weights beside it", received, _ADVICE)
+        merged[name] = _sum(base, product)
+    return merged
+
+
+def _sum(base: Tensor, product: Tensor) -> Tensor:
+    return Tensor(base.shape, lambda: base.load().astype(np.float32) + product.load())

@@ -1,0 +1,141 @@
+"""A LoRA adapter of PEFT beside the weights of its base is merged; other adapters are refused."""
+
+import json
+
+import keras
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+import keras_bert
+from keras_bert import checkpoints, heads
+from tests.checkpoints.huggingface_files import (
+    SIZES,
+    VOCABULARY,
+    H,
+    assert_weights,
+    encoder_tensors,
+    expected_weights,
+    fill,
+    make_folder,
+    write_json,
+)
+
+QUERY = "bert.encoder.layer.0.attention.self.query"
+OUTPUT = "bert.encoder.layer.1.output.dense"
+I = SIZES["intermediate_size"]  # noqa: E741
+FACTORS = fill({
+    f"{QUERY}.lora_A": (2, H), f"{QUERY}.lora_B": (H, 2),
+    f"{OUTPUT}.lora_A": (3, I), f"{OUTPUT}.lora_B": (H, 3),
+})  # fmt: skip
+CLASSIFIER = fill({"classifier.weight": (3, H), "classifier.bias": (3,)})
+CONFIG = {"peft_type": "LORA", "r": 2, "lora_alpha": 4, "task_type": "SEQ_CLS"}
+
+
+def write(path, tensors, saved, ending=".weight", **config):
+    make_folder(path, tensors, VOCABULARY, architectures=["BertModel"])
+    write_json(path / "adapter_config.json", CONFIG | config)
+    factors = {f"base_model.model.{name}{ending}": array for name, array in FACTORS.items()}
+    others = {f"base_model.model.{name}": array for name, array in saved.items()}
+    save_file(factors | others, path / "adapter_model.safetensors")
+
+
+@pytest.mark.parametrize(
+    ("config", "scales"),
+    [
+        ({}, (2, 4 / 3)),
+        ({"use_rslora": True}, (4 / 2**0.5, 4 / 3**0.5)),
+        ({"alpha_pattern": {"output.dense": 9}}, (2, 3)),
+    ],
+)
+def test_an_adapter_is_merged(tmp_path, config, scales):
+    tensors = encoder_tensors()
+    saved = {name.replace(".", ".modules_to_save.", 1): CLASSIFIER[name] for name in CLASSIFIER}
+    write(tmp_path, tensors, saved, **config)
+    merged = tensors | CLASSIFIER
+    for name, scale in zip((QUERY, OUTPUT), scales, strict=True):
+        product = FACTORS[f"{name}.lora_B"] @ FACTORS[f"{name}.lora_A"]
+        merged[f"{name}.weight"] = tensors[f"{name}.weight"] + np.float32(scale) * product
+    checkpoint = checkpoints.read(tmp_path)
+    assert checkpoint.spec.head.task == "classification"
+    found = {name: np.round(array, 4) for name, array in checkpoint.weights.items()}
+    assert_weights(
+        found, {name: np.round(array, 4) for name, array in expected_weights(merged).items()}
+    )
+    assert heads.find_task(keras_bert.load(tmp_path, task="auto")) == "classification"
+
+
+def test_names_of_older_and_bare_models(tmp_path):
+    bare = {name.removeprefix("bert."): array for name, array in encoder_tensors().items()}
+    write(tmp_path / "bare", bare, {}, ".default.weight", task_type=None)
+    write(tmp_path / "bert", encoder_tensors(), {}, task_type="FEATURE_EXTRACTION")
+    weights = [checkpoints.read(tmp_path / name).weights for name in ("bare", "bert")]
+    assert_weights(weights[0], dict(weights[1]))
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"peft_type": "IA3"}, "peft_type must be 'LORA'"),
+        ({"peft_type": None}, "must be of an adapter of PEFT"),
+        ({"use_dora": True}, "use_dora must be false"),
+        ({"layer_replication": [[0, 1]]}, "layer_replication"),
+        ({"lora_alpha": "4"}, "lora_alpha must be a number"),
+        ({"alpha_pattern": {".*": 4}}, "patterns must be names"),
+    ],
+)
+def test_other_adapters_are_refused(tmp_path, config, message):
+    write(tmp_path, encoder_tensors(), {}, **config)
+    with pytest.raises(ValueError, match=f"{message}"):
+        keras_bert.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "array"),
+    [
+        (f"{QUERY}.lora_embedding_A", np.ones((2, H), np.float32)),
+        (f"{QUERY}.lora_magnitude_vector.weight", np.ones(H, np.float32)),
+        ("encoder.other.lora_A.weight", np.ones((2, H), np.float32)),
+    ],
+)
+def test_other_tensors_are_refused(tmp_path, name, array):
+    write(tmp_path, encoder_tensors(), {name: array})
+    with pytest.raises(ValueError, match="adapter_model.safetensors.*merge_and_unload"):
+        keras_bert.load(tmp_path)
+
+
+def test_an_adapter_for_another_base(tmp_path):
+    write(tmp_path, {n: a for n, a in encoder_tensors().items() if "pooler" not in n}, {})
+    file = tmp_path / "adapter_model.safetensors"
+    save_file({f"{QUERY}9.lora_{x}.weight": FACTORS[f"{QUERY}.lora_{x}"] for x in "AB"}, file)
+    with pytest.raises(ValueError, match="must fit the weights beside it"):
+        keras_bert.load(tmp_path)
+    file.unlink()
+    with pytest.raises(OSError, match="adapter_model.safetensors"):
+        keras_bert.load(tmp_path)
+
+
+@pytest.mark.peers
+def test_numbers_are_those_of_peft(tmp_path):
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    peft = pytest.importorskip("peft")
+    config = transformers.BertConfig(**SIZES, num_labels=3)
+    base = transformers.BertForSequenceClassification(config).eval()
+    base.save_pretrained(tmp_path)
+    options = {"r": 2, "lora_alpha": 3, "target_modules": ["query", "dense"]}
+    lora = peft.LoraConfig(task_type="SEQ_CLS", init_lora_weights=False, **options)
+    adapted = peft.get_peft_model(base, lora).eval()
+    adapted.save_pretrained(str(tmp_path))
+    assert json.loads((tmp_path / "adapter_config.json").read_text())["peft_type"] == "LORA"
+    ids = np.array([[2, 5, 6, 7, 3]])
+    with torch.no_grad():
+        expected = adapted(torch.tensor(ids)).logits.numpy()
+    model = keras_bert.load(tmp_path, task="auto")
+    inputs = {
+        "input_word_ids": ids,
+        "input_mask": np.ones_like(ids),
+        "input_type_ids": np.zeros_like(ids),
+    }
+    found = keras.ops.convert_to_numpy(model(inputs))
+    np.testing.assert_allclose(found, expected, atol=1e-5)
