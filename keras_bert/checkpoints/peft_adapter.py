@@ -57,7 +57,7 @@ def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Tensor]] | None:
     json_schema.check(file, config, _SCHEMA, advice=_ADVICE)
     weights_file = next((path / name for name in _WEIGHTS if (path / name).is_file()), None)
     if weights_file is None:
-        raise FileNotFoundError(f"{path}: {FILE} needs {' or '.join(_WEIGHTS)}")
+        raise ValueError(f"{file}: must be beside {' or '.join(_WEIGHTS)}, which is missing")
     factors: dict[str, dict[str, Tensor]] = {}
     replaced = {}
     for name, tensor in tensor_files.read(weights_file).items():
