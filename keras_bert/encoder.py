@@ -147,7 +147,7 @@ class BertEncoder(TokenModel):
         self.rematerialize = rematerialize
         self.preprocessor = preprocessor
         self.pooling = pooling
-        self._has_new_pooler = False
+        self.fresh_pooler = False
         self.check_vocabulary()
 
     def __call__(self, inputs, *args, **options):
@@ -203,18 +203,20 @@ class BertEncoder(TokenModel):
 
     @property
     def fresh_pooler(self) -> bool:
-        """True if the checkpoint had no pooler, so that it has random weights, until it is trained.
+        """True while the pooler has random weights, because the checkpoint had none.
 
-        Any training of it, also by a head of the user, changes its bias, which starts at zero.
+        Any training of it, also by a head of the user, changes its bias, which starts at zero. LoRA
+        freezes the bias, so a pooler with LoRA counts as trained.
         """
-        if not self._has_new_pooler:
+        dense = self.get_layer("pooler").dense
+        if not self._has_new_pooler or dense.lora_enabled:
             return False
-        bias = keras.ops.convert_to_numpy(self.get_layer("pooler").dense.bias)
-        return not bias.any()
+        return not keras.ops.convert_to_numpy(dense.bias).any()
 
     @fresh_pooler.setter
     def fresh_pooler(self, value: bool) -> None:
         self._has_new_pooler = value
+        self.warns_of_new_pooler = value
 
     @property
     def bert_config(self) -> dict[str, Any]:

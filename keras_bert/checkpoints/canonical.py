@@ -281,12 +281,12 @@ def read_config(
             raise invalid(file, f"{key} must be a positive integer", value)
         if type(DEFAULTS.get(key)) is float and not _is_rate(value):
             raise invalid(file, f"{key} must be a number of at least 0", value)
+    activation = config["hidden_act"]
     names = sorted({*activations, *KERAS_ACTIVATIONS})
-    for key in ("hidden_act", "pooler_act"):
-        activation = config[key]
-        if activation not in names:
-            raise invalid(file, f"{key} must be one of {', '.join(names)}", activation)
-        config[key] = activations.get(activation, activation)
+    if activation not in names:
+        raise invalid(file, f"hidden_act must be one of {', '.join(names)}", activation)
+    config["hidden_act"] = activations.get(activation, activation)
+    config["pooler_act"] = DEFAULTS["pooler_act"]  # no format has such a key
     return config
 
 

@@ -2,17 +2,18 @@
 
 - DistilBERT has no segments and no pooler. Its classifiers have a layer with ReLU there.
 - ELECTRA has no pooler. Its classifiers have a layer with GELU there.
-- RoBERTa has positions that begin after that of the padding token, and one segment. It is read if
+- RoBERTa's first token has the position `pad_token_id` + 1, and there is one segment. It is read if
   its tokenizer is WordPiece.
 
-The BERT has two equal segments where the model has none or one, so that it reads pairs of texts.
+A model without segments, or with one, gets two equal segments, so that it can read pairs of texts.
 
 Source: huggingface/transformers, models/distilbert/modeling_distilbert.py,
 models/electra/modeling_electra.py, models/roberta/modeling_roberta.py.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +21,7 @@ import numpy as np
 from keras_bert.checkpoints.other_models import classes_of
 from keras_bert.checkpoints.tensor_files import Tensor
 from keras_bert.runtime.escaping import shown
+from keras_bert.untrusted.errors import invalid
 
 _POSITIONS = "bert.embeddings.position_embeddings.weight"
 _SEGMENTS = "bert.embeddings.token_type_embeddings.weight"
@@ -34,7 +36,7 @@ class Family(NamedTuple):
         pooler_act: Activation of the hidden layer of its classifiers.
         keys: Key of its config -> BERT's key.
         names: (pattern, replacement) for names of tensors after the prefix became "bert.".
-        silent_keys: Keys of its config that do not change what the encoder computes.
+        silent_keys: Keys of its config that are ignored without a warning.
     """
 
     class_name: str
@@ -118,9 +120,9 @@ def find(config: Mapping[str, Any]) -> Family:
     model_type = config.get("model_type")
     if model_type is not None:
         return FAMILIES.get(str(model_type), BERT)
-    names = classes_of(config)
+    name = next(iter(classes_of(config)), "")
     for family in FAMILIES.values():
-        if names and names[0].startswith(family.class_name):
+        if re.match(f"(TF|Flax)?{family.class_name}", name):
             return family
     return BERT
 
@@ -132,9 +134,10 @@ def bert_config(family: Family, config: Mapping[str, Any]) -> dict[str, Any]:
     content = {family.keys.get(key, key): value for key, value in config.items()}
     content["model_type"] = "bert"
     content["architectures"] = [
-        re.sub(f"^{family.class_name}", "Bert", name) for name in classes_of(config)
+        re.sub(f"^(TF|Flax)?{family.class_name}", "Bert", name) for name in classes_of(config)
     ]
-    content["pooler_act"] = family.pooler_act
+    if family.prefix == "distilbert":
+        content.pop("layer_norm_eps", None)  # a constant in its code
     if family.prefix == "distilbert" or content.get("type_vocab_size") == 1:
         content["type_vocab_size"] = 2
     positions = content.get("max_position_embeddings")
@@ -160,10 +163,10 @@ def bert_names(family: Family, names: Iterable[str]) -> dict[str, str]:
     return renamed
 
 
-def add_missing(
+def with_bert_shapes(
     family: Family, config: Mapping[str, Any], tensors: dict[str, Tensor]
 ) -> dict[str, Tensor]:
-    """Return the tensors of a BERT: those with BERT's names, with segments and BERT's positions."""
+    """Add rows for segments, and leave out the rows before RoBERTa's first position."""
     if family is BERT:
         return tensors
     tensors = dict(tensors)
@@ -189,3 +192,26 @@ def _first_position(config: Mapping[str, Any]) -> int:
     if type(padding) is not int or padding < 0:
         raise ValueError(f"pad_token_id must be an id; received {shown(padding)}")
     return padding + 1
+
+
+def check_padding(
+    file: Path, family: Family, config: Mapping[str, Any], vocabulary: Sequence[str] | None
+) -> None:
+    """Raise a `ValueError` unless RoBERTa's `pad_token_id` is the id of [PAD].
+
+    In transformers, each token with this id has the same position, also an [UNK] within the text.
+    """
+    if family.prefix != "roberta" or vocabulary is None:
+        return
+    padding = _first_position(config) - 1
+    if vocabulary[padding : padding + 1] != ["[PAD]"]:
+        token = vocabulary[padding] if padding < len(vocabulary) else None
+        raise invalid(file, "pad_token_id must be the id of [PAD]", {padding: token})
+
+
+def check_masked_lm(file: Path, family: Family, config: Mapping[str, Any]) -> None:
+    """Raise a `ValueError` if the masked-LM head has another activation than the encoder."""
+    activation = config.get("hidden_act", "gelu")
+    if family.prefix in ("electra", "roberta") and activation != "gelu":
+        rule = "hidden_act must be gelu, as in the masked-LM head of this class"
+        raise invalid(file, rule, activation)

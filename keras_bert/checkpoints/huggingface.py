@@ -188,9 +188,13 @@ def read(path: Path, ignore: Collection[str] = (), *, needs_head: bool = True) -
     silent = SILENT_KEYS | family.silent_keys
     config = canonical.read_config(file, source_config, ACTIVATIONS, silent)
     tokenizer = tokenizer_config.read(path, config["vocab_size"], config["max_position_embeddings"])
+    families.check_padding(file, family, content, tokenizer.vocabulary)
     weights_file = _find_weights(path)
+    if family is not families.BERT and weights_file.suffix == ".h5":
+        rule = "must be model.safetensors or pytorch_model.bin for this class"
+        raise ValueError(f"{weights_file}: {rule}. Convert it with transformers 4, from_tf=True")
     tensors = _read_tensors(path, weights_file, family)
-    tensors = families.add_missing(family, content, tensors)
+    tensors = families.with_bert_shapes(family, content, tensors)
     tensors = canonical.without_ignored(weights_file, tensors, ignore)
     tied = source_config.get("tie_word_embeddings") is not False
     if tied:
@@ -205,12 +209,17 @@ def read(path: Path, ignore: Collection[str] = (), *, needs_head: bool = True) -
         lambda name: tensors[name].load(),
         needs_head=needs_head,
     )
-    if "pooler/dense/kernel" not in weights:
-        config["pooler_act"] = canonical.DEFAULTS["pooler_act"]
+    if "pooler/dense/kernel" in weights:
+        config["pooler_act"] = family.pooler_act
     pooling = huggingface_heads.pooling_of_encoder(path / POOLING_FILE, needs_head)
     spec = ModelSpec(config, tokenizer.vocabulary, tokenizer.options, pooling)
     if needs_head:
-        spec = dataclasses.replace(spec, head=_read_head(path, source_config, weights, tied))
+        if "masked_lm/output_bias" in weights:
+            families.check_masked_lm(file, family, source_config)
+        head = _read_head(path, source_config, weights, tied)
+        if family.prefix == "distilbert" and head.task == "tagging":
+            head = dataclasses.replace(head, dropout=None)  # it has that of the encoder
+        spec = dataclasses.replace(spec, head=head)
     return Checkpoint(FORMAT, str(path), spec, weights)
 
 

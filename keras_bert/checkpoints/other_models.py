@@ -11,11 +11,13 @@ from typing import Any
 
 from keras_bert.runtime.escaping import shown
 
+# Model types that `families` reads as a BERT.
+_READ = ("distilbert", "electra", "roberta")
 # Model type without "-" and "_", which is also how classes and tensors are called -> the difference
-# to BERT. A longer name comes before its beginning.
-FAMILIES = {
+# to BERT.
+OTHER_ARCHITECTURES = {
     "xlmroberta": "has RoBERTa's positions, and SentencePiece",
-    "roberta": "has positions that begin at 2, and usually a byte-level BPE",
+    "roberta": "has positions that begin after that of padding, and usually a byte-level BPE",
     "camembert": "has RoBERTa's positions, and SentencePiece",
     "distilbert": "has no segments, no pooler and other names",
     "electra": "has embeddings of another width, and other heads",
@@ -121,10 +123,10 @@ def check_config(file: Path, config: Mapping[str, Any], is_converted: bool = Fal
         raise ValueError(f"{file.parent}: {rule}, received {tokenizers[0]}. {_USE}")
     if model_type is not None:  # `canonical.read_config` checks it
         return
-    others = [name for name in names if not _BERT_CLASS.match(name)]
-    for evidence in [*others, *tokenizers]:
+    others = [name for name in names if not _BERT_CLASS.match(name)] + tokenizers
+    if others:
         raise ValueError(
-            f"{file}: must have the model_type 'bert' beside {shown(evidence)}, which is not of "
+            f"{file}: must have the model_type 'bert' beside {shown(others[0])}, which is not of "
             f"BERT. {_USE}"
         )
 
@@ -139,8 +141,13 @@ def check_prefix(file: Path, prefix: str) -> None:
 def _check_family(file: Path, name: str) -> None:
     """Raise a `ValueError` for a model type, a class or a prefix of tensors of another model."""
     plain = re.sub(r"[-_]|^(TF|Flax)", "", name).lower()
-    for family, difference in FAMILIES.items():
+    for family, difference in OTHER_ARCHITECTURES.items():
         if plain.startswith(family):
+            if family in _READ:
+                raise ValueError(
+                    f"{file}: must have the model_type {family!r} beside {shown(name)}. Add it to "
+                    "config.json"
+                )
             raise ValueError(f"{file}: {shown(name)} is not a BERT: it {difference}. {_USE}")
 
 

@@ -53,6 +53,12 @@ def _in_memory(tensors: Mapping[str, np.ndarray]) -> dict[str, Tensor]:
 
 def read(file: Path) -> dict[str, Tensor]:
     """Read name -> `Tensor` of a file: safetensors, .bin (a torch pickle), .h5, or an index."""
+    tensors = _read(file)
+    budget.check(max(map(len, tensors), default=0), "characters of a name", budget.MAX_NAME, file)
+    return tensors
+
+
+def _read(file: Path) -> dict[str, Tensor]:
     if file.name.endswith(INDEX):
         return _read_shards(file)
     reading.check_not_lfs_pointer(file)

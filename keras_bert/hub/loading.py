@@ -211,10 +211,15 @@ def save(model: keras.Model, path: str | os.PathLike[str], *, format: str = "ker
 
 
 def _without_unused_pooler(checkpoint, model, format):
-    """Return the checkpoint of a model without a pooler that is random, or that has no place."""
+    """Return the checkpoint without a pooler that is random, or that the format has no place for.
+
+    A head that reads the pooler keeps it.
+    """
     if "pooler" not in checkpoint.groups:
         return checkpoint
-    is_random = heads.find_encoder(model).fresh_pooler
+    task = checkpoint.spec.head.task
+    is_used = task is not None and registry.by_name(task).uses_pooler
+    is_random = not is_used and heads.find_encoder(model).fresh_pooler
     if is_random and format in _WITH_POOLER:
         warnings.warn(
             "the pooler is saved with random weights, because the checkpoint had none, and the "
@@ -223,7 +228,7 @@ def _without_unused_pooler(checkpoint, model, format):
         )
         return checkpoint
     # transformers' classes without a pooler cannot read one.
-    has_no_place = format in _OF_TRANSFORMERS and _drops_pooler(checkpoint.spec.head.task)
+    has_no_place = format in _OF_TRANSFORMERS and _drops_pooler(task)
     return checkpoint.without({"pooler"}) if is_random or has_no_place else checkpoint
 
 

@@ -9,6 +9,9 @@ HUB_FILES = (
     "config.json", "model.safetensors", "model.safetensors.index.json", "model-*.safetensors",
     "pytorch_model.bin", "tf_model.h5", "vocab.txt", "tokenizer.json", "tokenizer_config.json",
     "added_tokens.json", "special_tokens_map.json", "sentence_bert_config.json",
+    "adapter_config.json", "adapter_model.safetensors",
+    # Of other tokenizers, which are refused.
+    "vocab.json", "merges.txt", "bpe.codes", "*piece*.model", "tokenizer*.model",
     # Of sentence-transformers.
     "modules.json", "config_sentence_transformers.json", "0_Transformer/*",
     "?_Pooling/config.json", "?_Dense/*", "?_Normalize/config.json",

@@ -36,8 +36,8 @@ def check_encoder(encoder, pairs=False):
 
 def pooled_output(encoder, outputs):
     """Return the output of the pooler; warn if the pooler has random weights."""
-    if encoder.fresh_pooler:
-        encoder.fresh_pooler = False
+    if encoder.warns_of_new_pooler and encoder.fresh_pooler:
+        encoder.warns_of_new_pooler = False
         warnings.warn(
             "this head reads the pooler, which has random weights, because the checkpoint has no "
             'pooler. Train the model; or give the encoder pooling="mean" or "cls"',

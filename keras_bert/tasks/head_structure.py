@@ -17,15 +17,15 @@ def is_built_by(task, model) -> bool:
     encoder. Its weights and its `HeadSpec` do not describe it.
     """
     encoder = find_encoder(model)
-    fresh_pooler = encoder.fresh_pooler
-    encoder.fresh_pooler = False  # no warning: the new head is only compared
+    warns = encoder.warns_of_new_pooler
+    encoder.warns_of_new_pooler = False  # the new head is only compared
     try:
         options = task.options_of_head(task.spec_of_head(model))
         fresh = task.head_function()(encoder, **options)
     except ValueError:  # a layer that no spec has
         return False
     finally:
-        encoder.fresh_pooler = fresh_pooler
+        encoder.warns_of_new_pooler = warns
     return _calls(model, task) == _calls(fresh, task)
 
 

@@ -14,6 +14,7 @@ from tests.checkpoints.huggingface_files import (
     SIZES,
     VOCABULARY,
     H,
+    edit_json,
     encoder_tensors,
     fill,
     make_folder,
@@ -85,9 +86,10 @@ def write(path, family, head, class_name, prefix="", **config):
         }  # fmt: skip
         sizes |= {name: sizes.pop(key) for name, key in keys.items()}
         del sizes["type_vocab_size"]
-    if family == "roberta":
-        sizes["max_position_embeddings"] += 2
-        theirs[POSITIONS] = np.concatenate([np.full((2, H), 9, np.float32), tensors[POSITIONS]])
+    if family == "roberta":  # [PAD] is the token 0
+        sizes["max_position_embeddings"] += 1
+        theirs[POSITIONS] = np.concatenate([np.full((1, H), 9, np.float32), tensors[POSITIONS]])
+        config["pad_token_id"] = 0
     renamed = {}
     for name, array in theirs.items():
         for pattern, replacement in _NAMES[family].items():
@@ -193,6 +195,33 @@ def test_a_discriminator_gives_its_encoder(tmp_path):
     np.testing.assert_allclose(bert(INPUTS)["sequence_output"], expected, atol=2e-5)
 
 
+def test_classes_without_a_type_and_keys_without_a_meaning(tmp_path):
+    """Transformers has a constant epsilon in DistilBERT, and no key for the pooler."""
+    tensors = write(tmp_path, "distilbert", {}, "Model", layer_norm_eps=0.1, pooler_act="relu")
+    edit_json(tmp_path / "config.json", model_type=None, architectures=["TFDistilBertModel"])
+    bert = keras_bert.load(tmp_path)
+    assert bert.bert_config["pooler_act"] == "tanh"
+    expected = numpy_bert.encode(tensors, SIZES, IDS)
+    np.testing.assert_allclose(bert(INPUTS)["sequence_output"], expected, atol=2e-5)
+    (tmp_path / "model.safetensors").rename(tmp_path / "tf_model.h5")
+    with pytest.raises(ValueError, match="must be model.safetensors"):
+        keras_bert.load(tmp_path)
+
+
+def test_the_padding_of_a_roberta_is_that_of_its_tokenizer(tmp_path):
+    write(tmp_path, "roberta", {}, "Model")
+    edit_json(tmp_path / "config.json", pad_token_id=4)
+    with pytest.raises(ValueError, match=r"pad_token_id must be the id of \[PAD\]"):
+        keras_bert.load(tmp_path)
+
+
+@pytest.mark.parametrize("family", ["electra", "roberta"])
+def test_masked_lm_heads_have_gelu(tmp_path, family):
+    write(tmp_path, family, make_head("ForMaskedLM"), "ForMaskedLM", hidden_act="relu")
+    with pytest.warns(UserWarning, match="its head is left out: .*hidden_act must be gelu"):
+        keras_bert.load(tmp_path)
+
+
 def test_an_electra_with_narrow_embeddings_is_refused(tmp_path):
     write(tmp_path, "electra", {}, "Model", embedding_size=2)
     with pytest.raises(ValueError, match="embedding_size must be 4"):
@@ -209,7 +238,7 @@ def test_an_electra_with_narrow_embeddings_is_refused(tmp_path):
 def test_numbers_are_those_of_transformers(tmp_path, family, name):
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
-    if (family, name) in [("electra", "ForMultipleChoice"), ("roberta", "ForMultipleChoice")]:
+    if (family, name) == ("electra", "ForMultipleChoice"):
         pytest.skip("its head has another hidden layer")
     sizes = {"vocab_size": len(tiny.PIECES), "max_position_embeddings": 32}
     if family == "distilbert":
@@ -220,7 +249,7 @@ def test_numbers_are_those_of_transformers(tmp_path, family, name):
             "intermediate_size": 16,
         }  # fmt: skip
     if family == "roberta":
-        sizes |= {"type_vocab_size": 1, "pad_token_id": 1}
+        sizes |= {"type_vocab_size": 1, "pad_token_id": 0}
         sizes.pop("embedding_size")
     class_name = f"{_CLASSES[family]}{name}"
     config = getattr(transformers, f"{_CLASSES[family]}Config")(**sizes)

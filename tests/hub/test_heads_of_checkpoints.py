@@ -88,6 +88,8 @@ def _with_fresh_pooler(tmp_path):
 @pytest.mark.parametrize("head", [None, "embedder"])
 def test_a_fresh_pooler_is_not_saved(tmp_path, format, head):
     bert = _with_fresh_pooler(tmp_path)
+    with pytest.warns(UserWarning, match="reads the pooler"):
+        heads.classifier(bert, 2, pooling="pooler")  # not trained
     model = heads.embedder(bert) if head and format != "google" else bert
     if format == "keras_hub":  # has no model without a pooler
         with pytest.warns(UserWarning, match="pooler is saved with random weights"):
@@ -100,8 +102,11 @@ def test_a_fresh_pooler_is_not_saved(tmp_path, format, head):
 
 @pytest.mark.filterwarnings("ignore:the format .* does not keep")
 @pytest.mark.parametrize("format", ["keras", *checkpoints.WRITABLE])
-def test_a_pooler_that_a_head_of_the_user_trained_is_saved(tmp_path, format):
+@pytest.mark.parametrize("has_lora", [False, True])
+def test_a_pooler_that_a_head_of_the_user_trained_is_saved(tmp_path, format, has_lora):
     bert = _with_fresh_pooler(tmp_path)
+    if has_lora:
+        bert.enable_lora(2)
     model = keras.Model(bert.input, keras.layers.Dense(1)(bert(bert.input)["pooled_output"]))
     model.compile("sgd", "mse", run_eagerly=True)
     model.fit(INPUTS, np.ones(len(IDS)), verbose=0)
