@@ -26,8 +26,8 @@ _layers_in_use: contextvars.ContextVar = contextvars.ContextVar("layers", defaul
 class BertEncoder(TokenModel):
     """BERT encoder (Devlin et al., 2018): token ids to contextual vectors.
 
-    The arguments are the eleven keys of Google's `bert_config.json`, and `layer_norm_eps`. The
-    defaults are BERT-Base, uncased. Inputs and outputs have TF-Hub's names.
+    The arguments are the eleven keys of Google's `bert_config.json`, `layer_norm_eps` and
+    `pooler_act`. The defaults are BERT-Base, uncased. Inputs and outputs have TF-Hub's names.
 
     Inputs, a dict of integer tensors (batch, seq), where seq is at most `max_position_embeddings`:
 
@@ -51,7 +51,7 @@ class BertEncoder(TokenModel):
 
     Outputs, a dict:
 
-    - pooled_output: (batch, hidden), the [CLS] vector after a dense layer with tanh.
+    - pooled_output: (batch, hidden), the [CLS] vector after a dense layer with `pooler_act`.
     - sequence_output: (batch, seq, hidden), the output of the last layer.
     - encoder_outputs: A list of (batch, seq, hidden), one per layer.
 
@@ -220,7 +220,7 @@ class BertEncoder(TokenModel):
 
     @property
     def bert_config(self) -> dict[str, Any]:
-        """Google's eleven keys and `layer_norm_eps`, with their values: a dict."""
+        """Google's eleven keys, `layer_norm_eps` and `pooler_act`, with their values: a dict."""
         return dict(self._bert_config)
 
     def get_config(self) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from keras_bert.runtime import budget, reading
-from keras_bert.runtime.escaping import printable, shown
+from keras_bert.runtime.escaping import check_name, printable, shown
 from keras_bert.untrusted import bundle_index, protobuf
 from keras_bert.untrusted.checksums import masked_crc32c
 from keras_bert.untrusted.errors import invalid
@@ -59,6 +59,8 @@ def find(path: Path) -> Path:
     "checkpoint" that TensorFlow writes.
     """
     prefixes = {file.stem: file.with_suffix("") for file in path.glob("*.index")}
+    for name in prefixes:
+        check_name(name, "the name of a file")
     if not prefixes:
         raise FileNotFoundError(f"{path}: no checkpoint, looked for {PREFERRED}.index")
     names = [PREFERRED]
@@ -81,8 +83,9 @@ def holds_graph(path: Path) -> bool:
 
     Only the indexes are searched, for the name of the object graph.
     """
-    for file in path.glob("*.index"):
-        with open(file, "rb") as stream:
+    files = {file.resolve(): file for file in path.glob("*.index")}  # links may repeat a file
+    for file in files.values():
+        with reading.open_regular(file) as stream:
             # Keys are stored without what they share with the previous key: drop the "_".
             if GRAPH[1:].encode() in stream.read(budget.MAX_HEADER):
                 return True
@@ -156,6 +159,7 @@ def read_graph(bundle: Bundle) -> list[Node]:
     try:
         budget.check(len(content), "bytes", budget.MAX_HEADER)
         graph = TrackableObjectGraph.FromString(content)
+        budget.check(len(graph.nodes), "objects", 8 * budget.MAX_OBJECTS)
     except (DecodeError, TypeError, ValueError) as error:
         raise invalid(bundle.prefix, f"{GRAPH} must be an object graph", error) from error
     nodes = []

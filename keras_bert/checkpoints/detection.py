@@ -45,7 +45,7 @@ def detect(path: str | os.PathLike[str]) -> str:
     if len(formats) == 1:
         return formats[0]
     entries = sorted(path.iterdir())
-    inner = [entry.name for entry in entries if entry.is_dir() and formats_in(entry)]
+    inner = [entry.name for entry in entries if _is_folder(entry) and formats_in(entry)]
     if inner and not formats:  # such as the output folder of a training program
         folders = printable(", ".join(inner), 200)
         raise ValueError(f"{path} is no checkpoint, but has folders with one: {folders}. Pass one")
@@ -59,6 +59,10 @@ def detect(path: str | os.PathLike[str]) -> str:
         f"{' and '.join(formats) or 'no checkpoint'}; looked for {looked_for}; found "
         f"{', '.join(names + more) or 'an empty folder'}"
     )
+
+
+def _is_folder(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink()
 
 
 def formats_in(path: Path) -> list[str]:

@@ -131,7 +131,11 @@ def bert_config(family: Family, config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the config of a BERT with the same layers."""
     if family is BERT:
         return dict(config)
-    content = {family.keys.get(key, key): value for key, value in config.items()}
+    content: dict[str, Any] = {}
+    for key, value in config.items():
+        bert_key = family.keys.get(key, key)
+        if content.setdefault(bert_key, value) != value:
+            raise ValueError(f"config.json: {shown(key)} must have the value of {bert_key!r}")
     content["model_type"] = "bert"
     content["architectures"] = [
         re.sub(f"^(TF|Flax)?{family.class_name}", "Bert", name) for name in classes_of(config)

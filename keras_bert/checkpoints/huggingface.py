@@ -246,6 +246,9 @@ def _read_head(
     path: Path, config: Mapping[str, Any], weights: Mapping[str, np.ndarray], tied: bool
 ) -> HeadSpec:
     _check_modules_are_listed(path)
+    code = config.get("auto_map")
+    if isinstance(code, dict) and any(key.startswith("AutoModelFor") for key in code):
+        raise ValueError(f"{path}: the code of {shown(code)} computes the head")
     head = huggingface_heads.read_head(path, config, weights, tied)
     if "span_selector/bias" in weights:  # its class in transformers has no dropout
         return head

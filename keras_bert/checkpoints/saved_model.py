@@ -100,7 +100,7 @@ def _read_activation(path: Path) -> str | None:
     # norm_first.
     for source in (file, path / "keras_metadata.pb"):
         text = reading.read_bytes(source, budget.MAX_FILE) if folder.has_file(source) else b""
-        if re.search(rb'"norm_first": ?true', text):
+        if re.search(rb'"norm_first"\s*:\s*true', text):
             raise ValueError(f"{source}: norm_first must be false for BERT, received true")
     activations = [
         name for name, sets in _ACTIVATIONS.items() if any(needed <= ops for needed in sets)

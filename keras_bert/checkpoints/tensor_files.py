@@ -105,7 +105,7 @@ def _read_safetensors(file: Path) -> dict[str, Tensor]:
         return status.st_ino, status.st_size, status.st_mtime_ns
 
     before = state()
-    with open(file, "rb") as stream:
+    with reading.open_regular(file) as stream:
         size = os.fstat(stream.fileno()).st_size
         header_size = int.from_bytes(stream.read(_LENGTH), "little")
         if header_size > size - _LENGTH:
@@ -141,6 +141,7 @@ def _check_entries(file: Path, entries: dict[str, Any], size: int) -> None:
         for name, entry in sorted(entries.items(), key=lambda item: item[1]["data_offsets"]):
             shape = entry["shape"]
             offsets = entry["data_offsets"]
+            budget.check(len(shape), "dimensions of a tensor", budget.MAX_RANK, file)
             counts = [*shape, *offsets]
             are_sizes = all(type(count) is int and count >= 0 for count in counts)
             if not are_sizes or len(offsets) != 2:

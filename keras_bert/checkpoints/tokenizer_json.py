@@ -49,6 +49,7 @@ def read(path: Path) -> dict[str, Any]:
                 rule = f"{name} must be that of BERT"
                 raise invalid(file, rule, content[name], folder.OTHER_TOKENIZER)
     _check_model(file, content.get("model") or {})
+    _check_ids(file, content)
     return content
 
 
@@ -140,6 +141,21 @@ def _adds_cls_and_sep(part: Any) -> bool:
         return tokens == ["[CLS]", "[SEP]"]
     expected = {"type": "TemplateProcessing", "single": _SINGLE, "pair": [*_SINGLE, *_PAIR]}
     return all(part.get(key) == value for key, value in expected.items())
+
+
+def _check_ids(file: Path, content: Mapping[str, Any]) -> None:
+    """Raise a `ValueError` if the post-processor adds other ids than those of [CLS] and [SEP]."""
+    part = content.get("post_processor") or {}
+    received = {name: entry.get("ids") for name, entry in part.get("special_tokens", {}).items()}
+    if part.get("type") == "BertProcessing":
+        received = {token: [id_] for token, id_ in (part["cls"], part["sep"])}
+    ids = dict((content.get("model") or {}).get("vocab") or {})
+    for token in content.get("added_tokens") or ():
+        ids.setdefault(token.get("content"), token.get("id"))
+    for name in ("[CLS]", "[SEP]"):
+        if name in ids and received.get(name, [ids[name]]) != [ids[name]]:
+            rule = f"post_processor must be that of BERT, which adds the id {ids[name]} for {name}"
+            raise invalid(file, rule, received[name], folder.OTHER_TOKENIZER)
 
 
 def _is_at_the_end(part: Any) -> bool:

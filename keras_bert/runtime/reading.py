@@ -5,8 +5,9 @@ import itertools
 import json
 import os
 import re
+import stat
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from keras_bert.runtime import budget
 from keras_bert.runtime.escaping import printable, shown
@@ -28,9 +29,22 @@ _BEFORE_REASON = re.compile(
 _AFTER_REASON = re.compile(r"(?:\n\nArguments received by | Full object config: ).*", re.DOTALL)
 
 
+def open_regular(file: Path) -> BinaryIO:
+    """Open a regular file to read its bytes. A pipe or a device, which may never end, is an error.
+
+    The open file is checked, so that exchanging it before changes nothing.
+    """
+    descriptor = os.open(file, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+    stream = os.fdopen(descriptor, "rb")
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        stream.close()
+        raise ValueError(f"{file}: must be a file, received a folder, a pipe or a device")
+    return stream
+
+
 def check_not_lfs_pointer(file: Path) -> None:
     """Raise a `ValueError` if a file is the pointer that git leaves in place of a large file."""
-    with open(file, "rb") as stream:
+    with open_regular(file) as stream:
         _refuse_lfs_pointer(file, stream.read(len(_LFS_POINTER)))
 
 
@@ -44,9 +58,9 @@ def _refuse_lfs_pointer(file: Path, data: bytes) -> None:
 
 def read_bytes(file: Path, limit: int = budget.MAX_TEXT) -> bytes:
     """Return the content of a file, or raise a `ValueError` if it has more than `limit` bytes."""
-    with open(file, "rb") as stream:
+    with open_regular(file) as stream:
         size = os.fstat(stream.fileno()).st_size
-        data = stream.read(limit + 1) if size <= limit else b""
+        data = stream.read(size + 1) if size <= limit else b""
     budget.check(max(size, len(data)), "bytes", limit, file)
     _refuse_lfs_pointer(file, data)
     return data

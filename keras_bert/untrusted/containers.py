@@ -15,7 +15,7 @@ from typing import IO, Any, NamedTuple
 
 from keras_bert.runtime import budget
 from keras_bert.runtime.escaping import shown
-from keras_bert.runtime.reading import check_not_lfs_pointer, one_line
+from keras_bert.runtime.reading import one_line, read_bytes
 from keras_bert.untrusted.errors import invalid
 
 _BFLOAT16 = "bfloat16"
@@ -140,8 +140,7 @@ def read_hdf5(file: Path) -> dict[str, Any]:
     import ml_dtypes
     import numpy as np
 
-    check_not_lfs_pointer(file)
-    content = file.read_bytes()  # what is checked is what is read
+    content = read_bytes(file, budget.MAX_FILE)  # what is checked is what is read
     try:
         with h5py.File(io.BytesIO(content), "r") as opened:
             datasets = check_hdf5(opened, len(content), lists_of_strings=True)
@@ -194,6 +193,7 @@ def _hdf5_objects(opened: Any) -> Iterator[tuple[str, Any]]:
             continue
         budget.check(name.count("/"), "nested groups", budget.MAX_DEPTH)
         for key in item:
+            budget.check(len(name) + len(key), "characters of a name", budget.MAX_NAME)
             if not isinstance(item.get(key, getlink=True), h5py.HardLink):
                 raise ValueError(f"{shown(name)} has the link {shown(key)} in place of an object")
             unvisited.append((f"{name}/{key}".lstrip("/"), item[key]))

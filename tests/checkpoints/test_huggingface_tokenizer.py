@@ -192,6 +192,7 @@ def sequence(kind, *types):
         ("pre_tokenizer", {"type": "WhitespaceSplit"}, "received .*WhitespaceSplit"),
         ("post_processor", {"type": "RobertaProcessing"}, "received .*RobertaProcessing"),
         ("post_processor", {**BERT["post_processor"], "sep": ["</s>", 3]}, "'</s>'"),
+        ("post_processor", {**BERT["post_processor"], "sep": ["[SEP]", 5]}, "adds the id 3"),
         ("truncation", {"direction": "Left", "max_length": 8}, "'direction': 'Left'"),
         ("padding", {"direction": "Left"}, "'direction': 'Left'"),
     ],

@@ -113,6 +113,10 @@ def attributes(opened, numbers=MANY):
         opened.attrs[str(number)] = 1
 
 
+def long_names(opened):
+    opened.create_group("a" * 100_000)["b"] = 1
+
+
 def groups(opened):
     for number in MANY:
         opened.create_group(str(number))
@@ -173,10 +177,11 @@ def strides_of_many_calls():
     return b"\x80\x02" + rebuild + b"q\1(" + arguments + b"tq\0" + call * 10**5 + b"."
 
 
-def safetensors(names):
+def safetensors(names, shape=(0,)):
     def write(file):
         fuzz.READERS["safetensors"][0](file.parent)
-        data = json.dumps(dict.fromkeys(names, SMALL)).encode()
+        entry = {"dtype": "F32", "shape": list(shape), "data_offsets": [0, 0]}
+        data = json.dumps(dict.fromkeys(names, entry)).encode()
         file.write_bytes(struct.pack("<Q", len(data)) + data)
 
     return write
@@ -275,7 +280,6 @@ JSON_READERS = {
 ELEMENTS = f'<layer id="0" type="Add"><rt_info>{"<a/>" * 2**22}</rt_info></layer>'
 NESTED_XML = b"<mediawiki>" + b"<a>" * 500
 MODULES = json.dumps([{"type": "x", "path": ""}] * 300).encode()
-SMALL = {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]}
 LONG_CONFIG = {"config.json": bytes(MAX_TEXT + 1)}
 VOCABULARIES = {f"assets/{number}/vocab.txt": b"" for number in range(300)}
 LONG_KEYS = [(0, b"k" * 10**5, b""), *((10**5, b"%06d" % number, b"") for number in MANY)]
@@ -331,7 +335,10 @@ HOSTILE = {
         ("model.keras", keras_file(VOCABULARIES), load_folder),
         ("modules.json", content(MODULES), read_modules),
     ],
+    8 * MAX_OBJECTS: [("graph", content(b"\n\0" * 200_000), graph_of_objects)],
     MAX_NAME: [
+        ("tf_model.h5", hdf5(long_names), read_hdf5),
+        ("model.safetensors", safetensors(["a" * 2000]), load_folder),
         ("tokenizer.json", tokens(["a" * 2000]), read_tokenizer),
         ("a.index", index(LONG_KEYS), read_index),
     ],
@@ -343,6 +350,7 @@ HOSTILE = {
         ("wiki.xml", content(NESTED_XML), read_corpus),
     ],
     MAX_RANK: [
+        ("model.safetensors", safetensors(["a"], [10**18] * 50_000 + [0]), load_folder),
         ("shape.bin", pickle(rebuilt((1,) * 100_000, (1,) * 100_000)), torch_pickle.read),
         ("strides.bin", pickle(strides_of_many_calls()), torch_pickle.read),
     ],
