@@ -16,8 +16,8 @@ torch := torch==2.13.0
 # Libraries whose answers ours are compared with. PyTorch is also Keras' third backend.
 VENV_PEERS ?= .venv-peers
 peers := $(torch) transformers==5.23.0 accelerate==1.15.0 datasets==5.2.0 \
-	sentence-transformers==6.2.0 mteb==2.26.24 beir==2.2.0 ranx==0.3.21 faiss-cpu==1.15.1 \
-	openvino==2026.4.1 openpyxl==3.1.5
+	sentence-transformers==6.2.0 peft==0.21.2 mteb==2.26.24 beir==2.2.0 ranx==0.3.21 \
+	faiss-cpu==1.15.1 openvino==2026.4.1 openpyxl==3.1.5
 
 # Libraries that need older versions of TensorFlow, protobuf or transformers: the Model Garden,
 # Apache Beam, and those that read ONNX and OpenVINO folders. The Model Garden asks for 127 packages;

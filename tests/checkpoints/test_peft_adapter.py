@@ -116,6 +116,7 @@ def test_an_adapter_for_another_base(tmp_path):
 
 
 @pytest.mark.peers
+@pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")
 def test_numbers_are_those_of_peft(tmp_path):
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
