@@ -203,7 +203,7 @@ class BertEncoder(TokenModel):
 
     @property
     def fresh_pooler(self) -> bool:
-        """True while the pooler has random weights, because the checkpoint had none.
+        """True while the pooler has its random initial weights, because the checkpoint had none.
 
         Any training of it, also by a head of the user, changes its bias, which starts at zero. LoRA
         freezes the bias, so a pooler with LoRA counts as trained.

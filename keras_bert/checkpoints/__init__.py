@@ -58,7 +58,9 @@ def read(
         return _read(module, path, ignore, needs_head=True)
     except (ValueError, OSError) as error:
         problem = error
-    checkpoint = _read(module, path, ignore, needs_head=False)  # raises what is not about the head
+    checkpoint = _read(
+        module, path, ignore, needs_head=False
+    )  # raises again if the problem is in the encoder
     if needs_head:
         advice = "keras_bert.load without task gives the encoder alone"
         raise ValueError(f"{one_line(problem, None)}. {advice}") from problem

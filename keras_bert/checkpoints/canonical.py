@@ -170,7 +170,7 @@ class Checkpoint:
         return dataclasses.replace(self, spec=self.spec.with_head(**changes))
 
     def with_activation(self, hidden_act: str | None) -> "Checkpoint":
-        """Return a copy with another activation, or with the own one for `None`.
+        """Return a copy with another activation; `None` keeps the activation.
 
         The activation of a SavedModel can be unknown. Then it must be given.
         """

@@ -321,14 +321,14 @@ def _normalize(file: Path, tensors: Mapping[str, Tensor], family: Family) -> dic
     return normal
 
 
-def _prefix_of_model(names: Iterable[str], own_part: str) -> str:
+def _prefix_of_model(names: Iterable[str], model_name: str) -> str:
     """Return what stands before the names of a BERT that is a part of another module, or "".
 
-    For example "model." for "model.bert.embeddings.word_embeddings.weight", where "bert" is the own
-    part. A file with several encoders has no prefix.
+    For example "model." for "model.bert.embeddings.word_embeddings.weight" and the model name
+    "bert". A file with several encoders has no prefix.
     """
     prefixes = [name.removesuffix(_FIRST_TENSOR) for name in names if name.endswith(_FIRST_TENSOR)]
-    return re.sub(rf"(^|\.){own_part}\.$", r"\1", prefixes[0]) if len(prefixes) == 1 else ""
+    return re.sub(rf"(^|\.){model_name}\.$", r"\1", prefixes[0]) if len(prefixes) == 1 else ""
 
 
 def _remove_copies(file: Path, tensors: dict[str, Tensor], needs_head: bool) -> None:

@@ -205,7 +205,10 @@ def task_of_groups(checkpoint: Checkpoint) -> str | None:
 
 
 def possible_tasks(checkpoint: Checkpoint) -> list[str]:
-    """Return the tasks whose head a checkpoint may have; of other formats, without pretraining."""
+    """Return the tasks whose head a checkpoint may have.
+
+    For formats other than Hugging Face, only tasks with a classifier or a span selector.
+    """
     if checkpoint.format != FORMAT and not {"classifier", "span_selector"} & checkpoint.groups:
         return []
     tasks = [

@@ -23,7 +23,7 @@ def check(
         file: The file, for the error.
         content: An object of the file.
         schema: Key -> the value that is supported, a tuple of such values, or `FLAG` for true and
-            false. A missing key and null are always right. Other keys are not checked.
+            false. A missing key or null passes. Other keys are not checked.
         of: End of the rule in the error, such as "for a BERT encoder".
         advice: End of the error.
 

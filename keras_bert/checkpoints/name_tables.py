@@ -182,8 +182,8 @@ def read_weights(
 
     `shapes` has the shape of every tensor that is not ignored, and `load` returns a tensor, both by
     source name. All names and shapes are checked, and one error lists all problems. `inside` has
-    the tensors that are a part of the encoder, also if their names do not say so. The others are
-    not looked at without `needs_head`.
+    the names of encoder tensors that the patterns miss. Without `needs_head`, only tensors of the
+    encoder are checked.
     """
     canonical.check_sizes(file, config, shapes)
     inside = {*inside, *_names_in_encoder(table, shapes)}

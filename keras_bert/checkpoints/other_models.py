@@ -1,4 +1,4 @@
-"""What a folder without a readable BERT holds, and how to use it: one sentence for each.
+"""Errors for folders that hold another model: what it is, and how to use it.
 
 Source: huggingface/transformers, models/auto/configuration_auto.py (model types and classes);
 huggingface/peft (adapters).

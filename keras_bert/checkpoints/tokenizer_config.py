@@ -256,7 +256,7 @@ def write_special_tokens(path: Path) -> None:
 def write_with_vocabulary(
     path: Path, tokenizer: Mapping[str, Any], vocabulary: Sequence[str]
 ) -> None:
-    """Write vocab.txt and tokenizer_config.json: the inverse of `read_vocabulary` and `read`."""
+    """Write vocab.txt and tokenizer_config.json: the inverse of `read`."""
     pieces = added_tokens.word_pieces(vocabulary, tokenizer.get("added_tokens", ()))
     folder.write_vocabulary(path / VOCABULARY_FILE, pieces)
     write(path, tokenizer, vocabulary)

@@ -51,8 +51,8 @@ def load(
         task: A task, such as `"masked_tokens"`. The model then has the head of the task,
             with the weights of the checkpoint. `"auto"` uses the head that the checkpoint names,
             if any. Without a task, every checkpoint gives its encoder, with a warning if its head
-            cannot be read; if it has no pooler, the encoder gets a new one, and a head that reads
-            it warns.
+            cannot be read. An encoder without a pooler gets a new one. A head that reads the new
+            pooler warns.
         fresh_head: If `True`, initialize the head with random weights and ignore those of the
             checkpoint.
         sequence_length: Sequence length of `encoder.preprocessor`, at most the encoder's
