@@ -135,7 +135,7 @@ def bert_config(family: Family, config: Mapping[str, Any]) -> dict[str, Any]:
     for key, value in config.items():
         bert_key = family.keys.get(key, key)
         if content.setdefault(bert_key, value) != value:
-            raise ValueError(f"config.json: {shown(key)} must have the value of {bert_key!r}")
+            raise ValueError(f"config.json: {shown(key)} must have the value of {shown(bert_key)}")
     content["model_type"] = "bert"
     content["architectures"] = [
         re.sub(f"^(TF|Flax)?{family.class_name}", "Bert", name) for name in classes_of(config)
