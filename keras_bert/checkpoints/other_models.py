@@ -145,8 +145,8 @@ def _check_family(file: Path, name: str) -> None:
         if plain.startswith(family):
             if family in _READ:
                 raise ValueError(
-                    f"{file}: must have the model_type {shown(family)} beside {shown(name)}. Add it to "
-                    "config.json"
+                    f"{file}: must have the model_type {shown(family)} beside {shown(name)}. Add "
+                    "it to config.json"
                 )
             raise ValueError(f"{file}: {shown(name)} is not a BERT: it {difference}. {_USE}")
 
