@@ -238,8 +238,9 @@ def _read_tensors(path: Path, file: Path, family: Family) -> dict[str, Tensor]:
     adapter = peft_adapter.read(path)
     if adapter is None:
         return tensors
-    added, replaced = (_normalize(file, part, family) for part in adapter)
-    return peft_adapter.merge(file, tensors, added, replaced)
+    added = _normalize(file, adapter.added, family)
+    replaced = _normalize(file, adapter.replaced, family)
+    return peft_adapter.merge(file, tensors, peft_adapter.Adapter(added, replaced))
 
 
 def _read_head(

@@ -8,7 +8,7 @@ import math
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -42,12 +42,18 @@ _CLASSES = {
 }
 
 
-def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Tensor]] | None:
-    """Read the adapter in a folder, or return `None` if there is none.
+class Adapter(NamedTuple):
+    """Tensors that change those of the base model, by the names of the base model.
 
-    Returns:
-        What is added to tensors, and what replaces tensors; both by the names of the base model.
+    `added` has what is added to a tensor, and `replaced` has the tensors that replace others.
     """
+
+    added: dict[str, Tensor]
+    replaced: dict[str, Tensor]
+
+
+def read(path: Path) -> Adapter | None:
+    """Return the adapter of a folder, or `None` for a folder without an adapter."""
     file = path / FILE
     if not folder.has_file(file):
         return None
@@ -74,7 +80,7 @@ def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Tensor]] | None:
         f"{module}.weight": _product(weights_file, module, pair, config)
         for module, pair in factors.items()
     }
-    return added, replaced
+    return Adapter(added, replaced)
 
 
 def _product(
@@ -91,8 +97,9 @@ def _product(
     scale = alpha / (math.sqrt(rank) if config.get("use_rslora") else rank)
 
     def load() -> np.ndarray:
-        first, second = (factors[name].load().astype(np.float32) for name in ("lora_A", "lora_B"))
-        return np.float32(scale) * (second @ first)
+        down = factors["lora_A"].load().astype(np.float32)
+        up = factors["lora_B"].load().astype(np.float32)
+        return np.float32(scale) * (up @ down)
 
     return Tensor((shapes[1][0], shapes[0][1]), load)
 
@@ -120,15 +127,10 @@ def with_task(path: Path, config: Mapping[str, Any], class_name: str) -> dict[st
     return {**config, "architectures": [f"{class_name}{_CLASSES[task_type]}"]}
 
 
-def merge(
-    file: Path,
-    tensors: Mapping[str, Tensor],
-    added: Mapping[str, Tensor],
-    replaced: Mapping[str, Tensor],
-) -> dict[str, Tensor]:
+def merge(file: Path, tensors: Mapping[str, Tensor], adapter: Adapter) -> dict[str, Tensor]:
     """Return the tensors of the adapted model. All names are those of the base's tensors."""
-    merged = {**tensors, **replaced}
-    for name, product in added.items():
+    merged = {**tensors, **adapter.replaced}
+    for name, product in adapter.added.items():
         base = tensors.get(name)
         if base is None or base.shape != product.shape:
             received = {name: product.shape}

@@ -12,6 +12,12 @@ SIZES = dict(zip(canonical.SIZES, (11, 4, 2, 2, 6, 8, 3), strict=True))
 H, FF, V = 4, 6, 11
 VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdef"]
 CASED = [*VOCABULARY[:-1], "Paris"]
+IDS = np.array([[2, 5, 6, 7, 3], [2, 9, 8, 10, 3]])
+INPUTS = {
+    "input_word_ids": IDS,
+    "input_mask": np.ones_like(IDS),
+    "input_type_ids": np.zeros_like(IDS),
+}
 
 
 def fill(shapes):

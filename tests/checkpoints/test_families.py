@@ -11,6 +11,8 @@ from keras_bert import heads
 from tests import tiny
 from tests.checkpoints import numpy_bert
 from tests.checkpoints.huggingface_files import (
+    IDS,
+    INPUTS,
     SIZES,
     VOCABULARY,
     H,
@@ -22,12 +24,6 @@ from tests.checkpoints.huggingface_files import (
     write_json,
 )
 
-IDS = np.array([[2, 5, 6, 7, 3], [2, 9, 8, 10, 3]])
-INPUTS = {
-    "input_word_ids": IDS,
-    "input_mask": np.ones_like(IDS),
-    "input_type_ids": np.zeros_like(IDS),
-}
 CLASSES = {"classifier.weight": (3, H), "classifier.bias": (3,)}
 POSITIONS = "bert.embeddings.position_embeddings.weight"
 SEGMENTS = "bert.embeddings.token_type_embeddings.weight"

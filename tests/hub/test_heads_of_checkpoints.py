@@ -13,6 +13,8 @@ from keras_bert import checkpoints, heads
 from tests import contract, tiny
 from tests.checkpoints import numpy_bert
 from tests.checkpoints.huggingface_files import (
+    IDS,
+    INPUTS,
     SIZES,
     VOCABULARY,
     H,
@@ -25,12 +27,6 @@ from tests.checkpoints.huggingface_files import (
 )
 from tests.parameters import slow
 
-IDS = np.array([[2, 5, 6, 7, 3], [2, 9, 8, 10, 3]])
-INPUTS = {
-    "input_word_ids": IDS,
-    "input_mask": np.ones_like(IDS),
-    "input_type_ids": np.zeros_like(IDS),
-}
 SPAN = {"qa_outputs.weight": (2, H), "qa_outputs.bias": (2,)}
 
 
