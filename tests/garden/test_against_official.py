@@ -267,7 +267,7 @@ def test_hub(tmp_path, vocabulary, activation, with_mlm, lowercase):
         "hidden_act": "gelu_new" if activation == "gelu" else activation,
     }
     assert found.spec.tokenizer["lowercase"] is lowercase
-    assert found.vocabulary[:2] == ["[PAD]", "[UNK]"]
+    assert found.spec.vocabulary[:2] == ["[PAD]", "[UNK]"]
     hub = tf.saved_model.load(str(path))
     assert_encoders_agree(keras_bert.load(path), hub)
     if with_mlm:
@@ -310,7 +310,7 @@ def test_a_saved_model_of_the_second_encoder(tmp_path):
 
 def test_of_an_encoder_that_was_not_called_yet():
     theirs = networks.BertEncoderV2(9, 4, 1, 2, max_sequence_length=4, inner_dim=3)
-    assert model_garden.from_encoder(theirs).config["intermediate_size"] == 3
+    assert model_garden.from_encoder(theirs).spec.encoder["intermediate_size"] == 3
 
 
 @ENCODERS
