@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from keras_bert.checkpoints import json_schema
 from keras_bert.checkpoints.other_models import classes_of
 from keras_bert.checkpoints.tensor_files import Tensor
 from keras_bert.runtime.escaping import shown
@@ -131,11 +132,7 @@ def bert_config(family: Family, config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the config of a BERT with the same layers."""
     if family is BERT:
         return dict(config)
-    content: dict[str, Any] = {}
-    for key, value in config.items():
-        bert_key = family.keys.get(key, key)
-        if content.setdefault(bert_key, value) != value:
-            raise ValueError(f"config.json: {shown(key)} must have the value of {shown(bert_key)}")
+    content = json_schema.renamed("config.json", config, family.keys)
     content["model_type"] = "bert"
     content["architectures"] = [
         re.sub(f"^(TF|Flax)?{family.class_name}", "Bert", name) for name in classes_of(config)

@@ -51,6 +51,20 @@ def check(
             raise invalid(file, rule, received, advice)
 
 
+def renamed(file: object, content: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    """Return an object of a file with other keys: `names` maps keys of the file to new ones.
+
+    Raise a `ValueError` if two keys become one and have different values.
+    """
+    result: dict[str, Any] = {}
+    for key, value in content.items():
+        name = names.get(key, key)
+        if result.setdefault(name, value) != value:
+            rule = f"the keys that stand for {name} must have one value"
+            raise invalid(file, rule, [result[name], value])
+    return result
+
+
 def _words_of(supported: Any) -> str:
     """Return the values of a schema for an error."""
     if supported is FLAG:

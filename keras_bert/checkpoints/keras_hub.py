@@ -148,7 +148,7 @@ def _config_of(file: Path, class_names: Collection[str]) -> tuple[str, dict[str,
 def to_canonical_config(source: object, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Convert the arguments of BertBackbone to those of `BertEncoder`."""
     ours = {theirs: key for key, theirs in _CONFIG.items()}
-    config = {ours.get(key, key): value for key, value in arguments.items()}
+    config = json_schema.renamed(source, arguments, ours)
     config["attention_probs_dropout_prob"] = config.get("hidden_dropout_prob", 0.1)
     config["hidden_act"] = "gelu"
     silent = {"name", "trainable", "dtype"}

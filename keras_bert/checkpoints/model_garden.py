@@ -15,6 +15,7 @@ from keras_bert.checkpoints import (
     canonical,
     folder,
     google,
+    json_schema,
     model_garden_graph,
     name_tables,
 )
@@ -79,6 +80,12 @@ def _read_yaml(file: Path) -> dict[str, Any]:
                 raise ValueError("an alias, which can expand to any size")
             return super().compose_node(parent, index)
 
+        def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+            mapping = super().construct_mapping(node, deep)
+            if len(mapping) < len(node.value):
+                raise ValueError("a key that occurs twice")
+            return mapping
+
     data = reading.read_bytes(file, _MAX_YAML)
     try:
         content = yaml.load(data.decode("utf-8"), Loader)  # noqa: S506
@@ -89,7 +96,7 @@ def _read_yaml(file: Path) -> dict[str, Any]:
     options = content.get("bert")
     if not options or content.get("type", "bert") != "bert":
         raise invalid(file, "the encoder must be of type 'bert'", content.get("type"))
-    return {_GOOGLE_KEYS.get(str(key), str(key)): value for key, value in options.items()}
+    return json_schema.renamed(file, {str(key): options[key] for key in options}, _GOOGLE_KEYS)
 
 
 def read(path: Path, ignore: Collection[str] = (), *, needs_head: bool = True) -> Checkpoint:

@@ -212,6 +212,8 @@ def test_yaml(tmp_path):
         (encoder_yaml(hidden_activation="quick"), "hidden_act must be one of celu, .*gelu_new"),
         ({"type": "albert", "albert": {}}, "must be of type 'bert', received 'albert'"),
         ({"bert": {"vocab_size": 2}}, "missing keys"),
+        (encoder_yaml(hidden_act="relu"), "keys that stand for hidden_act must"),
+        ("a: 1\na: 2", "YAML in UTF-8, received a key that occurs twice"),
         ("{", "YAML in UTF-8, received while"),
         ("\xff", "YAML in UTF-8, received .utf-8. codec"),
     ],
