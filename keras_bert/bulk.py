@@ -108,7 +108,7 @@ class ExportHandler(ModelHandler):
         keep: Names of the columns to keep, such as `["id"]`. Defaults to all.
         batch_size: Rows per call of the model. The model sorts them by length.
         trusted: Must be True for a SavedModel, which is a program. Use it only for models that you
-            trust. ONNX and OpenVINO folders do not need it.
+            trust. ONNX and OpenVINO folders of `keras_bert.export` do not need it.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class ExportHandler(ModelHandler):
 
     def load_model(self):
         if graph_folder.find_graph(self._path):
-            return _GraphModel(self._path)
+            return _GraphModel(self._path, self._trusted)
         return _SavedModel(self._path, self._trusted)
 
     def get_metrics_namespace(self):
@@ -244,8 +244,8 @@ class _SavedModel:
 class _GraphModel:
     """An ONNX or OpenVINO folder, for lists of dicts. It answers like a SavedModel of its head."""
 
-    def __init__(self, path):
-        self._pipeline: typing.Any = pipeline(path)
+    def __init__(self, path, trusted):
+        self._pipeline: typing.Any = pipeline(path, trusted=trusted)
         if not registry.by_name(self._pipeline.task).answers_texts:
             raise ValueError(
                 f"the folder must have a task with one answer per text; {path} has "

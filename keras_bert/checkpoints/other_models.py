@@ -48,6 +48,10 @@ _BERT_CLASS = re.compile(r"(TF|Flax)?Bert(Model|For|LMHead|PreTrained)")
 _OTHER_TOKENIZERS = ("vocab.json", "merges.txt", "bpe.codes", "sentencepiece.*", "*piece.model",
                      "tokenizer*.model")  # fmt: skip
 _USE = "Use it with transformers, or choose a BERT, as in keras_bert.load('base')"
+_GRAPH = (
+    "is a graph, which has no Keras model. Run it with keras_bert.pipeline(folder, trusted=True), "
+    "or load the checkpoint from which it was made"
+)
 # Pattern of files -> what they are, and what to do. They are looked for in this order.
 _FILES = {
     "adapter_config.json": "is an adapter without its base model. Copy it into a folder with "
@@ -68,14 +72,10 @@ _FILES = {
     "*.pth": "is a file of PyTorch. Save the weights with torch.save(model.state_dict(), "
     "'pytorch_model.bin') beside config.json",
     "*.ckpt": "is a file of PyTorch Lightning. Save the weights of its BERT with save_pretrained",
-    "onnx/*.onnx": "is a graph, which has no Keras model. Run it with ONNX Runtime, or load the "
-    "checkpoint from which it was made",
-    "*.onnx": "is a graph, which has no Keras model. Run it with ONNX Runtime, or load the "
-    "checkpoint from which it was made",
-    "openvino/*.xml": "is a graph, which has no Keras model. Run it with OpenVINO, or load the "
-    "checkpoint from which it was made",
-    "*.xml": "is a graph, which has no Keras model. Run it with OpenVINO, or load the checkpoint "
-    "from which it was made",
+    "onnx/*.onnx": _GRAPH,
+    "*.onnx": _GRAPH,
+    "openvino/*.xml": _GRAPH,
+    "*.xml": _GRAPH,
     "*.tflite": "is a graph, which has no Keras model. Run it with LiteRT, or load the checkpoint "
     "from which it was made",
     "model.json": "is for TensorFlow.js. Load the checkpoint from which it was made",

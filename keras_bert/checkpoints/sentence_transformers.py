@@ -29,7 +29,7 @@ from keras_bert.untrusted.errors import invalid
 
 FORMAT = "sentence_transformers"
 
-_MODULES_FILE = "modules.json"
+MODULES_FILE = "modules.json"
 _CONFIG_FILE = "config_sentence_transformers.json"
 _DEFAULT_ACTIVATION = "torch.nn.modules.activation.Tanh"
 _PACKAGE = "sentence_transformers"
@@ -46,10 +46,10 @@ _SPLADE_OPTIONS = {"pooling_strategy": "max", "activation_function": "relu"}
 
 def read(path: Path, ignore: Collection[str] = (), *, needs_head: bool = True) -> Checkpoint:
     """Read a folder that `SentenceTransformer.save` wrote."""
-    modules = [(name, path / inner) for name, inner in read_module_paths(path)]
+    modules = _modules(path)
     names = [name for name, _ in modules]
     if names[:1] not in (["Transformer"], ["MLMTransformer"]):
-        raise invalid(path / _MODULES_FILE, "the first module must be Transformer", names)
+        raise invalid(path / MODULES_FILE, "the first module must be Transformer", names)
     encoder = modules[0][1]
     checkpoint = huggingface.read(encoder, ignore, needs_head=needs_head)
     tokenizer = dict(checkpoint.spec.tokenizer)
@@ -62,13 +62,12 @@ def read(path: Path, ignore: Collection[str] = (), *, needs_head: bool = True) -
         pooling = huggingface_heads.pooling_of_encoder(file, needs_head)
     spec = dataclasses.replace(checkpoint.spec, tokenizer=tokenizer, pooling=pooling)
     checkpoint = dataclasses.replace(checkpoint, path=str(path), spec=spec)
-    return _with_modules(checkpoint, path, modules) if needs_head else checkpoint
+    return with_modules(checkpoint, path) if needs_head else checkpoint
 
 
-def _with_modules(
-    checkpoint: Checkpoint, path: Path, modules: list[tuple[str, Path]]
-) -> Checkpoint:
+def with_modules(checkpoint: Checkpoint, path: Path) -> Checkpoint:
     """Return a checkpoint with what the modules after its encoder do. Others are a ValueError."""
+    modules = _modules(path)
     names = [name for name, _ in modules]
     if names == ["Transformer"]:
         return _read_cross_encoder(path, checkpoint)
@@ -76,7 +75,7 @@ def _with_modules(
         return _read_sparse_encoder(path, checkpoint, modules[1][1] / "config.json")
     if names[:2] != ["Transformer", "Pooling"]:
         rule = "the module after Transformer must be Pooling or SpladePooling"
-        raise invalid(path / _MODULES_FILE, rule, names)
+        raise invalid(path / MODULES_FILE, rule, names)
     spec = checkpoint.spec
     head, weights = _read_embedder(path, modules[1:], spec.encoder["hidden_size"])
     return Checkpoint(
@@ -149,7 +148,7 @@ def write(checkpoint: Checkpoint, path: Path) -> None:
 
 def _write_cross_encoder(head: HeadSpec, path: Path) -> None:
     """Write the files of a `CrossEncoder` beside those of transformers."""
-    folder.write_json(path / _MODULES_FILE, [_module(0, _TRANSFORMER, "")])
+    folder.write_json(path / MODULES_FILE, [_module(0, _TRANSFORMER, "")])
     _write_transformer(path, "sequence-classification", "scores")
     config: dict[str, Any] = {
         "model_type": "CrossEncoder",
@@ -167,7 +166,7 @@ def _write_sparse_encoder(spec: ModelSpec, path: Path) -> None:
     width = {"word_embedding_dimension": spec.encoder["vocab_size"]}
     folder.write_json(pooling / "config.json", _SPLADE_OPTIONS | width)
     modules = [_module(0, _MLM_TRANSFORMER, ""), _module(1, _SPLADE_POOLING, pooling.name)]
-    folder.write_json(path / _MODULES_FILE, modules)
+    folder.write_json(path / MODULES_FILE, modules)
     _write_length(spec, path)
     config: dict[str, Any] = {
         "model_type": "SparseEncoder",
@@ -228,7 +227,7 @@ def write_modules(
             folder.write_json(module_folder / "config.json", {"dimension": len(gamma)})
             tensors = {"norm.weight": gamma, "norm.bias": weights[vector_layer_name(index, "beta")]}
             tensor_files.write(module_folder / "model.safetensors", tensors)
-    folder.write_json(path / _MODULES_FILE, modules)
+    folder.write_json(path / MODULES_FILE, modules)
     config = {
         "prompts": embedding.prompts,
         "default_prompt_name": embedding.default_prompt,
@@ -237,9 +236,14 @@ def write_modules(
     folder.write_json(path / _CONFIG_FILE, config)
 
 
+def _modules(path: Path) -> list[tuple[str, Path]]:
+    """Return the class name and the folder of each module."""
+    return [(name, path / inner) for name, inner in read_module_paths(path)]
+
+
 def read_module_paths(path: Path) -> list[tuple[str, str]]:
     """Return the class name of each module, and the path of its folder below `path`."""
-    file = path / _MODULES_FILE
+    file = path / MODULES_FILE
     listed = folder.read_json_list(file)
     budget.check(len(listed), "modules", budget.MAX_LAYERS, file)
     modules = []
@@ -281,7 +285,7 @@ def _read_embedder(
             layer, arrays = _read_norm(module_folder, width)
         else:
             known = "Transformer, Pooling, Dense, LayerNorm, Normalize and Dropout"
-            raise invalid(path / _MODULES_FILE, f"unknown module; known are {known}", name)
+            raise invalid(path / MODULES_FILE, f"unknown module; known are {known}", name)
         for variable, array in arrays.items():
             weights[vector_layer_name(len(layers), variable)] = array
         layers.append(layer)

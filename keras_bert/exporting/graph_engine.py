@@ -29,6 +29,8 @@ class GraphEngine:
     Args:
         graph: A `graph_folder.GraphFile`.
         precision: For OpenVINO, `"float32"` or `"bfloat16"`.
+        task: For a foreign graph, a variant that its files may not state, such as `"pair"`.
+        pooling: For a foreign graph that ends in the vectors of the tokens, how to pool them.
 
     Attributes:
         session: The `graph_session.Session`.
@@ -39,14 +41,21 @@ class GraphEngine:
         ImportError: If the engine is not installed.
     """
 
-    def __init__(self, graph: graph_folder.GraphFile, precision: str | None = None):
-        file = graph.file
+    def __init__(
+        self,
+        graph: graph_folder.GraphFile,
+        precision: str | None = None,
+        task: str | None = None,
+        pooling: str | None = None,
+    ):
         folder = graph.folder
-        self._graph = graph
-        self._precision = precision
+        self._arguments = (graph, precision, task, pooling)
         links.check(folder)
-        self.session = open_session(file, precision)
-        output, facts = graph_folder.read_output(folder)
+        self.session = open_session(graph.file, precision, graph.is_foreign)
+        if graph.is_foreign:
+            output, tokenizer, self.longest = self._read_foreign(folder, task, pooling)
+        else:
+            output, tokenizer, self.longest = self._read_own(graph)
         if output.task not in registry.names():
             raise ValueError(
                 f"a pipeline needs a model with a head; {folder} has the task "
@@ -59,14 +68,6 @@ class GraphEngine:
         self._has_activation = PROBABILITIES in self.session.widths
         self._outputs = [PROBABILITIES] if self._has_activation else list(self.task.graph_outputs)
         _check_outputs(self.session, self._outputs, self.task.graph_rank)
-        with errors_as_value_error(f"{folder}: its tokenizer cannot be read"):
-            files = tokenizer_config.read(folder)
-        names = files.vocabulary or []
-        _check_digests(graph, self.session, names, facts)
-        # Libraries need a name for each row of the embeddings, so the files may name further ids.
-        vocabulary = names[: facts.get("vocabulary_size")]
-        tokenizer = _tokenizer(vocabulary, files.options)
-        self.longest = _max_length(folder, files.json)
         width = self.session.widths[self._outputs[0]]
         if self.task.has_labels:
             _check_labels(folder, output.labels, width)
@@ -78,8 +79,38 @@ class GraphEngine:
         self.seconds = 0.0
         self.described = TaskModel(self.name, output, tokenizer, self.longest, width)
 
+    def _read_own(self, graph):
+        """Return the head, the tokenizer and the maximum length of an export of keras_bert."""
+        output, facts = graph_folder.read_output(graph.folder)
+        with errors_as_value_error(f"{graph.folder}: its tokenizer cannot be read"):
+            files = tokenizer_config.read(graph.folder)
+        names = files.vocabulary or []
+        _check_digests(graph, self.session, names, facts)
+        # Libraries need a name for each row of the embeddings, so the files may name further ids.
+        vocabulary = names[: facts.get("vocabulary_size")]
+        return output, _tokenizer(vocabulary, files.options), _max_length(graph.folder, files.json)
+
+    def _read_foreign(self, folder, task, pooling):
+        """Return the same of a graph of another library, and finish its outputs."""
+        from keras_bert.checkpoints import families
+        from keras_bert.exporting import foreign_graph
+
+        content = read_json(folder / "config.json")
+        config = families.bert_config(families.find(content), content)
+        positions = config["max_position_embeddings"]
+        with errors_as_value_error(f"{folder}: its tokenizer cannot be read"):
+            files = tokenizer_config.read(folder, config["vocab_size"], positions)
+        if files.vocabulary is None:
+            raise ValueError(
+                f"{folder} has no tokenizer. Copy tokenizer.json or vocab.txt of the checkpoint "
+                "into it"
+            )
+        output, self.session = foreign_graph.read_head(folder, config, self.session, task, pooling)
+        tokenizer = _tokenizer(files.vocabulary, files.options)
+        return output, tokenizer, files.options["sequence_length"] or positions
+
     def __reduce__(self):
-        return type(self), (self._graph, self._precision)
+        return type(self), self._arguments
 
     def _no_model(self, *args, **options):
         raise ValueError(
@@ -96,9 +127,10 @@ class GraphEngine:
 
     def digest(self):
         names = (graph_folder.DESCRIPTION_FILE, tokenizer_json.FILE, "vocab.txt")
-        files = [self._graph.folder / name for name in names]
+        graph, *options = self._arguments
+        files = [graph.folder / name for name in names]
         contents = [file.read_bytes() if file.is_file() else b"" for file in files]
-        settings = (self.session.digest, self._precision, contents)
+        settings = (self.session.digest, options, contents)
         return hashlib.sha256(repr(settings).encode()).digest()
 
     def outputs(self, encoded, *, batch_size, on_batch=None):

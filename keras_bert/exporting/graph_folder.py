@@ -34,8 +34,15 @@ GRAPH_FILES: dict[str, dict[str | None, str]] = {
         "int8": "openvino/openvino_model_qint8_quantized.xml",
     },
 }
+# Files of the graphs of other libraries, the preferred ones first.
+_FOREIGN_FILES = {
+    "onnx": ("onnx/model.onnx", "model.onnx", "*/model_optimized.onnx", "model_optimized.onnx",
+             "onnx/model_quantized.onnx", "onnx/*.onnx", "*.onnx"),
+    "openvino": ("openvino/openvino_model.xml", "openvino_model.xml", "openvino/*.xml",
+                 "*.xml"),
+}  # fmt: skip
 # A folder with one of these files is a Keras model or a SavedModel, and may hold graphs, too.
-_OTHER_FORMATS = ("model.keras", "saved_model.pb")
+_OTHER_FORMATS = ("model.keras", "saved_model.pb", "model.weights.h5", "*.index", "0_*")
 EXPORT_AGAIN = "Export the model again"
 ENCODER = "encoder"  # in place of a task
 
@@ -56,19 +63,21 @@ _VALIDATORS = {
 
 @dataclasses.dataclass(frozen=True)
 class GraphFile:
-    """The graph in the folder of an export.
+    """A graph in a folder.
 
     Attributes:
         file: The file with the graph.
         folder: The folder of the export.
+        is_foreign: True for a graph of another library, which needs `trusted=True`.
     """
 
     file: pathlib.Path
     folder: pathlib.Path
+    is_foreign: bool = False
 
 
 def find_graph(path: object, format: str | None = None) -> GraphFile | None:
-    """Return the graph in the folder of an export, or `None` for another path.
+    """Return the graph in a folder, or `None` for another path.
 
     Args:
         path: A path, or any other object.
@@ -76,7 +85,7 @@ def find_graph(path: object, format: str | None = None) -> GraphFile | None:
             the model in a format of `keras_bert.load`.
 
     Raises:
-        ValueError: If a format is given, and the path is not the folder of such an export.
+        ValueError: If a format is given, and the path is not a folder with such a graph.
 
     Example:
 
@@ -91,22 +100,22 @@ def find_graph(path: object, format: str | None = None) -> GraphFile | None:
     graph = _graph_of(folder, [format] if format else [*GRAPH_FILES])
     if format is not None and graph is None:
         raise ValueError(
-            f"{path} has no graph of the engine {format!r} that keras_bert.export wrote. "
-            f"Export the model with format={format!r}"
+            f"{path} has no graph of the engine {format!r}. Export the model with format={format!r}"
         )
     if format is not None:
         return graph
-    is_other = any((folder / name).is_file() for name in _OTHER_FORMATS)
+    is_other = any(path for name in _OTHER_FORMATS for path in folder.glob(name))
     return None if is_other or detection.huggingface_weights(folder) else graph
 
 
 def _graph_of(folder, formats):
     """Return the graph of one of some formats in a folder, or `None`."""
-    if (folder / DESCRIPTION_FILE).is_file():
-        for format in formats:
-            for name in GRAPH_FILES[format].values():
-                if (folder / name).is_file():
-                    return GraphFile(folder / name, folder)
+    is_foreign = not (folder / DESCRIPTION_FILE).is_file()
+    names = _FOREIGN_FILES if is_foreign else {k: v.values() for k, v in GRAPH_FILES.items()}
+    for format in formats:
+        for name in names[format]:
+            for file in sorted(folder.glob(name)):
+                return GraphFile(file, folder, is_foreign)
     return None
 
 

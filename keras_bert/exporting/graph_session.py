@@ -67,23 +67,26 @@ class OnnxSession:
     tokens_per_batch: int | None = None
     parallel_batches = 1
 
-    def __init__(self, file: pathlib.Path):
+    def __init__(self, file: pathlib.Path, is_foreign: bool = False):
         onnxruntime = import_extra("onnxruntime", "onnx", "an ONNX folder")
         reading.check_not_lfs_pointer(file)
-        with errors_as_value_error(f"{file} {_MUST_BE_OURS}"):
-            content = onnx_graph_check.check(file)
-        self.digest = graph_folder.digest_of_graph(content)
+        content: bytes | str = str(file)  # its weights can be in files beside it
+        not_run: list[str] = []
+        if is_foreign:
+            self.digest = _digest_of_files(file.parent.glob(f"{file.name}*"))
+        else:
+            with errors_as_value_error(f"{file} {_MUST_BE_OURS}"):
+                # The content, not the file, which may change after the check.
+                content = onnx_graph_check.check(file)
+            self.digest = graph_folder.digest_of_graph(content)
+            not_run = ["ConstantFolding"]  # it would compute what the file chooses
         options = onnxruntime.SessionOptions()
         options.log_severity_level = _FATAL
         # Otherwise a few bytes of the content can select another format, which was not checked.
         options.add_session_config_entry("session.load_model_format", "ONNX")
         with errors_as_value_error(f"{file} cannot be read"):
-            # The content, not the file, which may have changed since the check.
             self._session = onnxruntime.InferenceSession(
-                content,
-                options,
-                providers=["CPUExecutionProvider"],
-                disabled_optimizers=["ConstantFolding"],  # it would compute what the file chooses
+                content, options, providers=["CPUExecutionProvider"], disabled_optimizers=not_run
             )
         self._session._model_bytes = None  # kept only for other providers
         outputs = self._session.get_outputs()
@@ -114,22 +117,19 @@ class OpenVinoSession:
 
     tokens_per_batch: int | None = 1024
 
-    def __init__(self, file: pathlib.Path, precision: str = "float32"):
+    def __init__(self, file: pathlib.Path, precision: str = "float32", is_foreign: bool = False):
         openvino = import_openvino()
         weights = file.with_suffix(".bin")
         reading.check_not_lfs_pointer(file)
         reading.check_not_lfs_pointer(weights)
-        with errors_as_value_error(f"{file} {_MUST_BE_OURS}"):
-            content, numbers = openvino_graph_check.check(file, weights)
-        self.digest = graph_folder.digest_of_graph(content, numbers.data)
+        core = openvino.Core()
+        if is_foreign:
+            self.digest = _digest_of_files((file, weights))
+            with errors_as_value_error(f"{file} cannot be read"):
+                graph = core.read_model(str(file))
+        else:
+            graph = self._read_checked(openvino, core, file, weights)
         options = {"INFERENCE_PRECISION_HINT": "bf16" if precision == "bfloat16" else "f32"}
-        with errors_as_value_error(f"{file} cannot be read"):
-            core = openvino.Core()
-            # The contents, not the files, which may have changed since the check.
-            # OpenVINO owns the copy, which the compiled models read.
-            graph = core.read_model(content, openvino.Tensor(numbers))
-        with errors_as_value_error(f"{file} {_MUST_BE_OURS}"):
-            openvino_graph_check.check_shapes(graph, len(numbers))
         with errors_as_value_error(f"{file} cannot be read"):
             # A single batch uses all cores; several batches share them.
             options["PERFORMANCE_HINT"] = "LATENCY"
@@ -152,6 +152,19 @@ class OpenVinoSession:
         self._process = os.getpid()
         # Requests that no call uses. A call needs its own, since threads may share a pipeline.
         self._idle: dict[bool, list] = {True: [], False: []}
+
+    def _read_checked(self, openvino, core, file, weights):
+        """Return a graph that `keras_bert.export` wrote, from contents that were checked."""
+        with errors_as_value_error(f"{file} {_MUST_BE_OURS}"):
+            content, numbers = openvino_graph_check.check(file, weights)
+        self.digest = graph_folder.digest_of_graph(content, numbers.data)
+        with errors_as_value_error(f"{file} cannot be read"):
+            # The contents, not the files, which may have changed since the check.
+            # OpenVINO owns the copy, which the compiled models read.
+            graph = core.read_model(content, openvino.Tensor(numbers))
+        with errors_as_value_error(f"{file} {_MUST_BE_OURS}"):
+            openvino_graph_check.check_shapes(graph, len(numbers))
+        return graph
 
     def run(self, batches: Iterable[Inputs], names: list[str]) -> Iterator[tuple[int, list]]:
         if os.getpid() != self._process:
@@ -210,19 +223,25 @@ def import_openvino():
     return import_extra("openvino", "openvino", "this format")
 
 
-def open_session(file: pathlib.Path, precision: str | None = None) -> Session:
-    """Open the graph in the folder of an export. A LiteRT file must be one of this process.
+def _digest_of_files(files: Iterable[pathlib.Path]) -> str:
+    return graph_folder.digest_of_graph(*(file.read_bytes() for file in sorted(files)))
 
-    Raise a `ValueError` for a file that `keras_bert.export` does not write, and for a precision
-    that the engine lacks; an `ImportError` if the engine is not installed.
+
+def open_session(
+    file: pathlib.Path, precision: str | None = None, is_foreign: bool = False
+) -> Session:
+    """Open the graph in a folder. A LiteRT file must be one of this process.
+
+    Raise a `ValueError` for a file that `keras_bert.export` does not write, unless `is_foreign`,
+    and for a precision that the engine lacks; an `ImportError` if the engine is not installed.
     """
     if file.suffix == ".tflite":
         return LiteRtSession(file)
     if file.suffix == ".xml":
         check_one_of("precision", precision, (None, "float32", "bfloat16"))
-        return OpenVinoSession(file, precision or "float32")
+        return OpenVinoSession(file, precision or "float32", is_foreign)
     if precision not in (None, "float32"):
         raise ValueError(
             f"an ONNX folder is computed in float32; received precision={precision!r}. Leave it out"
         )
-    return OnnxSession(file)
+    return OnnxSession(file, is_foreign)

@@ -8,6 +8,7 @@ from typing import Any
 from keras_bert.exporting import graph_folder
 from keras_bert.exporting.graph_engine import GraphEngine
 from keras_bert.runtime.arguments import as_integer, check_one_of
+from keras_bert.runtime.escaping import shown
 from keras_bert.tasks.pipeline import Pipeline
 
 
@@ -41,7 +42,8 @@ def pipeline(
     Args:
         model: A model with a head of `keras_bert.heads`, an encoder, or its name or path for
             `keras_bert.load`. Also the folder of an ONNX or OpenVINO export of a model with a head.
-            Then neither Keras nor TensorFlow is imported.
+            Then neither Keras nor TensorFlow is imported. With `trusted=True`, also a folder of
+            another library with a graph, `config.json` and the files of the tokenizer.
         task: A task of `keras_bert.load`, such as `"masked_tokens"`. By default that of the model.
             `"embedding"` gives embeddings of a Keras model with any head.
         batch_size: Sequences per batch. OpenVINO chooses its own batches.
@@ -50,14 +52,14 @@ def pipeline(
             `"error"` raises. By default as the model was trained, see `keras_bert.finetune`. Tags
             and answers are always read from windows.
         pooling: A mode of `layers.SentencePooling`, such as `"cls"`, for the embeddings of an
-            encoder. Default: the encoder's `pooling`, and without one `"mean"`, with a warning.
+            encoder, or of a graph of another library that ends in the vectors of the tokens.
+            Default: the `pooling` of the model, and without one `"mean"`, with a warning.
         precision: `"float32"`, `"bfloat16"` or, on JAX and torch, `"float16"` for the encoder. Use
             16 bits on GPUs, and on TensorFlow or OpenVINO `"bfloat16"` on CPUs with AVX512-BF16 or
             AMX. By default as the model computes; OpenVINO in float32.
-        engine: `"onnx"` or `"openvino"` for the graph in a folder that `keras_bert.export` wrote,
-            `"keras"` for the Keras model. By default the Keras model if the folder has one, and
-            else its graph.
-        trusted: See `keras_bert.load`.
+        engine: `"onnx"` or `"openvino"` for the graph in a folder, `"keras"` for the Keras model.
+            By default the Keras model if the folder has one, and else its graph.
+        trusted: See `keras_bert.load`. Graphs of other libraries need `True`.
 
     Returns:
         A `Pipeline`. It can be called, and has the methods `evaluate` and `errors`. Its methods
@@ -82,7 +84,7 @@ def pipeline(
     if graph is None:
         computing = _keras_engine(model, task, pooling, precision, trusted)
     else:
-        computing = _graph_engine(graph, task, pooling, precision)
+        computing = _graph_engine(graph, task, pooling, precision, trusted)
     return computing.task.pipeline(computing, batch_size=batch_size, long_texts=long_texts)
 
 
@@ -92,11 +94,17 @@ def find_graph(model, engine=None):
     return None if engine == "keras" else graph_folder.find_graph(model, engine)
 
 
-def _graph_engine(graph, task, pooling, precision):
+def _graph_engine(graph, task, pooling, precision, trusted):
     """Return the engine of a `GraphFile`."""
-    if pooling is not None:
+    if graph.is_foreign and not trusted:
+        raise ValueError(
+            f"{graph.file} is a graph of another library, which is a program. If you trust its "
+            f"author, call keras_bert.pipeline({shown(str(graph.folder))}, trusted=True), or add "
+            "--trusted"
+        )
+    if pooling is not None and not graph.is_foreign:
         raise ValueError("pooling cannot be changed for the folder of an export. Leave it out")
-    engine = GraphEngine(graph, precision)
+    engine = GraphEngine(graph, precision, task, pooling)
     of_graph = engine.task.variant_of(engine.described.output)
     if task not in (None, of_graph):
         raise ValueError(

@@ -100,6 +100,30 @@ def test_classes_of_optimum(folders, head, format):
 
 
 @pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize(
+    ("task", "text"), [("SequenceClassification", "so good"), ("MaskedLM", "so [MASK]")]
+)
+def test_folders_that_optimum_writes(tmp_path, format, task, text):
+    config = transformers.DistilBertConfig(
+        len(tiny.PIECES), dim=8, n_layers=1, n_heads=2, hidden_dim=16, max_position_embeddings=64
+    )
+    getattr(transformers, f"DistilBertFor{task}")(config).save_pretrained(tmp_path / "a")
+    (tmp_path / "vocab.txt").write_text("\n".join(tiny.PIECES), encoding="utf-8")
+    transformers.DistilBertTokenizerFast(str(tmp_path / "vocab.txt")).save_pretrained(
+        tmp_path / "a"
+    )
+    package = optimum.onnxruntime if format == "onnx" else optimum.intel
+    model_class = getattr(package, f"{'ORT' if format == 'onnx' else 'OV'}ModelFor{task}")
+    model_class.from_pretrained(tmp_path / "a", export=True).save_pretrained(tmp_path / "b")
+    for file in tmp_path.glob("a/*token*"):
+        shutil.copy(file, tmp_path / "b")
+    [found] = keras_bert.pipeline(tmp_path / "b", trusted=True)([text], top_k=2)
+    [expected] = keras_bert.pipeline(tmp_path / "a")([text], top_k=2)
+    for one, other in zip(found, expected, strict=True):
+        assert one == pytest.approx(other, abs=1e-5)
+
+
+@pytest.mark.parametrize("format", FORMATS)
 def test_tags_of_optimum(folders, format):
     model, _ = folders("tags", format)
     # Words of one token, since the library's answers are per token.

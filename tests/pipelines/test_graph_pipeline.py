@@ -13,6 +13,7 @@ import pytest
 
 import keras_bert
 from keras_bert import heads
+from keras_bert.layers import SentencePooling
 from tests import contract, tiny
 from tests.checkpoints.huggingface_files import edit_json
 from tests.parameters import fast
@@ -354,3 +355,79 @@ def test_scores_of_embedders_with_prompts_and_of_searches(tmp_path):
 def test_scoring_needs_labeled_data_of_the_task(classes, data, message):
     with pytest.raises(ValueError, match=message):
         keras_bert.pipeline(classes).evaluate(data)
+
+
+def as_foreign(folder, file="model.onnx", **config):
+    """Make the ONNX folder of an export that of another library, which writes fewer outputs."""
+    onnx = pytest.importorskip("onnx")
+    (folder / "keras_bert.json").unlink()
+    content = onnx.load(folder / "onnx/model.onnx")
+    (folder / "onnx/model.onnx").unlink()
+    for output in list(content.graph.output):
+        if output.name in ("score", "sentence_embedding"):
+            content.graph.output.remove(output)
+    onnx.save(content, folder / file)
+    edit_json(folder / "config.json", **config)
+    return folder
+
+
+PAIRS = [("so", "good"), ("a film", "bad")]
+FOREIGN = {
+    "model.onnx": (HEADS["classification"], {}, TEXTS),
+    "onnx/model.onnx": (heads.regressor, {}, TEXTS),
+    "onnx/model_quantized.onnx": (heads.classifier, {"labels": ["a"], "multi_label": True}, TEXTS),
+    "onnx/model_fp16.onnx": (heads.regressor, {"pairs": True, "activation": "sigmoid"}, PAIRS),
+    "model_optimized.onnx": (HEADS["tagging"], {}, TEXTS),
+    "onnx/model_optimized.onnx": (heads.span_selector, {}, QUESTIONS[:1]),
+    "other.onnx": (heads.multiple_choice, {}, [("so", ["good", "bad"])]),
+    "onnx/other.onnx": (heads.masked_lm, {}, ["so [MASK]"]),
+}
+
+
+@pytest.mark.filterwarnings("ignore:.* were truncated")
+@pytest.mark.parametrize("file", FOREIGN)
+def test_graphs_of_other_libraries(file, tmp_path):
+    head, options, inputs = FOREIGN[file]
+    model = head(tiny.encoder(initializer_range=0.5), **options)
+    folder = as_foreign(keras_bert.export(model, tmp_path / "a", format="onnx"), file)
+    for refusing in (keras_bert.load, keras_bert.pipeline):
+        with pytest.raises(ValueError, match=r"is a graph.*keras_bert.pipeline\(.*, trusted=True"):
+            refusing(folder)
+    expected = keras_bert.pipeline(model)(inputs)
+    assert_close(keras_bert.pipeline(folder, trusted=True)(inputs), expected)
+
+
+def test_vectors_of_other_libraries(tmp_path):
+    modes = list(SentencePooling.MODES)
+    model = tiny.embedder(modes, [(6, "tanh"), None], prompts={"a": "so "})
+    folder = as_foreign(keras_bert.export(model, tmp_path / "a", format="onnx"))
+    expected = keras_bert.pipeline(model)(TEXTS[:3], prompt="a")
+    assert_close(keras_bert.pipeline(folder, trusted=True)(TEXTS[:3], prompt="a"), expected)
+    with pytest.raises(ValueError, match="has the pooling .*received 'cls'"):
+        keras_bert.pipeline(folder, trusted=True, pooling="cls")
+    encoder = tiny.encoder(initializer_range=0.5)
+    folder = as_foreign(keras_bert.export(encoder, tmp_path / "b", format="onnx"))
+    with pytest.warns(UserWarning, match="has no pooling; the mean over the tokens"):
+        found = keras_bert.pipeline(folder, trusted=True)("so good")
+    assert_close(found, keras_bert.pipeline(encoder, pooling="mean")("so good"))
+    found = keras_bert.pipeline(folder, trusted=True, pooling="cls")("so good")
+    assert_close(found, keras_bert.pipeline(encoder, pooling="cls")("so good"))
+
+
+def test_tasks_that_the_files_of_other_libraries_do_not_state(tmp_path):
+    encoder = tiny.encoder(initializer_range=0.5)
+    model = heads.classifier(encoder, labels=["a", "b"], pairs=True)
+    folder = as_foreign(keras_bert.export(model, tmp_path / "a", format="onnx"))
+    found = keras_bert.pipeline(folder, task="pair", trusted=True)(PAIRS)
+    assert_close(found, keras_bert.pipeline(model)(PAIRS))
+    model = heads.regressor(encoder)
+    folder = as_foreign(keras_bert.export(model, tmp_path / "b", format="onnx"))
+    assert keras_bert.pipeline(folder, task="reranking", trusted=True).rank("so", ["good"])
+    model = heads.sparse_embedder(encoder)
+    keras_bert.save(model, tmp_path / "c", format="sentence_transformers")
+    masked_lm = keras_bert.load(tmp_path / "c", task="masked_tokens")
+    folder = as_foreign(keras_bert.export(masked_lm, tmp_path / "d", format="onnx"))
+    shutil.copy(tmp_path / "c" / "modules.json", folder)
+    shutil.copytree(tmp_path / "c" / "1_SpladePooling", folder / "1_SpladePooling")
+    found = keras_bert.pipeline(folder, trusted=True)(TEXTS[:3]).toarray()
+    assert_close(found, keras_bert.pipeline(model)(TEXTS[:3]).toarray())
