@@ -20,6 +20,7 @@ from keras_bert.checkpoints import (
     huggingface,
     keras_hub,
     model_garden,
+    peft,
     saved_model,
     sentence_transformers,
 )
@@ -37,11 +38,17 @@ __all__ = ["FORMATS", "WRITABLE", "Checkpoint", "assign", "canonical", "detect",
 WRITABLE: dict[str, Any] = {
     module.FORMAT: module for module in (google, huggingface, keras_hub, sentence_transformers)
 }
-FORMATS = WRITABLE | {module.FORMAT: module for module in (model_garden, saved_model)}
+FORMATS = WRITABLE | {module.FORMAT: module for module in (model_garden, saved_model, peft)}
+# Formats of models that can be an adapter, whose base is in another folder.
+_WITH_BASE = (peft, sentence_transformers)
 
 
 def read(
-    path: str | os.PathLike[str], ignore: Collection[str] = (), *, needs_head: bool = True
+    path: str | os.PathLike[str],
+    ignore: Collection[str] = (),
+    *,
+    needs_head: bool = True,
+    find_base: peft.FindBase | None = None,
 ) -> Checkpoint:
     """Read a checkpoint of any known format.
 
@@ -50,17 +57,17 @@ def read(
     further names.
 
     Without `needs_head`, the encoder is enough: if only the head cannot be read, it is left out,
-    with a warning.
+    with a warning. `find_base` finds the base model of an adapter.
     """
     path = Path(path)
     module = FORMATS[detect(path)]
+    options = {"find_base": find_base} if module in _WITH_BASE else {}
     try:
-        return _read(module, path, ignore, needs_head=True)
+        return _read(module, path, ignore, needs_head=True, **options)
     except (ValueError, OSError) as error:
         problem = error
-    checkpoint = _read(
-        module, path, ignore, needs_head=False
-    )  # raises again if the problem is in the encoder
+    # Raises again if the problem is in the encoder.
+    checkpoint = _read(module, path, ignore, needs_head=False, **options)
     if needs_head:
         advice = "keras_bert.load without task gives the encoder alone"
         raise ValueError(f"{one_line(problem, None)}. {advice}") from problem
@@ -71,9 +78,9 @@ def read(
     return checkpoint
 
 
-def _read(module: Any, path: Path, ignore: Collection[str], *, needs_head: bool) -> Checkpoint:
+def _read(module: Any, path: Path, ignore: Collection[str], **options: Any) -> Checkpoint:
     try:
-        checkpoint: Checkpoint = module.read(path, ignore, needs_head=needs_head)
+        checkpoint: Checkpoint = module.read(path, ignore, **options)
     except (ValueError, OSError, ImportError):
         raise
     except Exception as error:  # a value of another type than the format's own library writes

@@ -21,6 +21,7 @@ FILES = {
         "checkpoint"
     ),
     "saved_model": "saved_model.pb with variables/variables.index and its .data files",
+    "peft": "adapter_config.json with adapter_model.safetensors or adapter_model.bin",
 }
 # Weights of transformers, in order of preference.
 HUGGINGFACE_WEIGHTS = (
@@ -83,8 +84,14 @@ def formats_in(path: Path) -> list[str]:
         "sentence_transformers": has_modules,
         "model_garden": has_object_graph,
         "saved_model": has("saved_model.pb") and has("variables/variables.index"),
+        "peft": is_adapter(path) and not has_modules,
     }
     return [name for name in FILES if is_format[name]]
+
+
+def is_adapter(path: Path) -> bool:
+    """Return True for a folder with an adapter of PEFT and no weights of its base."""
+    return (path / "adapter_config.json").is_file() and huggingface_weights(path) is None
 
 
 def huggingface_weights(path: Path) -> Path | None:

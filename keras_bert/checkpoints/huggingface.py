@@ -30,7 +30,9 @@ from keras_bert.checkpoints.detection import HUGGINGFACE_WEIGHTS, huggingface_we
 from keras_bert.checkpoints.families import Family
 from keras_bert.checkpoints.huggingface_heads import POOLING_FILE
 from keras_bert.checkpoints.name_tables import Layout
+from keras_bert.checkpoints.peft_adapter import Adapter
 from keras_bert.checkpoints.tensor_files import Tensor
+from keras_bert.checkpoints.tokenizer_config import Tokenizer
 from keras_bert.model_spec import HeadSpec, ModelSpec
 from keras_bert.runtime.escaping import printable, shown
 from keras_bert.runtime.words import words
@@ -170,30 +172,38 @@ def _check_other_files(path: Path, config: Mapping[str, Any]) -> None:
             )
 
 
-def read(path: Path, ignore: Collection[str] = (), *, needs_head: bool = True) -> Checkpoint:
+def read(
+    path: Path,
+    ignore: Collection[str] = (),
+    *,
+    needs_head: bool = True,
+    adapter: Adapter | None = None,
+) -> Checkpoint:
     """Read a folder that `save_pretrained` wrote, or a snapshot of a Hugging Face repository.
 
     It holds config.json, or bert_config.json as in 2018; model.safetensors or pytorch_model.bin,
     sharded or not, or tf_model.h5; and optionally the vocabulary, in vocab.txt or tokenizer.json.
+    An adapter, by default that in the folder, is merged. Its own folder can have another tokenizer.
     """
     file = _config_file(path)
     if not file.is_file():
         other_models.check_files(path)
     content = folder.read_json(file)
     family = families.find(content)
-    content = peft_adapter.with_task(path, content, family.class_name)
+    adapter = adapter or peft_adapter.read(path)
+    content = peft_adapter.with_task(adapter, content, family.class_name)
     source_config = families.bert_config(family, content)
     _check_other_files(path, content)
     other_models.check_config(file, source_config, is_converted=family is not families.BERT)
     silent = SILENT_KEYS | family.silent_keys
     config = canonical.read_config(file, source_config, ACTIVATIONS, silent)
-    tokenizer = tokenizer_config.read(path, config["vocab_size"], config["max_position_embeddings"])
+    tokenizer = _read_tokenizer(path, config, adapter)
     families.check_padding(file, family, content, tokenizer.vocabulary)
     weights_file = _find_weights(path)
     if family is not families.BERT and weights_file.suffix == ".h5":
         rule = "must be model.safetensors or pytorch_model.bin for this class"
         raise ValueError(f"{weights_file}: {rule}. Convert it with transformers 4, from_tf=True")
-    tensors = _read_tensors(path, weights_file, family)
+    tensors = _read_tensors(weights_file, family, adapter)
     tensors = families.with_bert_shapes(family, content, tensors)
     tensors = canonical.without_ignored(weights_file, tensors, ignore)
     tied = source_config.get("tie_word_embeddings") is not False
@@ -223,6 +233,13 @@ def read(path: Path, ignore: Collection[str] = (), *, needs_head: bool = True) -
     return Checkpoint(FORMAT, str(path), spec, weights)
 
 
+def _read_tokenizer(path: Path, config: Mapping[str, Any], adapter: Adapter | None) -> Tokenizer:
+    """Return the tokenizer of an adapter, if its folder has one, or else of the folder."""
+    if adapter is not None and tokenizer_config.is_in(adapter.folder):
+        path = adapter.folder
+    return tokenizer_config.read(path, config["vocab_size"], config["max_position_embeddings"])
+
+
 def _find_weights(path: Path) -> Path:
     file = huggingface_weights(path)
     if file is None:
@@ -232,15 +249,14 @@ def _find_weights(path: Path) -> Path:
     return file
 
 
-def _read_tensors(path: Path, file: Path, family: Family) -> dict[str, Tensor]:
-    """Return the tensors by the names in the table. The adapter beside them is merged."""
+def _read_tensors(file: Path, family: Family, adapter: Adapter | None) -> dict[str, Tensor]:
+    """Return the tensors by the names in the table, with those of an adapter."""
     tensors = _normalize(file, tensor_files.read(file), family)
-    adapter = peft_adapter.read(path)
     if adapter is None:
         return tensors
     added = _normalize(file, adapter.added, family)
     replaced = _normalize(file, adapter.replaced, family)
-    return peft_adapter.merge(file, tensors, peft_adapter.Adapter(added, replaced))
+    return peft_adapter.merge(file, tensors, adapter._replace(added=added, replaced=replaced))
 
 
 def _read_head(

@@ -54,8 +54,6 @@ _GRAPH = (
 )
 # Pattern of files -> what they are, and what to do. They are looked for in this order.
 _FILES = {
-    "adapter_config.json": "is an adapter without its base model. Copy it into a folder with "
-    "the base model, or merge it with PEFT's merge_and_unload, and save that model",
     "*.fp16.safetensors": "is a variant of the weights. Rename it to model.safetensors",
     "*.gguf": "is for llama.cpp. Load the checkpoint from which it was made",
     "*.msgpack": "has weights of Flax. Convert them with transformers 4, "

@@ -1,4 +1,4 @@
-"""Merge a LoRA adapter of PEFT into the weights beside it.
+"""Merge a LoRA adapter of PEFT into the weights of its base model.
 
 Source: huggingface/peft, utils/save_and_load.py (names), tuners/lora/config.py and layer.py
 (scales).
@@ -30,8 +30,16 @@ _SCHEMA = {
     "megatron_config": {},
     "trainable_token_indices": {},
     "alora_invocation_tokens": [],
+    "use_bdlora": {},
+    "arrow_config": {},
+    "kasa_config": {},
+    "monteclora_config": {},
+    # Others, such as "pissa" and "loftq", also change the base model.
+    "init_lora_weights": (True, False, "gaussian", "eva", "orthogonal"),
 }
 _ADVICE = "Merge the adapter with PEFT's merge_and_unload, and save that model"
+# Types that add tokens, layers or a choice between adapters.
+_NOT_MERGED = re.compile("PROMPT|P_TUNING|PREFIX|CPT|POLY|XLORA|CARTRIDGE|SHADOW")
 _NAME = re.compile(r"(?:base_model\.model\.)?(.+?)(?:\.(lora_[AB])(?:\.default)?)?\.(weight|bias)")
 # `task_type` -> the class of the adapted model.
 _CLASSES = {
@@ -46,8 +54,11 @@ class Adapter(NamedTuple):
     """Tensors that change those of the base model, by the names of the base model.
 
     `added` has what is added to a tensor, and `replaced` has the tensors that replace others.
+    `config` is the content of the file.
     """
 
+    folder: Path
+    config: dict[str, Any]
     added: dict[str, Tensor]
     replaced: dict[str, Tensor]
 
@@ -58,9 +69,13 @@ def read(path: Path) -> Adapter | None:
     if not folder.has_file(file):
         return None
     config = folder.read_json(file)
-    if config.get("peft_type") is None:
-        raise invalid(file, "must be of an adapter of PEFT", list(config), _ADVICE)
-    json_schema.check(file, config, _SCHEMA, advice=_ADVICE)
+    kind = config.get("peft_type")
+    if kind is None:
+        advice = "Use one of the library adapters with that library"
+        raise invalid(file, "must be of an adapter of PEFT", list(config), advice)
+    is_merged = _NOT_MERGED.search(str(kind)) is None
+    advice = _ADVICE if is_merged else "It cannot be merged; use it with PEFT"
+    json_schema.check(file, config, _SCHEMA, advice=advice)
     weights_file = next((path / name for name in _WEIGHTS if (path / name).is_file()), None)
     if weights_file is None:
         raise ValueError(f"{file}: must be beside {' or '.join(_WEIGHTS)}, which is missing")
@@ -80,7 +95,7 @@ def read(path: Path) -> Adapter | None:
         f"{module}.weight": _product(weights_file, module, pair, config)
         for module, pair in factors.items()
     }
-    return Adapter(added, replaced)
+    return Adapter(path, config, added, replaced)
 
 
 def _product(
@@ -116,12 +131,14 @@ def _of_module(patterns: Any, module: str, default: Any) -> Any:
     return default
 
 
-def with_task(path: Path, config: Mapping[str, Any], class_name: str) -> dict[str, Any]:
+def with_task(
+    adapter: Adapter | None, config: Mapping[str, Any], class_name: str
+) -> dict[str, Any]:
     """Return the config of a base model with the class that its adapter states.
 
     `class_name` is the beginning of the classes of the base model, such as "Bert".
     """
-    task_type = folder.read_optional_json(path / FILE).get("task_type")
+    task_type = None if adapter is None else adapter.config.get("task_type")
     if task_type not in _CLASSES:
         return dict(config)
     return {**config, "architectures": [f"{class_name}{_CLASSES[task_type]}"]}
@@ -134,7 +151,7 @@ def merge(file: Path, tensors: Mapping[str, Tensor], adapter: Adapter) -> dict[s
         base = tensors.get(name)
         if base is None or base.shape != product.shape:
             received = {name: product.shape}
-            raise invalid(file, "an adapter must fit the weights beside it", received, _ADVICE)
+            raise invalid(file, "an adapter must fit the weights of its base", received, _ADVICE)
         merged[name] = _sum(base, product)
     return merged
 

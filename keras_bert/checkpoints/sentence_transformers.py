@@ -18,9 +18,11 @@ from keras_bert.checkpoints import (
     huggingface,
     huggingface_heads,
     json_schema,
+    peft,
     tensor_files,
 )
 from keras_bert.checkpoints.canonical import Checkpoint, vector_layer_name
+from keras_bert.checkpoints.detection import is_adapter
 from keras_bert.model_spec import UNIT_LENGTH, HeadSpec, ModelSpec, VectorLayer
 from keras_bert.runtime import budget
 from keras_bert.runtime.escaping import shown
@@ -44,14 +46,23 @@ _MODULE_OF_LAYER = {"unit_length": "Normalize", "dense": "Dense", "layer_norm": 
 _SPLADE_OPTIONS = {"pooling_strategy": "max", "activation_function": "relu"}
 
 
-def read(path: Path, ignore: Collection[str] = (), *, needs_head: bool = True) -> Checkpoint:
+def read(
+    path: Path,
+    ignore: Collection[str] = (),
+    *,
+    needs_head: bool = True,
+    find_base: peft.FindBase | None = None,
+) -> Checkpoint:
     """Read a folder that `SentenceTransformer.save` wrote."""
     modules = _modules(path)
     names = [name for name, _ in modules]
     if names[:1] not in (["Transformer"], ["MLMTransformer"]):
         raise invalid(path / MODULES_FILE, "the first module must be Transformer", names)
     encoder = modules[0][1]
-    checkpoint = huggingface.read(encoder, ignore, needs_head=needs_head)
+    if is_adapter(encoder):
+        checkpoint = peft.read(encoder, ignore, needs_head=needs_head, find_base=find_base)
+    else:
+        checkpoint = huggingface.read(encoder, ignore, needs_head=needs_head)
     tokenizer = dict(checkpoint.spec.tokenizer)
     sentence_bert = folder.read_optional_json(encoder / "sentence_bert_config.json")
     if sentence_bert.get("do_lower_case") is True:

@@ -70,6 +70,11 @@ class Tokenizer(NamedTuple):
     json: dict[str, Any]
 
 
+def is_in(path: Path) -> bool:
+    """Return True for a folder with the vocabulary of a tokenizer."""
+    return any(folder.has_file(path / name) for name in _VOCABULARY_FILES)
+
+
 def read(
     path: Path, vocab_size: int = budget.MAX_TOKENS, max_length: int = sys.maxsize
 ) -> Tokenizer:
@@ -82,7 +87,7 @@ def read(
     """
     file = path / FILE
     config = folder.read_optional_json(file)
-    has_vocabulary = any(folder.has_file(path / name) for name in _VOCABULARY_FILES)
+    has_vocabulary = is_in(path)
     content: dict[str, Any] = {}
     vocabulary = None
     added: list[AddedToken] = []

@@ -32,6 +32,11 @@ def check_name(name: str) -> None:
         )
 
 
+def is_name(name: str) -> bool:
+    """Return True for the name of a model on the Hugging Face Hub."""
+    return _NAME.fullmatch(name) is not None
+
+
 def find(name: str) -> pathlib.Path:
     """Return the folder of a model on the Hugging Face Hub."""
     repository, _, revision = name.removeprefix(PREFIX).partition("@")
@@ -101,6 +106,8 @@ def _is_complete(folder):
     """Return True if a snapshot has all that a model needs; a killed download leaves less."""
     names = {file.name for file in folder.joinpath(*_module_folders(folder)[:1]).iterdir()}
     has_weights = any(name.endswith((".safetensors", ".bin", ".h5")) for name in names)
+    if has_weights and "adapter_config.json" in names:
+        return True
     return has_weights and "config.json" in names and bool(names & {"vocab.txt", "tokenizer.json"})
 
 

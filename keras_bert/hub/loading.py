@@ -129,7 +129,12 @@ def load(
         if dtype == "auto":
             options["dtype"] = distribution.fastest_dtype()
         model = conversion.from_checkpoint(
-            checkpoints.read(path, ignore, needs_head=task is not None and not fresh_head),
+            checkpoints.read(
+                path,
+                ignore,
+                needs_head=task is not None and not fresh_head,
+                find_base=resolve.find_base,
+            ),
             task,
             fresh_head=fresh_head,
             sequence_length=sequence_length,
@@ -291,7 +296,7 @@ def convert(
         model = keras_models.load_model(file, None, trusted)
         checkpoint = conversion.to_checkpoint(model)
     else:
-        checkpoint = checkpoints.read(source_path, ignore)
+        checkpoint = checkpoints.read(source_path, ignore, find_base=resolve.find_base)
         for name in checkpoint.weights:
             checkpoints.canonical.check_numbers(source_path, name, checkpoint.weights[name])
         hidden_act = hidden_act or named_source.published_options(source).get("hidden_act")

@@ -30,6 +30,24 @@ def find(name: str | os.PathLike[str]) -> pathlib.Path:
     return path
 
 
+def find_base(name: str, revision: str | None) -> pathlib.Path:
+    """Return the folder of the base model of an adapter, which the adapter's file names.
+
+    That is a folder of this machine, or a repository of the Hugging Face Hub. Nothing else is
+    opened, because a stranger may have written the file.
+    """
+    folder = pathlib.Path(name)
+    if folder.is_dir():
+        links.check(folder)
+        return folder
+    repository = f"{hub_source.PREFIX}{name}{'' if revision is None else f'@{revision}'}"
+    if "@" in name or not hub_source.is_name(repository):
+        rule = "must be a folder, or a repository of the Hugging Face Hub"
+        advice = "Copy the adapter into the folder of its base model"
+        raise ValueError(f"{rule}; received {shown(name)}. {advice}")
+    return find(repository)
+
+
 def check(name: str | os.PathLike[str]) -> None:
     """Raise an error if `find` does not know a source for a name. Download nothing."""
     _source_of(name)

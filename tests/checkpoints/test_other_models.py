@@ -134,7 +134,6 @@ def test_classes_of_other_packages(tmp_path):
 
 
 FILES = {
-    "adapter_config.json": "merge_and_unload",
     "model.fp16.safetensors": "Rename it to model.safetensors",
     "model-q8_0.gguf": "llama.cpp",
     "flax_model.msgpack": "from_flax=True",

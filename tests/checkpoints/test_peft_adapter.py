@@ -1,6 +1,7 @@
-"""A LoRA adapter of PEFT beside the weights of its base is merged; other adapters are refused."""
+"""A LoRA adapter of PEFT is merged with its base, here or elsewhere; others are refused."""
 
 import json
+import shutil
 
 import keras
 import numpy as np
@@ -9,11 +10,14 @@ from safetensors.numpy import save_file
 
 import keras_bert
 from keras_bert import checkpoints, heads
+from keras_bert.hub import hub_source
 from tests.checkpoints.huggingface_files import (
+    INPUTS,
     SIZES,
     VOCABULARY,
     H,
     assert_weights,
+    edit_json,
     encoder_tensors,
     expected_weights,
     fill,
@@ -30,6 +34,10 @@ FACTORS = fill({
 })  # fmt: skip
 CLASSIFIER = fill({"classifier.weight": (3, H), "classifier.bias": (3,)})
 CONFIG = {"peft_type": "LORA", "r": 2, "lora_alpha": 4, "task_type": "SEQ_CLS"}
+
+
+MERGED = ("IA3", "LOHA", "LOKR", "ADALORA", "OFT", "BOFT", "VERA", "LN_TUNING", "HRA")
+PROMPTS = ("PROMPT_TUNING", "P_TUNING", "PREFIX_TUNING", "MULTITASK_PROMPT_TUNING")
 
 
 def write(path, tensors, saved, ending=".weight", **config):
@@ -76,8 +84,10 @@ def test_names_of_older_and_bare_models(tmp_path):
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ({"peft_type": "IA3"}, "peft_type must be 'LORA'"),
-        ({"peft_type": None}, "must be of an adapter of PEFT"),
+        *(({"peft_type": kind}, "peft_type must be 'LORA'.*merge_and_unload") for kind in MERGED),
+        *(({"peft_type": kind}, "peft_type must be 'LORA'.*use it with PEFT") for kind in PROMPTS),
+        ({"peft_type": None, "config": {}}, "must be of an adapter of PEFT.*library adapters"),
+        ({"init_lora_weights": "pissa"}, "init_lora_weights must be"),
         ({"use_dora": True}, "use_dora must be false"),
         ({"layer_replication": [[0, 1]]}, "layer_replication"),
         ({"lora_alpha": "4"}, "lora_alpha must be a number"),
@@ -108,10 +118,74 @@ def test_an_adapter_for_another_base(tmp_path):
     write(tmp_path, {n: a for n, a in encoder_tensors().items() if "pooler" not in n}, {})
     file = tmp_path / "adapter_model.safetensors"
     save_file({f"{QUERY}9.lora_{x}.weight": FACTORS[f"{QUERY}.lora_{x}"] for x in "AB"}, file)
-    with pytest.raises(ValueError, match="must fit the weights beside it"):
+    with pytest.raises(ValueError, match="must fit the weights of its base"):
         keras_bert.load(tmp_path)
     file.unlink()
     with pytest.raises(ValueError, match="adapter_model.safetensors.*is missing"):
+        keras_bert.load(tmp_path)
+
+
+def write_alone(path, **config):
+    """Write a base with an adapter to `path / "base"`, and the adapter to `path / "alone"`."""
+    write(path / "base", encoder_tensors(), CLASSIFIER)
+    (path / "alone").mkdir()
+    for file in sorted((path / "base").glob("adapter_*")):
+        shutil.copy(file, path / "alone")
+    edit_json(path / "alone/adapter_config.json", **config)
+    return keras_bert.load(path / "base", task="auto")
+
+
+@pytest.mark.parametrize("name", ["base", "{path}/base", "org/base"])
+def test_an_adapter_alone_loads_its_base(tmp_path, monkeypatch, name):
+    name = name.format(path=tmp_path)
+    beside = write_alone(tmp_path, base_model_name_or_path=name, revision="v1")
+    for file in (tmp_path / "base").glob("adapter_*"):
+        file.unlink()
+    repositories = {("org/base", "v1"): tmp_path / "base"}
+    monkeypatch.setattr(
+        hub_source, "snapshot", lambda name, revision, _: repositories[name, revision]
+    )
+    monkeypatch.chdir(tmp_path)
+    model = keras_bert.load(tmp_path / "alone", task="auto")
+    np.testing.assert_array_equal(model(INPUTS), beside(INPUTS))
+    # A folder of sentence-transformers whose first module is an adapter.
+    types = ["sentence_transformers.models.Transformer", "sentence_transformers.models.Pooling"]
+    modules = [
+        {"path": str(path), "type": kind} for path, kind in zip(("", "1"), types, strict=True)
+    ]
+    write_json(tmp_path / "alone/modules.json", modules)
+    (tmp_path / "alone/1").mkdir()
+    write_json(tmp_path / "alone/1/config.json", {"pooling_mode": "max"})
+    encoder = heads.find_encoder(keras_bert.load(tmp_path / "alone", task="embedding"))
+    assert encoder.pooling == "max"
+    expected = heads.find_encoder(beside)(INPUTS)["sequence_output"]
+    np.testing.assert_array_equal(encoder(INPUTS)["sequence_output"], expected)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        (None, "must have the name of the base model.*Copy the adapter into the folder"),
+        ("", "must have the name of the base model"),
+        ("/no/such/base", "must be a folder, or a repository of the Hugging Face Hub"),
+        ("https://x.y/z.zip", "must be a folder, or a repository of the Hugging Face Hub"),
+        ("base", "the base must have no adapter of its own"),
+    ],
+)
+def test_bases_that_are_refused(tmp_path, monkeypatch, name, message):
+    write_alone(tmp_path, base_model_name_or_path=name)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match=f"adapter_config.json.*{message}"):
+        keras_bert.load("alone")
+
+
+def test_the_full_state_of_an_adapted_model(tmp_path):
+    tensors = {
+        name.replace("query.", "query.base_layer."): a for name, a in encoder_tensors().items()
+    }
+    factors = {f"{name}.default.weight": FACTORS[name] for name in FACTORS if "query" in name}
+    make_folder(tmp_path, tensors | factors, VOCABULARY)
+    with pytest.raises(ValueError, match="merge adapters .* with the library.*base_layer"):
         keras_bert.load(tmp_path)
 
 

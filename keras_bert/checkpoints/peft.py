@@ -1,0 +1,44 @@
+"""PEFT: a folder with a LoRA adapter, which names its base model.
+
+Source: huggingface/peft, config.py and utils/save_and_load.py.
+"""
+
+from collections.abc import Callable, Collection
+from pathlib import Path
+
+from keras_bert.checkpoints import huggingface, peft_adapter
+from keras_bert.checkpoints.canonical import Checkpoint
+from keras_bert.checkpoints.folder import has_file
+from keras_bert.untrusted.errors import invalid
+
+FORMAT = "peft"
+
+# From the name of a base model and its revision, or None, to its folder.
+FindBase = Callable[[str, str | None], Path]
+
+
+def read(
+    path: Path,
+    ignore: Collection[str] = (),
+    *,
+    needs_head: bool = True,
+    find_base: FindBase | None = None,
+) -> Checkpoint:
+    """Read a base model, and merge the adapter in a folder."""
+    file = path / peft_adapter.FILE
+    adapter = peft_adapter.read(path)
+    if adapter is None or find_base is None:
+        raise ValueError(f"{path} is an adapter. Load it with keras_bert.load")
+    name = adapter.config.get("base_model_name_or_path")
+    revision = adapter.config.get("revision")
+    if not isinstance(name, str) or not name or not isinstance(revision, str | None):
+        advice = "Copy the adapter into the folder of its base model"
+        raise invalid(file, "must have the name of the base model", name, advice)
+    try:
+        base = find_base(name, revision)
+    except ValueError as error:
+        raise ValueError(f"{file}: base_model_name_or_path: {error}") from error
+    if has_file(base / peft_adapter.FILE):
+        advice = "Merge that one first, with PEFT's merge_and_unload, and save that model"
+        raise invalid(file, "the base must have no adapter of its own", name, advice)
+    return huggingface.read(base, ignore, needs_head=needs_head, adapter=adapter)
