@@ -15,12 +15,20 @@ METRICS_FILE = "metrics.json"
 MODEL_FILE = "model.keras"  # the model in a folder that `save` wrote
 
 
-_UNKNOWN = (None, None)  # the name that was given to `load`, and the license of the weights
+_UNKNOWN = (None, None, None)  # name for the card, license of the weights, name for `load`
 
 
-def remember_source(model, name, license):
-    """Keep the name and the license of a loaded model on its encoder, in memory only."""
-    _holder(model)._card_source = (name, license)
+def remember_source(model, name, license, loaded):
+    """Keep the name and the license of a loaded model on its encoder, in memory only.
+
+    `loaded` is the name or the path that was given to `load`.
+    """
+    _holder(model)._card_source = (name, license, loaded)
+
+
+def name_of_source(model):
+    """Return the name or the path from which a model was loaded, or `None`."""
+    return getattr(_holder(model), "_card_source", _UNKNOWN)[2]
 
 
 def remember_metrics(model, metrics):
@@ -30,7 +38,7 @@ def remember_metrics(model, metrics):
 
 def known_columns(model):
     """Return the columns that a model was trained on, or {}, as in its metrics."""
-    _, metrics = getattr(model, "_card_metrics", _UNKNOWN)
+    _, metrics = getattr(model, "_card_metrics", (None, None))
     return (metrics or {}).get("columns") or {}
 
 
@@ -59,7 +67,7 @@ def known_metrics_and_license(model):
     digest, metrics = getattr(model, "_card_metrics", (None, None))
     if metrics is not None and digest != digest_of_weights(model):
         metrics = None
-    _, license = getattr(_holder(model), "_card_source", _UNKNOWN)
+    _, license, _ = getattr(_holder(model), "_card_source", _UNKNOWN)
     return metrics, license
 
 

@@ -7,9 +7,10 @@ to `WRITABLE` or `FORMATS` below, and its files to `detection.py`. The command l
 writable formats in `cli/options.py`.
 """
 
+import contextlib
 import os
 import warnings
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -95,16 +96,22 @@ def write(checkpoint: Checkpoint, path: str | os.PathLike[str], format: str) -> 
     it gets its name, and what the format cannot hold is an error. Return the options that the
     format lost and `keras_bert.load` takes, such as "pairs=True".
     """
-    path = as_output_path("path", path).resolve()
     if format not in WRITABLE:
         raise ValueError(f"format must be one of {', '.join(WRITABLE)}; received {shown(format)}")
+    with new_folder(path) as temporary:
+        FORMATS[format].write(checkpoint, temporary)
+        again = FORMATS[format].read(temporary)
+        return comparison.lost_options(format, checkpoint, again)
+
+
+@contextlib.contextmanager
+def new_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Yield a temporary folder, which becomes the new or empty folder `path` unless this fails."""
+    path = as_output_path("path", path).resolve()
     check_is_new_folder(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     with temporary_folder(path.parent, f".{path.name}.") as temporary:
-        FORMATS[format].write(checkpoint, temporary)
-        again = FORMATS[format].read(temporary)
-        lost = comparison.lost_options(format, checkpoint, again)
+        yield temporary
         if path.exists():  # Windows does not replace folders
             path.rmdir()
         os.rename(temporary, path)
-    return lost

@@ -308,10 +308,15 @@ def write_config_and_tokenizer(checkpoint: Checkpoint, path: Path, architecture:
     folder.write_json(path / "config.json", config)
     if spec.embedding is not None:
         huggingface_heads.write_pooling(path, spec.embedding.pooling, config["hidden_size"])
+    write_tokenizer(spec, path)
+
+
+def write_tokenizer(spec: ModelSpec, path: Path) -> None:
+    """Write the files of the tokenizer, if there is one."""
     if spec.vocabulary is not None:
-        tokenizer_config.write_with_vocabulary(path, spec.tokenizer, vocabulary)
+        tokenizer_config.write_with_vocabulary(path, spec.tokenizer, spec.vocabulary)
         tokenizer_config.write_special_tokens(path)
-        tokenizer_json.write(path, spec.tokenizer, vocabulary)
+        tokenizer_json.write(path, spec.tokenizer, spec.vocabulary)
 
 
 def _normalize(file: Path, tensors: Mapping[str, Tensor], family: Family) -> dict[str, Tensor]:

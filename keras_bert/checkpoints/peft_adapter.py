@@ -18,7 +18,7 @@ from keras_bert.runtime.escaping import shown
 from keras_bert.untrusted.errors import invalid
 
 FILE = "adapter_config.json"
-_WEIGHTS = ("adapter_model.safetensors", "adapter_model.bin")
+WEIGHTS = ("adapter_model.safetensors", "adapter_model.bin")
 _SCHEMA = {
     "peft_type": "LORA",
     "use_dora": False,
@@ -76,9 +76,9 @@ def read(path: Path) -> Adapter | None:
     is_merged = _NOT_MERGED.search(str(kind)) is None
     advice = _ADVICE if is_merged else "It cannot be merged; use it with PEFT"
     json_schema.check(file, config, _SCHEMA, advice=advice)
-    weights_file = next((path / name for name in _WEIGHTS if (path / name).is_file()), None)
+    weights_file = next((path / name for name in WEIGHTS if (path / name).is_file()), None)
     if weights_file is None:
-        raise ValueError(f"{file}: must be beside {' or '.join(_WEIGHTS)}, which is missing")
+        raise ValueError(f"{file}: must be beside {' or '.join(WEIGHTS)}, which is missing")
     factors: dict[str, dict[str, Tensor]] = {}
     replaced = {}
     for name, tensor in tensor_files.read(weights_file).items():
@@ -142,6 +142,17 @@ def with_task(
     if task_type not in _CLASSES:
         return dict(config)
     return {**config, "architectures": [f"{class_name}{_CLASSES[task_type]}"]}
+
+
+def task_type(class_name: str) -> str:
+    """Return the `task_type` of a class of BERT in transformers."""
+    for name, ending in _CLASSES.items():
+        if class_name == f"Bert{ending}":
+            return name
+    raise ValueError(
+        f"PEFT has no type of task for {class_name}. Use format='huggingface', which holds the "
+        "merged weights"
+    )
 
 
 def merge(file: Path, tensors: Mapping[str, Tensor], adapter: Adapter) -> dict[str, Tensor]:

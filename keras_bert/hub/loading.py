@@ -9,6 +9,7 @@ from typing import Any
 import keras
 
 from keras_bert import checkpoints, heads, provenance
+from keras_bert.checkpoints import peft
 from keras_bert.checkpoints.huggingface_heads import task_of_groups
 from keras_bert.hub import conversion, keras_models, named_source, resolve
 from keras_bert.provenance import MODEL_FILE
@@ -143,7 +144,7 @@ def load(
         )
     # For the model's card, which does not name folders of this machine.
     source = pathlib.Path(name).resolve().name if os.path.exists(name) else str(name)
-    provenance.remember_source(model, source, named_source.license_of(name))
+    provenance.remember_source(model, source, named_source.license_of(name), os.fspath(name))
     return model
 
 
@@ -160,7 +161,7 @@ def _check_dtype(dtype):
         ) from error
 
 
-_OF_TRANSFORMERS = ("huggingface", "sentence_transformers")  # formats with its classes
+_OF_TRANSFORMERS = ("huggingface", "sentence_transformers", "peft")  # formats with its classes
 _WITH_POOLER = ("keras_hub",)  # formats whose models always have one
 # Extensions of files that `save` does not write.
 _OTHER_FILES = (".h5", ".hdf5", ".pt", ".pth", ".bin", ".safetensors", ".onnx", ".pb", ".json")
@@ -177,15 +178,16 @@ def save(model: keras.Model, path: str | os.PathLike[str], *, format: str = "ker
         path: A file with the suffix `.keras`, or a folder. Missing folders are created. Formats
             other than `"keras"` need an empty folder. Known metrics are saved, too, for the
             model card: in the `.keras` file, and in a folder also as `metrics.json`.
-        format: `"keras"`, `"huggingface"`, `"google"`, `"keras_hub"` or
+        format: `"keras"`, `"huggingface"`, `"google"`, `"keras_hub"`, `"peft"` or
             `"sentence_transformers"`, which is for embedders, sparse embedders, rerankers and
-            encoders with a pooling. The folder is read back before it gets its name. If an option
-            or a weight would differ, the format cannot hold the model, and the error names what
-            it loses, such as `pooling` or `prompts`. A warning names options that `load` needs
-            again, such as `labels` or `no_answer`. Only `"keras"` keeps frozen layers. Hugging
-            Face's classes without a pooler drop the pooler of the encoder. A pooler with random
-            weights, which the checkpoint did not have, is left out. A warning says if `load` needs
-            `trusted=True`, as for a layer of your own.
+            encoders with a pooling. `"peft"` holds only the head and what LoRA trained; the other
+            weights must be those of the model that `load` read. The folder is read back before it
+            gets its name. If an option or a weight would differ, the format cannot hold the model,
+            and the error names what it loses, such as `pooling` or `prompts`. A warning names
+            options that `load` needs again, such as `labels` or `no_answer`. Only `"keras"` keeps
+            frozen layers. Hugging Face's classes without a pooler drop the pooler of the encoder. A
+            pooler with random weights, which the checkpoint did not have, is left out. A warning
+            says if `load` needs `trusted=True`, as for a layer of your own.
 
     Raises:
         ValueError: The format cannot hold the head, the activation or another option.
@@ -209,10 +211,16 @@ def save(model: keras.Model, path: str | os.PathLike[str], *, format: str = "ker
     if format == "keras":
         keras_models.save(model, path)
         return
-    if format not in checkpoints.WRITABLE:
-        known = ", ".join(("keras", *checkpoints.WRITABLE))
+    if format not in (*checkpoints.WRITABLE, peft.FORMAT):
+        known = ", ".join(("keras", *checkpoints.WRITABLE, peft.FORMAT))
         raise ValueError(f"format must be one of {known}; received {format!r}")
-    _write(_without_unused_pooler(conversion.to_checkpoint(model), model, format), path, format)
+    checkpoint = _without_unused_pooler(conversion.to_checkpoint(model), model, format)
+    if format == peft.FORMAT:
+        from keras_bert.hub import lora_adapter
+
+        _warn_of_lost(lora_adapter.save(model, checkpoint, path), format)
+    else:
+        _warn_of_lost(checkpoints.write(checkpoint, path, format), format)
 
 
 def _without_unused_pooler(checkpoint, model, format):
@@ -237,9 +245,8 @@ def _without_unused_pooler(checkpoint, model, format):
     return checkpoint.without({"pooler"}) if is_random or has_no_place else checkpoint
 
 
-def _write(checkpoint, path, format):
-    """Write a checkpoint. Warn of options that the format loses."""
-    lost = checkpoints.write(checkpoint, path, format)
+def _warn_of_lost(lost, format):
+    """Warn of options that a format loses."""
     if lost:
         warnings.warn(
             f"the format {format!r} does not keep {', '.join(lost)}. Set this again when you "
@@ -309,7 +316,7 @@ def convert(
         task = checkpoint.spec.head.task or task_of_groups(checkpoint)
         save(conversion.from_checkpoint(checkpoint, task), path)
     else:
-        _write(checkpoint, path, format)
+        _warn_of_lost(checkpoints.write(checkpoint, path, format), format)
     return checkpoint
 
 

@@ -36,12 +36,17 @@ def variables_of(model, task):
 
 def read(model, task):
     """Return canonical name -> a copy of each weight as float32, with LoRA merged."""
-    weights = {
+    weights = read_unmerged(model, task)
+    _merge_lora(model, task, weights)
+    return weights
+
+
+def read_unmerged(model, task):
+    """Return canonical name -> a copy of each weight as float32, also of those of LoRA."""
+    return {
         name: np.array(keras.ops.convert_to_numpy(keras.ops.cast(variable, "float32")))
         for name, variable in variables_of(model, task).items()
     }
-    _merge_lora(model, task, weights)
-    return weights
 
 
 def _merge_lora(model, task, weights):

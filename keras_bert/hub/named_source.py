@@ -54,6 +54,12 @@ def published_license(name: str) -> str | None:
     return licenses[0] if is_on_hub and licenses else None
 
 
+def repository_of(name: str) -> tuple[str, str | None]:
+    """Return the repository of a named model on the Hugging Face Hub, and its revision."""
+    model = MODELS[ALIASES.get(name, name)]
+    return model.repository, model.revision
+
+
 def published_options(name: str | os.PathLike[str]) -> dict[str, str | None]:
     """Return the published `hidden_act` and `pooling` that the files of a named model lack.
 
