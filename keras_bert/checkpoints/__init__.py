@@ -50,8 +50,9 @@ def read(
     *,
     needs_head: bool = True,
     find_base: peft.FindBase | None = None,
+    format: str | None = None,
 ) -> Checkpoint:
-    """Read a checkpoint of any known format.
+    """Read a checkpoint of any known format; `format` chooses one if a folder has several.
 
     Keys and tensors that would change what the model computes are errors. Tensors that do not
     affect the model, such as optimizer state, are ignored by name. `ignore` has patterns of
@@ -61,7 +62,7 @@ def read(
     with a warning. `find_base` finds the base model of an adapter.
     """
     path = Path(path)
-    module = FORMATS[detect(path)]
+    module = FORMATS[detect(path, format)]
     options = {"find_base": find_base} if module in _WITH_BASE else {}
     try:
         return _read(module, path, ignore, needs_head=True, **options)

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from keras_bert.checkpoints import bundle, other_models
-from keras_bert.runtime.escaping import printable
+from keras_bert.runtime.escaping import printable, shown
 from keras_bert.untrusted import links
 
 # Format -> its files, in the words of an error.
@@ -34,8 +34,11 @@ HUGGINGFACE_WEIGHTS = (
 _MAX_NAMES = 20  # in an error
 
 
-def detect(path: str | os.PathLike[str]) -> str:
-    """Return the format of the checkpoint in a folder, a key of `checkpoints.FORMATS`."""
+def detect(path: str | os.PathLike[str], format: str | None = None) -> str:
+    """Return the format of the checkpoint in a folder, a key of `checkpoints.FORMATS`.
+
+    `format` chooses one of several.
+    """
     path = Path(path)
     if not path.is_dir():
         kind = "a file" if path.exists() else "nothing there"
@@ -43,22 +46,23 @@ def detect(path: str | os.PathLike[str]) -> str:
     links.check(path)
     _raise_if_exported(path)
     formats = formats_in(path)
-    if len(formats) == 1:
-        return formats[0]
+    if format in formats or (format is None and len(formats) == 1):
+        return format or formats[0]
+    if formats:
+        rule = f"format must be one of {' and '.join(formats)}, which the folder has"
+        raise ValueError(f"{path}: {rule}; received {shown(format)}")
     entries = sorted(path.iterdir())
     inner = [entry.name for entry in entries if _is_folder(entry) and formats_in(entry)]
-    if inner and not formats:  # such as the output folder of a training program
+    if inner:  # such as the output folder of a training program
         folders = printable(", ".join(inner), 200)
         raise ValueError(f"{path} is no checkpoint, but has folders with one: {folders}. Pass one")
-    if not formats:
-        other_models.check_files(path)
+    other_models.check_files(path)
     looked_for = "; ".join(f"{name}: {files}" for name, files in FILES.items())
     names = [printable(entry.name) for entry in entries[:_MAX_NAMES]]
     more = ["..."] if len(entries) > _MAX_NAMES else []
     raise ValueError(
-        f"{path}: must hold a checkpoint of one known format, received "
-        f"{' and '.join(formats) or 'no checkpoint'}; looked for {looked_for}; found "
-        f"{', '.join(names + more) or 'an empty folder'}"
+        f"{path}: must hold a checkpoint of a known format, received no checkpoint; looked for "
+        f"{looked_for}; found {', '.join(names + more) or 'an empty folder'}"
     )
 
 

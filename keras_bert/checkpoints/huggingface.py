@@ -162,6 +162,8 @@ def _check_other_files(path: Path, config: Mapping[str, Any]) -> None:
                 f"{path / name}: must not be beside the weights, since {content} are not read. "
                 "Merge them into the weights with the library that wrote them, or remove the file"
             )
+    if any(path.glob("*.index")):  # bert_config.json is that of Google's checkpoint
+        return
     other = folder.read_optional_json(path / "bert_config.json")
     for key in canonical.CONFIG_KEYS:
         if key in config and key in other and config[key] != other[key]:

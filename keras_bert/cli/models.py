@@ -48,6 +48,7 @@ def convert(args: options.Convert) -> None:
         drop=args.drop or (),
         hidden_act=args.hidden_act,
         ignore=args.ignore or (),
+        source_format=args.source_format,
         trusted=args.trusted,
     )
     parts = ", ".join(["encoder", *sorted(written.groups)])

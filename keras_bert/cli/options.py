@@ -637,6 +637,7 @@ class Convert(NamedModel, run="models.convert"):
     ignore: tensor of the checkpoint to leave out, such as 'cls.chain.*'; repeat the option for
         several patterns
     hidden_act: activation to write instead of the model's own
+    source_format: format to read, for a folder with several
     """
 
     path: str = argument()
@@ -647,6 +648,11 @@ class Convert(NamedModel, run="models.convert"):
     ) = option(None, action="append", nargs=None)
     ignore: Sequence[str] | None = option(None, action="append", nargs=None, metavar="PATTERN")
     hidden_act: Literal["gelu", "gelu_new", "relu"] | None = None
+    source_format: (
+        Literal["keras", "huggingface", "google", "keras_hub", "sentence_transformers",
+                "model_garden", "saved_model", "peft"]
+        | None
+    ) = None  # fmt: skip
 
 
 class Export(Precision, Labels, NamedModel, run="models.export", files=["dev"]):

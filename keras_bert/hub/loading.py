@@ -14,7 +14,7 @@ from keras_bert.checkpoints.huggingface_heads import task_of_groups
 from keras_bert.hub import conversion, keras_models, named_source, resolve
 from keras_bert.provenance import MODEL_FILE
 from keras_bert.runtime import distribution
-from keras_bert.runtime.arguments import as_output_path
+from keras_bert.runtime.arguments import as_output_path, check_one_of
 from keras_bert.runtime.escaping import shown
 from keras_bert.runtime.warn import level_of_caller
 from keras_bert.tasks import registry
@@ -24,6 +24,7 @@ def load(
     name: str | os.PathLike[str],
     *,
     task: str | None = None,
+    format: str | None = None,
     fresh_head: bool = False,
     sequence_length: int | str | None = "auto",
     dtype: Any = None,
@@ -54,6 +55,8 @@ def load(
             if any. Without a task, every checkpoint gives its encoder, with a warning if its head
             cannot be read. An encoder without a pooler gets a new one. A head that reads the new
             pooler warns.
+        format: `"keras"` or a key of `checkpoints.FORMATS`, for a folder with several formats.
+            By default, a `.keras` file comes first, and two other formats are an error.
         fresh_head: If `True`, initialize the head with random weights and ignore those of the
             checkpoint.
         sequence_length: Sequence length of `encoder.preprocessor`, at most the encoder's
@@ -107,7 +110,7 @@ def load(
         plain_task = registry.by_name(task).name
     _check_dtype(dtype)
     path = resolve.find(name)
-    file = _keras_file(path, ignore)
+    file = _keras_file(path, ignore, format)
     options = {
         "dtype": dtype,
         "rematerialize": rematerialize,
@@ -135,6 +138,7 @@ def load(
                 ignore,
                 needs_head=task is not None and not fresh_head,
                 find_base=resolve.find_base,
+                format=format,
             ),
             task,
             fresh_head=fresh_head,
@@ -263,6 +267,7 @@ def convert(
     drop: Sequence[str] = (),
     hidden_act: str | None = None,
     ignore: Sequence[str] = (),
+    source_format: str | None = None,
     trusted: bool = False,
 ) -> checkpoints.Checkpoint:
     """Write a checkpoint in another format, with all of its weights and its tokenizer.
@@ -275,6 +280,7 @@ def convert(
             `["next_sentence"]`.
         hidden_act: Activation that replaces the checkpoint's; see `load`.
         ignore: As for `load`.
+        source_format: As `format` of `load`.
         trusted: As for `load`.
 
     Returns:
@@ -298,12 +304,14 @@ def convert(
     'huggingface'
     """
     source_path = resolve.find(source)
-    file = _keras_file(source_path, ignore)
+    file = _keras_file(source_path, ignore, source_format)
     if file:
         model = keras_models.load_model(file, None, trusted)
         checkpoint = conversion.to_checkpoint(model)
     else:
-        checkpoint = checkpoints.read(source_path, ignore, find_base=resolve.find_base)
+        checkpoint = checkpoints.read(
+            source_path, ignore, find_base=resolve.find_base, format=source_format
+        )
         for name in checkpoint.weights:
             checkpoints.canonical.check_numbers(source_path, name, checkpoint.weights[name])
         hidden_act = hidden_act or named_source.published_options(source).get("hidden_act")
@@ -339,12 +347,15 @@ def _drops_pooler(task):
     return not head.uses_pooler and not head.reads_encoders
 
 
-def _keras_file(path, ignore):
+def _keras_file(path, ignore, format):
     """Return the `.keras` file that a path is or contains, or `None` for a checkpoint."""
+    check_one_of("format", format, (None, "keras", *checkpoints.FORMATS))
     if isinstance(ignore, str):  # a list of letters would ignore nothing
         raise ValueError(f'ignore must be a list of patterns, as in ["{ignore:.80}"]')
     file = path if path.is_file() else path / MODEL_FILE
-    if not file.is_file():
+    if format == "keras" and not file.is_file():
+        raise ValueError(f"{path} has no {MODEL_FILE}. Leave out format")
+    if format not in (None, "keras") or not file.is_file():
         return None
     if ignore:
         raise ValueError(f"{file}: ignore is for checkpoints; remove it for a .keras file")

@@ -59,8 +59,9 @@ def test_detect(tmp_path, names, expected):
 def test_detect_rejects_two_checkpoints(tmp_path):
     names = ("config.json", "model.safetensors", "bert_config.json", "bert_model.ckpt.index")
     touch(tmp_path, *names)
-    with pytest.raises(ValueError, match="received google and huggingface"):
+    with pytest.raises(ValueError, match="format must be one of google and huggingface"):
         checkpoints.detect(tmp_path)
+    assert checkpoints.detect(tmp_path, "google") == "google"
 
 
 def test_detect_errors_for_empty_and_missing_folders(tmp_path):

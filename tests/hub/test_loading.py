@@ -427,3 +427,19 @@ def test_the_automatic_dtype_of_a_model_with_a_head(tmp_path, monkeypatch):
 def test_an_unknown_dtype_is_named(tmp_path, dtype):
     with pytest.raises(ValueError, match="dtype must be a dtype policy"):
         keras_bert.load(tmp_path / "nothing", dtype=dtype)
+
+
+def test_a_folder_with_several_formats(tmp_path):
+    models = {
+        name: tiny.encoder(hidden_act="gelu_new") for name in ("huggingface", "google", "keras")
+    }
+    for name, model in models.items():
+        keras_bert.save(model, tmp_path / name, format=name)
+        shutil.copytree(tmp_path / name, tmp_path / "all", dirs_exist_ok=True)
+    for name, model in models.items():
+        loaded = keras_bert.load(tmp_path / "all", format=name)
+        np.testing.assert_array_equal(loaded.get_weights()[0], model.get_weights()[0])
+    with pytest.raises(ValueError, match="format must be one of google and huggingface"):
+        keras_bert.load(tmp_path / "all", format="keras_hub")
+    with pytest.raises(ValueError, match="has no model.keras"):
+        keras_bert.load(tmp_path / "google", format="keras")

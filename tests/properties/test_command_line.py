@@ -39,6 +39,7 @@ RENAMED = {
     "vocab": ["path", "name"],
     # Keras, NumPy and the peers have these names.
     "to": ["format"],
+    "source_format": ["format"],
     "top": ["top_k", "k"],
     "candidates": ["top_k", "k"],
     "query": ["query", "inputs"],
