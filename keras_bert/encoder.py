@@ -26,8 +26,9 @@ _layers_in_use: contextvars.ContextVar = contextvars.ContextVar("layers", defaul
 class BertEncoder(TokenModel):
     """BERT encoder (Devlin et al., 2018): token ids to contextual vectors.
 
-    The arguments are the eleven keys of Google's `bert_config.json`, `layer_norm_eps` and
-    `pooler_act`. The defaults are BERT-Base, uncased. Inputs and outputs have TF-Hub's names.
+    The arguments are the eleven keys of Google's `bert_config.json`, `layer_norm_eps`,
+    `embedding_size` and `pooler_act`. The defaults are BERT-Base, uncased. Inputs and outputs have
+    TF-Hub's names.
 
     Inputs, a dict of integer tensors (batch, seq), where seq is at most `max_position_embeddings`:
 
@@ -41,7 +42,7 @@ class BertEncoder(TokenModel):
       `input_mask`. Use a block-diagonal mask for packed sequences and a triangular mask for
       a left-to-right model.
     - position_ids: (batch, seq), the position of each token in its own text.
-    - word_embeddings: Floats (batch, seq, hidden) in place of the word embeddings of
+    - word_embeddings: Floats (batch, seq, embedding) in place of the word embeddings of
       `input_word_ids`.
     - cls_positions: (batch, texts), the [CLS] positions of packed sequences. `pooled_output` is
       then (batch, texts, hidden).
@@ -70,6 +71,8 @@ class BertEncoder(TokenModel):
         type_vocab_size: Number of segments.
         initializer_range: Standard deviation of the initial weights.
         layer_norm_eps: Epsilon of LayerNorm.
+        embedding_size: Width of the embeddings. If it is not `hidden_size`, a dense layer changes
+            the width, as in ELECTRA. `None`: `hidden_size`.
         pooler_act: Activation of the pooler, as for `hidden_act`. BERT's is tanh. The classifiers
             of DistilBERT and ELECTRA have ReLU and GELU there.
         rematerialize: If True, training needs less memory and more time, see
@@ -110,6 +113,7 @@ class BertEncoder(TokenModel):
         initializer_range: float = 0.02,
         layer_norm_eps: float = 1e-12,
         *,
+        embedding_size: int | None = None,
         pooler_act: str = "tanh",
         rematerialize: bool = False,
         preprocessor: Any = None,
@@ -131,6 +135,7 @@ class BertEncoder(TokenModel):
             "type_vocab_size": type_vocab_size,
             "initializer_range": initializer_range,
             "layer_norm_eps": layer_norm_eps,
+            "embedding_size": None if embedding_size == hidden_size else embedding_size,
             "pooler_act": pooler_act,
         }
         _validate(bert_config, pooling)
@@ -220,7 +225,7 @@ class BertEncoder(TokenModel):
 
     @property
     def bert_config(self) -> dict[str, Any]:
-        """Google's eleven keys, `layer_norm_eps` and `pooler_act`, with their values: a dict."""
+        """Google's eleven keys, `layer_norm_eps`, `embedding_size` and `pooler_act`: a dict."""
         return dict(self._bert_config)
 
     def get_config(self) -> dict[str, Any]:
@@ -410,7 +415,10 @@ def _new_layer(config, rematerialize, dtype, name):
     shared["dropout"] = config["hidden_dropout_prob"]
     shared["layer_norm_eps"] = config["layer_norm_eps"]
     if name == "embeddings":
-        sizes = ("vocab_size", "hidden_size", "max_position_embeddings", "type_vocab_size")
+        sizes = (
+            "vocab_size", "hidden_size", "max_position_embeddings", "type_vocab_size",
+            "embedding_size",
+        )  # fmt: skip
         return Embeddings(**{key: config[key] for key in sizes}, **shared)
     return TransformerBlock(
         num_heads=config["num_attention_heads"],
@@ -498,6 +506,8 @@ def _validate(bert_config, pooling):
     if pooling is not None:
         check_one_of("pooling", pooling, SentencePooling.MODES)
     for key, value in bert_config.items():
+        if value is None and key == "embedding_size":
+            continue
         if key.endswith(("_size", "_layers", "_heads", "_embeddings")):
             bert_config[key] = as_integer(key, value, 1)
         elif key.endswith("_prob") and not 0 <= value < 1:

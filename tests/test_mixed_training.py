@@ -65,8 +65,8 @@ def outputs_and_gradients(model, inputs):
 
 @pytest.mark.parametrize("kind", fast(["padded", "packed", "pretraining"], "packed"))
 def test_outputs_and_gradients_are_those_of_the_layers(kind):
-    rates = {"hidden_dropout_prob": 0.4, "attention_probs_dropout_prob": 0.4}
-    model = model_of(kind, "float32", **rates)
+    options = {"hidden_dropout_prob": 0.4, "attention_probs_dropout_prob": 0.4}
+    model = model_of(kind, "float32", embedding_size=4, **options)
     fast, inputs = mixed_training.TrainedModel(model), inputs_of(kind)
     assert [v.path for v in fast.variables] == [v.path for v in model.variables]
     results = []

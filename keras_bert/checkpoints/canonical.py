@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from keras_bert.checkpoints import json_schema, other_models
+from keras_bert.checkpoints import json_schema
 from keras_bert.model_spec import HeadSpec, ModelSpec
 from keras_bert.runtime import budget
-from keras_bert.runtime.escaping import printable
+from keras_bert.runtime.escaping import printable, shown
 from keras_bert.runtime.warn import level_of_caller
 from keras_bert.runtime.words import words
 from keras_bert.untrusted.errors import invalid
@@ -29,6 +29,7 @@ DEFAULTS: dict[str, Any] = {
     "attention_probs_dropout_prob": 0.1,
     "initializer_range": 0.02,
     "layer_norm_eps": 1e-12,
+    "embedding_size": None,
     "pooler_act": "tanh",
 }
 SIZES = (
@@ -36,6 +37,8 @@ SIZES = (
     "max_position_embeddings", "type_vocab_size",
 )  # fmt: skip
 CONFIG_KEYS = (*SIZES, *DEFAULTS)
+# Only `families` reads models with other values than the default.
+_ONLY_IN_FAMILIES = ("embedding_size", "pooler_act")
 
 # Keys that change what a model computes, and the value for which they do not. Null does not either.
 NEUTRAL_VALUES: dict[str, Any] = {
@@ -53,6 +56,13 @@ NEUTRAL_VALUES: dict[str, Any] = {
 # Parts of the names of other keys that, if they have a value, change what a model computes.
 _OTHER_PARTS = re.compile(
     r"(^|_)(rotary|rope|alibi|pre_?norm|pre_?ln|rms_?norm|relative|moe|experts?|(ge|swi)?glu)(_|$)"
+)
+# Parts of the names of tensors that change what other tensors compute: adapters, quantization and
+# parametrizations of PyTorch.
+_CHANGES_OTHERS = re.compile(
+    r"lora_|base_layer|adapter|ia3|magnitude_vector|prompt|prefix|parametrizations"
+    r"|(^|[._])(SCB|scales?|zero_points?|zeros|g_idx|absmax|quant_\w+|weight_[gv])$",
+    re.IGNORECASE,
 )
 # Keys of Google's pooler and of newer configs that the encoder does not use.
 _UNUSED = words("""
@@ -75,13 +85,16 @@ KERAS_ACTIVATIONS = words("""
 """)
 
 # Canonical name -> shape. Kernels are (in, out). "qkv" is 3 * hidden: query, key and value,
-# concatenated. "labels" is the number of classes in the checkpoint.
+# concatenated. "embedding" is `embedding_size`, or "hidden" without one. "labels" is the number of
+# classes in the checkpoint.
 SHAPES: dict[str, tuple[str | int, ...]] = {
-    "embeddings/word_embeddings/embeddings": ("vocab", "hidden"),
-    "embeddings/position_embeddings/embeddings": ("positions", "hidden"),
-    "embeddings/token_type_embeddings/embeddings": ("types", "hidden"),
-    "embeddings/layer_norm/gamma": ("hidden",),
-    "embeddings/layer_norm/beta": ("hidden",),
+    "embeddings/word_embeddings/embeddings": ("vocab", "embedding"),
+    "embeddings/position_embeddings/embeddings": ("positions", "embedding"),
+    "embeddings/token_type_embeddings/embeddings": ("types", "embedding"),
+    "embeddings/layer_norm/gamma": ("embedding",),
+    "embeddings/layer_norm/beta": ("embedding",),
+    "embeddings/projection/kernel": ("embedding", "hidden"),
+    "embeddings/projection/bias": ("hidden",),
     "layer_{i}/attention/qkv/kernel": ("hidden", "qkv"),
     "layer_{i}/attention/qkv/bias": ("qkv",),
     "layer_{i}/attention/output/kernel": ("hidden", "hidden"),
@@ -96,12 +109,12 @@ SHAPES: dict[str, tuple[str | int, ...]] = {
     "layer_{i}/output_layer_norm/beta": ("hidden",),
     "pooler/dense/kernel": ("hidden", "hidden"),
     "pooler/dense/bias": ("hidden",),
-    "masked_lm/transform/kernel": ("hidden", "hidden"),
-    "masked_lm/transform/bias": ("hidden",),
-    "masked_lm/layer_norm/gamma": ("hidden",),
-    "masked_lm/layer_norm/beta": ("hidden",),
+    "masked_lm/transform/kernel": ("hidden", "embedding"),
+    "masked_lm/transform/bias": ("embedding",),
+    "masked_lm/layer_norm/gamma": ("embedding",),
+    "masked_lm/layer_norm/beta": ("embedding",),
     "masked_lm/output_bias": ("vocab",),
-    "masked_lm/output_embeddings": ("vocab", "hidden"),
+    "masked_lm/output_embeddings": ("vocab", "embedding"),
     "next_sentence/kernel": ("hidden", 2),
     "next_sentence/bias": (2,),
     "classifier/kernel": ("hidden", "labels"),
@@ -228,9 +241,19 @@ def without_ignored(
         if not matching:
             raise invalid(file, "each pattern of ignore must match a tensor", pattern)
         for name in matching:
-            other_models.check_ignored(file, name)
+            _check_ignored(file, name)
             kept.pop(name, None)
     return kept
+
+
+def _check_ignored(file: object, name: str) -> None:
+    """Raise a `ValueError` for a tensor that cannot be left out: another one depends on it."""
+    if _CHANGES_OTHERS.search(name):
+        raise ValueError(
+            f"{file}: ignore must not leave out {shown(name, 200)}, which changes what other "
+            "weights compute. Merge adapters and undo quantization with the library that wrote "
+            "them"
+        )
 
 
 def group_of(name: str) -> str:
@@ -269,10 +292,10 @@ def read_config(
         set(content).difference(CONFIG_KEYS, NEUTRAL_VALUES, _EQUAL_SIZES, _UNUSED, silent)
     )
     if unused:
-        shown = ", ".join(printable(key, 200) for key in unused[:_SHOWN_KEYS])
+        listed = ", ".join(printable(key, 200) for key in unused[:_SHOWN_KEYS])
         more = ", ..." if len(unused) > _SHOWN_KEYS else ""
         warnings.warn(
-            f"{file}: ignored keys that BERT does not have: {shown}{more}",
+            f"{file}: ignored keys that BERT does not have: {listed}{more}",
             stacklevel=level_of_caller(),
         )
     config = {key: content.get(key, DEFAULTS.get(key)) for key in CONFIG_KEYS}
@@ -286,8 +309,18 @@ def read_config(
     if activation not in names:
         raise invalid(file, f"hidden_act must be one of {', '.join(names)}", activation)
     config["hidden_act"] = activations.get(activation, activation)
-    config["pooler_act"] = DEFAULTS["pooler_act"]  # no format has such a key
-    return config
+    return config | {key: DEFAULTS[key] for key in _ONLY_IN_FAMILIES}
+
+
+def check_is_bert(config: Mapping[str, Any], *, format: str) -> None:
+    """Raise a `ValueError` for values that only models of `families` have, and no format."""
+    schema = {"pooler_act": DEFAULTS["pooler_act"], "embedding_size": config["hidden_size"]}
+    json_schema.check(format, config, schema, advice="Use format='keras'")
+
+
+def without_family_keys(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a config without the keys that no format has."""
+    return {key: value for key, value in config.items() if key not in _ONLY_IN_FAMILIES}
 
 
 def _is_rate(value: Any) -> bool:
@@ -334,9 +367,9 @@ def raise_if(source: object, requirement: str, problems: Mapping[str, Sequence[s
     listed = []
     for kind, names in problems.items():
         if names:
-            shown = [printable(name, 200) for name in names[:_SHOWN_NAMES]]
+            first_names = [printable(name, 200) for name in names[:_SHOWN_NAMES]]
             more = ["..."] if len(names) > _SHOWN_NAMES else []
-            listed.append(f"{kind} ({len(names)}): {', '.join([*shown, *more])}")
+            listed.append(f"{kind} ({len(names)}): {', '.join([*first_names, *more])}")
     if listed:
         raise ValueError("; ".join([f"{source}: {requirement}", *listed]))
 

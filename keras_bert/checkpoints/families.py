@@ -12,6 +12,7 @@ models/electra/modeling_electra.py, models/roberta/modeling_roberta.py.
 """
 
 import re
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,9 +20,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from keras_bert.checkpoints import json_schema
-from keras_bert.checkpoints.other_models import classes_of
 from keras_bert.checkpoints.tensor_files import Tensor
 from keras_bert.runtime.escaping import shown
+from keras_bert.runtime.warn import level_of_caller
 from keras_bert.untrusted.errors import invalid
 
 _POSITIONS = "bert.embeddings.position_embeddings.weight"
@@ -37,18 +38,31 @@ class Family(NamedTuple):
         pooler_act: Activation of the hidden layer of its classifiers.
         keys: Key of its config -> BERT's key.
         names: (pattern, replacement) for names of tensors after the prefix became "bert.".
+        constants: Key of BERT's config -> the value in the code of the family.
         silent_keys: Keys of its config that are ignored without a warning.
+        unused_keys: End of a class -> a key of the config that only other classes use.
+        heads: Module of a head -> the values that the config must have, so that the head is one of
+            BERT's. `None`: the head is left out.
+        embedding_size: Width of the embeddings by default, if they can have a width of their own.
+        has_segments: True if there are embeddings of segments.
+        skips_padding: True if positions begin after that of padding, `pad_token_id`.
     """
 
     class_name: str
     prefix: str
     pooler_act: str
-    keys: Mapping[str, str]
-    names: tuple[tuple[str, str], ...]
+    keys: Mapping[str, str] = {}
+    names: tuple[tuple[str, str], ...] = ()
+    constants: Mapping[str, Any] = {}
     silent_keys: frozenset[str] = frozenset()
+    unused_keys: Mapping[str, str] = {}
+    heads: Mapping[str, Mapping[str, Any] | None] = {}
+    embedding_size: int | None = None
+    has_segments: bool = True
+    skips_padding: bool = False
 
 
-BERT = Family("Bert", "bert", "tanh", {}, ())
+BERT = Family("Bert", "bert", "tanh")
 
 _CLASSIFIER = (
     (r"^classifier\.dense\.", "bert.pooler.dense."),
@@ -59,13 +73,13 @@ FAMILIES = {
         "DistilBert",
         "distilbert",
         "relu",
-        {
+        keys={
             "dim": "hidden_size", "n_layers": "num_hidden_layers", "n_heads": "num_attention_heads",
             "hidden_dim": "intermediate_size", "activation": "hidden_act",
             "dropout": "hidden_dropout_prob", "attention_dropout": "attention_probs_dropout_prob",
             "seq_classif_dropout": "classifier_dropout",
         },
-        (
+        names=(
             (r"^(bert\.)?transformer\.layer\.", r"bert.encoder.layer."),
             (r"\.attention\.q_lin\.", ".attention.self.query."),
             (r"\.attention\.k_lin\.", ".attention.self.key."),
@@ -81,39 +95,57 @@ FAMILIES = {
             (r"^vocab_projector\.weight$", "cls.predictions.decoder.weight"),
             (r"^pre_classifier\.", "bert.pooler.dense."),
         ),
-        frozenset({"sinusoidal_pos_embds", "tie_weights_", "qa_dropout"}),
+        constants={"layer_norm_eps": 1e-12},
+        silent_keys=frozenset({"sinusoidal_pos_embds", "tie_weights_", "qa_dropout"}),
+        unused_keys={"ForTokenClassification": "seq_classif_dropout"},
+        has_segments=False,
     ),
     "electra": Family(
         "Electra",
         "electra",
         "gelu",
-        {},
-        (
+        names=(
             *_CLASSIFIER,
+            (r"^sequence_summary\.summary\.", "bert.pooler.dense."),
             (r"^generator_predictions\.dense\.", "cls.predictions.transform.dense."),
             (r"^generator_predictions\.LayerNorm\.", "cls.predictions.transform.LayerNorm."),
             (r"^generator_lm_head\.bias$", "cls.predictions.bias"),
             (r"^generator_lm_head\.weight$", "cls.predictions.decoder.weight"),
         ),
-        frozenset({
-            "embedding_size", "generator_size", "generator_hidden_size", "summary_activation",
+        silent_keys=frozenset({
+            "generator_size", "generator_hidden_size", "summary_activation",
             "summary_last_dropout", "summary_type", "summary_use_proj",
         }),
+        unused_keys={"ForMultipleChoice": "classifier_dropout"},
+        heads={
+            "discriminator_predictions": None,
+            "generator_predictions": {"hidden_act": "gelu"},
+            "sequence_summary": {"summary_type": "first", "summary_activation": "gelu"},
+        },
+        embedding_size=128,
     ),
     "roberta": Family(
         "Roberta",
         "roberta",
         "tanh",
-        {},
-        (
+        names=(
             *_CLASSIFIER,
             (r"^lm_head\.dense\.", "cls.predictions.transform.dense."),
             (r"^lm_head\.layer_norm\.", "cls.predictions.transform.LayerNorm."),
             (r"^lm_head\.bias$", "cls.predictions.bias"),
             (r"^lm_head\.decoder\.", "cls.predictions.decoder."),
         ),
+        unused_keys={"ForMultipleChoice": "classifier_dropout"},
+        heads={"lm_head": {"hidden_act": "gelu"}},
+        skips_padding=True,
     ),
 }  # fmt: skip
+
+
+def classes_of(config: Mapping[str, Any]) -> list[str]:
+    """Return the names of classes in config.json."""
+    names = config.get("architectures")
+    return list(map(str, names)) if isinstance(names, list) else []
 
 
 def find(config: Mapping[str, Any]) -> Family:
@@ -129,22 +161,35 @@ def find(config: Mapping[str, Any]) -> Family:
 
 
 def bert_config(family: Family, config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the config of a BERT with the same layers."""
+    """Return the config of a BERT with the same layers, without the width of the embeddings."""
     if family is BERT:
         return dict(config)
-    content = json_schema.renamed("config.json", config, family.keys)
+    names = classes_of(config)
+    unused = {key for end, key in family.unused_keys.items() if names and names[0].endswith(end)}
+    if family.embedding_size is not None:
+        unused.add("embedding_size")
+    used = {key: value for key, value in config.items() if key not in unused}
+    content = json_schema.renamed("config.json", used, family.keys) | family.constants
     content["model_type"] = "bert"
     content["architectures"] = [
-        re.sub(f"^(TF|Flax)?{family.class_name}", "Bert", name) for name in classes_of(config)
+        re.sub(f"^(TF|Flax)?{family.class_name}", "Bert", name) for name in names
     ]
-    if family.prefix == "distilbert":
-        content.pop("layer_norm_eps", None)  # a constant in its code
-    if family.prefix == "distilbert" or content.get("type_vocab_size") == 1:
+    if not family.has_segments or content.get("type_vocab_size") == 1:
         content["type_vocab_size"] = 2
     positions = content.get("max_position_embeddings")
-    if family.prefix == "roberta" and isinstance(positions, int):
+    if family.skips_padding and isinstance(positions, int):
         content["max_position_embeddings"] = positions - _first_position(config)
     return content
+
+
+def embedding_size(file: Path, family: Family, config: Mapping[str, Any]) -> int | None:
+    """Return the width of the embeddings, or `None` if it is `hidden_size`."""
+    size = config.get("embedding_size", family.embedding_size)
+    if family.embedding_size is None or size == config["hidden_size"]:
+        return None
+    if type(size) is not int or size < 1:
+        raise invalid(file, "embedding_size must be a positive integer", size)
+    return size
 
 
 def bert_names(family: Family, names: Iterable[str]) -> dict[str, str]:
@@ -153,11 +198,14 @@ def bert_names(family: Family, names: Iterable[str]) -> dict[str, str]:
     if family is BERT:
         return {name: name for name in names}
     has_hidden_layer = any(name.startswith("classifier.dense.") for name in names)
+    left_out = {module for module, values in family.heads.items() if values is None}
     renamed = {}
     for source in names:
         name = re.sub(rf"^{family.prefix}\.", "bert.", source)
         if has_hidden_layer and re.match(r"(bert\.)?pooler\.", name):
             continue  # not used by the classifier; transformers no longer writes it
+        if name.partition(".")[0] in left_out:
+            continue
         for pattern, replacement in family.names:
             name = re.sub(pattern, replacement, name)
         renamed[source] = name
@@ -172,7 +220,7 @@ def with_bert_shapes(
         return tensors
     tensors = dict(tensors)
     words = tensors.get("bert.embeddings.word_embeddings.weight")
-    if family.prefix == "distilbert" and words is not None:
+    if not family.has_segments and words is not None:
         zeros = np.zeros((1, *words.shape[1:]), np.float32)
         tensors.setdefault(_SEGMENTS, Tensor(zeros.shape, lambda: zeros))
     segments = tensors.get(_SEGMENTS)
@@ -180,7 +228,7 @@ def with_bert_shapes(
         shape = (2, *segments.shape[1:])
         tensors[_SEGMENTS] = Tensor(shape, lambda: np.repeat(segments.load(), 2, axis=0))
     positions = tensors.get(_POSITIONS)
-    if family.prefix == "roberta" and positions is not None:
+    if family.skips_padding and positions is not None:
         first = _first_position(config)
         shape = (positions.shape[0] - first, *positions.shape[1:])
         tensors[_POSITIONS] = Tensor(shape, lambda: positions.load()[first:])
@@ -202,7 +250,7 @@ def check_padding(
 
     In transformers, each token with this id has the same position, also an [UNK] within the text.
     """
-    if family.prefix != "roberta" or vocabulary is None:
+    if not family.skips_padding or vocabulary is None:
         return
     padding = _first_position(config) - 1
     if vocabulary[padding : padding + 1] != ["[PAD]"]:
@@ -210,9 +258,30 @@ def check_padding(
         raise invalid(file, "pad_token_id must be the id of [PAD]", {padding: token})
 
 
-def check_masked_lm(file: Path, family: Family, config: Mapping[str, Any]) -> None:
-    """Raise a `ValueError` if the masked-LM head has another activation than the encoder."""
-    activation = config.get("hidden_act", "gelu")
-    if family.prefix in ("electra", "roberta") and activation != "gelu":
-        rule = "hidden_act must be gelu, as in the masked-LM head of this class"
-        raise invalid(file, rule, activation)
+def check_file(file: Path, family: Family) -> None:
+    """Raise a `ValueError` for weights of TensorFlow, which are read only for BERT's classes."""
+    if family is not BERT and file.suffix == ".h5":
+        rule = "must be model.safetensors or pytorch_model.bin for this class"
+        raise ValueError(f"{file}: {rule}. Convert it with transformers 4, from_tf=True")
+
+
+def check_heads(
+    file: Path, family: Family, config: Mapping[str, Any], names: Iterable[str]
+) -> None:
+    """Raise a `ValueError` for a head that is not BERT's; warn of a head that is left out.
+
+    `names` has the names of the tensors in their file.
+    """
+    modules = {part for name in names for part in name.split(".")}
+    for module in modules & family.heads.keys():
+        values = family.heads[module]
+        if values is None:
+            warnings.warn(
+                f"{file}: only the encoder is loaded, its head {module} is left out",
+                stacklevel=level_of_caller(),
+            )
+            continue
+        for key, value in values.items():
+            if config.get(key, value) != value:
+                rule = f"{key} must be {value} for the head {module}"
+                raise invalid(file, rule, config[key])

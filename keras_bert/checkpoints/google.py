@@ -97,8 +97,8 @@ def write(checkpoint: Checkpoint, path: Path) -> None:
     """
     tf = import_tensorflow("writing a TensorFlow checkpoint")
     spec = checkpoint.spec
-    config = dict(spec.encoder)
-    del config["pooler_act"]  # it is tanh in Google's code; `checkpoints.write` reads it back
+    canonical.check_is_bert(spec.encoder, format=FORMAT)
+    config = canonical.without_family_keys(spec.encoder)
     activation = config["hidden_act"]
     config["hidden_act"] = canonical.to_source_activation(activation, ACTIVATIONS, format=FORMAT)
     canonical.check_layer_norm_eps(config.pop("layer_norm_eps"), "Google's code", format=FORMAT)

@@ -46,6 +46,7 @@ TABLE = name_tables.table(
         "embeddings/position_embeddings": "bert.embeddings.position_embeddings",
         "embeddings/token_type_embeddings": "bert.embeddings.token_type_embeddings",
         "embeddings/layer_norm": "bert.embeddings.LayerNorm",
+        "embeddings/projection": "bert.embeddings_project",
         "layer_{i}/attention/qkv": f"{_LAYER}.attention.self.{{qkv}}",
         "layer_{i}/attention/output": f"{_LAYER}.attention.output.dense",
         "layer_{i}/attention_layer_norm": f"{_LAYER}.attention.output.LayerNorm",
@@ -73,7 +74,7 @@ _FIRST_TENSOR = "embeddings.word_embeddings.weight"
 # Alternative names, as (pattern, replacement). BertModel has no prefix; checkpoints of 2018 have
 # Google's names for LayerNorm.
 _SPELLINGS = (
-    (r"^(?=(embeddings|encoder|pooler)\.)", "bert."),
+    (r"^(?=(embeddings|embeddings_project|encoder|pooler)\.)", "bert."),
     (r"LayerNorm\.gamma$", "LayerNorm.weight"),
     (r"LayerNorm\.beta$", "LayerNorm.bias"),
 )
@@ -199,13 +200,15 @@ def read(
     other_models.check_config(file, source_config, is_converted=family is not families.BERT)
     silent = SILENT_KEYS | family.silent_keys
     config = canonical.read_config(file, source_config, ACTIVATIONS, silent)
+    config["embedding_size"] = families.embedding_size(file, family, content)
     tokenizer = _read_tokenizer(path, config, adapter)
     families.check_padding(file, family, content, tokenizer.vocabulary)
     weights_file = _find_weights(path)
-    if family is not families.BERT and weights_file.suffix == ".h5":
-        rule = "must be model.safetensors or pytorch_model.bin for this class"
-        raise ValueError(f"{weights_file}: {rule}. Convert it with transformers 4, from_tf=True")
-    tensors = _read_tensors(weights_file, family, adapter)
+    families.check_file(weights_file, family)
+    source_tensors = tensor_files.read(weights_file)
+    if needs_head:
+        families.check_heads(file, family, content, source_tensors)
+    tensors = _read_tensors(weights_file, source_tensors, family, adapter)
     tensors = families.with_bert_shapes(family, content, tensors)
     tensors = canonical.without_ignored(weights_file, tensors, ignore)
     tied = source_config.get("tie_word_embeddings") is not False
@@ -226,11 +229,7 @@ def read(
     pooling = huggingface_heads.pooling_of_encoder(path / POOLING_FILE, needs_head)
     spec = ModelSpec(config, tokenizer.vocabulary, tokenizer.options, pooling)
     if needs_head:
-        if "masked_lm/output_bias" in weights:
-            families.check_masked_lm(file, family, source_config)
         head = _read_head(path, source_config, weights, tied)
-        if family.prefix == "distilbert" and head.task == "tagging":
-            head = dataclasses.replace(head, dropout=None)  # it has that of the encoder
         spec = dataclasses.replace(spec, head=head)
     return Checkpoint(FORMAT, str(path), spec, weights)
 
@@ -251,9 +250,11 @@ def _find_weights(path: Path) -> Path:
     return file
 
 
-def _read_tensors(file: Path, family: Family, adapter: Adapter | None) -> dict[str, Tensor]:
+def _read_tensors(
+    file: Path, source_tensors: Mapping[str, Tensor], family: Family, adapter: Adapter | None
+) -> dict[str, Tensor]:
     """Return the tensors by the names in the table, with those of an adapter."""
-    tensors = _normalize(file, tensor_files.read(file), family)
+    tensors = _normalize(file, source_tensors, family)
     if adapter is None:
         return tensors
     added = _normalize(file, adapter.added, family)
@@ -279,6 +280,7 @@ def write(checkpoint: Checkpoint, path: Path) -> None:
 
     Task and heads determine the class in transformers. A class with exactly these heads must exist.
     """
+    canonical.check_is_bert(checkpoint.spec.encoder, format=FORMAT)
     architecture = huggingface_heads.architecture(checkpoint)
     write_config_and_tokenizer(checkpoint, path, architecture)
     spec = checkpoint.spec
@@ -295,8 +297,7 @@ def write_config_and_tokenizer(checkpoint: Checkpoint, path: Path, architecture:
     """Write the files of `save_pretrained` except for the weights."""
     spec = checkpoint.spec
     vocabulary = spec.vocabulary or []
-    encoder = dict(spec.encoder)
-    del encoder["pooler_act"]  # transformers has tanh; `checkpoints.write` reads the folder back
+    encoder = canonical.without_family_keys(spec.encoder)
     activation = encoder["hidden_act"]
     config = {
         "architectures": [architecture],

@@ -159,7 +159,7 @@ def to_source_config(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of BertBackbone."""
     canonical.to_source_activation(config["hidden_act"], ACTIVATIONS, format=FORMAT)
     canonical.check_layer_norm_eps(config["layer_norm_eps"], "BertBackbone", format=FORMAT)
-    json_schema.check(FORMAT, config, {"pooler_act": "tanh"})
+    canonical.check_is_bert(config, format=FORMAT)
     return {theirs: config[key] for key, theirs in _CONFIG.items()}
 
 

@@ -151,7 +151,13 @@ def to_encoder(checkpoint: Checkpoint, encoder: Any = None) -> Any:
     theirs = _config_of(encoder)
     different = [
         f"{key} (expected {shown(ours[key])}, found {shown(theirs[key])})"
-        for key in (*canonical.SIZES, "hidden_act", "layer_norm_eps", "pooler_act")
+        for key in (
+            *canonical.SIZES,
+            "hidden_act",
+            "layer_norm_eps",
+            "embedding_size",
+            "pooler_act",
+        )
         if ours[key] != theirs[key]
     ]
     canonical.raise_if(name, "must have the checkpoint's config", {"different": different})

@@ -125,6 +125,7 @@ def expand(table: Mapping[str, Rule], config: Mapping[str, Any], labels: int) ->
         "positions": config["max_position_embeddings"],
         "types": config["type_vocab_size"],
         "hidden": config["hidden_size"],
+        "embedding": config["embedding_size"] or config["hidden_size"],
         "qkv": 3 * config["hidden_size"],
         "intermediate": config["intermediate_size"],
         "labels": labels,
@@ -132,6 +133,8 @@ def expand(table: Mapping[str, Rule], config: Mapping[str, Any], labels: int) ->
     }
     entries = []
     for name, rule in table.items():
+        if name.startswith("embeddings/projection/") and config["embedding_size"] is None:
+            continue
         shape = tuple(sizes[size] for size in canonical.SHAPES[name])
         for i in range(config["num_hidden_layers"] if "{i}" in name else 1):
             sources = tuple(source.format(i=i) for source in rule.sources)

@@ -9,18 +9,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from keras_bert.checkpoints.families import FAMILIES, classes_of
 from keras_bert.runtime.escaping import shown
 
-# Model types that `families` reads as a BERT.
-_READ = ("distilbert", "electra", "roberta")
 # Model type without "-" and "_", which is also how classes and tensors are called -> the difference
 # to BERT.
 OTHER_ARCHITECTURES = {
     "xlmroberta": "has RoBERTa's positions, and SentencePiece",
-    "roberta": "has positions that begin after that of padding, and usually a byte-level BPE",
     "camembert": "has RoBERTa's positions, and SentencePiece",
-    "distilbert": "has no segments, no pooler and other names",
-    "electra": "has embeddings of another width, and other heads",
     "albert": "has layers that share their weights, and SentencePiece",
     "deberta": "has relative positions",
     "mpnet": "has relative positions",
@@ -78,19 +74,6 @@ _FILES = {
     "from which it was made",
     "model.json": "is for TensorFlow.js. Load the checkpoint from which it was made",
 }
-# Parts of the names of tensors that change what other tensors compute: adapters, quantization and
-# parametrizations of PyTorch.
-_CHANGES_OTHERS = re.compile(
-    r"lora_|base_layer|adapter|ia3|magnitude_vector|prompt|prefix|parametrizations"
-    r"|(^|[._])(SCB|scales?|zero_points?|zeros|g_idx|absmax|quant_\w+|weight_[gv])$",
-    re.IGNORECASE,
-)
-
-
-def classes_of(config: Mapping[str, Any]) -> list[str]:
-    """Return the names of classes in config.json."""
-    names = config.get("architectures")
-    return list(map(str, names)) if isinstance(names, list) else []
 
 
 def check_config(file: Path, config: Mapping[str, Any], is_converted: bool = False) -> None:
@@ -139,13 +122,14 @@ def check_prefix(file: Path, prefix: str) -> None:
 def _check_family(file: Path, name: str) -> None:
     """Raise a `ValueError` for a model type, a class or a prefix of tensors of another model."""
     plain = re.sub(r"[-_]|^(TF|Flax)", "", name).lower()
-    for family, difference in OTHER_ARCHITECTURES.items():
+    for family in FAMILIES:
         if plain.startswith(family):
-            if family in _READ:
-                raise ValueError(
-                    f"{file}: must have the model_type {shown(family)} beside {shown(name)}. Add "
-                    "it to config.json"
-                )
+            raise ValueError(
+                f"{file}: must have the model_type {shown(family)} beside {shown(name)}. Add it to "
+                "config.json"
+            )
+    for architecture, difference in OTHER_ARCHITECTURES.items():
+        if plain.startswith(architecture):
             raise ValueError(f"{file}: {shown(name)} is not a BERT: it {difference}. {_USE}")
 
 
@@ -154,13 +138,3 @@ def check_files(path: Path) -> None:
     for pattern, advice in _FILES.items():
         for file in sorted(path.glob(pattern)):
             raise ValueError(f"{path} has no checkpoint of BERT: {shown(file.name)} {advice}")
-
-
-def check_ignored(file: object, name: str) -> None:
-    """Raise a `ValueError` for a tensor that cannot be left out: another one depends on it."""
-    if _CHANGES_OTHERS.search(name):
-        raise ValueError(
-            f"{file}: ignore must not leave out {shown(name, 200)}, which changes what other "
-            "weights compute. Merge adapters and undo quantization with the library that wrote "
-            "them"
-        )

@@ -291,8 +291,10 @@ def _encode(graph, encoder, inputs, rows):
     positions = graph.node("Slice", position_table, graph.integers(0), seq, graph.integers(0))
     x = graph.node("Add", words, types)
     x = graph.node("Add", x, positions)
-    x = graph.set_shape(x, rows, LENGTH, embeddings.hidden_size)
+    x = graph.set_shape(x, rows, LENGTH, embeddings.word_embeddings.output_dim)
     x = graph.layer_norm(x, embeddings.layer_norm)
+    if embeddings.projection is not None:
+        x = graph.dense_layer(x, embeddings.projection)
     mask = graph.node("Unsqueeze", inputs["input_mask"], axes=[1])
     mask = graph.node("Unsqueeze", mask, axes=[2])  # (rows, 1, 1, seq)
     mask = graph.node("Cast", mask, to=_FLOAT)

@@ -40,16 +40,17 @@ def _by_config(kind: Any) -> Callable[..., Any]:
 
 
 _OF_EACH_LAYER = "name trainable dtype"
-_OF_MASKED_LM = f"{_OF_EACH_LAYER} vocab_size hidden_act layer_norm_eps initializer_range tied"
+_OF_MASKED_LM = (
+    f"{_OF_EACH_LAYER} vocab_size hidden_act layer_norm_eps initializer_range tied embedding_size"
+)
 _OWN_LAYERS = _table(
     (
         BertEncoder,
         f"""
         {_OF_EACH_LAYER} vocab_size hidden_size num_hidden_layers num_attention_heads
         intermediate_size hidden_act hidden_dropout_prob attention_probs_dropout_prob
-        max_position_embeddings type_vocab_size initializer_range layer_norm_eps pooler_act
-        rematerialize
-        preprocessor pooling lora frozen fresh_pooler
+        max_position_embeddings type_vocab_size initializer_range layer_norm_eps embedding_size
+        pooler_act rematerialize preprocessor pooling lora frozen fresh_pooler
         """,
     ),
     (
@@ -71,7 +72,7 @@ _OWN_LAYERS = _table(
         layers.Embeddings,
         f"""
         {_OF_EACH_LAYER} vocab_size hidden_size max_position_embeddings type_vocab_size dropout
-        layer_norm_eps initializer_range
+        layer_norm_eps initializer_range embedding_size
         """,
     ),
     (

@@ -6,13 +6,17 @@ from keras import ops
 from keras_bert.layers.between_matmuls import between_matmuls, lookup, normalize
 from keras_bert.layers.dropout import Dropout
 from keras_bert.layers.initializers import initializer
+from keras_bert.layers.parts import new_dense
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class Embeddings(keras.layers.Layer):
     """Sum of word, position and segment embeddings, then LayerNorm and dropout.
 
-    Source: `embedding_postprocessor` in google-research/bert `modeling.py`.
+    With an `embedding_size`, a dense layer then changes the width, as in ELECTRA.
+
+    Source: `embedding_postprocessor` in google-research/bert `modeling.py`; `embeddings_project`
+    in huggingface/transformers, models/electra/modeling_electra.py.
 
     Args:
         vocab_size: Number of tokens in the vocabulary.
@@ -22,6 +26,7 @@ class Embeddings(keras.layers.Layer):
         dropout: Dropout rate, at least 0 and below 1.
         layer_norm_eps: Epsilon of LayerNorm.
         initializer_range: Standard deviation of the initial weights.
+        embedding_size: Width of the embeddings, or `None` for `hidden_size`.
 
     Example:
 
@@ -40,6 +45,7 @@ class Embeddings(keras.layers.Layer):
         dropout=0.1,
         layer_norm_eps=1e-12,
         initializer_range=0.02,
+        embedding_size=None,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -50,11 +56,13 @@ class Embeddings(keras.layers.Layer):
         self.dropout_rate = dropout
         self.layer_norm_eps = layer_norm_eps
         self.initializer_range = initializer_range
+        self.embedding_size = embedding_size
+        self.projection = None
 
         def embedding(rows, name):
             return keras.layers.Embedding(
                 rows,
-                hidden_size,
+                embedding_size or hidden_size,
                 embeddings_initializer=initializer(initializer_range),
                 dtype=self.dtype_policy,
                 name=name,
@@ -72,7 +80,16 @@ class Embeddings(keras.layers.Layer):
         self.word_embeddings.build(input_word_ids_shape)
         self.position_embeddings.build((None,))
         self.token_type_embeddings.build(input_word_ids_shape)
-        self.layer_norm.build((*input_word_ids_shape, self.hidden_size))
+        shape = (*input_word_ids_shape, self.word_embeddings.output_dim)
+        self.layer_norm.build(shape)
+        if self.embedding_size is not None:
+            self.projection = new_dense(
+                self.hidden_size,
+                shape,
+                self.initializer_range,
+                dtype=self.dtype_policy,
+                name="projection",
+            )
         self.built = True
 
     def call(
@@ -90,8 +107,8 @@ class Embeddings(keras.layers.Layer):
             input_type_ids: Integers (batch, seq), from 0 to `type_vocab_size` - 1.
             position_ids: Integers (batch, seq), from 0 to `max_position_embeddings` - 1.
                 Defaults to 0, 1, 2, ...
-            word_embeddings: Floats (batch, seq, hidden) in place of the embeddings of
-                `input_word_ids`.
+            word_embeddings: Floats (batch, seq, embedding) in place of the embeddings of
+                `input_word_ids`. Their width is `embedding_size`, or else `hidden_size`.
             training: If True, apply dropout.
 
         Returns:
@@ -102,12 +119,13 @@ class Embeddings(keras.layers.Layer):
         """
         if position_ids is None:
             position_ids = self._default_positions(input_word_ids)  # (seq,)
-        words = word_embeddings  # (batch, seq, hidden)
+        words = word_embeddings  # (batch, seq, embedding)
         if words is None:
             words = lookup(self.word_embeddings, input_word_ids)
         positions = lookup(self.position_embeddings, position_ids)
         types = lookup(self.token_type_embeddings, input_type_ids)
-        return self._add_and_norm(words, positions, types, self.dropout.next_seed(training))
+        x = self._add_and_norm(words, positions, types, self.dropout.next_seed(training))
+        return x if self.projection is None else self.projection(x)
 
     @between_matmuls
     def _add_and_norm(self, words, positions, types, seed):
@@ -141,4 +159,5 @@ class Embeddings(keras.layers.Layer):
             "dropout": self.dropout_rate,
             "layer_norm_eps": self.layer_norm_eps,
             "initializer_range": self.initializer_range,
+            "embedding_size": self.embedding_size,
         }

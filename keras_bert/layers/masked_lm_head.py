@@ -26,6 +26,7 @@ class MaskedLMHead(keras.layers.Layer):
         layer_norm_eps: Epsilon of LayerNorm.
         initializer_range: Standard deviation of the initial weights.
         tied: If False, the output matrix is a weight of this layer, not the word embeddings.
+        embedding_size: Width of the output matrix, or `None` for the width of the vectors.
 
     Raises:
         ValueError: In a call of a tied layer, if no encoder produced the input and `tie_to` was not
@@ -49,6 +50,7 @@ class MaskedLMHead(keras.layers.Layer):
         layer_norm_eps=1e-12,
         initializer_range=0.02,
         tied=True,
+        embedding_size=None,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -57,6 +59,7 @@ class MaskedLMHead(keras.layers.Layer):
         self.layer_norm_eps = layer_norm_eps
         self.initializer_range = initializer_range
         self.tied = tied
+        self.embedding_size = embedding_size
         self.activation = activation_function(hidden_act)
         object.__setattr__(self, "_word_embeddings", None)
 
@@ -79,23 +82,26 @@ class MaskedLMHead(keras.layers.Layer):
         return super().__call__(sequence_output, *args, **kwargs)
 
     def build(self, sequence_output_shape, masked_lm_positions_shape=None):
-        hidden_size = sequence_output_shape[-1]
+        embedding_size = self.embedding_size or sequence_output_shape[-1]
         self.transform = new_dense(
-            hidden_size,
+            embedding_size,
             sequence_output_shape,
             self.initializer_range,
             dtype=self.dtype_policy,
             name="transform",
         )
         self.layer_norm = new_layer_norm(
-            sequence_output_shape, self.layer_norm_eps, dtype=self.dtype_policy, name="layer_norm"
+            (*sequence_output_shape[:-1], embedding_size),
+            self.layer_norm_eps,
+            dtype=self.dtype_policy,
+            name="layer_norm",
         )
         self.output_bias = self.add_weight(
             shape=(self.vocab_size,), initializer="zeros", name="output_bias"
         )
         if not self.tied:
             self.output_embeddings = self.add_weight(
-                shape=(self.vocab_size, hidden_size),
+                shape=(self.vocab_size, embedding_size),
                 initializer=initializer(self.initializer_range),
                 name="output_embeddings",
             )
@@ -115,21 +121,21 @@ class MaskedLMHead(keras.layers.Layer):
         return self.with_matrix(sequence_output, masked_lm_positions, self._output_matrix())
 
     def with_matrix(self, sequence_output, masked_lm_positions, output_matrix):
-        """Compute `call` with another output matrix than the word embeddings, (vocab, hidden)."""
+        """Compute `call` with another output matrix than the word embeddings."""
         x = sequence_output
         if masked_lm_positions is not None:
             x = gather_positions(x, masked_lm_positions)
-        x = self.layer_norm(self.activation(self.transform(x)))  # (batch, predictions, hidden)
+        x = self.layer_norm(self.activation(self.transform(x)))  # (batch, predictions, embedding)
         # Reshape to two dimensions: with three, XLA computes the gradient of the logits, the
         # largest tensor of a training step, twice (for the bias and for the matrix).
-        batch, predictions, hidden = ops.shape(x)
-        rows = ops.reshape(x, (batch * predictions, hidden))
+        batch, predictions, embedding = ops.shape(x)
+        rows = ops.reshape(x, (batch * predictions, embedding))
         logits = ops.matmul(rows, ops.transpose(output_matrix))
         logits = logits + ops.cast(self.output_bias, logits.dtype)
         return ops.reshape(logits, (batch, predictions, self.vocab_size))
 
     def _output_matrix(self):
-        """Return the output matrix (vocab, hidden), with LoRA applied and dequantized."""
+        """Return the output matrix (vocab, embedding), with LoRA applied and dequantized."""
         if not self.tied:
             return ops.cast(self.output_embeddings, self.compute_dtype)
         embeddings = self._word_embeddings
@@ -159,4 +165,5 @@ class MaskedLMHead(keras.layers.Layer):
             "layer_norm_eps": self.layer_norm_eps,
             "initializer_range": self.initializer_range,
             "tied": self.tied,
+            "embedding_size": self.embedding_size,
         }

@@ -46,18 +46,18 @@ class SpladeHead(MaskedLMHead):
         return self.with_matrix(sequence_output, input_mask, self._output_matrix())
 
     def with_matrix(self, sequence_output, input_mask, output_matrix):
-        """Compute `call` with another output matrix than the word embeddings, (vocab, hidden)."""
+        """Compute `call` with another output matrix than the word embeddings."""
         x = sequence_output
         # The logits of padding are those of [CLS], so they do not change the maximum. A mask of the
         # logits would be a second array of (batch, seq, vocab).
         is_token = ops.cast(ops.expand_dims(input_mask, -1), "bool")
         x = ops.where(is_token, x, x[:, :1])
         x = self.layer_norm(self.activation(self.transform(x)))
-        batch, seq, hidden = ops.shape(x)
-        rows = ops.reshape(x, (batch * seq, hidden))
+        batch, seq, embedding = ops.shape(x)
+        rows = ops.reshape(x, (batch * seq, embedding))
         parts = []
         for start in range(0, self.vocab_size, _CHUNK):
-            part = output_matrix[start : start + _CHUNK]  # (chunk, hidden)
+            part = output_matrix[start : start + _CHUNK]  # (chunk, embedding)
             logits = ops.matmul(rows, ops.transpose(part))
             logits = ops.reshape(logits, (batch, seq, part.shape[0]))
             parts.append(ops.max(logits, axis=1))

@@ -205,7 +205,11 @@ class _Encoder:
         ids = (words, layout.positions, types)
         tables = embedding_layers(self._encoder)
         x = tf.add_n([self._lookup(*pair) for pair in zip(tables, ids, strict=True)])
-        return self._layer_norm(self._encoder.get_layer("embeddings").layer_norm, x)
+        layer = self._encoder.get_layer("embeddings")
+        x = self._layer_norm(layer.layer_norm, x)
+        if layer.projection is None:
+            return x
+        return tf.cast(self._dense(layer.projection, x), tf.float32)
 
     def _block(self, layer, x, layout, only_cls):
         """Apply a `TransformerBlock` to float32 (tokens, hidden).
@@ -233,7 +237,7 @@ class _Encoder:
         return centered * tf.math.rsqrt(variance + layer.epsilon) * gamma + beta
 
     def _lookup(self, layer, ids):
-        """Return rows of an embedding table, float32 (tokens, hidden)."""
+        """Return rows of an embedding table, float32 (tokens, embedding)."""
         # Not `_weight`, so that TensorFlow reads only these rows of a variable.
         table = layer.embeddings
         if self._frozen:

@@ -50,12 +50,13 @@ def of_sequence(config, length, predictions, pairs=1):
     """
     hidden = config["hidden_size"]
     vocabulary = config["vocab_size"]
-    heads = predictions * (hidden * hidden + hidden * vocabulary) + pairs * hidden * hidden
+    embedding = config["embedding_size"] or hidden
+    heads = predictions * (hidden + vocabulary) * embedding + pairs * hidden * hidden
     return of_encoder(config, length, predictions + pairs) + 3 * 2 * heads
 
 
 def of_encoder(config, length, outputs=None):
-    """Return the operations of a training step for one row in the encoder's layers.
+    """Return the operations of a training step for one row in the encoder.
 
     The last layer computes only `outputs` of the `length` positions; `None` means all.
     """
@@ -64,6 +65,8 @@ def of_encoder(config, length, outputs=None):
     # The matmul for queries, keys and values covers all positions, also in the last layer.
     read = layers * length * 3 * hidden * hidden
     computed = (layers - 1) * length + (length if outputs is None else outputs)
+    if config["embedding_size"] is not None:
+        read += length * config["embedding_size"] * hidden
     attention = 2 * length * hidden
     written = computed * (attention + hidden * hidden + 2 * hidden * config["intermediate_size"])
     return 3 * 2 * (read + written)

@@ -25,14 +25,17 @@ def fill(shapes):
     return {name: random.normal(size=shape).astype("float32") for name, shape in shapes.items()}
 
 
-def encoder_tensors(pooler=True):
+def encoder_tensors(pooler=True, embedding_size=H):
     shapes = {
-        "bert.embeddings.word_embeddings.weight": (V, H),
-        "bert.embeddings.position_embeddings.weight": (8, H),
-        "bert.embeddings.token_type_embeddings.weight": (3, H),
-        "bert.embeddings.LayerNorm.weight": (H,),
-        "bert.embeddings.LayerNorm.bias": (H,),
+        "bert.embeddings.word_embeddings.weight": (V, embedding_size),
+        "bert.embeddings.position_embeddings.weight": (8, embedding_size),
+        "bert.embeddings.token_type_embeddings.weight": (3, embedding_size),
+        "bert.embeddings.LayerNorm.weight": (embedding_size,),
+        "bert.embeddings.LayerNorm.bias": (embedding_size,),
     }
+    if embedding_size != H:
+        shapes["bert.embeddings_project.weight"] = (H, embedding_size)
+        shapes["bert.embeddings_project.bias"] = (H,)
     for i in range(2):
         for name, shape in {
             "attention.self.query": (H, H),
@@ -52,13 +55,13 @@ def encoder_tensors(pooler=True):
     return fill(shapes)
 
 
-def pretraining_tensors():
+def pretraining_tensors(embedding_size=H):
     return fill(
         {
-            "cls.predictions.transform.dense.weight": (H, H),
-            "cls.predictions.transform.dense.bias": (H,),
-            "cls.predictions.transform.LayerNorm.weight": (H,),
-            "cls.predictions.transform.LayerNorm.bias": (H,),
+            "cls.predictions.transform.dense.weight": (embedding_size, H),
+            "cls.predictions.transform.dense.bias": (embedding_size,),
+            "cls.predictions.transform.LayerNorm.weight": (embedding_size,),
+            "cls.predictions.transform.LayerNorm.bias": (embedding_size,),
             "cls.predictions.bias": (V,),
             "cls.seq_relationship.weight": (2, H),
             "cls.seq_relationship.bias": (2,),

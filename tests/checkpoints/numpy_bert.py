@@ -29,6 +29,8 @@ def encode(tensors, config, ids, types=None):
     x = x + table["bert.embeddings.position_embeddings.weight"][: ids.shape[1]]
     x = x + table["bert.embeddings.token_type_embeddings.weight"][types]
     x = layer_norm(table, x, "bert.embeddings.LayerNorm", epsilon)
+    if "bert.embeddings_project.weight" in table:
+        x = dense(x, "bert.embeddings_project")
     for index in range(config["num_hidden_layers"]):
         layer = f"bert.encoder.layer.{index}"
         query, key, value = (

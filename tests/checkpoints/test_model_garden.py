@@ -17,7 +17,8 @@ objects = pytest.importorskip("tests.garden_objects")
 H, V = objects.SIZES["hidden_size"], objects.SIZES["vocab_size"]
 CONFIG = {
     **objects.SIZES, "hidden_dropout_prob": 0.3, "attention_probs_dropout_prob": 0.4,
-    "initializer_range": 0.5, "layer_norm_eps": 1e-12, "pooler_act": "tanh",
+    "initializer_range": 0.5, "layer_norm_eps": 1e-12, "embedding_size": None,
+    "pooler_act": "tanh",
 }  # fmt: skip
 
 

@@ -56,6 +56,7 @@ _LIMITS = {
 }
 _LIMITS_OF_FOLDERS = {
     "pooler_act": lambda model: model.pooler_act != "tanh",
+    "embedding_size": lambda model: model.embedding_size is not None,
     "quantized": lambda model: model.is_quantized,
     "pooling=": lambda model: model.poolings and model.task != "embedding",
 }

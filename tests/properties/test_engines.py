@@ -44,11 +44,14 @@ def no_bias(name):
 def with_options(name):
     """Return a model with options of which each changes the graph: only some tasks read pairs."""
     activations = ("gelu", "relu", "gelu_new")
+    widths = (None, 4, 12)  # of the embeddings
+    number = subjects.NAMES.index(name)
     return subjects.model(
         name,
         vocab_size=len(tiny.PIECES) + 6,
         max_position_embeddings=40,
-        hidden_act=activations[subjects.NAMES.index(name) % len(activations)],
+        hidden_act=activations[number % len(activations)],
+        embedding_size=widths[number % len(widths)],
         type_vocab_size=1 if name in ("embedding", "sparse_embedding", "tagging") else 2,
     )
 

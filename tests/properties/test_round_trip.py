@@ -109,6 +109,9 @@ DETAILS = {
     "scores of pairs": functools.partial(_head, heads.regressor, pairs=True, activation="sigmoid"),
     "numbers of pairs": functools.partial(_head, heads.regressor, pairs=True),
     "score": functools.partial(_head, heads.regressor, activation="sigmoid"),
+    "narrow embeddings": functools.partial(
+        _head, heads.masked_lm, encoder_options={"embedding_size": 4}
+    ),
     "own output matrix": functools.partial(_head, heads.masked_lm, tied=False),
     "sparse with prompts": functools.partial(
         _head, heads.sparse_embedder, prompts={"query": "so "}, default_prompt="query"

@@ -90,7 +90,7 @@ def _encode_for_masked_lm(encoder):
 def head_options(encoder, tied):
     """Return the arguments of the `MaskedLMHead` of an encoder."""
     config = encoder.bert_config
-    names = ("vocab_size", "hidden_act", "layer_norm_eps", "initializer_range")
+    names = ("vocab_size", "hidden_act", "layer_norm_eps", "initializer_range", "embedding_size")
     options = {name: config[name] for name in names}
     return {**options, "tied": tied, "dtype": float_policy(encoder)}
 
