@@ -169,7 +169,8 @@ def bert_config(family: Family, config: Mapping[str, Any]) -> dict[str, Any]:
     if family.embedding_size is not None:
         unused.add("embedding_size")
     used = {key: value for key, value in config.items() if key not in unused}
-    content = json_schema.renamed("config.json", used, family.keys) | family.constants
+    content = json_schema.renamed("config.json", used, family.keys)
+    content.update(family.constants)
     content["model_type"] = "bert"
     content["architectures"] = [
         re.sub(f"^(TF|Flax)?{family.class_name}", "Bert", name) for name in names
@@ -187,7 +188,7 @@ def embedding_size(file: Path, family: Family, config: Mapping[str, Any]) -> int
     size = config.get("embedding_size", family.embedding_size)
     if family.embedding_size is None or size == config["hidden_size"]:
         return None
-    if type(size) is not int or size < 1:
+    if not isinstance(size, int) or size < 1:
         raise invalid(file, "embedding_size must be a positive integer", size)
     return size
 

@@ -50,6 +50,11 @@ def save(model: keras.Model, checkpoint: Checkpoint, path: pathlib.Path) -> list
         **_name_of_base(model),
     }
     base_folder = resolve.find(provenance.name_of_source(model))
+    if families.find(folder.read_optional_json(base_folder / "config.json")) is not families.BERT:
+        raise ValueError(
+            "format='peft' needs a base with the model_type 'bert', because the names of the "
+            f"weights are BERT's. {_MERGED}"
+        )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # they were shown when the model was loaded
         base = checkpoints.read(base_folder, needs_head=False)
@@ -101,17 +106,15 @@ def _name_of_base(model: keras.Model) -> dict[str, Any]:
         name, _, revision = source.removeprefix(PREFIX).partition("@")
     elif not is_local or not _is_base(pathlib.Path(source).expanduser()):
         raise ValueError(
-            "format='peft' needs a base in the format of transformers with the model_type 'bert'; "
+            "format='peft' needs a base in the format of transformers; "
             f"the model was loaded from {shown(source)}. {_MERGED}"
         )
     return {"base_model_name_or_path": name, "revision": revision or None}
 
 
 def _is_base(path: pathlib.Path) -> bool:
-    """Return True for a folder of transformers with a BERT and without an adapter."""
-    content = folder.read_optional_json(path / "config.json")
-    is_bert = bool(content) and families.find(content) is families.BERT
-    return is_bert and not (path / peft_adapter.FILE).exists()
+    """Return True for a folder of transformers without an adapter."""
+    return (path / "config.json").is_file() and not (path / peft_adapter.FILE).exists()
 
 
 def _adapted(
