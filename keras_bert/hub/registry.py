@@ -230,6 +230,18 @@ MODELS = {
             "46315546e05ce62327b3e2cd1bed22836adcb2ff29735ec87721396edb21b82e",
         ),
     ),
+    # BERTs under other names. Licenses: the model cards, and for KLUE the repository
+    # KLUE-benchmark/KLUE.
+    "distilbert": Model("distilbert/distilbert-base-uncased", size=267942120),
+    "electra-small": Model("google/electra-small-discriminator", size=54196228),
+    "electra-base": Model("google/electra-base-discriminator", size=437932036),
+    "koelectra-base": Model("monologg/koelectra-base-v3-discriminator", size=451688452, cased=True),
+    **{
+        f"klue-roberta-{size}": Model(
+            f"klue/roberta-{size}", size=length, cased=True, license="CC-BY-SA-4.0"
+        )
+        for size, length in (("small", 272497664), ("base", 442606592), ("large", 1346761728))
+    },
     # The 24 models of "Well-Read Students Learn Better" (arXiv:1908.08962). L-12_H-768 has other
     # weights than "base".
     **{
