@@ -14,6 +14,7 @@ import numpy as np
 
 from keras_bert.checkpoints import folder, json_schema, tensor_files
 from keras_bert.checkpoints.tensor_files import Tensor
+from keras_bert.runtime import budget
 from keras_bert.runtime.escaping import shown
 from keras_bert.untrusted.errors import invalid
 
@@ -79,18 +80,27 @@ def read(path: Path) -> Adapter | None:
     weights_file = next((path / name for name in WEIGHTS if (path / name).is_file()), None)
     if weights_file is None:
         raise ValueError(f"{file}: must be beside {' or '.join(WEIGHTS)}, which is missing")
+    rule = "must have the tensors of a LoRA adapter, each of them once"
     factors: dict[str, dict[str, Tensor]] = {}
-    replaced = {}
+    replaced: dict[str, Tensor] = {}
     for name, tensor in tensor_files.read(weights_file).items():
         match = _NAME.fullmatch(name)
         if match is None or "lora_" in match[1]:
-            raise invalid(weights_file, "must have the tensors of a LoRA adapter", name, _ADVICE)
+            raise invalid(weights_file, rule, name, _ADVICE)
         module, factor, kind = match.groups()
         if factor is None:
             module = module.replace(".modules_to_save.default", "").replace(".modules_to_save", "")
-            replaced[f"{module}.{kind}"] = tensor
+            part = f"{module}.{kind}"
+            parts = replaced
         else:
-            factors.setdefault(module, {})[factor] = tensor
+            part = factor
+            parts = factors.setdefault(module, {})
+        if part in parts:
+            raise invalid(weights_file, rule, name, _ADVICE)
+        parts[part] = tensor
+    for module in factors:
+        if f"{module}.weight" in replaced:
+            raise invalid(weights_file, rule, f"{module}.weight and its LoRA matrices", _ADVICE)
     added = {
         f"{module}.weight": _product(weights_file, module, pair, config)
         for module, pair in factors.items()
@@ -121,7 +131,10 @@ def _product(
 
 def _of_module(patterns: Any, module: str, default: Any) -> Any:
     """Return the value for a module: that of the first pattern that its name ends in."""
-    for pattern, value in (patterns or {}).items():
+    if not patterns:
+        return default
+    budget.check(len(patterns), "patterns", budget.MAX_LAYERS, FILE)
+    for pattern, value in patterns.items():
         if re.fullmatch(r"[\w.]+", pattern) is None:
             raise ValueError(
                 f"{FILE}: patterns must be names of modules; received {shown(pattern)}"

@@ -270,6 +270,9 @@ def read_module_paths(path: Path) -> list[tuple[str, str]]:
         if not isinstance(inner, str) or (inner and not containers.is_below(inner)):
             raise invalid(file, "a path must be below the folder", inner)
         modules.append((name, inner))
+    paths = [inner for _, inner in modules]
+    if len(set(paths)) < len(paths):
+        raise invalid(file, "each module must have a folder of its own", paths)
     return modules
 
 

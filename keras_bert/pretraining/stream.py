@@ -158,8 +158,12 @@ class Stream:
         index, workers = self.worker
         own_rows = slice(index * size // workers, (index + 1) * size // workers)
         rows: list[tuple] = []  # of the current batch: (window, row)
+        empty_windows = 0  # since the last row
         while epochs is None or position.epoch < epochs:
             window = self._window(position.epoch, position.window)
+            empty_windows = 0 if len(window) else empty_windows + 1
+            if empty_windows > self._window_count:
+                raise ValueError(f"{self.records.folder}: no document has enough sentences")
             for row in range(position.row, len(window)):
                 rows.append((window, row))
                 if len(rows) == size:

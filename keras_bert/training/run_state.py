@@ -8,8 +8,8 @@ import contextlib
 import dataclasses
 import hashlib
 import json
-import math
 import pathlib
+import sys
 from typing import Any
 
 import keras
@@ -201,7 +201,7 @@ class RunState:
         _check_range("epoch", epoch, 0, self._epochs)
         _check_range("batch", progress["batch"], 0, last_batch)
         for name in ("rows", "seconds"):
-            _check_range(name, progress[name], 0, math.inf)
+            _check_range(name, progress[name], 0, sys.float_info.max)
         history = progress["history"]
         previous = 0
         for record in history:

@@ -1,8 +1,10 @@
-"""Limit what a graph can compute before it gets an input.
+"""Limit what a graph can compute, above all before it gets an input.
 
 A weight of a few bytes can be repeated, broadcast or multiplied to gigabytes. Engines compute such
 arrays while they load a graph, and copy a weight for each operation that uses it. So a bound of
 each array that does not depend on the inputs is computed here, without the arrays.
+
+A division of integers by zero ends the process, so only floats are divided.
 """
 
 import dataclasses
@@ -18,6 +20,7 @@ from keras_bert.runtime import budget
 _GROWTH = 16
 # Repeated, Concat and Broadcast make a tensor exponentially larger. Our graphs have at most four.
 MAX_GROWING = 8
+_DIVISIONS = ("Div", "Divide")  # in ONNX and in OpenVINO
 _LARGEST_ITEMSIZE = 8  # bytes of a number of any type
 
 
@@ -39,12 +42,14 @@ class Operation:
     """An operation: its type, for errors, and the names of its inputs.
 
     `itemsize` is the most bytes of a number in the output; by default, the largest of the inputs.
+    `is_float` is True if the output has floats; by default, the first input decides.
     """
 
     type: str
     growth: Growth
     inputs: tuple[str, ...]
     itemsize: int | None = None
+    is_float: bool | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,11 +60,13 @@ class Array:
         size: It has at most so many numbers.
         itemsize: Bytes of a number.
         shape: Its shape, or `None` if it is not known.
+        is_float: True if it has floats.
     """
 
     size: int
     itemsize: int
     shape: tuple[int, ...] | None = None
+    is_float: bool = False
 
     @property
     def bytes(self) -> int:
@@ -76,6 +83,7 @@ def check(weights: dict[str, Array], operations: dict[str, Operation], weights_s
         weights_size: Bytes of the weights in the file.
     """
     arrays: dict[str, Array | None] = dict(weights)  # `None` depends on the graph's inputs
+    floats = {name for name, array in weights.items() if array.is_float}
     total = 0
     sources = {name: operation.inputs for name, operation in operations.items()}
     for name in graphlib.TopologicalSorter(sources).static_order():
@@ -83,6 +91,13 @@ def check(weights: dict[str, Array], operations: dict[str, Operation], weights_s
             arrays.setdefault(name, None)
             continue
         operation = operations[name]
+        is_float = operation.is_float
+        if is_float is None:
+            is_float = floats.issuperset(operation.inputs[:1])
+        if is_float:
+            floats.add(name)
+        elif operation.type in _DIVISIONS:
+            raise ValueError(f"the operation {operation.type} of integers")
         inputs = [arrays[source] for source in operation.inputs]
         known = [array for array in inputs if array is not None]
         output = _output(operation, known, is_known=len(known) == len(inputs))

@@ -38,6 +38,12 @@ _OPS = {
 _ITEM_SIZES = {"Cast": 8, "MatMulInteger": 4}
 # `TensorProto.DataType` -> bytes per element.
 _ELEMENT_SIZES = {1: 4, 2: 1, 3: 1, 6: 4, 7: 8}
+_FLOAT = 1
+# Operations whose output is not of the type of the first input -> True for floats.
+_HAS_FLOATS = {
+    "DequantizeLinear": True,
+    **dict.fromkeys(words("DynamicQuantizeLinear Equal MatMulInteger Shape"), False),
+}
 # The numbers of the fields that a message may have. Other fields hold functions, subgraphs, sparse
 # tensors, tensors in attributes, and names of other files.
 _FIELDS = {
@@ -55,7 +61,8 @@ _INNER = {
     ("NodeProto", 5): "AttributeProto",
 }
 # Fields of a NodeProto.
-_INPUT, _OUTPUT, _OP_TYPE = 1, 2, 4
+_INPUT, _OUTPUT, _OP_TYPE, _ATTRIBUTE = 1, 2, 4, 5
+_INTEGER = 3  # field of an AttributeProto
 # Fields of a TensorProto.
 _DIMS, _DATA_TYPE, _NAME, _RAW_DATA, _DATA_LOCATION = 1, 2, 8, 9, 14
 _Spans = list[tuple[int, int, int]]  # number of a field, start and end of its value
@@ -118,7 +125,19 @@ def _operation(data: bytes, spans: _Spans) -> graph_sizes.Operation:
         raise ValueError(f"the op {shown(op)}")
     # An input that is left out has no name.
     inputs = tuple(name for name in _texts(data, spans, _INPUT) if name)
-    return graph_sizes.Operation(op, _OPS[op], inputs, _ITEM_SIZES.get(op))
+    is_float = _casts_to_float(data, spans) if op == "Cast" else _HAS_FLOATS.get(op)
+    return graph_sizes.Operation(op, _OPS[op], inputs, _ITEM_SIZES.get(op), is_float)
+
+
+def _casts_to_float(data: bytes, spans: _Spans) -> bool:
+    """Return True if all attributes of a Cast are the type of floats."""
+    types = []
+    for number, start, end in spans:
+        if number == _ATTRIBUTE:
+            for tag, first, last in protobuf.fields(data, start, end):
+                if tag >> 3 == _INTEGER:
+                    types += _varints(data, first, last)
+    return set(types) == {_FLOAT}
 
 
 def _texts(data: bytes, spans: _Spans, field: int) -> list[str]:
@@ -151,7 +170,7 @@ def _weight(data: bytes, spans: _Spans) -> graph_sizes.Array:
     is_scalar = size is None and not shape
     if size != expected and not is_scalar:
         raise ValueError(f"a weight of the shape {shape!s:.80} with {size or 0} bytes")
-    return graph_sizes.Array(math.prod(shape), itemsize, tuple(shape))
+    return graph_sizes.Array(math.prod(shape), itemsize, tuple(shape), data_type == _FLOAT)
 
 
 def _varints(data: bytes, start: int, end: int) -> list[int]:

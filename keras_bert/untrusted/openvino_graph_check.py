@@ -26,6 +26,7 @@ from keras_bert.untrusted.graph_sizes import Growth
 _MAX_OPERATIONS = 2**11
 _BYTES_PER_OPERATION = 2**14  # of the weights, beyond this number
 _BYTES = {"f32": 4, "f16": 2, "bf16": 2, "i64": 8, "i32": 4, "i8": 1, "u8": 1, "boolean": 1}
+_FLOATS = ("f32", "f16", "bf16")
 # Other versions of OpenVINO merge some operations into Gelu, MVN and Swish.
 _TYPES = {
     **dict.fromkeys(("Convert", "Identity"), Growth.SAME_SHAPE),
@@ -190,9 +191,14 @@ def _check_layers(layers: dict[str, _Layer], weights_size: int) -> None:
                 if target.type != "ShapeOf":
                     raise ValueError("the operation Broadcast to a computed shape")
                 sources = [sources[0], *inputs[sources[1]]]
-            itemsize = _BYTES.get(layer.data.get("destination_type", ""))
+            converted = layer.data.get("destination_type", "")
+            is_float = None
+            if layer.type == "Convert":
+                is_float = converted in _FLOATS
+            elif layer.type in ("Equal", "ShapeOf"):
+                is_float = False
             operations[name] = graph_sizes.Operation(
-                layer.type, _TYPES[layer.type], tuple(sources), itemsize
+                layer.type, _TYPES[layer.type], tuple(sources), _BYTES.get(converted), is_float
             )
     if len(operations) > _MAX_OPERATIONS + weights_size // _BYTES_PER_OPERATION:
         raise ValueError(f"{len(operations)} operations on weights of {weights_size:.3g} bytes")
@@ -219,4 +225,4 @@ def _weight(data: dict[str, str], weights_size: int) -> graph_sizes.Array:
     is_outside = offset + size > weights_size
     if size != expected or is_negative or is_outside or len(shape) > budget.MAX_RANK:
         raise ValueError(f"a weight of the shape {list(shape)!s:.80} with {size} bytes at {offset}")
-    return graph_sizes.Array(math.prod(shape), _BYTES[dtype], shape)
+    return graph_sizes.Array(math.prod(shape), _BYTES[dtype], shape, dtype in _FLOATS)

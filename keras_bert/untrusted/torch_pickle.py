@@ -41,6 +41,7 @@ _REBUILD_PARAMETER = "torch._utils._rebuild_parameter"
 _GLOBALS = {*_DTYPES, _ORDERED_DICT, _REBUILD_TENSOR, _REBUILD_PARAMETER}
 
 # The argument of these instructions is the value.
+_MAX_INSTRUCTIONS = 32 * budget.MAX_OBJECTS
 _LITERALS = words(
     "BININT BININT1 BININT2 LONG1 BINFLOAT BINUNICODE SHORT_BINUNICODE BINSTRING SHORT_BINSTRING"
 )
@@ -166,7 +167,9 @@ def _run(program: Any) -> Any:
     # The pickles of an older file follow each other, and all of them have so many bytes.
     pickled = io.BytesIO(program.read(max(0, budget.MAX_HEADER - start)))
     machine = _Machine()
-    for opcode, argument, _ in pickletools.genops(pickled):
+    for count, (opcode, argument, _) in enumerate(pickletools.genops(pickled)):
+        if count > _MAX_INSTRUCTIONS:
+            budget.check(count, "instructions", _MAX_INSTRUCTIONS)
         if opcode.name == "STOP":
             break
         machine.run(opcode.name, argument)

@@ -92,6 +92,7 @@ def test_names_of_older_and_bare_models(tmp_path):
         ({"layer_replication": [[0, 1]]}, "layer_replication"),
         ({"lora_alpha": "4"}, "lora_alpha must be a number"),
         ({"alpha_pattern": {".*": 4}}, "patterns must be names"),
+        ({"alpha_pattern": dict.fromkeys(map(str, range(300)), 4)}, "300 patterns, at most 200"),
     ],
 )
 def test_other_adapters_are_refused(tmp_path, config, message):
@@ -105,6 +106,8 @@ def test_other_adapters_are_refused(tmp_path, config, message):
     [
         (f"{QUERY}.lora_embedding_A", np.ones((2, H), np.float32)),
         (f"{QUERY}.lora_magnitude_vector.weight", np.ones(H, np.float32)),
+        (f"{QUERY}.lora_A.default.weight", np.ones((2, H), np.float32)),
+        (f"{QUERY}.weight", np.ones((H, H), np.float32)),
         ("encoder.other.lora_A.weight", np.ones((2, H), np.float32)),
     ],
 )

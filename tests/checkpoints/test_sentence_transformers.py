@@ -128,6 +128,7 @@ def test_what_is_unknown_is_named(tmp_path, file, values, message):
         (["BoW", "Pooling"], "the first module must be Transformer"),
         ([], "the first module must be Transformer"),
         (["Transformer", "Pooling", "other.Dense"], "unknown module.* 'other.Dense'"),
+        (["Transformer", "Pooling", "Dense", "Dense"], "a folder of its own"),
     ],
 )
 def test_unknown_modules(tmp_path, modules, message):
@@ -135,7 +136,7 @@ def test_unknown_modules(tmp_path, modules, message):
     listed = [
         {
             "idx": n,
-            "path": "1_Pooling" if name == "Pooling" else "",
+            "path": f"{modules.index(name)}_{name}" if n else "",
             "type": name if "." in name else f"sentence_transformers.models.{name}",
         }
         for n, name in enumerate(modules)

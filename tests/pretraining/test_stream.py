@@ -7,6 +7,7 @@ import keras
 import numpy as np
 import pytest
 
+from keras_bert.pretraining.records import Documents, Records
 from keras_bert.pretraining.stream import Stream, StreamPosition
 from tests import prose
 
@@ -296,6 +297,14 @@ def test_last_batch_of_an_epoch(made):
 
 
 # --- Errors ---
+
+
+def test_documents_without_sentences(made, monkeypatch):
+    nothing = np.zeros(0, np.int64)
+    empty = Documents(nothing, np.zeros(1, np.int64), np.zeros(3, np.int64))
+    monkeypatch.setattr(Records, "read", lambda records, names: empty)
+    with pytest.raises(ValueError, match="no document has enough sentences"):
+        next(small(made).batches())
 
 
 @pytest.mark.parametrize(

@@ -171,7 +171,7 @@ def many_views():
 
 def strides_of_many_calls():
     """Return a pickle with calls that have the same long tuple."""
-    arguments = pickles.storage("0", 1) + b"K\0)" + b"(" + b"K\1" * 10**6 + b"t"
+    arguments = pickles.storage("0", 1) + b"K\0)" + b"(" + b"K\1" * 10**5 + b"t"
     call = b"h\1h\0R"
     rebuild = pickles.global_name("torch._utils", "_rebuild_tensor_v2")
     return b"\x80\x02" + rebuild + b"q\1(" + arguments + b"tq\0" + call * 10**5 + b"."

@@ -52,6 +52,7 @@ def with_functions():
     return graph
 
 
+DIVISION = helper.make_node("Div", ["s", "s"], ["y"])
 BROKEN = {
     "external": (lambda: model(weights=[external_weight()]), "field 13 of TensorProto"),
     "location": (
@@ -73,6 +74,10 @@ BROKEN = {
         "field 6 of AttributeProto",
     ),
     "functions": (with_functions, "field 25 of ModelProto"),
+    "division of integers": (
+        lambda: model([helper.make_node("Shape", ["w"], ["s"]), DIVISION], [weight()]),
+        "the operation Div of integers",
+    ),
     "domain": (
         lambda: model([helper.make_node("Add", ["w", "w"], ["y"], domain="my.ops")]),
         "field 7 of NodeProto",

@@ -67,3 +67,12 @@ def test_a_concat_of_many_inputs(tmp_path):
     edges = "".join(f'<edge from-layer="0" to-layer="1" to-port="{n}"/>' for n in range(9))
     with pytest.raises(ValueError, match="9 inputs of such an operation, at most 8"):
         check(tmp_path, layers, edges=f"<edges>{edges}</edges>")
+
+
+def test_a_division_of_integers(tmp_path):
+    """OpenVINO ends the process if it overflows."""
+    source = '<layer id="0" type="Parameter"><data shape="?"/></layer>'
+    divide = '<layer id="1" type="Divide"><input><port id="0"/></input></layer>'
+    edges = '<edges><edge from-layer="0" to-layer="1" to-port="0"/></edges>'
+    with pytest.raises(ValueError, match="the operation Divide of integers"):
+        check(tmp_path, source + divide, edges=edges)
