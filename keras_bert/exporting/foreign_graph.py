@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 
 from keras_bert.checkpoints import huggingface_heads, sentence_transformers
-from keras_bert.checkpoints.canonical import Checkpoint, vector_layer_name
+from keras_bert.checkpoints.canonical import Checkpoint
 from keras_bert.exporting import graph_folder
 from keras_bert.exporting.graph_session import Inputs, Session
-from keras_bert.model_spec import HeadSpec, ModelSpec, VectorLayer
+from keras_bert.model_spec import UNIT_LENGTH, HeadSpec, ModelSpec
 from keras_bert.runtime.arguments import check_one_of
 from keras_bert.runtime.escaping import shown
 from keras_bert.runtime.warn import level_of_caller
@@ -31,7 +31,6 @@ _ACTIVATIONS: dict[str | None, Callable] = {
     None: np.asarray,
     "linear": np.asarray,
     "sigmoid": sigmoid,
-    "tanh": np.tanh,
 }
 # Outputs that pipelines read.
 _VECTORS = "sentence_embedding"
@@ -117,7 +116,7 @@ def read_head(
     )
     if task is not None:
         head = _with_task(head, task)
-    return head, _with_outputs(session, head, checkpoint.weights)
+    return head, _with_outputs(session, head)
 
 
 def _with_task(head: HeadSpec, task: str) -> HeadSpec:
@@ -129,7 +128,7 @@ def _with_task(head: HeadSpec, task: str) -> HeadSpec:
     return dataclasses.replace(head, **registry.head_options(task)) if is_variant else head
 
 
-def _with_outputs(session: Session, head: HeadSpec, weights: Mapping[str, np.ndarray]) -> Session:
+def _with_outputs(session: Session, head: HeadSpec) -> Session:
     """Return a session with the outputs that the pipeline of a head reads."""
     outputs = registry.by_name(str(head.task)).graph_outputs
     if session.widths.keys() >= set(outputs):
@@ -138,12 +137,18 @@ def _with_outputs(session: Session, head: HeadSpec, weights: Mapping[str, np.nda
         check_one_of("the activation of the score", head.activation, _ACTIVATIONS)
         activate = functools.partial(_activate, activation=head.activation)
         return FinishedSession(session, "logits", _SCORE, 1, activate)
-    if outputs == (_VECTORS,) and head.pooling:
-        return _with_vectors(session, head, weights)
-    if outputs == (_VECTORS,):
-        width = session.widths.get("logits") or 0
-        return FinishedSession(session, "logits", _VECTORS, width, _term_weights)
-    return session
+    if not head.pooling:
+        return session
+    if set(head.layers) - {UNIT_LENGTH}:
+        raise ValueError(
+            f"{session.file} lacks the layers after the pooling. Load the checkpoint from which it "
+            "was made"
+        )
+    names = ("token_embeddings", "last_hidden_state")
+    source = next((name for name in names if name in session.widths), names[1])
+    width = (session.widths.get(source) or 0) * len(head.pooling)
+    finish = functools.partial(_vectors, modes=head.pooling, is_unit=UNIT_LENGTH in head.layers)
+    return FinishedSession(session, source, _VECTORS, width, finish)
 
 
 def _checkpoint(folder: pathlib.Path, config: Mapping[str, Any], session: Session) -> Checkpoint:
@@ -184,41 +189,14 @@ def _embedder(folder: pathlib.Path, spec: ModelSpec, pooling: str | None) -> Hea
     return embedder or HeadSpec()
 
 
-def _with_vectors(
-    session: Session, head: HeadSpec, weights: Mapping[str, np.ndarray]
-) -> FinishedSession:
-    """Return a session with the vectors of texts from one with those of tokens."""
-    source = "token_embeddings" if "token_embeddings" in session.widths else "last_hidden_state"
-    width = (session.widths.get(source) or 0) * len(head.pooling)
-    layers = []
-    for index, layer in enumerate(head.layers):
-        name = "linear" if layer.kind == "unit_length" else layer.activation
-        if layer.kind == "layer_norm" or name not in _ACTIVATIONS:
-            raise ValueError(
-                f"{session.file}: the layer {layer.kind} with {shown(name)} after the pooling must "
-                "be in the graph. Load the checkpoint from which it was made"
-            )
-        kernel = weights.get(vector_layer_name(index, "kernel"))
-        bias = weights.get(vector_layer_name(index, "bias"), np.float32(0))
-        width = width if kernel is None else kernel.shape[1]
-        layers.append((layer, kernel, bias))
-    finish = functools.partial(_vectors, modes=head.pooling, layers=layers)
-    return FinishedSession(session, source, _VECTORS, width, finish)
-
-
 def _vectors(
-    output: np.ndarray, mask: np.ndarray, modes: Sequence[str], layers: Sequence[tuple]
+    output: np.ndarray, mask: np.ndarray, modes: Sequence[str], is_unit: bool
 ) -> np.ndarray:
     """Return a vector for each text from the vectors of its tokens (batch, seq, hidden)."""
     vectors = np.concatenate([_pool(mode, output, mask) for mode in modes], axis=-1)
-    layer: VectorLayer
-    for layer, kernel, bias in layers:
-        if layer.kind == "unit_length":
-            lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
-            vectors = vectors / np.maximum(lengths, 1e-12)
-        else:
-            vectors = _ACTIVATIONS[layer.activation](vectors @ kernel + bias)
-    return vectors
+    if not is_unit:
+        return vectors
+    return vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
 
 
 def _pool(mode: str, output: np.ndarray, mask: np.ndarray) -> np.ndarray:
@@ -235,11 +213,6 @@ def _pool(mode: str, output: np.ndarray, mask: np.ndarray) -> np.ndarray:
     total = weights.sum(axis=1)
     divisor = np.sqrt(total) if mode == "mean_sqrt_len_tokens" else total
     return (output * weights).sum(axis=1) / divisor
-
-
-def _term_weights(logits: np.ndarray, mask: np.ndarray) -> np.ndarray:
-    """Return the weight of each token of the vocabulary, as in SPLADE."""
-    return np.log1p(np.maximum(_pool("max", logits, mask), 0))
 
 
 def _activate(logits: np.ndarray, mask: np.ndarray, activation: str | None) -> np.ndarray:

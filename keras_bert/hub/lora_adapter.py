@@ -40,6 +40,8 @@ def save(model: keras.Model, checkpoint: Checkpoint, path: pathlib.Path) -> list
     `checkpoint` is that of the model, whose base is the model that was given to `keras_bert.load`.
     Weights that the adapter does not have must be those of the base.
     """
+    source = _source_of(model)
+    base_folder = resolve.find(source)
     class_name = huggingface_heads.architecture(checkpoint)
     config = {
         "peft_type": "LORA",
@@ -47,14 +49,8 @@ def save(model: keras.Model, checkpoint: Checkpoint, path: pathlib.Path) -> list
         "bias": "none",
         "inference_mode": True,
         **_rank_and_alpha(model),
-        **_name_of_base(model),
+        **_name_of_base(source, base_folder),
     }
-    base_folder = resolve.find(provenance.name_of_source(model))
-    if families.find(folder.read_optional_json(base_folder / "config.json")) is not families.BERT:
-        raise ValueError(
-            "format='peft' needs a base with the model_type 'bert', because the names of the "
-            f"weights are BERT's. {_MERGED}"
-        )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # they were shown when the model was loaded
         base = checkpoints.read(base_folder, needs_head=False)
@@ -89,32 +85,37 @@ def _rank_and_alpha(model: keras.Model) -> dict[str, Any]:
     return {"r": rank, "lora_alpha": alpha}
 
 
-def _name_of_base(model: keras.Model) -> dict[str, Any]:
-    """Return the name and the revision of the base as PEFT reads them."""
+def _source_of(model: keras.Model) -> str:
+    """Return the name or the path from which a model was loaded."""
     source = provenance.name_of_source(model)
     if source is None:
         raise ValueError(
             f"format='peft' needs the base of {model.name!r}, which keras_bert.load did not load. "
             f"{_MERGED}"
         )
-    revision: str | None = None
-    name = source
+    return source
+
+
+def _name_of_base(source: str, base_folder: pathlib.Path) -> dict[str, Any]:
+    """Return the name and the revision of the base as PEFT reads them."""
     is_local = model_archives.is_local(source)
-    if not is_local and named_source.knows(source):
-        name, revision = named_source.repository_of(source)
-    elif source.startswith(PREFIX):
-        name, _, revision = source.removeprefix(PREFIX).partition("@")
-    elif not is_local or not _is_base(pathlib.Path(source).expanduser()):
+    is_known = not is_local and named_source.knows(source)
+    is_on_hub = is_known or source.startswith(PREFIX)
+    config = folder.read_optional_json(base_folder / "config.json")
+    is_bert = families.find(config) is families.BERT and (config or is_known)
+    is_folder = is_local and pathlib.Path(source).expanduser().is_dir()
+    has_adapter = (base_folder / peft_adapter.FILE).exists()
+    if has_adapter or not is_bert or not (is_on_hub or is_folder):
         raise ValueError(
-            "format='peft' needs a base in the format of transformers; "
+            "format='peft' needs a base in the format of transformers with the model_type 'bert'; "
             f"the model was loaded from {shown(source)}. {_MERGED}"
         )
+    name, _, revision = source.removeprefix(PREFIX).partition("@")
+    if is_known:
+        name, revision = named_source.repository_of(source)
+    if is_folder:
+        name, revision = source, ""
     return {"base_model_name_or_path": name, "revision": revision or None}
-
-
-def _is_base(path: pathlib.Path) -> bool:
-    """Return True for a folder of transformers without an adapter."""
-    return (path / "config.json").is_file() and not (path / peft_adapter.FILE).exists()
 
 
 def _adapted(

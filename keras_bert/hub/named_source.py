@@ -54,10 +54,10 @@ def published_license(name: str) -> str | None:
     return licenses[0] if is_on_hub and licenses else None
 
 
-def repository_of(name: str) -> tuple[str, str | None]:
-    """Return the repository of a named model on the Hugging Face Hub, and its revision."""
+def repository_of(name: str) -> tuple[str, str]:
+    """Return the repository of a named model on the Hugging Face Hub, and its revision or ""."""
     model = MODELS[ALIASES.get(name, name)]
-    return model.repository, model.revision
+    return model.repository, model.revision or ""
 
 
 def published_options(name: str | os.PathLike[str]) -> dict[str, str | None]:

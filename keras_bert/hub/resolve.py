@@ -40,6 +40,9 @@ def find_base(name: str, revision: str | None) -> pathlib.Path:
     if folder.is_dir():
         links.check(folder)
         return folder
+    for known, model in MODELS.items():
+        if (model.repository, model.revision) == (name, revision):
+            return named_source.find(known)
     repository = f"{hub_source.PREFIX}{name}{'' if revision is None else f'@{revision}'}"
     if "@" in name or not hub_source.is_name(repository):
         rule = "must be a folder, or a repository of the Hugging Face Hub"

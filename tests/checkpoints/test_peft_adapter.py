@@ -131,8 +131,8 @@ def test_an_adapter_for_another_base(tmp_path):
 def write_alone(path, **config):
     """Write a base with an adapter to `path / "base"`, and the adapter to `path / "alone"`."""
     write(path / "base", encoder_tensors(), CLASSIFIER)
-    (path / "alone").mkdir()
-    for file in sorted((path / "base").glob("adapter_*")):
+    (path / "alone/1").mkdir(parents=True)
+    for file in (path / "base").glob("adapter_*"):
         shutil.copy(file, path / "alone")
     edit_json(path / "alone/adapter_config.json", **config)
     return keras_bert.load(path / "base", task="auto")
@@ -142,8 +142,7 @@ def write_alone(path, **config):
 def test_an_adapter_alone_loads_its_base(tmp_path, monkeypatch, name):
     name = name.format(path=tmp_path)
     beside = write_alone(tmp_path, base_model_name_or_path=name, revision="v1")
-    for file in (tmp_path / "base").glob("adapter_*"):
-        file.unlink()
+    (tmp_path / "base/adapter_config.json").unlink()
     repositories = {("org/base", "v1"): tmp_path / "base"}
     monkeypatch.setattr(
         hub_source, "snapshot", lambda name, revision, _: repositories[name, revision]
@@ -152,17 +151,15 @@ def test_an_adapter_alone_loads_its_base(tmp_path, monkeypatch, name):
     model = keras_bert.load(tmp_path / "alone", task="auto")
     np.testing.assert_array_equal(model(INPUTS), beside(INPUTS))
     # A folder of sentence-transformers whose first module is an adapter.
-    types = ["sentence_transformers.models.Transformer", "sentence_transformers.models.Pooling"]
-    modules = [
-        {"path": str(path), "type": kind} for path, kind in zip(("", "1"), types, strict=True)
-    ]
-    write_json(tmp_path / "alone/modules.json", modules)
-    (tmp_path / "alone/1").mkdir()
-    write_json(tmp_path / "alone/1/config.json", {"pooling_mode": "max"})
-    encoder = heads.find_encoder(keras_bert.load(tmp_path / "alone", task="embedding"))
-    assert encoder.pooling == "max"
-    expected = heads.find_encoder(beside)(INPUTS)["sequence_output"]
-    np.testing.assert_array_equal(encoder(INPUTS)["sequence_output"], expected)
+    types = {
+        "": "sentence_transformers.models.Transformer",
+        "1": "sentence_transformers.models.Pooling",
+    }
+    write_json(tmp_path / "alone/modules.json", [{"path": p, "type": types[p]} for p in types])
+    write_json(tmp_path / "alone/1/config.json", {"pooling_mode": "cls"})
+    vectors = keras_bert.load(tmp_path / "alone", task="embedding")(INPUTS)
+    expected = heads.find_encoder(beside)(INPUTS)["sequence_output"][:, 0]
+    np.testing.assert_array_equal(vectors, expected)
 
 
 @pytest.mark.parametrize(
@@ -180,16 +177,6 @@ def test_bases_that_are_refused(tmp_path, monkeypatch, name, message):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ValueError, match=f"adapter_config.json.*{message}"):
         keras_bert.load("alone")
-
-
-def test_the_full_state_of_an_adapted_model(tmp_path):
-    tensors = {
-        name.replace("query.", "query.base_layer."): a for name, a in encoder_tensors().items()
-    }
-    factors = {f"{name}.default.weight": FACTORS[name] for name in FACTORS if "query" in name}
-    make_folder(tmp_path, tensors | factors, VOCABULARY)
-    with pytest.raises(ValueError, match="merge adapters .* with the library.*base_layer"):
-        keras_bert.load(tmp_path)
 
 
 @pytest.mark.peers

@@ -1,6 +1,6 @@
 """What LoRA trained is saved as an adapter of PEFT, whose base is the model that was loaded."""
 
-import json
+from functools import partial
 
 import keras
 import numpy as np
@@ -9,36 +9,32 @@ import pytest
 import keras_bert
 from keras_bert import heads
 from keras_bert.hub import hub_source
-from tests.checkpoints.huggingface_files import INPUTS, VOCABULARY, encoder_tensors, make_folder
+from tests.checkpoints.huggingface_files import (
+    INPUTS,
+    VOCABULARY,
+    edit_json,
+    encoder_tensors,
+    make_folder,
+)
+
+LABELS = ["0", "1", "2"]
+# `task_type` -> head, output, and the end of the class in transformers.
+HEADS = {
+    "FEATURE_EXTRACTION": (lambda encoder: encoder, "sequence_output", "Model"),
+    "SEQ_CLS": (partial(heads.classifier, labels=LABELS), "logits", "ForSequenceClassification"),
+    "TOKEN_CLS": (partial(heads.tagger, labels=LABELS), "logits", "ForTokenClassification"),
+    "QUESTION_ANS": (heads.span_selector, "start_logits", "ForQuestionAnswering"),
+}
 
 
-def adapted(name, head, rank=2):
+def adapted(name, head):
     """Return a model with LoRA on a loaded base; all that it trains has large weights."""
     encoder = keras_bert.load(name)
-    encoder.enable_lora(rank)
+    encoder.enable_lora(2)
     model = head(encoder)
     for variable in model.trainable_variables:
-        values = np.random.default_rng(len(variable.path)).normal(size=variable.shape)
-        variable.assign(values)
+        variable.assign(np.random.default_rng(len(variable.path)).normal(size=variable.shape))
     return model
-
-
-def classifier(encoder):
-    return heads.classifier(encoder, labels=["0", "1", "2"])
-
-
-def base(path, pooler=True, **config):
-    return make_folder(
-        path, encoder_tensors(pooler), VOCABULARY, architectures=["BertModel"], **config
-    )
-
-
-HEADS = {
-    "FEATURE_EXTRACTION": (lambda encoder: encoder, "sequence_output"),
-    "SEQ_CLS": (classifier, "logits"),
-    "TOKEN_CLS": (lambda encoder: heads.tagger(encoder, labels=["0", "1", "2"]), "logits"),
-    "QUESTION_ANS": (heads.span_selector, "start_logits"),
-}
 
 
 def output_of(model, name):
@@ -46,56 +42,51 @@ def output_of(model, name):
     return keras.ops.convert_to_numpy(outputs[name] if isinstance(outputs, dict) else outputs)
 
 
-@pytest.mark.filterwarnings("ignore:.*pooler")
-@pytest.mark.parametrize("has_pooler", [True, False])
-@pytest.mark.parametrize("task_type", HEADS)
-def test_an_adapter_gives_the_model_again(tmp_path, task_type, has_pooler):
-    head, output = HEADS[task_type]
-    model = adapted(base(tmp_path / "base", has_pooler), head)
-    keras_bert.save(model, tmp_path / "adapter", format="peft")
-    again = keras_bert.load(tmp_path / "adapter", task="auto")
-    expected = output_of(model, output)
-    np.testing.assert_allclose(output_of(again, output), expected, atol=1e-5)
+def by_keras_bert(path, output, class_name):
+    return output_of(keras_bert.load(path / "adapter", task="auto"), output)
 
 
-@pytest.mark.peers
-@pytest.mark.filterwarnings("ignore")  # of the libraries
-@pytest.mark.parametrize("has_pooler", [True, False])
-@pytest.mark.parametrize("task_type", HEADS)
-def test_peft_computes_the_same(tmp_path, task_type, has_pooler):
-    torch = pytest.importorskip("torch")
-    transformers = pytest.importorskip("transformers")
+def by_peft(path, output, class_name):
     peft = pytest.importorskip("peft")
-    head, output = HEADS[task_type]
-    count = 2 if task_type == "QUESTION_ANS" else 3
-    model = adapted(base(tmp_path / "base", has_pooler, num_labels=count), head)
+    base = getattr(pytest.importorskip("transformers"), f"Bert{class_name}").from_pretrained(
+        path / "base"
+    )
+    model = peft.PeftModel.from_pretrained(base, str(path / "adapter")).eval()
+    outputs = model(pytest.importorskip("torch").tensor(INPUTS["input_word_ids"]))
+    return outputs[output.replace("sequence_output", "last_hidden_state")].detach().numpy()
+
+
+@pytest.mark.filterwarnings("ignore")  # of new poolers, and of the libraries
+@pytest.mark.parametrize("has_pooler", [True, False])
+@pytest.mark.parametrize("task_type", HEADS)
+@pytest.mark.parametrize("read", [by_keras_bert, pytest.param(by_peft, marks=pytest.mark.peers)])
+def test_an_adapter_gives_the_model_again(tmp_path, monkeypatch, read, task_type, has_pooler):
+    head, output, class_name = HEADS[task_type]
+    config = {"architectures": ["BertModel"], "num_labels": 2 if head is heads.span_selector else 3}
+    make_folder(tmp_path / "base", encoder_tensors(has_pooler), VOCABULARY, **config)
+    repositories = {("org/name", "v1"): tmp_path / "base"}
+    monkeypatch.setattr(
+        hub_source, "snapshot", lambda name, revision, _: repositories[name, revision]
+    )
+    model = adapted("hf:org/name@v1", head)
     keras_bert.save(model, tmp_path / "adapter", format="peft")
-    names = {"SEQ_CLS": "SequenceClassification", "TOKEN_CLS": "TokenClassification"}
-    name = f"BertFor{names.get(task_type, 'QuestionAnswering')}"
-    name = "BertModel" if task_type == "FEATURE_EXTRACTION" else name
-    theirs = getattr(transformers, name).from_pretrained(tmp_path / "base")
-    theirs = peft.PeftModel.from_pretrained(theirs, str(tmp_path / "adapter")).eval()
-    with torch.no_grad():
-        outputs = theirs(torch.tensor(INPUTS["input_word_ids"]))
-    found = outputs[output.replace("sequence_output", "last_hidden_state")].numpy()
+    found = read(tmp_path, output, class_name)
     np.testing.assert_allclose(found, output_of(model, output), atol=1e-5)
 
 
-def test_the_name_of_the_base(tmp_path, monkeypatch):
-    folder = base(tmp_path / "base")
-    monkeypatch.setattr(hub_source, "snapshot", lambda *_: folder)
-    keras_bert.save(adapted("hf:org/name@v1", classifier), tmp_path / "a", format="peft")
-    config = json.loads((tmp_path / "a/adapter_config.json").read_text())
-    assert (config["base_model_name_or_path"], config["revision"]) == ("org/name", "v1")
-
-
 def reloaded(path):
-    keras_bert.save(adapted(path, classifier), path / "a.keras")
+    keras_bert.save(adapted(path, heads.regressor), path / "a.keras")
     return keras_bert.load(path / "a.keras")
 
 
+def of_distilbert(path):
+    model = adapted(path, heads.regressor)
+    edit_json(path / "config.json", model_type="distilbert")
+    return model
+
+
 def changed(path, name):
-    model = adapted(path, classifier)
+    model = adapted(path, heads.regressor)
     [weight] = [weight for weight in model.weights if weight.path.endswith(name)]
     weight.assign(weight + 1)
     return model
@@ -104,16 +95,18 @@ def changed(path, name):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda path: classifier(keras_bert.load(path)), "needs LoRA with one rank"),
+        (lambda path: heads.regressor(keras_bert.load(path)), "needs LoRA with one rank"),
         (lambda path: adapted(path, heads.embedder), "cannot hold pooling"),
         (lambda path: adapted(path, heads.multiple_choice), "no type of task .*MultipleChoice"),
         (reloaded, "base in the format of transformers.*a.keras"),
+        (of_distilbert, "with the model_type 'bert'"),
         (lambda path: changed(path, "layer_0/output/kernel"), "layer_0/output/kernel has changed"),
         (lambda path: changed(path, "layer_0/output/bias"), "cannot hold layer_0/output/bias"),
     ],
 )
 def test_models_that_are_no_adapter(tmp_path, make, message):
-    model = make(base(tmp_path / "base"))
+    base = make_folder(tmp_path / "base", encoder_tensors(), VOCABULARY)
+    model = make(base)
     with pytest.raises(ValueError, match=f"{message}.*format="):
         keras_bert.save(model, tmp_path / "adapter", format="peft")
     assert not (tmp_path / "adapter").exists()
