@@ -25,6 +25,7 @@ from keras_bert.runtime.escaping import shown
 from keras_bert.runtime.warn import level_of_caller
 from keras_bert.untrusted.errors import invalid
 
+_WORDS = "bert.embeddings.word_embeddings.weight"
 _POSITIONS = "bert.embeddings.position_embeddings.weight"
 _SEGMENTS = "bert.embeddings.token_type_embeddings.weight"
 
@@ -43,7 +44,7 @@ class Family(NamedTuple):
         unused_keys: End of a class -> a key of the config that only other classes use.
         heads: Module of a head -> the values that the config must have, so that the head is one of
             BERT's. `None`: the head is left out.
-        embedding_size: Width of the embeddings by default, if they can have a width of their own.
+        has_embedding_size: True if the embeddings can have a width of their own.
         has_segments: True if there are embeddings of segments.
         skips_padding: True if positions begin after that of padding, `pad_token_id`.
     """
@@ -57,7 +58,7 @@ class Family(NamedTuple):
     silent_keys: frozenset[str] = frozenset()
     unused_keys: Mapping[str, str] = {}
     heads: Mapping[str, Mapping[str, Any] | None] = {}
-    embedding_size: int | None = None
+    has_embedding_size: bool = False
     has_segments: bool = True
     skips_padding: bool = False
 
@@ -122,7 +123,7 @@ FAMILIES = {
             "generator_predictions": {"hidden_act": "gelu"},
             "sequence_summary": {"summary_type": "first", "summary_activation": "gelu"},
         },
-        embedding_size=128,
+        has_embedding_size=True,
     ),
     "roberta": Family(
         "Roberta",
@@ -166,7 +167,7 @@ def bert_config(family: Family, config: Mapping[str, Any]) -> dict[str, Any]:
         return dict(config)
     names = classes_of(config)
     unused = {key for end, key in family.unused_keys.items() if names and names[0].endswith(end)}
-    if family.embedding_size is not None:
+    if family.has_embedding_size:
         unused.add("embedding_size")
     used = {key: value for key, value in config.items() if key not in unused}
     content = json_schema.renamed("config.json", used, family.keys)
@@ -183,10 +184,14 @@ def bert_config(family: Family, config: Mapping[str, Any]) -> dict[str, Any]:
     return content
 
 
-def embedding_size(file: Path, family: Family, config: Mapping[str, Any]) -> int | None:
+def embedding_size(
+    file: Path, family: Family, config: Mapping[str, Any], tensors: Mapping[str, Tensor]
+) -> int | None:
     """Return the width of the embeddings, or `None` if it is `hidden_size`."""
-    size = config.get("embedding_size", family.embedding_size)
-    if family.embedding_size is None or size == config["hidden_size"]:
+    if not family.has_embedding_size or _WORDS not in tensors:
+        return None
+    size = config.get("embedding_size", tensors[_WORDS].shape[-1])
+    if size == config["hidden_size"]:
         return None
     if not isinstance(size, int) or size < 1:
         raise invalid(file, "embedding_size must be a positive integer", size)
@@ -220,7 +225,7 @@ def with_bert_shapes(
     if family is BERT:
         return tensors
     tensors = dict(tensors)
-    words = tensors.get("bert.embeddings.word_embeddings.weight")
+    words = tensors.get(_WORDS)
     if not family.has_segments and words is not None:
         zeros = np.zeros((1, *words.shape[1:]), np.float32)
         tensors.setdefault(_SEGMENTS, Tensor(zeros.shape, lambda: zeros))
@@ -274,8 +279,9 @@ def check_heads(
     `names` has the names of the tensors in their file.
     """
     modules = {part for name in names for part in name.split(".")}
-    for module in modules & family.heads.keys():
-        values = family.heads[module]
+    for module, values in family.heads.items():
+        if module not in modules:
+            continue
         if values is None:
             warnings.warn(
                 f"{file}: only the encoder is loaded, its head {module} is left out",

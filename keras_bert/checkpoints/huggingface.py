@@ -200,7 +200,6 @@ def read(
     other_models.check_config(file, source_config, is_converted=family is not families.BERT)
     silent = SILENT_KEYS | family.silent_keys
     config = canonical.read_config(file, source_config, ACTIVATIONS, silent)
-    config["embedding_size"] = families.embedding_size(file, family, content)
     tokenizer = _read_tokenizer(path, config, adapter)
     families.check_padding(file, family, content, tokenizer.vocabulary)
     weights_file = _find_weights(path)
@@ -210,6 +209,7 @@ def read(
         families.check_heads(file, family, content, source_tensors)
     tensors = _read_tensors(weights_file, source_tensors, family, adapter)
     tensors = families.with_bert_shapes(family, content, tensors)
+    config["embedding_size"] = families.embedding_size(file, family, content, tensors)
     tensors = canonical.without_ignored(weights_file, tensors, ignore)
     tied = source_config.get("tie_word_embeddings") is not False
     if tied:

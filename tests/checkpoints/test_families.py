@@ -1,5 +1,6 @@
 """DistilBERT, ELECTRA and RoBERTa with WordPiece load as the BERT that they are."""
 
+import json
 import re
 import warnings
 
@@ -258,125 +259,102 @@ def test_heads_with_other_functions_are_left_out(tmp_path, family, name, head, c
 @pytest.mark.parametrize("size", [1, "2", 0])
 def test_the_width_of_the_embeddings_is_that_of_the_weights(tmp_path, size):
     write(tmp_path, "electra", 2, {}, "Model")
+    config = json.loads((tmp_path / "config.json").read_text(encoding="utf-8"))
+    del config["embedding_size"]
+    write_json(tmp_path / "config.json", config)
+    assert keras_bert.load(tmp_path).bert_config["embedding_size"] == 2
     edit_json(tmp_path / "config.json", embedding_size=size)
     with pytest.raises(ValueError, match="embedding_size must be a positive|wrong shape"):
         keras_bert.load(tmp_path)
 
 
 # Keys of config.json that the models of a family have in common.
-_DISTILBERT_KEYS = {
-    "model_type": "distilbert", "activation": "gelu", "attention_dropout": 0.1, "dropout": 0.1,
-    "initializer_range": 0.02, "pad_token_id": 0, "qa_dropout": 0.1, "seq_classif_dropout": 0.2,
-    "sinusoidal_pos_embds": False, "tie_weights_": True,
-}  # fmt: skip
-_ELECTRA_KEYS = {
-    "model_type": "electra", "attention_probs_dropout_prob": 0.1, "hidden_act": "gelu",
-    "hidden_dropout_prob": 0.1, "initializer_range": 0.02, "layer_norm_eps": 1e-12,
-    "summary_activation": "gelu", "summary_last_dropout": 0.1, "summary_type": "first",
-    "summary_use_proj": True, "type_vocab_size": 2,
-}  # fmt: skip
-_ROBERTA_KEYS = {
-    "model_type": "roberta", "attention_probs_dropout_prob": 0.1, "bos_token_id": 0,
-    "eos_token_id": 2, "gradient_checkpointing": False, "hidden_act": "gelu",
-    "hidden_dropout_prob": 0.1, "initializer_range": 0.02, "layer_norm_eps": 1e-05,
-    "pad_token_id": 1, "position_embedding_type": "absolute", "tokenizer_class": "BertTokenizer",
-    "type_vocab_size": 1, "use_cache": True,
-}  # fmt: skip
-_BERT_KEYS = {
-    "model_type": "bert", "attention_probs_dropout_prob": 0.1, "hidden_act": "gelu",
-    "hidden_dropout_prob": 0.1, "initializer_range": 0.02, "layer_norm_eps": 1e-12,
-    "pad_token_id": 0, "position_embedding_type": "absolute", "type_vocab_size": 2,
-}  # fmt: skip
 _KEYS = {
-    "DistilBert": _DISTILBERT_KEYS, "Electra": _ELECTRA_KEYS, "Roberta": _ROBERTA_KEYS,
-    "Bert": _BERT_KEYS,
+    "DistilBert": {
+        "model_type": "distilbert", "activation": "gelu", "attention_dropout": 0.1, "dropout": 0.1,
+        "initializer_range": 0.02, "pad_token_id": 0, "qa_dropout": 0.1, "seq_classif_dropout": 0.2,
+        "sinusoidal_pos_embds": False, "tie_weights_": True,
+    },
+    "Electra": {
+        "model_type": "electra", "attention_probs_dropout_prob": 0.1, "hidden_act": "gelu",
+        "hidden_dropout_prob": 0.1, "initializer_range": 0.02, "layer_norm_eps": 1e-12,
+        "summary_activation": "gelu", "summary_last_dropout": 0.1, "summary_type": "first",
+        "summary_use_proj": True, "type_vocab_size": 2, "embedding_size": 8,
+    },
+    "Roberta": {
+        "model_type": "roberta", "attention_probs_dropout_prob": 0.1, "bos_token_id": 0,
+        "eos_token_id": 2, "gradient_checkpointing": False, "hidden_act": "gelu",
+        "hidden_dropout_prob": 0.1, "initializer_range": 0.02, "layer_norm_eps": 1e-05,
+        "pad_token_id": 1, "position_embedding_type": "absolute", "use_cache": True,
+        "tokenizer_class": "BertTokenizer", "type_vocab_size": 1,
+    },
+    "Bert": {
+        "model_type": "bert", "attention_probs_dropout_prob": 0.1, "hidden_act": "gelu",
+        "hidden_dropout_prob": 0.1, "initializer_range": 0.02, "layer_norm_eps": 1e-12,
+        "pad_token_id": 0, "position_embedding_type": "absolute", "type_vocab_size": 2,
+    },
 }  # fmt: skip
 
 
 def labels(*names):
-    return {
-        "id2label": {str(index): name for index, name in enumerate(names)},
-        "label2id": {name: index for index, name in enumerate(names)},
-    }
+    return {"id2label": {str(index): name for index, name in enumerate(names)}}
 
 
 _ENTITIES = labels("O", "B-PER", "I-PER")
 _NARROW = {"embedding_size": 4}  # the width of the model is 8
 _WIDE = {"embedding_size": 12}
-_EMBEDDINGS = {"embedding_size": 8}
-_CROSS_ENCODER = {"sentence_transformers": {"activation_fn": "torch.nn.modules.linear.Identity"}}
+_RERANKER = labels("LABEL_0") | {
+    "sentence_transformers": {"activation_fn": "torch.nn.modules.linear.Identity"}
+}
 # Repository on the Hugging Face Hub -> class in transformers, and keys of config.json.
 LAYOUTS = {
     "distilbert/distilbert-base-uncased": ("DistilBertForMaskedLM", {}),
     "distilbert/distilbert-base-cased": ("DistilBertForMaskedLM", {"output_past": True}),
     "distilbert/distilbert-base-multilingual-cased": ("DistilBertForMaskedLM", {}),
-    "distilbert/distilbert-base-uncased-finetuned-sst-2-english": (
-        "DistilBertForSequenceClassification",
-        {"finetuning_task": "sst-2", "output_past": True, **labels("NEGATIVE", "POSITIVE")},
-    ),
+    "distilbert/distilbert-base-uncased-finetuned-sst-2-english":
+        ("DistilBertForSequenceClassification",
+         {"finetuning_task": "sst-2", "output_past": True, **labels("NEGATIVE", "POSITIVE")}),
     "distilbert/distilbert-base-cased-distilled-squad": ("DistilBertForQuestionAnswering", {}),
-    "distilbert/distilbert-base-uncased-distilled-squad": ("DistilBertForQuestionAnswering", {}),
-    "bhadresh-savani/distilbert-base-uncased-emotion": (
-        "DistilBertForSequenceClassification",
-        {**labels("sadness", "joy", "love"), "problem_type": "single_label_classification"},
-    ),
-    "typeform/distilbert-base-uncased-mnli": (
-        "DistilBertForSequenceClassification",
-        labels("ENTAILMENT", "NEUTRAL", "CONTRADICTION"),
-    ),
-    "elastic/distilbert-base-uncased-finetuned-conll03-english": (
-        "DistilBertForTokenClassification", _ENTITIES,
-    ),
+    "typeform/distilbert-base-uncased-mnli":
+        ("DistilBertForSequenceClassification", labels("ENTAILMENT", "NEUTRAL", "CONTRADICTION")),
+    "elastic/distilbert-base-uncased-finetuned-conll03-english":
+        ("DistilBertForTokenClassification", _ENTITIES),
     "dslim/distilbert-NER": ("DistilBertForTokenClassification", _ENTITIES),
-    "Davlan/distilbert-base-multilingual-cased-ner-hrl": (
-        "DistilBertForTokenClassification", {"output_past": True, **_ENTITIES},
-    ),
+    "Davlan/distilbert-base-multilingual-cased-ner-hrl":
+        ("DistilBertForTokenClassification", {"output_past": True, **_ENTITIES}),
     "sentence-transformers/msmarco-distilbert-base-v4": ("DistilBertModel", {}),
-    "sentence-transformers/msmarco-distilbert-base-tas-b": ("DistilBertModel", {}),
-    "opensearch-project/opensearch-neural-sparse-encoding-doc-v2-distill": (
-        "DistilBertForMaskedLM", {},
-    ),
+    "opensearch-project/opensearch-neural-sparse-encoding-doc-v2-distill":
+        ("DistilBertForMaskedLM", {}),
     "google/electra-small-discriminator": ("ElectraForPreTraining", _NARROW),
-    "google/electra-base-discriminator": ("ElectraForPreTraining", _EMBEDDINGS),
-    "google/electra-large-discriminator": ("ElectraForPreTraining", _EMBEDDINGS),
+    "google/electra-base-discriminator": ("ElectraForPreTraining", {}),
     "google/electra-small-generator": ("ElectraForMaskedLM", _NARROW),
     "google/electra-base-generator": ("ElectraForMaskedLM", _WIDE),
     "monologg/koelectra-small-v3-discriminator": ("ElectraForPreTraining", _NARROW),
-    "monologg/koelectra-base-v3-discriminator": ("ElectraForPreTraining", _EMBEDDINGS),
+    "monologg/koelectra-base-v3-discriminator": ("ElectraForPreTraining", {}),
     "monologg/koelectra-base-v3-generator": ("ElectraForMaskedLM", _WIDE),
-    "monologg/koelectra-small-finetuned-nsmc": (
-        "ElectraForSequenceClassification", {**_NARROW, **labels("negative", "positive")},
-    ),
-    "beomi/KcELECTRA-base": ("ElectraForPreTraining", _EMBEDDINGS),
-    "dbmdz/electra-large-discriminator-finetuned-conll03-english": (
-        "ElectraForTokenClassification", {**_EMBEDDINGS, **_ENTITIES},
-    ),
-    "deepset/electra-base-squad2": ("ElectraForQuestionAnswering", _EMBEDDINGS),
-    "cross-encoder/ms-marco-electra-base": (
-        "ElectraForSequenceClassification",
-        {**_EMBEDDINGS, **labels("LABEL_0"), **_CROSS_ENCODER},
-    ),
+    "monologg/koelectra-small-finetuned-nsmc":
+        ("ElectraForSequenceClassification", {**_NARROW, **labels("negative", "positive")}),
+    "beomi/KcELECTRA-base": ("ElectraForPreTraining", {}),
+    "dbmdz/electra-large-discriminator-finetuned-conll03-english":
+        ("ElectraForTokenClassification", _ENTITIES),
+    "deepset/electra-base-squad2": ("ElectraForQuestionAnswering", {}),
+    "cross-encoder/ms-marco-electra-base": ("ElectraForSequenceClassification", _RERANKER),
     "klue/roberta-small": ("RobertaForMaskedLM", {}),
     "klue/roberta-base": ("RobertaForMaskedLM", {}),
     "klue/roberta-large": ("RobertaForMaskedLM", {}),
     "jhgan/ko-sroberta-multitask": ("RobertaModel", {}),
     "BM-K/KoSimCSE-roberta": ("RobertaModel", {}),
     "sentence-transformers/all-MiniLM-L6-v2": ("BertModel", {"gradient_checkpointing": False}),
-    "cross-encoder/ms-marco-MiniLM-L6-v2": (
-        "BertForSequenceClassification", {**labels("LABEL_0"), **_CROSS_ENCODER},
-    ),
+    "cross-encoder/ms-marco-MiniLM-L6-v2": ("BertForSequenceClassification", _RERANKER),
     "prajjwal1/bert-tiny": ("BertForPreTraining", {}),
-    # Published for no known model, but classes of transformers.
-    "multiple choice, DistilBERT": ("DistilBertForMultipleChoice", {}),
-    "multiple choice, ELECTRA": ("ElectraForMultipleChoice", _NARROW),
-    "multiple choice, RoBERTa": ("RobertaForMultipleChoice", {}),
+    # Other classes of transformers.
+    "choices, DistilBERT": ("DistilBertForMultipleChoice", {}),
+    "choices, ELECTRA": ("ElectraForMultipleChoice", _NARROW),
+    "choices, RoBERTa": ("RobertaForMultipleChoice", {}),
     "classes, RoBERTa": ("RobertaForSequenceClassification", labels("0", "1", "2")),
     "tags, RoBERTa": ("RobertaForTokenClassification", _ENTITIES),
     "answers, RoBERTa": ("RobertaForQuestionAnswering", {}),
 }  # fmt: skip
-_SPECIAL_TOKENS = {
-    "Roberta": ["[CLS]", "[PAD]", "[SEP]", "[UNK]", "[MASK]"],  # KLUE's order
-}
 
 
 def make_peer(class_name, config, path):
@@ -384,7 +362,9 @@ def make_peer(class_name, config, path):
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
     family = re.match("DistilBert|Electra|Roberta|Bert", class_name)[0]
-    special = _SPECIAL_TOKENS.get(family, tiny.PIECES[:5])
+    special = tiny.PIECES[:5]
+    if family == "Roberta":  # KLUE's order
+        special = ["[CLS]", "[PAD]", "[SEP]", "[UNK]", "[MASK]"]
     vocabulary = [*special, *tiny.PIECES[5:]]
     sizes = {"vocab_size": len(vocabulary), "max_position_embeddings": 34}
     if family == "DistilBert":
