@@ -90,7 +90,7 @@ def _unknown(name):
         return ValueError(
             f"{unknown}; did you mean 'hf:{name}' on the Hugging Face Hub, or the folder ./{name}?"
         )
-    if close := difflib.get_close_matches(name.lower(), [*MODELS, *ALIASES], 1):
+    if close := difflib.get_close_matches(name.lower(), [*MODELS, *ALIASES], 1, cutoff=0.7):
         return ValueError(f"{unknown}; did you mean {close[0]!r}?")
     names = [*(name for name in MODELS if not name.startswith("L-")), *ALIASES]
     return ValueError(
