@@ -1,5 +1,6 @@
 """What LoRA trained is saved as an adapter of PEFT, whose base is the model that was loaded."""
 
+import shutil
 from functools import partial
 
 import keras
@@ -53,7 +54,12 @@ def by_peft(path, output, class_name):
     )
     model = peft.PeftModel.from_pretrained(base, str(path / "adapter")).eval()
     outputs = model(pytest.importorskip("torch").tensor(INPUTS["input_word_ids"]))
-    return outputs[output.replace("sequence_output", "last_hidden_state")].detach().numpy()
+    found = outputs[output.replace("sequence_output", "last_hidden_state")].detach().numpy()
+    model.save_pretrained(str(path / "theirs"))
+    shutil.copytree(path / "base", path / "theirs", dirs_exist_ok=True)  # beside its base
+    again = output_of(keras_bert.load(path / "theirs", task="auto"), output)
+    np.testing.assert_allclose(again, found, atol=1e-5)
+    return found
 
 
 @pytest.mark.filterwarnings("ignore")  # of new poolers, and of the libraries
