@@ -18,6 +18,7 @@ import numpy as np
 
 from keras_bert.checkpoints import huggingface_heads, sentence_transformers
 from keras_bert.checkpoints.canonical import Checkpoint
+from keras_bert.checkpoints.other_models import classes_of
 from keras_bert.exporting import graph_folder
 from keras_bert.exporting.graph_session import Inputs, Session
 from keras_bert.model_spec import UNIT_LENGTH, HeadSpec, ModelSpec
@@ -155,8 +156,8 @@ def _checkpoint(folder: pathlib.Path, config: Mapping[str, Any], session: Sessio
     """Return a checkpoint with the head. Only the shapes of the head's weights are right."""
     class_name = "BertModel"
     if any("logits" in name for name in session.widths):
-        names = config.get("architectures") or [""]
-        class_name = re.sub(r"^\w*?(?=Model$|For[A-Z])", "Bert", str(names[0]))
+        names = classes_of(config) or [""]
+        class_name = re.sub(r"^\w*?(?=Model$|For[A-Z])", "Bert", names[0])
     _, groups = huggingface_heads.ARCHITECTURES.get(class_name, (None, set()))
     bias = np.zeros(session.widths.get("logits") or 1, np.float32)
     weights = {f"{group}/bias": bias for group in groups}

@@ -97,6 +97,12 @@ class GraphEngine:
 
         content = read_json(folder / "config.json")
         config = families.bert_config(families.find(content), content)
+        for key in ("vocab_size", "max_position_embeddings"):
+            if type(config.get(key)) is not int:
+                rule = f"{key} must be a number for keras_bert.pipeline"
+                raise ValueError(
+                    f"{folder / 'config.json'}: {rule}; received {shown(config.get(key))}"
+                )
         positions = config["max_position_embeddings"]
         with errors_as_value_error(f"{folder}: its tokenizer cannot be read"):
             files = tokenizer_config.read(folder, config["vocab_size"], positions)

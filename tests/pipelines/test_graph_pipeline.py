@@ -422,3 +422,21 @@ def test_tasks_that_the_files_of_other_libraries_do_not_state(tmp_path):
     model = heads.regressor(encoder)
     folder = as_foreign(keras_bert.export(model, tmp_path / "b", format="onnx"))
     assert keras_bert.pipeline(folder, task="reranking", trusted=True).rank("so", ["good"])
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (edit(CONFIG, vocab_size=None), "config.json: vocab_size must be a number"),
+        (edit(CONFIG, architectures=["BertModel"]), "must have .* the output last_hidden_state"),
+        (edit(CONFIG, architectures=["BertForTokenClassification"]), "logits must have 3 axes"),
+        (edit(TOKENIZER, model=BPE), "WordPiece' in the model"),
+        (lambda path: [delete(name)(path) for name in ("vocab.txt", TOKENIZER)], "no tokenizer"),
+        (write("model.onnx", "x"), "model.onnx cannot be read"),
+    ],
+)
+def test_broken_folders_of_other_libraries(classes, tmp_path, damage, message):
+    folder = as_foreign(shutil.copytree(classes, tmp_path / "broken"))
+    damage(folder)
+    with pytest.raises(ValueError, match=message):
+        keras_bert.pipeline(folder, trusted=True)
