@@ -138,7 +138,14 @@ def _redundant(repository, revision, files):
     )
     if "pytorch_model.bin" not in files:
         return []
-    return other_weights([file.rfilename for file in info.siblings or ()])
+    names = [file.rfilename for file in info.siblings or ()]
+    ends = {pathlib.PurePosixPath(name).suffix for name in names}
+    if ".onnx" in ends and not ends & {".safetensors", ".bin", ".h5"}:
+        raise OSError(
+            f"it has graphs, and no weights. Call hf download {repository} --local-dir folder, and "
+            "run it with keras_bert.pipeline('folder', trusted=True)"
+        )
+    return other_weights(names)
 
 
 def other_weights(names: Iterable[str]) -> list[str]:

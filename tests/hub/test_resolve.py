@@ -251,6 +251,9 @@ def test_weights_are_downloaded_in_one_format(monkeypatch, tmp_path):
     files.remove("model.safetensors")
     resolve.find("hf:someone/some")
     assert asked["ignore_patterns"] == ["tf_model.h5"]
+    files[:] = ["config.json", "onnx/model.onnx"]
+    with pytest.raises(OSError, match=r"has graphs, .*hf download someone/some .*trusted=True"):
+        resolve.find("hf:someone/some")
 
 
 def test_all_folders_of_sentence_transformers_are_downloaded(monkeypatch, tmp_path):
