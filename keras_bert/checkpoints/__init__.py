@@ -1,8 +1,8 @@
 """Read and write BERT checkpoints of all known formats.
 
 A format is a module with the constant `FORMAT`, its name, a name table, and the functions
-`read(folder, ignore, needs_head)` and, for writable formats, `write(checkpoint, folder)`. Without
-`needs_head`, `read` skips what is only about a head. To add a format, write such a module, add it
+`read(folder, ignore)` and, for writable formats, `write(checkpoint, folder)`. `read` reads the
+encoder, and then its head with `canonical.with_head`. To add a format, write such a module, add it
 to `WRITABLE` or `FORMATS` below, and its files to `detection.py`. The command line lists the
 writable formats in `cli/options.py`.
 """
@@ -65,11 +65,14 @@ def read(
     module = FORMATS[detect(path, format)]
     options = {"find_base": find_base} if module in _WITH_BASE else {}
     try:
-        return _read(module, path, ignore, needs_head=True, **options)
-    except (ValueError, OSError) as error:
-        problem = error
-    # Raises again if the problem is in the encoder.
-    checkpoint = _read(module, path, ignore, needs_head=False, **options)
+        checkpoint: Checkpoint = module.read(path, ignore, **options)
+    except (ValueError, OSError, ImportError):
+        raise
+    except Exception as error:  # a value of another type than the format's own library writes
+        raise ValueError(f"{path} cannot be read: {one_line(error)}") from error
+    problem = checkpoint.head_problem
+    if problem is None:
+        return checkpoint
     if needs_head:
         advice = "keras_bert.load without task gives the encoder alone"
         raise ValueError(f"{one_line(problem, None)}. {advice}") from problem
@@ -77,16 +80,6 @@ def read(
         f"only the encoder is loaded, its head is left out: {one_line(problem, None)}",
         stacklevel=level_of_caller(),
     )
-    return checkpoint
-
-
-def _read(module: Any, path: Path, ignore: Collection[str], **options: Any) -> Checkpoint:
-    try:
-        checkpoint: Checkpoint = module.read(path, ignore, **options)
-    except (ValueError, OSError, ImportError):
-        raise
-    except Exception as error:  # a value of another type than the format's own library writes
-        raise ValueError(f"{path} cannot be read: {one_line(error)}") from error
     return checkpoint
 
 
@@ -101,7 +94,7 @@ def write(checkpoint: Checkpoint, path: str | os.PathLike[str], format: str) -> 
         raise ValueError(f"format must be one of {', '.join(WRITABLE)}; received {shown(format)}")
     with new_folder(path) as temporary:
         FORMATS[format].write(checkpoint, temporary)
-        again = FORMATS[format].read(temporary)
+        again = read(temporary, format=format)
         return comparison.lost_options(format, checkpoint, again)
 
 

@@ -8,7 +8,7 @@ import fnmatch
 import re
 import sys
 import warnings
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -166,12 +166,14 @@ class Checkpoint:
         weights: Canonical name -> float32 array with the shape in `SHAPES`. Arrays may be
             transposed views, or loaded on each access (`name_tables.Weights`). Those of
             `spec.head.layers` have the names of `vector_layer_name`.
+        head_problem: Why the head could not be read, or `None`.
     """
 
     format: str
     path: str
     spec: ModelSpec
     weights: Mapping[str, np.ndarray]
+    head_problem: Exception | None = None
 
     @property
     def groups(self) -> set[str]:
@@ -221,6 +223,16 @@ class Checkpoint:
         """Return a copy without the weights of the layers after the pooling of an embedder."""
         names = [name for name in self.weights if group_of(name) != VECTOR_LAYERS]
         return dataclasses.replace(self, weights={name: self.weights[name] for name in names})
+
+
+def with_head(encoder: Checkpoint, read: Callable[[], Checkpoint]) -> Checkpoint:
+    """Return `read()`, or else the encoder with the reason why its head cannot be read."""
+    try:
+        return read()
+    except ImportError:
+        raise
+    except Exception as error:  # also of types that only damaged files cause
+        return dataclasses.replace(encoder, head_problem=error)
 
 
 def vector_layer_name(index: int, variable: str) -> str:

@@ -67,7 +67,7 @@ def read_config(path: Path) -> dict[str, Any]:
     return canonical.read_config(file, content, ACTIVATIONS)
 
 
-def read(path: Path, ignore: Collection[str] = (), *, needs_head: bool = True) -> Checkpoint:
+def read(path: Path, ignore: Collection[str] = ()) -> Checkpoint:
     """Read a folder of Google's release, or the output of run_classifier.py or run_squad.py.
 
     It holds bert_config.json, a checkpoint as `bundle.find` finds it, and optionally vocab.txt.
@@ -77,15 +77,15 @@ def read(path: Path, ignore: Collection[str] = (), *, needs_head: bool = True) -
     tensors = bundle.read(bundle.find(path))
     shapes = canonical.without_ignored(tensors.prefix, tensors.shapes, ignore)
     shapes = {name: shape for name, shape in shapes.items() if not _is_state(name, shapes)}
-    weights = name_tables.read_weights(
-        tensors.prefix, TABLE, config, shapes, tensors.load, needs_head=needs_head
-    )
-    return Checkpoint(
-        FORMAT,
-        str(path),
-        ModelSpec(config, vocabulary, tokenizer),
-        weights,
-    )
+    spec = ModelSpec(config, vocabulary, tokenizer)
+
+    def read_part(*, heads: bool) -> Checkpoint:
+        weights = name_tables.read_weights(
+            tensors.prefix, TABLE, config, shapes, tensors.load, heads=heads
+        )
+        return Checkpoint(FORMAT, str(path), spec, weights)
+
+    return canonical.with_head(read_part(heads=False), lambda: read_part(heads=True))
 
 
 def write(checkpoint: Checkpoint, path: Path) -> None:

@@ -7,7 +7,7 @@ modeling_tf_pytorch_utils.py (names of the TensorFlow classes).
 
 import dataclasses
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -175,14 +175,15 @@ def _check_other_files(path: Path, config: Mapping[str, Any]) -> None:
             )
 
 
-def read(
-    path: Path,
-    ignore: Collection[str] = (),
-    *,
-    needs_head: bool = True,
-    adapter: Adapter | None = None,
-) -> Checkpoint:
-    """Read a folder that `save_pretrained` wrote, or a snapshot of a Hugging Face repository.
+def read(path: Path, ignore: Collection[str] = ()) -> Checkpoint:
+    """Read a folder that `save_pretrained` wrote, or a snapshot of a Hugging Face repository."""
+    return canonical.with_head(*open_folder(path, ignore))
+
+
+def open_folder(
+    path: Path, ignore: Collection[str] = (), adapter: Adapter | None = None
+) -> tuple[Checkpoint, Callable[[], Checkpoint]]:
+    """Return the encoder in a folder, and a function that returns it with its head.
 
     It holds config.json, or bert_config.json as in 2018; model.safetensors or pytorch_model.bin,
     sharded or not, or tf_model.h5; and optionally the vocabulary, in vocab.txt or tokenizer.json.
@@ -205,33 +206,39 @@ def read(
     weights_file = _find_weights(path)
     families.check_file(weights_file, family)
     source_tensors = tensor_files.read(weights_file)
-    if needs_head:
-        families.check_heads(file, family, content, source_tensors)
     tensors = _read_tensors(weights_file, source_tensors, family, adapter)
     tensors = families.with_bert_shapes(family, content, tensors)
     config["embedding_size"] = families.embedding_size(file, family, content, tensors)
     tensors = canonical.without_ignored(weights_file, tensors, ignore)
     tied = source_config.get("tie_word_embeddings") is not False
+    copies = []
     if tied:
-        _remove_copies(weights_file, tensors, needs_head)
+        copies = _remove_copies(tensors)
     elif _DECODER_BIAS in tensors:  # transformers adds it in place of the other bias
         tensors[COPIES[_DECODER_BIAS]] = tensors.pop(_DECODER_BIAS)
-    weights = name_tables.read_weights(
-        weights_file,
-        TABLE,
-        config,
-        {name: tensor.shape for name, tensor in tensors.items()},
-        lambda name: tensors[name].load(),
-        needs_head=needs_head,
-    )
+    shapes = {name: tensor.shape for name, tensor in tensors.items()}
+
+    def read_weights(*, heads: bool) -> Mapping[str, np.ndarray]:
+        return name_tables.read_weights(
+            weights_file, TABLE, config, shapes, lambda name: tensors[name].load(), heads=heads
+        )
+
+    weights = read_weights(heads=False)
     if "pooler/dense/kernel" in weights:
         config["pooler_act"] = family.pooler_act
-    pooling = huggingface_heads.pooling_of_encoder(path / POOLING_FILE, needs_head)
+    pooling = huggingface_heads.pooling_of_encoder(path / POOLING_FILE)
     spec = ModelSpec(config, tokenizer.vocabulary, tokenizer.options, pooling)
-    if needs_head:
+    encoder = Checkpoint(FORMAT, str(path), spec, weights)
+
+    def read_head() -> Checkpoint:
+        families.check_heads(file, family, content, source_tensors)
+        _check_copies(weights_file, copies)
+        weights = read_weights(heads=True)
         head = _read_head(path, source_config, weights, tied)
-        spec = dataclasses.replace(spec, head=head)
-    return Checkpoint(FORMAT, str(path), spec, weights)
+        spec = dataclasses.replace(encoder.spec, head=head)
+        return dataclasses.replace(encoder, spec=spec, weights=weights)
+
+    return encoder, read_head
 
 
 def _read_tokenizer(path: Path, config: Mapping[str, Any], adapter: Adapter | None) -> Tokenizer:
@@ -266,6 +273,8 @@ def _read_head(
     path: Path, config: Mapping[str, Any], weights: Mapping[str, np.ndarray], tied: bool
 ) -> HeadSpec:
     _check_modules_are_listed(path)
+    if folder.has_file(path / POOLING_FILE):
+        huggingface_heads.read_pooling(path / POOLING_FILE)
     code = config.get("auto_map")
     if isinstance(code, dict) and any(key.startswith("AutoModelFor") for key in code):
         raise ValueError(f"{path}: the code of {shown(code)} computes the head")
@@ -356,20 +365,26 @@ def _prefix_of_model(names: Iterable[str], model_name: str) -> str:
     return re.sub(rf"(^|\.){model_name}\.$", r"\1", prefixes[0]) if len(prefixes) == 1 else ""
 
 
-def _remove_copies(file: Path, tensors: dict[str, Tensor], needs_head: bool) -> None:
-    """Remove the copies of tied tensors, which are in heads and must be equal."""
-    unequal = []
-    for copy, original in COPIES.items():
-        if copy in tensors:
-            tensor = tensors.pop(copy)
-            tied = tensors.setdefault(original, tensor)
-            if needs_head and not np.array_equal(tensor.load(), tied.load()):
-                unequal.append(copy)
+def _remove_copies(tensors: dict[str, Tensor]) -> list[tuple[str, Tensor, Tensor]]:
+    """Remove the copies of tied tensors, which are in heads. Return (name, copy, original)."""
+    copies = []
+    for name, original in COPIES.items():
+        if name in tensors:
+            copy = tensors.pop(name)
+            copies.append((name, copy, tensors.setdefault(original, copy)))
+    return copies
+
+
+def _check_copies(file: Path, copies: list[tuple[str, Tensor, Tensor]]) -> None:
+    """Raise a `ValueError` if a copy of a tied tensor is not equal to the tensor."""
+    unequal = [
+        name for name, copy, original in copies if not np.array_equal(copy.load(), original.load())
+    ]
     canonical.raise_if(
         file,
         "copies of tied tensors must be equal, unless tie_word_embeddings in config.json is false. "
         f"To use the original tensors, pass ignore={unequal} to keras_bert.load",
-        {"unequal": [f"{copy} (differs from {COPIES[copy]})" for copy in unequal]},
+        {"unequal": [f"{name} (differs from {COPIES[name]})" for name in unequal]},
     )
 
 

@@ -320,21 +320,17 @@ def _read_modes(file: Path) -> tuple[str, ...]:
     return tuple(modes)
 
 
-def pooling_of_encoder(file: Path, needs_head: bool) -> str | None:
+def pooling_of_encoder(file: Path) -> str | None:
     """Return the mode in the file of a pooling module; `None` unless there is exactly one.
 
-    Without `needs_head`, a damaged file is no error, and it does not matter whether the vectors of
-    prompts are pooled.
+    An encoder has no prompts, so it does not matter whether their vectors are pooled.
     """
     if not folder.has_file(file):
         return None
-    if needs_head:
-        modes = read_pooling(file)
-    else:
-        try:
-            modes = _read_modes(file)
-        except (ValueError, OSError):
-            return None
+    try:
+        modes = _read_modes(file)
+    except (ValueError, OSError):  # an error with the head
+        return None
     return modes[0] if len(modes) == 1 else None
 
 

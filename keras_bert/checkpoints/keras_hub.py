@@ -4,6 +4,8 @@ Source: keras-team/keras-hub, src/models/bert (config), src/utils/preset_utils.p
 keras-team/keras, src/saving/saving_lib.py (names in weights files).
 """
 
+import dataclasses
+import fnmatch
 import re
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -114,7 +116,7 @@ _TOKENIZER_SCHEMA = {
 }
 
 
-def read(path: Path, ignore: Collection[str] = (), *, needs_head: bool = True) -> Checkpoint:
+def read(path: Path, ignore: Collection[str] = ()) -> Checkpoint:
     """Read a preset that `save_to_preset` wrote.
 
     It holds config.json and model.weights.h5; optionally task.json of a task in `TASKS`,
@@ -122,18 +124,28 @@ def read(path: Path, ignore: Collection[str] = (), *, needs_head: bool = True) -
     """
     file = path / "config.json"
     config = to_canonical_config(file, _config_of(file, {"BertBackbone"})[1])
-    files = [path / _MODEL_FILE]
-    head = HeadSpec()
-    if needs_head:
-        head = _read_head(path, config["hidden_dropout_prob"])
-    if folder.has_file(path / _TASK_FILE) and head.task is not None:
-        files.append(path / _TASK_FILE)
-    elif head.task != "embedding":  # the other heads have weights
-        head = HeadSpec()
     vocabulary = folder.read_optional_vocabulary(path / _VOCABULARY, config["vocab_size"])
     tokenizer = _read_tokenizer(path, vocabulary, config["max_position_embeddings"])
-    spec = ModelSpec(config, vocabulary, tokenizer, _pooling_of_encoder(head), head)
-    return Checkpoint(FORMAT, str(path), spec, _read_weights(path, files, config, ignore))
+    spec = ModelSpec(config, vocabulary, tokenizer)
+    arrays = _read_arrays(path / _MODEL_FILE)
+    has_task_file = folder.has_file(path / _TASK_FILE)
+    # The other patterns may be for tensors of the head.
+    of_encoder = [pattern for pattern in ignore if fnmatch.filter(arrays, pattern)]
+    weights = _weights_of(path, arrays, config, of_encoder if has_task_file else ignore)
+    encoder = Checkpoint(FORMAT, str(path), spec, weights)
+
+    def read_head() -> Checkpoint:
+        head = _read_head(path, config["hidden_dropout_prob"])
+        weights_of_head = {}
+        if has_task_file and head.task is not None:
+            weights_of_head = _read_arrays(path / _TASK_FILE)
+        elif head.task != "embedding":  # the other heads have weights
+            head = HeadSpec()
+        weights = _weights_of(path, arrays | weights_of_head, config, ignore)
+        with_head = dataclasses.replace(spec, pooling=_pooling_of_encoder(head), head=head)
+        return dataclasses.replace(encoder, spec=with_head, weights=weights)
+
+    return canonical.with_head(encoder, read_head)
 
 
 def _config_of(file: Path, class_names: Collection[str]) -> tuple[str, dict[str, Any]]:
@@ -200,17 +212,21 @@ def _pooling_of_encoder(head: HeadSpec) -> str | None:
     return head.pooling[0] if head.pooling else None
 
 
-def _read_weights(
-    path: Path, files: list[Path], config: Mapping[str, Any], ignore: Collection[str]
+def _read_arrays(file: Path) -> dict[str, np.ndarray]:
+    """Return the arrays of a file, whose names begin with that of the file."""
+    arrays = {}
+    for name, array in containers.read_hdf5(file).items():
+        if _IGNORED.fullmatch(name):
+            continue
+        for pattern, replacement in _SPELLINGS:
+            name = re.sub(pattern, replacement, name)
+        arrays[f"{file.name}:{name}"] = array
+    return arrays
+
+
+def _weights_of(
+    path: Path, arrays: dict[str, np.ndarray], config: Mapping[str, Any], ignore: Collection[str]
 ) -> Mapping[str, np.ndarray]:
-    arrays: dict[str, np.ndarray] = {}
-    for file in files:
-        for name, array in containers.read_hdf5(file).items():
-            if _IGNORED.fullmatch(name):
-                continue
-            for pattern, replacement in _SPELLINGS:
-                name = re.sub(pattern, replacement, name)
-            arrays[f"{file.name}:{name}"] = array
     arrays = canonical.without_ignored(path, arrays, ignore)
     integers = {array.dtype.name for array in arrays.values() if array.dtype.kind in "iu"}
     if integers:

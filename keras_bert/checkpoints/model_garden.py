@@ -99,7 +99,7 @@ def _read_yaml(file: Path) -> dict[str, Any]:
     return json_schema.renamed(file, {str(key): options[key] for key in options}, _GOOGLE_KEYS)
 
 
-def read(path: Path, ignore: Collection[str] = (), *, needs_head: bool = True) -> Checkpoint:
+def read(path: Path, ignore: Collection[str] = ()) -> Checkpoint:
     """Read a checkpoint of one of the Model Garden's BERT models.
 
     Supports `BertEncoder`, `BertEncoderV2`, `BertPretrainerV2`, `BertClassifier`,
@@ -111,15 +111,11 @@ def read(path: Path, ignore: Collection[str] = (), *, needs_head: bool = True) -
     used. It was trained, while the encoder's pooler kept its initial weights.
     """
     tensors = bundle.read(bundle.find(path))
-    variables = model_garden_graph.find_variables(tensors, needs_head)
+    variables = model_garden_graph.find_variables(tensors, heads=False)
     config = read_config(path)
     vocabulary, tokenizer = google.read_tokenizer(path, config)
-    return Checkpoint(
-        FORMAT,
-        str(path),
-        ModelSpec(config, vocabulary, tokenizer),
-        model_garden_graph.read_weights(tensors, variables, config, ignore, needs_head),
-    )
+    spec = ModelSpec(config, vocabulary, tokenizer)
+    return model_garden_graph.read(FORMAT, path, spec, tensors, variables, ignore)
 
 
 def from_encoder(encoder: Any) -> Checkpoint:

@@ -12,12 +12,15 @@ import itertools
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from keras_bert.checkpoints import bundle, canonical, name_tables
 from keras_bert.checkpoints.bundle import Bundle, Node
+from keras_bert.checkpoints.canonical import Checkpoint
+from keras_bert.model_spec import ModelSpec
 from keras_bert.runtime import budget
 from keras_bert.runtime.escaping import printable
 
@@ -115,12 +118,33 @@ class Variables(NamedTuple):
     of_encoder: set[str]
 
 
-def read_weights(
+def read(
+    format: str,
+    path: Path,
+    spec: ModelSpec,
+    tensors: Bundle,
+    variables: Variables,
+    ignore: Collection[str],
+) -> Checkpoint:
+    """Return an object-based checkpoint. `variables` are those of its encoder."""
+
+    def read_part(variables: Variables, *, heads: bool) -> Checkpoint:
+        weights = _read_weights(tensors, variables, spec.encoder, ignore, heads=heads)
+        return Checkpoint(format, str(path), spec, weights)
+
+    return canonical.with_head(
+        read_part(variables, heads=False),
+        lambda: read_part(find_variables(tensors, heads=True), heads=True),
+    )
+
+
+def _read_weights(
     tensors: Bundle,
     variables: Variables,
     config: Mapping[str, Any],
     ignore: Collection[str],
-    needs_head: bool,
+    *,
+    heads: bool,
 ) -> Mapping[str, np.ndarray]:
     """Convert the tensors of an object-based checkpoint to canonical weights.
 
@@ -141,13 +165,13 @@ def read_weights(
         config,
         shapes,
         lambda source: tensors.load(key_of[source]),
-        needs_head=needs_head,
+        heads=heads,
         inside=variables.of_encoder,
     )
 
 
-def find_variables(tensors: Bundle, needs_head: bool = True) -> Variables:
-    """Find an encoder and its heads in the object graph of a checkpoint."""
+def find_variables(tensors: Bundle, *, heads: bool) -> Variables:
+    """Find an encoder in the object graph of a checkpoint, and with `heads` also its heads."""
     file = tensors.prefix
     nodes = bundle.read_graph(tensors)
     encoders = _encoders(nodes)
@@ -161,8 +185,11 @@ def find_variables(tensors: Bundle, needs_head: bool = True) -> Variables:
     else:
         nodes_of = _nodes_by_name(nodes)
         of_encoder = set(range(len(nodes)))
-    if not needs_head:
-        nodes_of = {name: nodes_of[name] for name in nodes_of if name.startswith("encoder/")}
+    names_in_heads = [name for name in nodes_of if not name.startswith("encoder/")]
+    of_encoder = of_encoder.difference(*(nodes_of[name] for name in names_in_heads))
+    if not heads:
+        for name in names_in_heads:
+            del nodes_of[name]
     if not any(source.startswith("encoder/") for source in nodes_of):
         keys = [node.key for node in nodes if node.key and not _IGNORED.fullmatch(node.key)]
         shown = printable(", ".join(keys[:5]), 200) or "no variables"

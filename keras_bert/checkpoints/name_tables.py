@@ -178,19 +178,19 @@ def read_weights(
     shapes: Mapping[str, tuple[int, ...]],
     load: Callable[[str], np.ndarray],
     *,
-    needs_head: bool = True,
+    heads: bool = True,
     inside: Collection[str] = (),
 ) -> Weights:
     """Return the canonical weights of a source, in the order of the table.
 
     `shapes` has the shape of every tensor that is not ignored, and `load` returns a tensor, both by
     source name. All names and shapes are checked, and one error lists all problems. `inside` has
-    the names of encoder tensors that the patterns miss. Without `needs_head`, only tensors of the
-    encoder are checked.
+    the names of encoder tensors that the patterns miss. Without `heads`, only the tensors of the
+    encoder are checked and returned.
     """
     canonical.check_sizes(file, config, shapes)
     inside = {*inside, *_names_in_encoder(table, shapes)}
-    if not needs_head:
+    if not heads:
         shapes = {name: shape for name, shape in shapes.items() if name in inside}
     bias = table["classifier/bias"].sources[0] if "classifier/bias" in table else ""
     labels = shapes[bias][0] if shapes.get(bias) else 0

@@ -6,7 +6,7 @@ Source: huggingface/peft, config.py and utils/save_and_load.py.
 from collections.abc import Callable, Collection
 from pathlib import Path
 
-from keras_bert.checkpoints import huggingface, peft_adapter
+from keras_bert.checkpoints import canonical, huggingface, peft_adapter
 from keras_bert.checkpoints.canonical import Checkpoint
 from keras_bert.checkpoints.folder import has_file
 from keras_bert.untrusted.errors import invalid
@@ -18,13 +18,16 @@ FindBase = Callable[[str, str | None], Path]
 
 
 def read(
-    path: Path,
-    ignore: Collection[str] = (),
-    *,
-    needs_head: bool = True,
-    find_base: FindBase | None = None,
+    path: Path, ignore: Collection[str] = (), *, find_base: FindBase | None = None
 ) -> Checkpoint:
     """Read a base model, and merge the adapter in a folder."""
+    return canonical.with_head(*open_folder(path, ignore, find_base))
+
+
+def open_folder(
+    path: Path, ignore: Collection[str], find_base: FindBase | None
+) -> tuple[Checkpoint, Callable[[], Checkpoint]]:
+    """Return the adapted encoder, and a function that returns it with its head."""
     file = path / peft_adapter.FILE
     adapter = peft_adapter.read(path)
     if adapter is None or find_base is None:
@@ -41,4 +44,4 @@ def read(
     if has_file(base / peft_adapter.FILE):
         advice = "Merge that one first, with PEFT's merge_and_unload, and save that model"
         raise invalid(file, "the base must have no adapter of its own", name, advice)
-    return huggingface.read(base, ignore, needs_head=needs_head, adapter=adapter)
+    return huggingface.open_folder(base, ignore, adapter)

@@ -36,26 +36,22 @@ _ACTIVATIONS = {
 }
 
 
-def read(path: Path, ignore: Collection[str] = (), *, needs_head: bool = True) -> Checkpoint:
+def read(path: Path, ignore: Collection[str] = ()) -> Checkpoint:
     """Read a SavedModel of a BERT encoder, with its masked-LM head if it has one.
 
     Nothing is executed, so reading an untrusted SavedModel is safe. `lowercase` is the value of the
     variable do_lower_case; without it, the casing is inferred from assets/vocab.txt.
     """
     tensors = bundle.read(path / "variables/variables")
-    variables = model_garden_graph.find_variables(tensors, needs_head)
+    variables = model_garden_graph.find_variables(tensors, heads=False)
     config = _infer_config(path, tensors, variables.key_of)
     vocabulary = folder.read_optional_vocabulary(path / "assets/vocab.txt", config["vocab_size"])
     if _LOWERCASE in tensors.shapes:
         lowercase = bool(tensors.load(_LOWERCASE))
     else:
         lowercase = folder.is_lowercase(vocabulary)
-    return Checkpoint(
-        FORMAT,
-        str(path),
-        ModelSpec(config, vocabulary, folder.default_tokenizer(lowercase)),
-        model_garden_graph.read_weights(tensors, variables, config, ignore, needs_head),
-    )
+    spec = ModelSpec(config, vocabulary, folder.default_tokenizer(lowercase))
+    return model_garden_graph.read(FORMAT, path, spec, tensors, variables, ignore)
 
 
 def _infer_config(path: Path, tensors: Bundle, key_of: Mapping[str, str]) -> dict[str, Any]:

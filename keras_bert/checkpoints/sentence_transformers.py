@@ -50,7 +50,6 @@ def read(
     path: Path,
     ignore: Collection[str] = (),
     *,
-    needs_head: bool = True,
     find_base: peft.FindBase | None = None,
 ) -> Checkpoint:
     """Read a folder that `SentenceTransformer.save` wrote."""
@@ -58,22 +57,26 @@ def read(
     names = [name for name, _ in modules]
     if names[:1] not in (["Transformer"], ["MLMTransformer"]):
         raise invalid(path / MODULES_FILE, "the first module must be Transformer", names)
-    encoder = modules[0][1]
-    if is_adapter(encoder):
-        checkpoint = peft.read(encoder, ignore, needs_head=needs_head, find_base=find_base)
+    inner = modules[0][1]
+    if is_adapter(inner):
+        encoder, read_head = peft.open_folder(inner, ignore, find_base)
     else:
-        checkpoint = huggingface.read(encoder, ignore, needs_head=needs_head)
-    tokenizer = dict(checkpoint.spec.tokenizer)
-    sentence_bert = folder.read_optional_json(encoder / "sentence_bert_config.json")
+        encoder, read_head = huggingface.open_folder(inner, ignore)
+    tokenizer = dict(encoder.spec.tokenizer)
+    sentence_bert = folder.read_optional_json(inner / "sentence_bert_config.json")
     if sentence_bert.get("do_lower_case") is True:
         tokenizer["lowercase"] = True
-    pooling = checkpoint.spec.pooling
+    pooling = encoder.spec.pooling
     if names[1:2] == ["Pooling"]:
-        file = modules[1][1] / "config.json"
-        pooling = huggingface_heads.pooling_of_encoder(file, needs_head)
-    spec = dataclasses.replace(checkpoint.spec, tokenizer=tokenizer, pooling=pooling)
-    checkpoint = dataclasses.replace(checkpoint, path=str(path), spec=spec)
-    return with_modules(checkpoint, path) if needs_head else checkpoint
+        pooling = huggingface_heads.pooling_of_encoder(modules[1][1] / "config.json")
+
+    def with_settings(checkpoint: Checkpoint) -> Checkpoint:
+        spec = dataclasses.replace(checkpoint.spec, tokenizer=tokenizer, pooling=pooling)
+        return dataclasses.replace(checkpoint, path=str(path), spec=spec)
+
+    return canonical.with_head(
+        with_settings(encoder), lambda: with_modules(with_settings(read_head()), path)
+    )
 
 
 def with_modules(checkpoint: Checkpoint, path: Path) -> Checkpoint:

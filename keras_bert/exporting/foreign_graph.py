@@ -176,9 +176,8 @@ def _embedder(folder: pathlib.Path, spec: ModelSpec, pooling: str | None) -> Hea
         if pooling is not None and own != (pooling,):
             raise ValueError(f"{folder} has the pooling {shown(own)}; received {shown(pooling)}")
         return spec.head
-    pooling = pooling or huggingface_heads.pooling_of_encoder(
-        folder / huggingface_heads.POOLING_FILE, needs_head=True
-    )
+    file = folder / huggingface_heads.POOLING_FILE
+    pooling = pooling or huggingface_heads.pooling_of_encoder(file)
     if pooling is None:
         warnings.warn(
             f"{folder} has no pooling; the mean over the tokens is used. Pass pooling='mean' to "

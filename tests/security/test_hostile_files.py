@@ -135,7 +135,7 @@ def test_values_of_wrong_types(tmp_path, reader, name, content):
 def test_any_error_of_a_reader_names_the_folder(tmp_path, monkeypatch):
     path = make_folder("safetensors", tmp_path / "model")
 
-    def fail(*arguments, needs_head):
+    def fail(*arguments):
         raise TypeError("'int' object is not iterable")
 
     monkeypatch.setattr(checkpoints.huggingface, "read", fail)
