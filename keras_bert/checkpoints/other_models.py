@@ -138,3 +138,10 @@ def check_files(path: Path) -> None:
     for pattern, advice in _FILES.items():
         for file in sorted(path.glob(pattern)):
             raise ValueError(f"{path} has no checkpoint of BERT: {shown(file.name)} {advice}")
+
+
+def check_file(file: Path) -> None:
+    """Raise a `ValueError` for a file of another library."""
+    for pattern, advice in _FILES.items():
+        if file.match(pattern):
+            raise ValueError(f"{file} {advice}")

@@ -161,6 +161,7 @@ def test_files_of_other_libraries(tmp_path, name):
     file.parent.mkdir(exist_ok=True)
     file.write_text("x")
     check_refused(path, "no checkpoint of BERT", file.name, FILES[name])
+    check_refused(file, file.name, FILES[name])
 
 
 UNKNOWN = [
