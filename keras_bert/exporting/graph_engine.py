@@ -9,7 +9,7 @@ import time
 
 from keras_bert import provenance
 from keras_bert.checkpoints import tokenizer_config, tokenizer_json
-from keras_bert.checkpoints.folder import read_json
+from keras_bert.checkpoints.folder import read_optional_json
 from keras_bert.exporting import graph_folder, graph_outputs
 from keras_bert.exporting.graph_folder import EXPORT_AGAIN
 from keras_bert.exporting.graph_session import errors_as_value_error, open_session
@@ -95,7 +95,12 @@ class GraphEngine:
         from keras_bert.checkpoints import families
         from keras_bert.exporting import foreign_graph
 
-        content = read_json(folder / "config.json")
+        content = read_optional_json(folder / "config.json")
+        if not content:
+            raise ValueError(
+                f"{folder} has no config.json. Copy that of the checkpoint and its tokenizer.json "
+                "or vocab.txt into it"
+            )
         config = families.bert_config(families.find(content), content)
         for key in ("vocab_size", "max_position_embeddings"):
             if type(config.get(key)) is not int:
@@ -203,7 +208,7 @@ def _max_length(folder, content):
             f"{file}: the max_length of its truncation must be 3 to {budget.MAX_TOKENS}; received "
             f"{shown(length)}. {EXPORT_AGAIN}"
         )
-    config = read_json(folder / "config.json") if (folder / "config.json").is_file() else {}
+    config = read_optional_json(folder / "config.json")
     positions = config.get("max_position_embeddings", length)
     if type(positions) is not int or length > positions:
         raise ValueError(

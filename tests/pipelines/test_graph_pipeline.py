@@ -431,6 +431,7 @@ def test_tasks_that_the_files_of_other_libraries_do_not_state(tmp_path):
         (edit(CONFIG, architectures=["BertModel"]), "must have .* the output last_hidden_state"),
         (edit(CONFIG, architectures=["BertForTokenClassification"]), "logits must have 3 axes"),
         (edit(TOKENIZER, model=BPE), "WordPiece' in the model"),
+        (delete("config.json"), "has no config.json. Copy"),
         (lambda path: [delete(name)(path) for name in ("vocab.txt", TOKENIZER)], "no tokenizer"),
         (write("model.onnx", "x"), "model.onnx cannot be read"),
     ],
