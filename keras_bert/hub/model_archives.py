@@ -5,7 +5,6 @@ import pathlib
 import re
 import urllib.parse
 
-from keras_bert.checkpoints import other_models
 from keras_bert.hub import cache, download
 from keras_bert.hub.registry import ALIASES, MODELS
 from keras_bert.runtime.escaping import printable
@@ -31,6 +30,8 @@ def is_local(name: str) -> bool:
             raise ValueError(f"{name!r} {rule}; write ./{name} for the folder, or rename it")
         return False
     if path.is_file() and path.suffix.lower() not in (".keras", ".zip"):
+        from keras_bert.checkpoints import other_models  # it imports NumPy
+
         other_models.check_file(path)
         rule = "must be a folder or a .keras file, or a .zip of a folder"
         raise ValueError(f"{path} {rule}. Unpack other archives, and pass the folder")
