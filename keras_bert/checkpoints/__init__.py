@@ -2,9 +2,10 @@
 
 A format is a module with the constant `FORMAT`, its name, a name table, and the functions
 `read(folder, ignore)` and, for writable formats, `write(checkpoint, folder)`. `read` reads the
-encoder, and then its head with `canonical.with_head`. To add a format, write such a module, add it
-to `WRITABLE` or `FORMATS` below, and its files to `detection.py`. The command line lists the
-writable formats in `cli/options.py`.
+encoder, and then its head with `canonical.with_head_or_problem`. That of a format in `_WITH_BASE`
+also takes `find_base`. To add a format, write such a module, add it to `WRITABLE` or `FORMATS`
+below, and its files to `detection.py`. The command line lists the writable formats in
+`cli/options.py`.
 """
 
 import contextlib

@@ -225,7 +225,7 @@ class Checkpoint:
         return dataclasses.replace(self, weights={name: self.weights[name] for name in names})
 
 
-def with_head(encoder: Checkpoint, read: Callable[[], Checkpoint]) -> Checkpoint:
+def with_head_or_problem(encoder: Checkpoint, read: Callable[[], Checkpoint]) -> Checkpoint:
     """Return `read()`, or else the encoder with the reason why its head cannot be read."""
     try:
         return read()

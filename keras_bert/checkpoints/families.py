@@ -5,7 +5,8 @@
 - RoBERTa's first token has the position `pad_token_id` + 1, and there is one segment. It is read if
   its tokenizer is WordPiece.
 
-A model without segments, or with one, gets two equal segments, so that it can read pairs of texts.
+Such a model without segments, or with one, gets two equal segments, so that it can read pairs of
+texts.
 
 Source: huggingface/transformers, models/distilbert/modeling_distilbert.py,
 models/electra/modeling_electra.py, models/roberta/modeling_roberta.py.
@@ -21,7 +22,6 @@ import numpy as np
 
 from keras_bert.checkpoints import json_schema
 from keras_bert.checkpoints.tensor_files import Tensor
-from keras_bert.runtime.escaping import shown
 from keras_bert.runtime.warn import level_of_caller
 from keras_bert.untrusted.errors import invalid
 
@@ -156,7 +156,7 @@ def find(config: Mapping[str, Any]) -> Family:
         return FAMILIES.get(str(model_type), BERT)
     name = next(iter(classes_of(config)), "")
     for family in FAMILIES.values():
-        if re.match(f"(TF|Flax)?{family.class_name}", name):
+        if re.match(f"(TF|Flax)?{family.class_name}(Model|For)", name):
             return family
     return BERT
 
@@ -193,7 +193,7 @@ def embedding_size(
     size = config.get("embedding_size", tensors[_WORDS].shape[-1])
     if size == config["hidden_size"]:
         return None
-    if not isinstance(size, int) or size < 1:
+    if type(size) is not int or size < 1:
         raise invalid(file, "embedding_size must be a positive integer", size)
     return size
 
@@ -245,7 +245,7 @@ def _first_position(config: Mapping[str, Any]) -> int:
     """Return the position of the first token of a RoBERTa."""
     padding = config.get("pad_token_id", 1)
     if type(padding) is not int or padding < 0:
-        raise ValueError(f"pad_token_id must be an id; received {shown(padding)}")
+        raise invalid("config.json", "pad_token_id must be an id", padding)
     return padding + 1
 
 

@@ -85,7 +85,7 @@ def read(path: Path, ignore: Collection[str] = ()) -> Checkpoint:
         )
         return Checkpoint(FORMAT, str(path), spec, weights)
 
-    return canonical.with_head(read_part(heads=False), lambda: read_part(heads=True))
+    return canonical.with_head_or_problem(read_part(heads=False), lambda: read_part(heads=True))
 
 
 def write(checkpoint: Checkpoint, path: Path) -> None:

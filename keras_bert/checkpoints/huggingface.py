@@ -177,7 +177,7 @@ def _check_other_files(path: Path, config: Mapping[str, Any]) -> None:
 
 def read(path: Path, ignore: Collection[str] = ()) -> Checkpoint:
     """Read a folder that `save_pretrained` wrote, or a snapshot of a Hugging Face repository."""
-    return canonical.with_head(*open_folder(path, ignore))
+    return canonical.with_head_or_problem(*open_folder(path, ignore))
 
 
 def open_folder(

@@ -145,7 +145,7 @@ def read(path: Path, ignore: Collection[str] = ()) -> Checkpoint:
         with_head = dataclasses.replace(spec, pooling=_pooling_of_encoder(head), head=head)
         return dataclasses.replace(encoder, spec=with_head, weights=weights)
 
-    return canonical.with_head(encoder, read_head)
+    return canonical.with_head_or_problem(encoder, read_head)
 
 
 def _config_of(file: Path, class_names: Collection[str]) -> tuple[str, dict[str, Any]]:

@@ -132,7 +132,7 @@ def read(
         weights = _read_weights(tensors, variables, spec.encoder, ignore, heads=heads)
         return Checkpoint(format, str(path), spec, weights)
 
-    return canonical.with_head(
+    return canonical.with_head_or_problem(
         read_part(variables, heads=False),
         lambda: read_part(find_variables(tensors, heads=True), heads=True),
     )

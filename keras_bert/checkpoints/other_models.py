@@ -15,6 +15,7 @@ from keras_bert.runtime.escaping import shown
 # Model type without "-" and "_", which is also how classes and tensors are called -> the difference
 # to BERT.
 OTHER_ARCHITECTURES = {
+    "robertaprelayernorm": "normalizes before its layers",
     "xlmroberta": "has RoBERTa's positions, and SentencePiece",
     "camembert": "has RoBERTa's positions, and SentencePiece",
     "albert": "has layers that share their weights, and SentencePiece",
@@ -122,15 +123,15 @@ def check_prefix(file: Path, prefix: str) -> None:
 def _check_family(file: Path, name: str) -> None:
     """Raise a `ValueError` for a model type, a class or a prefix of tensors of another model."""
     plain = re.sub(r"[-_]|^(TF|Flax)", "", name).lower()
+    for architecture, difference in OTHER_ARCHITECTURES.items():
+        if plain.startswith(architecture):
+            raise ValueError(f"{file}: {shown(name)} is not a BERT: it {difference}. {_USE}")
     for family in FAMILIES:
         if plain.startswith(family):
             raise ValueError(
                 f"{file}: must have the model_type {shown(family)} beside {shown(name)}. Add it to "
                 "config.json"
             )
-    for architecture, difference in OTHER_ARCHITECTURES.items():
-        if plain.startswith(architecture):
-            raise ValueError(f"{file}: {shown(name)} is not a BERT: it {difference}. {_USE}")
 
 
 def check_files(path: Path) -> None:

@@ -21,7 +21,7 @@ def read(
     path: Path, ignore: Collection[str] = (), *, find_base: FindBase | None = None
 ) -> Checkpoint:
     """Read a base model, and merge the adapter in a folder."""
-    return canonical.with_head(*open_folder(path, ignore, find_base))
+    return canonical.with_head_or_problem(*open_folder(path, ignore, find_base))
 
 
 def open_folder(

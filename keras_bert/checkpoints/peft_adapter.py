@@ -116,8 +116,10 @@ def _product(
     if [len(shape) for shape in shapes] != [2, 2] or shapes[0][0] != shapes[1][1]:
         raise invalid(file, "must have the matrices lora_A and lora_B", {module: shapes}, _ADVICE)
     rank = shapes[0][0]
+    if rank < 1:
+        raise invalid(file, "the rank of a matrix must be at least 1", {module: shapes}, _ADVICE)
     alpha = _of_module(config.get("alpha_pattern"), module, config.get("lora_alpha"))
-    if type(alpha) not in (int, float) or rank < 1:
+    if type(alpha) not in (int, float) or not math.isfinite(alpha):
         raise invalid(file.with_name(FILE), "lora_alpha must be a number", alpha)
     scale = alpha / (math.sqrt(rank) if config.get("use_rslora") else rank)
 
@@ -133,6 +135,8 @@ def _of_module(patterns: Any, module: str, default: Any) -> Any:
     """Return the value for a module: that of the first pattern that its name ends in."""
     if not patterns:
         return default
+    if not isinstance(patterns, dict):
+        raise invalid(FILE, "alpha_pattern must be an object", patterns)
     budget.check(len(patterns), "patterns", budget.MAX_LAYERS, FILE)
     for pattern, value in patterns.items():
         if re.fullmatch(r"[\w.]+", pattern) is None:
@@ -152,9 +156,10 @@ def with_task(
     `class_name` is the beginning of the classes of the base model, such as "Bert".
     """
     task_type = None if adapter is None else adapter.config.get("task_type")
-    if task_type not in _CLASSES:
+    ending = _CLASSES.get(str(task_type))
+    if ending is None:
         return dict(config)
-    return {**config, "architectures": [f"{class_name}{_CLASSES[task_type]}"]}
+    return {**config, "architectures": [f"{class_name}{ending}"]}
 
 
 def task_type(class_name: str) -> str:

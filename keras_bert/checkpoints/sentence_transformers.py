@@ -74,7 +74,7 @@ def read(
         spec = dataclasses.replace(checkpoint.spec, tokenizer=tokenizer, pooling=pooling)
         return dataclasses.replace(checkpoint, path=str(path), spec=spec)
 
-    return canonical.with_head(
+    return canonical.with_head_or_problem(
         with_settings(encoder), lambda: with_modules(with_settings(read_head()), path)
     )
 

@@ -137,7 +137,11 @@ class GraphEngine:
         raise ValueError(f"{self.name!r} is an export. Use the Keras model")
 
     def digest(self):
-        names = (graph_folder.DESCRIPTION_FILE, tokenizer_json.FILE, "vocab.txt")
+        names = (
+            graph_folder.DESCRIPTION_FILE, tokenizer_json.FILE, tokenizer_config.FILE, "vocab.txt",
+            "config.json", "config_sentence_transformers.json", "sentence_bert_config.json",
+            "modules.json", "1_Pooling/config.json",
+        )  # fmt: skip
         graph, *options = self._arguments
         files = [graph.folder / name for name in names]
         contents = [file.read_bytes() if file.is_file() else b"" for file in files]

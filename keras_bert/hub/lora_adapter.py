@@ -114,7 +114,7 @@ def _name_of_base(source: str, base_folder: pathlib.Path) -> dict[str, Any]:
     if is_known:
         name, revision = named_source.repository_of(source)
     if is_folder:
-        name, revision = source, ""
+        name, revision = str(pathlib.Path(source).expanduser()), ""
     return {"base_model_name_or_path": name, "revision": revision or None}
 
 
