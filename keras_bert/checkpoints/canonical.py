@@ -225,14 +225,19 @@ class Checkpoint:
         return dataclasses.replace(self, weights={name: self.weights[name] for name in names})
 
 
-def with_head_or_problem(encoder: Checkpoint, read: Callable[[], Checkpoint]) -> Checkpoint:
-    """Return `read()`, or else the encoder with the reason why its head cannot be read."""
+# A function that returns a checkpoint with its head if the argument is True, or else the encoder.
+ReadPart = Callable[[bool], Checkpoint]
+
+
+def with_head_or_problem(read_part: ReadPart) -> Checkpoint:
+    """Return a checkpoint, or else its encoder with the reason why its head cannot be read."""
     try:
-        return read()
+        return read_part(True)
     except ImportError:
         raise
     except Exception as error:  # also of types that only damaged files cause
-        return dataclasses.replace(encoder, head_problem=error)
+        problem = error
+    return dataclasses.replace(read_part(False), head_problem=problem)
 
 
 def vector_layer_name(index: int, variable: str) -> str:

@@ -79,13 +79,13 @@ def read(path: Path, ignore: Collection[str] = ()) -> Checkpoint:
     shapes = {name: shape for name, shape in shapes.items() if not _is_state(name, shapes)}
     spec = ModelSpec(config, vocabulary, tokenizer)
 
-    def read_part(*, heads: bool) -> Checkpoint:
+    def read_part(heads: bool) -> Checkpoint:
         weights = name_tables.read_weights(
             tensors.prefix, TABLE, config, shapes, tensors.load, heads=heads
         )
         return Checkpoint(FORMAT, str(path), spec, weights)
 
-    return canonical.with_head_or_problem(read_part(heads=False), lambda: read_part(heads=True))
+    return canonical.with_head_or_problem(read_part)
 
 
 def write(checkpoint: Checkpoint, path: Path) -> None:

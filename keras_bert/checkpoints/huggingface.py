@@ -7,7 +7,7 @@ modeling_tf_pytorch_utils.py (names of the TensorFlow classes).
 
 import dataclasses
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from keras_bert.checkpoints import (
     tokenizer_config,
     tokenizer_json,
 )
-from keras_bert.checkpoints.canonical import Checkpoint
+from keras_bert.checkpoints.canonical import Checkpoint, ReadPart
 from keras_bert.checkpoints.detection import HUGGINGFACE_WEIGHTS, huggingface_weights
 from keras_bert.checkpoints.families import Family
 from keras_bert.checkpoints.huggingface_heads import POOLING_FILE
@@ -177,13 +177,13 @@ def _check_other_files(path: Path, config: Mapping[str, Any]) -> None:
 
 def read(path: Path, ignore: Collection[str] = ()) -> Checkpoint:
     """Read a folder that `save_pretrained` wrote, or a snapshot of a Hugging Face repository."""
-    return canonical.with_head_or_problem(*open_folder(path, ignore))
+    return canonical.with_head_or_problem(open_folder(path, ignore))
 
 
 def open_folder(
     path: Path, ignore: Collection[str] = (), adapter: Adapter | None = None
-) -> tuple[Checkpoint, Callable[[], Checkpoint]]:
-    """Return the encoder in a folder, and a function that returns it with its head.
+) -> ReadPart:
+    """Return the function that reads a folder, which is opened here.
 
     It holds config.json, or bert_config.json as in 2018; model.safetensors or pytorch_model.bin,
     sharded or not, or tf_model.h5; and optionally the vocabulary, in vocab.txt or tokenizer.json.
@@ -217,28 +217,25 @@ def open_folder(
     elif _DECODER_BIAS in tensors:  # transformers adds it in place of the other bias
         tensors[COPIES[_DECODER_BIAS]] = tensors.pop(_DECODER_BIAS)
     shapes = {name: tensor.shape for name, tensor in tensors.items()}
+    pooling = huggingface_heads.pooling_of_encoder(path / POOLING_FILE)
 
-    def read_weights(*, heads: bool) -> Mapping[str, np.ndarray]:
-        return name_tables.read_weights(
+    def read_part(heads: bool) -> Checkpoint:
+        if heads:
+            families.check_heads(file, family, content, source_tensors)
+            _check_copies(weights_file, copies)
+        weights = name_tables.read_weights(
             weights_file, TABLE, config, shapes, lambda name: tensors[name].load(), heads=heads
         )
+        has_pooler = "pooler/dense/kernel" in weights
+        pooler_act = family.pooler_act if has_pooler else config["pooler_act"]
+        encoder = {**config, "pooler_act": pooler_act}
+        spec = ModelSpec(encoder, tokenizer.vocabulary, tokenizer.options, pooling)
+        if heads:
+            head = _read_head(path, source_config, weights, tied)
+            spec = dataclasses.replace(spec, head=head)
+        return Checkpoint(FORMAT, str(path), spec, weights)
 
-    weights = read_weights(heads=False)
-    if "pooler/dense/kernel" in weights:
-        config["pooler_act"] = family.pooler_act
-    pooling = huggingface_heads.pooling_of_encoder(path / POOLING_FILE)
-    spec = ModelSpec(config, tokenizer.vocabulary, tokenizer.options, pooling)
-    encoder = Checkpoint(FORMAT, str(path), spec, weights)
-
-    def read_head() -> Checkpoint:
-        families.check_heads(file, family, content, source_tensors)
-        _check_copies(weights_file, copies)
-        weights = read_weights(heads=True)
-        head = _read_head(path, source_config, weights, tied)
-        spec = dataclasses.replace(encoder.spec, head=head)
-        return dataclasses.replace(encoder, spec=spec, weights=weights)
-
-    return encoder, read_head
+    return read_part
 
 
 def _read_tokenizer(path: Path, config: Mapping[str, Any], adapter: Adapter | None) -> Tokenizer:

@@ -129,12 +129,14 @@ def read(path: Path, ignore: Collection[str] = ()) -> Checkpoint:
     spec = ModelSpec(config, vocabulary, tokenizer)
     arrays = _read_arrays(path / _MODEL_FILE)
     has_task_file = folder.has_file(path / _TASK_FILE)
-    # The other patterns may be for tensors of the head.
-    of_encoder = [pattern for pattern in ignore if fnmatch.filter(arrays, pattern)]
-    weights = _weights_of(path, arrays, config, of_encoder if has_task_file else ignore)
-    encoder = Checkpoint(FORMAT, str(path), spec, weights)
 
-    def read_head() -> Checkpoint:
+    def read_part(heads: bool) -> Checkpoint:
+        if not heads:
+            patterns = ignore
+            if has_task_file:  # the other patterns may be for tensors of the head
+                patterns = [pattern for pattern in ignore if fnmatch.filter(arrays, pattern)]
+            weights = _weights_of(path, arrays, config, patterns)
+            return Checkpoint(FORMAT, str(path), spec, weights)
         head = _read_head(path, config["hidden_dropout_prob"])
         weights_of_head = {}
         if has_task_file and head.task is not None:
@@ -143,9 +145,9 @@ def read(path: Path, ignore: Collection[str] = ()) -> Checkpoint:
             head = HeadSpec()
         weights = _weights_of(path, arrays | weights_of_head, config, ignore)
         with_head = dataclasses.replace(spec, pooling=_pooling_of_encoder(head), head=head)
-        return dataclasses.replace(encoder, spec=with_head, weights=weights)
+        return Checkpoint(FORMAT, str(path), with_head, weights)
 
-    return canonical.with_head_or_problem(encoder, read_head)
+    return canonical.with_head_or_problem(read_part)
 
 
 def _config_of(file: Path, class_names: Collection[str]) -> tuple[str, dict[str, Any]]:

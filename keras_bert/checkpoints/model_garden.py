@@ -111,11 +111,16 @@ def read(path: Path, ignore: Collection[str] = ()) -> Checkpoint:
     used. It was trained, while the encoder's pooler kept its initial weights.
     """
     tensors = bundle.read(bundle.find(path))
-    variables = model_garden_graph.find_variables(tensors, heads=False)
     config = read_config(path)
     vocabulary, tokenizer = google.read_tokenizer(path, config)
     spec = ModelSpec(config, vocabulary, tokenizer)
-    return model_garden_graph.read(FORMAT, path, spec, tensors, variables, ignore)
+
+    def read_part(heads: bool) -> Checkpoint:
+        variables = model_garden_graph.find_variables(tensors, heads=heads)
+        weights = model_garden_graph.read_weights(tensors, variables, config, ignore, heads=heads)
+        return Checkpoint(FORMAT, str(path), spec, weights)
+
+    return canonical.with_head_or_problem(read_part)
 
 
 def from_encoder(encoder: Any) -> Checkpoint:

@@ -12,15 +12,12 @@ import itertools
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from keras_bert.checkpoints import bundle, canonical, name_tables
 from keras_bert.checkpoints.bundle import Bundle, Node
-from keras_bert.checkpoints.canonical import Checkpoint
-from keras_bert.model_spec import ModelSpec
 from keras_bert.runtime import budget
 from keras_bert.runtime.escaping import printable
 
@@ -118,27 +115,7 @@ class Variables(NamedTuple):
     of_encoder: set[str]
 
 
-def read(
-    format: str,
-    path: Path,
-    spec: ModelSpec,
-    tensors: Bundle,
-    variables: Variables,
-    ignore: Collection[str],
-) -> Checkpoint:
-    """Return an object-based checkpoint. `variables` are those of its encoder."""
-
-    def read_part(variables: Variables, *, heads: bool) -> Checkpoint:
-        weights = _read_weights(tensors, variables, spec.encoder, ignore, heads=heads)
-        return Checkpoint(format, str(path), spec, weights)
-
-    return canonical.with_head_or_problem(
-        read_part(variables, heads=False),
-        lambda: read_part(find_variables(tensors, heads=True), heads=True),
-    )
-
-
-def _read_weights(
+def read_weights(
     tensors: Bundle,
     variables: Variables,
     config: Mapping[str, Any],

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 
 from keras_bert.checkpoints import canonical, huggingface, peft_adapter
-from keras_bert.checkpoints.canonical import Checkpoint
+from keras_bert.checkpoints.canonical import Checkpoint, ReadPart
 from keras_bert.checkpoints.folder import has_file
 from keras_bert.untrusted.errors import invalid
 
@@ -21,13 +21,11 @@ def read(
     path: Path, ignore: Collection[str] = (), *, find_base: FindBase | None = None
 ) -> Checkpoint:
     """Read a base model, and merge the adapter in a folder."""
-    return canonical.with_head_or_problem(*open_folder(path, ignore, find_base))
+    return canonical.with_head_or_problem(open_folder(path, ignore, find_base))
 
 
-def open_folder(
-    path: Path, ignore: Collection[str], find_base: FindBase | None
-) -> tuple[Checkpoint, Callable[[], Checkpoint]]:
-    """Return the adapted encoder, and a function that returns it with its head."""
+def open_folder(path: Path, ignore: Collection[str], find_base: FindBase | None) -> ReadPart:
+    """Return the function that reads an adapted model."""
     file = path / peft_adapter.FILE
     adapter = peft_adapter.read(path)
     if adapter is None or find_base is None:

@@ -43,15 +43,24 @@ def read(path: Path, ignore: Collection[str] = ()) -> Checkpoint:
     variable do_lower_case; without it, the casing is inferred from assets/vocab.txt.
     """
     tensors = bundle.read(path / "variables/variables")
-    variables = model_garden_graph.find_variables(tensors, heads=False)
-    config = _infer_config(path, tensors, variables.key_of)
-    vocabulary = folder.read_optional_vocabulary(path / "assets/vocab.txt", config["vocab_size"])
+
+    def read_part(heads: bool) -> Checkpoint:
+        variables = model_garden_graph.find_variables(tensors, heads=heads)
+        config = _infer_config(path, tensors, variables.key_of)
+        weights = model_garden_graph.read_weights(tensors, variables, config, ignore, heads=heads)
+        vocabulary, lowercase = _read_vocabulary(path, tensors, config["vocab_size"])
+        spec = ModelSpec(config, vocabulary, folder.default_tokenizer(lowercase))
+        return Checkpoint(FORMAT, str(path), spec, weights)
+
+    return canonical.with_head_or_problem(read_part)
+
+
+def _read_vocabulary(path: Path, tensors: Bundle, vocab_size: int) -> tuple[list[str] | None, bool]:
+    """Return the vocabulary, and True if its texts are in lower case."""
+    vocabulary = folder.read_optional_vocabulary(path / "assets/vocab.txt", vocab_size)
     if _LOWERCASE in tensors.shapes:
-        lowercase = bool(tensors.load(_LOWERCASE))
-    else:
-        lowercase = folder.is_lowercase(vocabulary)
-    spec = ModelSpec(config, vocabulary, folder.default_tokenizer(lowercase))
-    return model_garden_graph.read(FORMAT, path, spec, tensors, variables, ignore)
+        return vocabulary, bool(tensors.load(_LOWERCASE))
+    return vocabulary, folder.is_lowercase(vocabulary)
 
 
 def _infer_config(path: Path, tensors: Bundle, key_of: Mapping[str, str]) -> dict[str, Any]:

@@ -59,24 +59,24 @@ def read(
         raise invalid(path / MODULES_FILE, "the first module must be Transformer", names)
     inner = modules[0][1]
     if is_adapter(inner):
-        encoder, read_head = peft.open_folder(inner, ignore, find_base)
+        read_inner = peft.open_folder(inner, ignore, find_base)
     else:
-        encoder, read_head = huggingface.open_folder(inner, ignore)
-    tokenizer = dict(encoder.spec.tokenizer)
-    sentence_bert = folder.read_optional_json(inner / "sentence_bert_config.json")
-    if sentence_bert.get("do_lower_case") is True:
-        tokenizer["lowercase"] = True
-    pooling = encoder.spec.pooling
-    if names[1:2] == ["Pooling"]:
-        pooling = huggingface_heads.pooling_of_encoder(modules[1][1] / "config.json")
+        read_inner = huggingface.open_folder(inner, ignore)
 
-    def with_settings(checkpoint: Checkpoint) -> Checkpoint:
+    def read_part(heads: bool) -> Checkpoint:
+        checkpoint = read_inner(heads)
+        tokenizer = dict(checkpoint.spec.tokenizer)
+        sentence_bert = folder.read_optional_json(inner / "sentence_bert_config.json")
+        if sentence_bert.get("do_lower_case") is True:
+            tokenizer["lowercase"] = True
+        pooling = checkpoint.spec.pooling
+        if names[1:2] == ["Pooling"]:
+            pooling = huggingface_heads.pooling_of_encoder(modules[1][1] / "config.json")
         spec = dataclasses.replace(checkpoint.spec, tokenizer=tokenizer, pooling=pooling)
-        return dataclasses.replace(checkpoint, path=str(path), spec=spec)
+        checkpoint = dataclasses.replace(checkpoint, path=str(path), spec=spec)
+        return with_modules(checkpoint, path) if heads else checkpoint
 
-    return canonical.with_head_or_problem(
-        with_settings(encoder), lambda: with_modules(with_settings(read_head()), path)
-    )
+    return canonical.with_head_or_problem(read_part)
 
 
 def with_modules(checkpoint: Checkpoint, path: Path) -> Checkpoint:
