@@ -121,7 +121,9 @@ FAMILIES = {
         heads={
             "discriminator_predictions": None,
             "generator_predictions": {"hidden_act": "gelu"},
-            "sequence_summary": {"summary_type": "first", "summary_activation": "gelu"},
+            "sequence_summary": {
+                "summary_type": "first", "summary_activation": "gelu", "summary_use_proj": True,
+            },
         },
         has_embedding_size=True,
     ),
@@ -269,6 +271,24 @@ def check_file(file: Path, family: Family) -> None:
     if family is not BERT and file.suffix == ".h5":
         rule = "must be model.safetensors or pytorch_model.bin for this class"
         raise ValueError(f"{file}: {rule}. Convert it with transformers 4, from_tf=True")
+
+
+def check_adapter(
+    file: Path, family: Family, names: Iterable[str], added: Iterable[str], replaced: Iterable[str]
+) -> None:
+    """Raise a `ValueError` for an adapter of a BERT whose base is a model of another family.
+
+    `names` has the names of the base's tensors, `added` and `replaced` those of the adapter.
+    """
+    if family is BERT:
+        return
+    prefix = f"{family.prefix}."
+    plain_names = {name.removeprefix(prefix) for name in names}
+    others = [name for name in added if name.removeprefix(prefix) not in plain_names]
+    others += [name for name in replaced if name.startswith("bert.")]
+    if others:
+        advice = "Correct base_model_name_or_path"
+        raise invalid(file, "an adapter must have the names of its base", others[0], advice)
 
 
 def check_heads(

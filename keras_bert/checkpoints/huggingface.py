@@ -261,6 +261,8 @@ def _read_tensors(
     tensors = _normalize(file, source_tensors, family)
     if adapter is None:
         return tensors
+    adapter_file = adapter.folder / peft_adapter.FILE
+    families.check_adapter(adapter_file, family, source_tensors, adapter.added, adapter.replaced)
     added = _normalize(file, adapter.added, family)
     replaced = _normalize(file, adapter.replaced, family)
     return peft_adapter.merge(file, tensors, adapter._replace(added=added, replaced=replaced))

@@ -171,9 +171,9 @@ def to_canonical_config(source: object, arguments: Mapping[str, Any]) -> dict[st
 
 def to_source_config(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of BertBackbone."""
+    canonical.check_is_bert(config, format=FORMAT)
     canonical.to_source_activation(config["hidden_act"], ACTIVATIONS, format=FORMAT)
     canonical.check_layer_norm_eps(config["layer_norm_eps"], "BertBackbone", format=FORMAT)
-    canonical.check_is_bert(config, format=FORMAT)
     return {theirs: config[key] for key, theirs in _CONFIG.items()}
 
 

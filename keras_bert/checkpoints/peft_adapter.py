@@ -168,7 +168,7 @@ def task_type(class_name: str) -> str:
         if class_name == f"Bert{ending}":
             return name
     raise ValueError(
-        f"PEFT has no type of task for {class_name}. Use format='huggingface', which holds the "
+        f"PEFT has no type of task for {class_name}. Use format='keras', which holds the "
         "merged weights"
     )
 

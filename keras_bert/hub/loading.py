@@ -354,7 +354,7 @@ def _keras_file(path, ignore, format):
         raise ValueError(f'ignore must be a list of patterns, as in ["{ignore:.80}"]')
     file = path if path.is_file() else path / MODEL_FILE
     if format == "keras" and not file.is_file():
-        raise ValueError(f"{path} has no {MODEL_FILE}. Leave out format")
+        raise ValueError(f"{path} has no {MODEL_FILE}. Give the format of a checkpoint in it")
     if format not in (None, "keras") or not file.is_file():
         return None
     if ignore:

@@ -31,7 +31,7 @@ from keras_bert.hub.hub_source import PREFIX
 from keras_bert.runtime.escaping import shown
 from keras_bert.tasks import registry
 
-_MERGED = "Use format='huggingface', which holds the merged weights"
+_MERGED = "Use format='keras', which holds the merged weights"
 
 
 def save(model: keras.Model, checkpoint: Checkpoint, path: pathlib.Path) -> list[str]:
@@ -79,7 +79,7 @@ def _rank_and_alpha(model: keras.Model) -> dict[str, Any]:
     if len(set(map(tuple, ranks))) != 1:
         raise ValueError(
             f"format='peft' needs LoRA with one rank; {model.name!r} has {shown(sorted(ranks))}. "
-            "Call enable_lora of its encoder before the training, or use format='huggingface'"
+            "Call enable_lora of its encoder before the training, or use format='keras'"
         )
     [rank, alpha] = next(iter(ranks))
     return {"r": rank, "lora_alpha": alpha}
@@ -114,7 +114,8 @@ def _name_of_base(source: str, base_folder: pathlib.Path) -> dict[str, Any]:
     if is_known:
         name, revision = named_source.repository_of(source)
     if is_folder:
-        name, revision = str(pathlib.Path(source).expanduser()), ""
+        name = str(pathlib.Path(source).expanduser())
+        revision = ""
     return {"base_model_name_or_path": name, "revision": revision or None}
 
 
