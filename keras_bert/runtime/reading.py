@@ -97,16 +97,16 @@ def json_value(text: str, **options: Any) -> Any:
 
 
 def check_json(text: str) -> None:
-    """Raise a `ValueError` for JSON with many or deeply nested lists and objects.
+    """Raise a `ValueError` for JSON with many or deeply nested lists, objects and keys.
 
     An object takes 200 bytes of memory. A deeply nested value exceeds the recursion limit of the
     parser, or of whatever walks over the value.
     """
-    if text.count("[") + text.count("{") <= budget.MAX_DEPTH:
+    if sum(map(text.count, "[{:")) <= budget.MAX_DEPTH:
         return
     structure = _JSON_STRING.sub("", text)
-    containers = structure.count("[") + structure.count("{")
-    budget.check(containers, "lists and objects", budget.MAX_ITEMS)
+    items = sum(map(structure.count, "[{:"))
+    budget.check(items, "lists, objects and keys", budget.MAX_ITEMS)
     brackets = structure.encode("utf-8", "replace").translate(None, _NOT_BRACKETS)
     depth = max(itertools.accumulate(map(_NESTING.__getitem__, brackets)), default=0)
     budget.check(depth, "nested values", budget.MAX_DEPTH)

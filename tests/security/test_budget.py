@@ -78,8 +78,8 @@ def archive(names, content=b""):
 
 
 def keys(file):
-    """Write an object with as many keys as a file can have."""
-    items = ",".join(f'"{number:x}":0' for number in range(MAX_TEXT // 11))
+    """Write an object with as many keys as a file may have."""
+    items = ",".join(f'"{number:x}":0' for number in range(MAX_ITEMS - 1))
     file.write_text(f"{{{items}}}")
 
 
@@ -310,6 +310,7 @@ HOSTILE = {
     ],
     MAX_ITEMS: [
         *((name, list_of(b"[],", MAX_ITEMS + 1), read) for name, read in JSON_READERS.items()),
+        ("keys.json", lambda file: file.write_bytes(b'{' + b'"":0,' * MAX_ITEMS), folder.read_json),
         ("messages", content(b"\x0a\0" * 2**22), read_ops),
         ("unknown fields", content(b"\x7a\0" * 2**22), read_ops),
         ("a.onnx", content(b"\x08\1" * 2**22), onnx_graph_check.check),
@@ -383,7 +384,7 @@ NAMES = [(0, b"a" * 1000, b""), *((1000, b"%06d" % number, b"") for number in MA
 TUPLES = b"\x80\2}" + b"\x85" * (MAX_HEADER - 4) + b"."
 # Files within all limits: a reader may accept or refuse them.
 ALLOWED = [
-    ("objects.json", list_of(b'{"":0},', MAX_ITEMS - 1), folder.read_json_list),
+    ("objects.json", list_of(b'{"":0},', MAX_ITEMS // 2 - 1), folder.read_json_list),
     ("floats.json", list_of(b"1.5,", MAX_TEXT // 4 - 1), folder.read_json_list),
     ("keys.json", keys, folder.read_json),
     ("graph", content(b"\x0a\0" * (MAX_HEADER // 2)), graph_of_objects),
