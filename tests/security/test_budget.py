@@ -310,7 +310,7 @@ HOSTILE = {
     ],
     MAX_ITEMS: [
         *((name, list_of(b"[],", MAX_ITEMS + 1), read) for name, read in JSON_READERS.items()),
-        ("keys.json", lambda file: file.write_bytes(b'{' + b'"":0,' * MAX_ITEMS), folder.read_json),
+        ("keys.json", lambda file: file.write_bytes(b"{" + b'"":0,' * MAX_ITEMS), folder.read_json),
         ("messages", content(b"\x0a\0" * 2**22), read_ops),
         ("unknown fields", content(b"\x7a\0" * 2**22), read_ops),
         ("a.onnx", content(b"\x08\1" * 2**22), onnx_graph_check.check),
