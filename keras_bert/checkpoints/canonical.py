@@ -37,6 +37,7 @@ SIZES = (
     "max_position_embeddings", "type_vocab_size",
 )  # fmt: skip
 CONFIG_KEYS = (*SIZES, *DEFAULTS)
+USE_KERAS = "Use format='keras' (--to keras)"
 # Only `families` reads models with other values than the default.
 _ONLY_IN_FAMILIES = ("embedding_size", "pooler_act")
 
@@ -332,7 +333,8 @@ def read_config(
 def check_is_bert(config: Mapping[str, Any], *, format: str) -> None:
     """Raise a `ValueError` for values that only models of `families` have, and no format."""
     schema = {"pooler_act": DEFAULTS["pooler_act"], "embedding_size": config["hidden_size"]}
-    json_schema.check(format, config, schema, advice="Use format='keras'")
+    of = "in a BERT, whose embeddings are as wide as its layers and whose pooler has tanh"
+    json_schema.check(format, config, schema, of=of, advice=USE_KERAS)
 
 
 def without_family_keys(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -359,11 +361,11 @@ def to_source_activation(activation: str, names: Mapping[str, str], *, format: s
     source_name = next((name for name, ours in names.items() if ours == activation), None)
     if source_name is not None:
         return source_name
-    advice = ""
+    advice = USE_KERAS
     if activation == "gelu" and "gelu_new" in names.values():
-        advice = (
-            "Use format='huggingface'. Only for weights from Google's code, load the model with "
-            'hidden_act="gelu_new"'
+        advice += (
+            ". Only for weights from Google's code, load the model with "
+            'hidden_act="gelu_new" (--hidden-act)'
         )
     known = ", ".join(dict.fromkeys(names.values()))
     raise invalid(format, f"hidden_act must be {known}", activation, advice)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_bert.checkpoints.canonical import Checkpoint
+from keras_bert.checkpoints.canonical import USE_KERAS, Checkpoint
 from keras_bert.checkpoints.huggingface_heads import TORCH_ACTIVATIONS
 from keras_bert.model_spec import UNIT_LENGTH, HeadSpec, ModelSpec
 from keras_bert.runtime.escaping import shown
@@ -44,22 +44,22 @@ def lost_options(format: str, written: Checkpoint, again: Checkpoint) -> list[st
         else:
             known = "" if value is None else f"={shown(value)}"
             raise ValueError(
-                f"{format}: cannot hold {name}{known} of {shown(written.path)}. Use "
-                f"{_formats_for(format, spec)}"
+                f"{format}: cannot hold {name}{known} of {shown(written.path)}. "
+                f"{_advice(format, spec)}"
             )
     return options
 
 
-def _formats_for(format: str, spec: ModelSpec) -> str:
-    """Return the formats that hold all of the model."""
+def _advice(format: str, spec: ModelSpec) -> str:
+    """Return the advice to use a format that holds all of the model."""
     head = spec.head
     has_modules = head.pairs or head.prompts or spec.embedding is not None
     has_torch_activation = (head.activation or "linear") in TORCH_ACTIVATIONS.values()
     is_own_pooling = head.pooling and head.task != "embedding"
     is_held = has_modules and has_torch_activation and not is_own_pooling
     if is_held and format != "sentence_transformers":
-        return "format='keras' or format='sentence_transformers'"
-    return "format='keras'"
+        return f"{USE_KERAS} or format='sentence_transformers'"
+    return USE_KERAS
 
 
 def _differences(written: Checkpoint, again: Checkpoint) -> Iterator[tuple[str, Any]]:

@@ -49,8 +49,13 @@ def detect(path: str | os.PathLike[str], format: str | None = None) -> str:
     if format in formats or (format is None and len(formats) == 1):
         return format or formats[0]
     if formats:
-        rule = f"format must be one of {' and '.join(formats)}, which the folder has"
-        raise ValueError(f"{path}: {rule}; received {shown(format)}")
+        choices = " or ".join(f"format={name!r}" for name in formats)
+        problem = (
+            "has several formats"
+            if format is None
+            else f"has no files of the format {shown(format)}"
+        )
+        raise ValueError(f"{path} {problem}. Pass {choices} (--source-format)")
     entries = sorted(path.iterdir())
     inner = [entry.name for entry in entries if _is_folder(entry) and formats_in(entry)]
     if inner:  # such as the output folder of a training program

@@ -108,7 +108,7 @@ def torch_activation(activation: str) -> str:
     names = {keras_name: name for name, keras_name in TORCH_ACTIVATIONS.items()}
     if activation not in names:
         rule = f"the activation of a head must be one of {', '.join(names)}"
-        raise invalid(FORMAT, rule, activation, "Use format='keras'")
+        raise invalid(FORMAT, rule, activation, canonical.USE_KERAS)
     module = "linear" if activation == "linear" else "activation"
     return f"torch.nn.modules.{module}.{names[activation]}"
 
@@ -128,8 +128,8 @@ def config_of_head(checkpoint: Checkpoint) -> dict[str, Any]:
         config["label2id"] = {label: index for index, label in enumerate(labels)}
     if is_classifier:
         config["problem_type"] = _problem_type(head)
-        if head.dropout is not None:
-            config["classifier_dropout"] = head.dropout
+    if head.dropout is not None:
+        config["classifier_dropout"] = head.dropout
     if head.pairs:
         activation = activation_of_pairs(head)
         config["sentence_transformers"] = {"activation_fn": activation}

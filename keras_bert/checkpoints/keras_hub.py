@@ -349,7 +349,7 @@ def _write_tokenizer(
     if options.get("added_tokens"):
         rule = "BertTokenizer does not match added tokens as Hugging Face does"
         token = options["added_tokens"][0].content
-        raise invalid(FORMAT, rule, token, "Use format='huggingface'")
+        raise invalid(FORMAT, rule, token, canonical.USE_KERAS)
     (path / _VOCABULARY).parent.mkdir(parents=True)
     folder.write_vocabulary(path / _VOCABULARY, vocabulary)
     config = {"config_file": "tokenizer.json", "vocabulary": None}

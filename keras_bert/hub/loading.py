@@ -254,7 +254,7 @@ def _warn_of_lost(lost, format):
     if lost:
         warnings.warn(
             f"the format {format!r} does not keep {', '.join(lost)}. Set this again when you "
-            "load the model, or use format='keras'",
+            "load the model, or use format='keras' (--to keras)",
             stacklevel=level_of_caller(),
         )
 
@@ -353,8 +353,6 @@ def _keras_file(path, ignore, format):
     if isinstance(ignore, str):  # a list of letters would ignore nothing
         raise ValueError(f'ignore must be a list of patterns, as in ["{ignore:.80}"]')
     file = path if path.is_file() else path / MODEL_FILE
-    if format == "keras" and not file.is_file():
-        raise ValueError(f"{path} has no {MODEL_FILE}. Give the format of a checkpoint in it")
     if format not in (None, "keras") or not file.is_file():
         return None
     if ignore:

@@ -152,7 +152,8 @@ def _download(name, model, alias):
     remedy = f"Without a network, put {files} of {model.repository} into {_hub_folder(name, model)}"
     if model.archive:
         remedy += f", or the archive at {model_archives.path_by_user(_archive_folder(name, model))}"
-    raise OSError(f"Could not download {alias!r}: {'; '.join(failures)}. {remedy}")
+    facts = f"{model.size / 1e6:.0f} MB, license {model.license}"
+    raise OSError(f"Could not download {alias!r} ({facts}): {'; '.join(failures)}. {remedy}")
 
 
 def _install_from_hub(name, model):

@@ -63,7 +63,7 @@ def test_detect(tmp_path, names, expected):
 def test_detect_rejects_two_checkpoints(tmp_path):
     names = ("config.json", "model.safetensors", "bert_config.json", "bert_model.ckpt.index")
     touch(tmp_path, *names)
-    with pytest.raises(ValueError, match="format must be one of google and huggingface"):
+    with pytest.raises(ValueError, match="Pass format='google' or format='huggingface'"):
         checkpoints.detect(tmp_path)
     assert checkpoints.detect(tmp_path, "google") == "google"
 

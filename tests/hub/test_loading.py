@@ -436,5 +436,7 @@ def test_a_folder_with_several_formats(tmp_path):
         shutil.copytree(tmp_path / name, tmp_path / "all", dirs_exist_ok=True)
         loaded = keras_bert.load(tmp_path / "all", format=name)
         np.testing.assert_array_equal(loaded.get_weights()[0], model.get_weights()[0])
-    with pytest.raises(ValueError, match="format must be one of google and huggingface"):
-        keras_bert.load(tmp_path / "all", format="keras_hub")
+    (tmp_path / "all/model.keras").unlink()
+    for name in (None, "keras_hub", "keras"):
+        with pytest.raises(ValueError, match="Pass format='google' or format='huggingface'"):
+            keras_bert.load(tmp_path / "all", format=name)

@@ -111,7 +111,8 @@ def find_with_proxy(name, proxy, tmp_path):
 def test_named_models_fail_fast_without_a_network(tmp_path, name, other):
     """The Hub's library would retry for 25 seconds and print a line for each attempt."""
     message, seconds, stderr = find_with_proxy(name, "http://127.0.0.1:9", tmp_path)
-    assert f"Could not download '{name}'" in message
+    assert f"Could not download '{name}' (" in message
+    assert "license Apache-2.0): " in message
     assert seconds < 5
     lines = [line for line in stderr.splitlines() if line]
     assert len(lines) == 1

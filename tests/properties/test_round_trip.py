@@ -120,6 +120,9 @@ DETAILS = {
         _EMBEDDER, prompts={"query": "so ", "document": ""}, default_prompt="query"
     ),
     "dot product": functools.partial(_EMBEDDER, normalize=False, similarity="dot"),
+    "dot product and gelu": functools.partial(
+        _EMBEDDER, normalize=False, similarity="dot", encoder_options={"hidden_act": "gelu"}
+    ),
     "pooling of the head": functools.partial(
         _EMBEDDER, pooling="cls", encoder_options={"pooling": "max"}
     ),
