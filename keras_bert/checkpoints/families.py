@@ -163,7 +163,16 @@ def find(config: Mapping[str, Any]) -> Family:
     return BERT
 
 
-def bert_config(family: Family, config: Mapping[str, Any]) -> dict[str, Any]:
+def bert_class(config: Mapping[str, Any]) -> str | None:
+    """Return the class of BERT with the head of the class that a config names, or `None`.
+
+    For example "BertForMaskedLM" for "TFElectraForMaskedLM".
+    """
+    names = classes_of(config)
+    return re.sub(r"^\w*?(?=Model$|For[A-Z])", "Bert", names[0]) if names else None
+
+
+def bert_config(file: Path, family: Family, config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the config of a BERT with the same layers, without the width of the embeddings."""
     if family is BERT:
         return dict(config)
@@ -172,7 +181,7 @@ def bert_config(family: Family, config: Mapping[str, Any]) -> dict[str, Any]:
     if family.has_embedding_size:
         unused.add("embedding_size")
     used = {key: value for key, value in config.items() if key not in unused}
-    content = json_schema.renamed("config.json", used, family.keys)
+    content = json_schema.renamed(file, used, family.keys)
     content.update(family.constants)
     content["model_type"] = "bert"
     content["architectures"] = [
@@ -182,6 +191,9 @@ def bert_config(family: Family, config: Mapping[str, Any]) -> dict[str, Any]:
         content["type_vocab_size"] = 2
     positions = content.get("max_position_embeddings")
     if family.skips_padding and isinstance(positions, int):
+        padding = config.get("pad_token_id", 1)
+        if type(padding) is not int or padding < 0:
+            raise invalid(file, "pad_token_id must be an id", padding)
         content["max_position_embeddings"] = positions - _first_position(config)
     return content
 
@@ -245,25 +257,25 @@ def with_bert_shapes(
 
 def _first_position(config: Mapping[str, Any]) -> int:
     """Return the position of the first token of a RoBERTa."""
-    padding = config.get("pad_token_id", 1)
-    if type(padding) is not int or padding < 0:
-        raise invalid("config.json", "pad_token_id must be an id", padding)
+    padding: int = config.get("pad_token_id", 1)
     return padding + 1
 
 
 def check_padding(
-    file: Path, family: Family, config: Mapping[str, Any], vocabulary: Sequence[str] | None
+    path: Path, family: Family, config: Mapping[str, Any], vocabulary: Sequence[str] | None
 ) -> None:
     """Raise a `ValueError` unless RoBERTa's `pad_token_id` is the id of [PAD].
 
     In transformers, each token with this id has the same position, also an [UNK] within the text.
+    `path` is the folder of the vocabulary, which can be that of an adapter.
     """
     if not family.skips_padding or vocabulary is None:
         return
     padding = _first_position(config) - 1
     if vocabulary[padding : padding + 1] != ["[PAD]"]:
         token = vocabulary[padding] if padding < len(vocabulary) else None
-        raise invalid(file, "pad_token_id must be the id of [PAD]", {padding: token})
+        rule = f"its token {padding}, the pad_token_id in config.json, must be [PAD]"
+        raise invalid(path, rule, token, "Correct pad_token_id, or copy the model's vocabulary")
 
 
 def check_file(file: Path, family: Family) -> None:

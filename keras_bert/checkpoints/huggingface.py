@@ -32,7 +32,6 @@ from keras_bert.checkpoints.huggingface_heads import POOLING_FILE
 from keras_bert.checkpoints.name_tables import Layout
 from keras_bert.checkpoints.peft_adapter import Adapter
 from keras_bert.checkpoints.tensor_files import Tensor
-from keras_bert.checkpoints.tokenizer_config import Tokenizer
 from keras_bert.model_spec import HeadSpec, ModelSpec
 from keras_bert.runtime.escaping import printable, shown
 from keras_bert.runtime.words import words
@@ -196,13 +195,16 @@ def open_folder(
     family = families.find(content)
     adapter = adapter or peft_adapter.read(path)
     content = peft_adapter.with_task(adapter, content, family.class_name)
-    source_config = families.bert_config(family, content)
+    source_config = families.bert_config(file, family, content)
     _check_other_files(path, content)
     other_models.check_config(file, source_config, is_converted=family is not families.BERT)
     silent = SILENT_KEYS | family.silent_keys
     config = canonical.read_config(file, source_config, ACTIVATIONS, silent)
-    tokenizer = _read_tokenizer(path, config, adapter)
-    families.check_padding(file, family, content, tokenizer.vocabulary)
+    tokenizer_folder = _folder_of_tokenizer(path, adapter)
+    tokenizer = tokenizer_config.read(
+        tokenizer_folder, config["vocab_size"], config["max_position_embeddings"]
+    )
+    families.check_padding(tokenizer_folder, family, content, tokenizer.vocabulary)
     weights_file = _find_weights(path)
     families.check_file(weights_file, family)
     source_tensors = tensor_files.read(weights_file)
@@ -238,11 +240,11 @@ def open_folder(
     return read_part
 
 
-def _read_tokenizer(path: Path, config: Mapping[str, Any], adapter: Adapter | None) -> Tokenizer:
-    """Return the tokenizer of an adapter, if its folder has one, or else of the folder."""
+def _folder_of_tokenizer(path: Path, adapter: Adapter | None) -> Path:
+    """Return the folder of an adapter, if it has a tokenizer, or else that of the base."""
     if adapter is not None and tokenizer_config.is_in(adapter.folder):
-        path = adapter.folder
-    return tokenizer_config.read(path, config["vocab_size"], config["max_position_embeddings"])
+        return adapter.folder
+    return path
 
 
 def _find_weights(path: Path) -> Path:
@@ -265,7 +267,7 @@ def _read_tensors(
     families.check_adapter(adapter_file, family, source_tensors, adapter.added, adapter.replaced)
     added = _normalize(file, adapter.added, family)
     replaced = _normalize(file, adapter.replaced, family)
-    return peft_adapter.merge(file, tensors, adapter._replace(added=added, replaced=replaced))
+    return peft_adapter.merge(tensors, adapter._replace(added=added, replaced=replaced))
 
 
 def _read_head(

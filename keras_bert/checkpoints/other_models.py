@@ -9,8 +9,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from keras_bert.checkpoints import families, huggingface_heads, json_schema
 from keras_bert.checkpoints.families import FAMILIES, classes_of
+from keras_bert.checkpoints.folder import read_optional_json
 from keras_bert.runtime.escaping import shown
+from keras_bert.untrusted.errors import invalid
 
 # Model type without "-" and "_", which is also how classes and tensors are called -> the difference
 # to BERT.
@@ -46,9 +49,10 @@ _OTHER_TOKENIZERS = ("vocab.json", "merges.txt", "bpe.codes", "sentencepiece.*",
                      "tokenizer*.model")  # fmt: skip
 _USE = "Use it with transformers, or choose a BERT, as in keras_bert.load('base')"
 _GRAPH = (
-    "is a graph, which has no Keras model. Run it with keras_bert.pipeline(folder, trusted=True), "
-    "or load the checkpoint from which it was made"
+    "is a graph, which has no Keras model. Run it with keras_bert.pipeline(folder, trusted=True) "
+    "or keras-bert predict --trusted, or load the checkpoint from which it was made"
 )
+_ARCHIVE = "is an archive. Unpack it there, and load the folder"
 # Pattern of files -> what they are, and what to do. They are looked for in this order.
 _FILES = {
     "*.fp16.safetensors": "is a variant of the weights. Rename it to model.safetensors",
@@ -74,6 +78,7 @@ _FILES = {
     "*.tflite": "is a graph, which has no Keras model. Run it with LiteRT, or load the checkpoint "
     "from which it was made",
     "model.json": "is for TensorFlow.js. Load the checkpoint from which it was made",
+    **dict.fromkeys(("*.tar", "*.tar.*", "*.tgz", "*.zip", "*.7z"), _ARCHIVE),
 }
 
 
@@ -90,11 +95,18 @@ def check_config(file: Path, config: Mapping[str, Any], is_converted: bool = Fal
     for value in filter(None, [model_type, *names]):
         if value != "bert" and not _BERT_CLASS.match(str(value)):
             _check_family(file, str(value))
+    json_schema.check(file, config, {"model_type": ("bert", *FAMILIES)}, advice=_USE)
     if code:
         raise ValueError(
             f"{file}: the code of {shown(code)} computes this model. If that is a BERT, load a "
             "copy of the folder without auto_map in config.json"
         )
+    quantization = config.get("quantization_config")
+    if quantization:
+        method = quantization.get("quant_method") if isinstance(quantization, dict) else None
+        rule = "quantization_config must be empty, since quantized weights are not read"
+        advice = "Use it with transformers, or load the checkpoint from which it was made"
+        raise invalid(file, rule, method or quantization, advice)
     tokenizers = [
         tokenizer.name
         for pattern in _OTHER_TOKENIZERS
@@ -103,13 +115,15 @@ def check_config(file: Path, config: Mapping[str, Any], is_converted: bool = Fal
     if is_converted and tokenizers:
         rule = "the tokenizer must be WordPiece, whose file is vocab.txt"
         raise ValueError(f"{file.parent}: {rule}, received {tokenizers[0]}. {_USE}")
-    if model_type is not None:  # `canonical.read_config` checks it
+    if model_type is not None:
         return
     others = [name for name in names if not _BERT_CLASS.match(name)] + tokenizers
+    if config.get("embedding_size") not in (None, config.get("hidden_size")):
+        others.append("embedding_size")
     if others:
         raise ValueError(
-            f"{file}: must have the model_type 'bert' beside {shown(others[0])}, which is not of "
-            f"BERT. {_USE}"
+            f"{file}: must have a model_type, since {shown(others[0])} is not of BERT. Add that of "
+            f"the model, one of bert, {', '.join(FAMILIES)}; other models are not read"
         )
 
 
@@ -134,10 +148,30 @@ def _check_family(file: Path, name: str) -> None:
             )
 
 
+def read_config_of_graph(path: Path) -> dict[str, Any]:
+    """Return the config, with BERT's keys, in the folder of a graph of another library.
+
+    The graph can be of any model with BERT's sizes and one of its heads. Raise a `ValueError` for
+    others, such as decoders and models of images.
+    """
+    file = path / "config.json"
+    content = read_optional_json(file)
+    family = families.find(content)
+    config = families.bert_config(file, family, content)
+    class_name = families.bert_class(config)
+    sizes = [config.get(key) for key in ("vocab_size", "max_position_embeddings")]
+    has_head = class_name is None or class_name in huggingface_heads.ARCHITECTURES
+    if content and (None in sizes or not has_head):
+        check_config(file, config, is_converted=family is not families.BERT)
+    return config
+
+
 def check_files(path: Path) -> None:
     """Raise a `ValueError` for a folder without a checkpoint that has files of other libraries."""
     for pattern, advice in _FILES.items():
         for file in sorted(path.glob(pattern)):
+            if advice == _GRAPH:
+                read_config_of_graph(path)
             raise ValueError(f"{path} has no checkpoint of BERT: {shown(file.name)} {advice}")
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from keras_bert.checkpoints import canonical, huggingface, peft_adapter
 from keras_bert.checkpoints.canonical import Checkpoint, ReadPart
 from keras_bert.checkpoints.folder import has_file
+from keras_bert.runtime.reading import one_line
 from keras_bert.untrusted.errors import invalid
 
 FORMAT = "peft"
@@ -30,15 +31,17 @@ def open_folder(path: Path, ignore: Collection[str], find_base: FindBase | None)
     adapter = peft_adapter.read(path)
     if adapter is None or find_base is None:
         raise ValueError(f"{path} is an adapter. Load it with keras_bert.load")
+    copy = "Copy the adapter into the folder of its base model"
     name = adapter.config.get("base_model_name_or_path")
     revision = adapter.config.get("revision")
     if not isinstance(name, str) or not name or not isinstance(revision, str | None):
-        advice = "Copy the adapter into the folder of its base model"
-        raise invalid(file, "must have the name of the base model", name, advice)
+        keys = {"base_model_name_or_path": name, "revision": revision}
+        raise invalid(file, "must have the name of the base model", keys, copy)
     try:
         base = find_base(name, revision)
-    except ValueError as error:
-        raise ValueError(f"{file}: base_model_name_or_path: {error}") from error
+    except (ValueError, OSError) as error:
+        kind = OSError if isinstance(error, OSError) else ValueError
+        raise kind(f"{file}: base_model_name_or_path: {one_line(error)}. {copy}") from error
     if has_file(base / peft_adapter.FILE):
         advice = "Merge that one first, with PEFT's merge_and_unload, and save that model"
         raise invalid(file, "the base must have no adapter of its own", name, advice)

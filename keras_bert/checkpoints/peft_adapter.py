@@ -22,6 +22,7 @@ FILE = "adapter_config.json"
 WEIGHTS = ("adapter_model.safetensors", "adapter_model.bin")
 _SCHEMA = {
     "peft_type": "LORA",
+    "bias": "none",
     "use_dora": False,
     "use_qalora": False,
     "lora_bias": False,
@@ -84,6 +85,9 @@ def read(path: Path) -> Adapter | None:
     factors: dict[str, dict[str, Tensor]] = {}
     replaced: dict[str, Tensor] = {}
     for name, tensor in tensor_files.read(weights_file).items():
+        if ".lora_embedding_" in name:
+            module = name.partition(".lora_embedding_")[0]
+            raise invalid(file, "target_modules must be dense layers", module, _ADVICE)
         match = _NAME.fullmatch(name)
         if match is None or "lora_" in match[1]:
             raise invalid(weights_file, rule, name, _ADVICE)
@@ -173,14 +177,15 @@ def task_type(class_name: str) -> str:
     )
 
 
-def merge(file: Path, tensors: Mapping[str, Tensor], adapter: Adapter) -> dict[str, Tensor]:
+def merge(tensors: Mapping[str, Tensor], adapter: Adapter) -> dict[str, Tensor]:
     """Return the tensors of the adapted model. All names are those of the base's tensors."""
     merged = {**tensors, **adapter.replaced}
     for name, product in adapter.added.items():
         base = tensors.get(name)
         if base is None or base.shape != product.shape:
-            received = {name: product.shape}
-            raise invalid(file, "an adapter must fit the weights of its base", received, _ADVICE)
+            shape = None if base is None else base.shape
+            rule = f"the base must have {shown(name)} with the shape {product.shape}"
+            raise invalid(adapter.folder / FILE, rule, shape, "Correct base_model_name_or_path")
         merged[name] = _sum(base, product)
     return merged
 

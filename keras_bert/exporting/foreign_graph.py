@@ -9,24 +9,31 @@ Source: huggingface/optimum-onnx, optimum/exporters/onnx/model_configs.py (names
 import dataclasses
 import functools
 import pathlib
-import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from keras_bert.checkpoints import huggingface_heads, sentence_transformers
+from keras_bert.checkpoints import (
+    families,
+    huggingface_heads,
+    other_models,
+    sentence_transformers,
+    tokenizer_config,
+)
 from keras_bert.checkpoints.canonical import Checkpoint
-from keras_bert.checkpoints.other_models import classes_of
+from keras_bert.checkpoints.tokenizer_config import Tokenizer
 from keras_bert.exporting import graph_folder
-from keras_bert.exporting.graph_session import Inputs, Session
+from keras_bert.exporting.graph_session import Inputs, Session, errors_as_value_error
 from keras_bert.model_spec import UNIT_LENGTH, HeadSpec, ModelSpec
 from keras_bert.runtime.arguments import check_one_of
 from keras_bert.runtime.escaping import shown
 from keras_bert.runtime.warn import level_of_caller
 from keras_bert.tasks import registry
 from keras_bert.tasks.activations import sigmoid
+from keras_bert.untrusted import links
+from keras_bert.untrusted.errors import invalid
 
 _ACTIVATIONS: dict[str | None, Callable] = {
     None: np.asarray,
@@ -82,6 +89,31 @@ def _with_masks(batches: Iterable[Inputs], masks: dict[int, np.ndarray]) -> Iter
         yield inputs
 
 
+def read_files(folder: pathlib.Path) -> tuple[dict[str, Any], Tokenizer]:
+    """Return the config of a graph with BERT's keys, and its tokenizer. The graph is not read."""
+    links.check(folder)
+    config = other_models.read_config_of_graph(folder)
+    if not config:
+        raise ValueError(
+            f"{folder} has no config.json. Copy that of the checkpoint and its tokenizer.json or "
+            "vocab.txt into it"
+        )
+    for key in ("vocab_size", "max_position_embeddings"):
+        if type(config.get(key)) is not int:
+            rule = f"{key} must be a number for keras_bert.pipeline"
+            raise invalid(folder / "config.json", rule, config.get(key))
+    advice = "Copy the tokenizer of the checkpoint, or run the graph with another library"
+    with errors_as_value_error(f"{folder}: its tokenizer cannot be read", advice):
+        tokenizer = tokenizer_config.read(
+            folder, config["vocab_size"], config["max_position_embeddings"]
+        )
+    if tokenizer.vocabulary is None:
+        raise ValueError(
+            f"{folder} has no tokenizer. Copy tokenizer.json or vocab.txt of the checkpoint into it"
+        )
+    return config, tokenizer
+
+
 def read_head(
     folder: pathlib.Path,
     config: Mapping[str, Any],
@@ -100,7 +132,7 @@ def read_head(
             f"{session.file} needs the input {shown(min(unknown))}. Run it with the library that "
             "wrote it"
         )
-    checkpoint = _checkpoint(folder, config, session)
+    checkpoint = _checkpoint(folder, config, session, task)
     head = checkpoint.spec.head
     if head.task in (None, "embedding") and _VECTORS not in session.widths:
         head = _embedder(folder, checkpoint.spec, pooling)
@@ -152,13 +184,28 @@ def _with_outputs(session: Session, head: HeadSpec) -> Session:
     return FinishedSession(session, source, _VECTORS, width, finish)
 
 
-def _checkpoint(folder: pathlib.Path, config: Mapping[str, Any], session: Session) -> Checkpoint:
+def _class_of(
+    folder: pathlib.Path, config: Mapping[str, Any], session: Session, task: str | None
+) -> str:
+    """Return BERT's class with the head of a graph, by its config or else by the user's task."""
+    if not any("logits" in name for name in session.widths):
+        return "BertModel"
+    class_name = families.bert_class(config)
+    if class_name in huggingface_heads.ARCHITECTURES:
+        return class_name
+    if task is not None:
+        return huggingface_heads.architecture_of_task(registry.by_name(task).name)
+    rule = "architectures must name the class with the head of the graph"
+    advice = "Add it, such as BertForSequenceClassification, or pass task='classification'"
+    raise invalid(folder / "config.json", rule, config.get("architectures"), advice)
+
+
+def _checkpoint(
+    folder: pathlib.Path, config: Mapping[str, Any], session: Session, task: str | None
+) -> Checkpoint:
     """Return a checkpoint with the head. Only the shapes of the head's weights are right."""
-    class_name = "BertModel"
-    if any("logits" in name for name in session.widths):
-        names = classes_of(config) or [""]
-        class_name = re.sub(r"^\w*?(?=Model$|For[A-Z])", "Bert", names[0])
-    _, groups = huggingface_heads.ARCHITECTURES.get(class_name, (None, set()))
+    class_name = _class_of(folder, config, session, task)
+    _, groups = huggingface_heads.ARCHITECTURES[class_name]
     bias = np.zeros(session.widths.get("logits") or 1, np.float32)
     weights = {f"{group}/bias": bias for group in groups}
     config = {**config, "architectures": [class_name]}

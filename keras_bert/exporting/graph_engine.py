@@ -51,11 +51,10 @@ class GraphEngine:
         folder = graph.folder
         self._arguments = (graph, precision, task, pooling)
         links.check(folder)
-        self.session = open_session(graph.file, precision, graph.is_foreign)
         if graph.is_foreign:
-            output, tokenizer, self.longest = self._read_foreign(folder, task, pooling)
+            output, tokenizer, self.longest = self._read_foreign(graph, precision, task, pooling)
         else:
-            output, tokenizer, self.longest = self._read_own(graph)
+            output, tokenizer, self.longest = self._read_own(graph, precision)
         if output.task not in registry.names():
             raise ValueError(
                 f"a pipeline needs a model with a head; {folder} has the task "
@@ -79,8 +78,9 @@ class GraphEngine:
         self.seconds = 0.0
         self.described = TaskModel(self.name, output, tokenizer, self.longest, width)
 
-    def _read_own(self, graph):
+    def _read_own(self, graph, precision):
         """Return the head, the tokenizer and the maximum length of an export of keras_bert."""
+        self.session = open_session(graph.file, precision)
         output, facts = graph_folder.read_output(graph.folder)
         with errors_as_value_error(f"{graph.folder}: its tokenizer cannot be read"):
             files = tokenizer_config.read(graph.folder)
@@ -90,35 +90,16 @@ class GraphEngine:
         vocabulary = names[: facts.get("vocabulary_size")]
         return output, _tokenizer(vocabulary, files.options), _max_length(graph.folder, files.json)
 
-    def _read_foreign(self, folder, task, pooling):
+    def _read_foreign(self, graph, precision, task, pooling):
         """Return the same of a graph of another library, and finish its outputs."""
-        from keras_bert.checkpoints import families
         from keras_bert.exporting import foreign_graph
 
-        content = read_optional_json(folder / "config.json")
-        if not content:
-            raise ValueError(
-                f"{folder} has no config.json. Copy that of the checkpoint and its tokenizer.json "
-                "or vocab.txt into it"
-            )
-        config = families.bert_config(families.find(content), content)
-        for key in ("vocab_size", "max_position_embeddings"):
-            if type(config.get(key)) is not int:
-                rule = f"{key} must be a number for keras_bert.pipeline"
-                raise ValueError(
-                    f"{folder / 'config.json'}: {rule}; received {shown(config.get(key))}"
-                )
-        positions = config["max_position_embeddings"]
-        with errors_as_value_error(f"{folder}: its tokenizer cannot be read"):
-            files = tokenizer_config.read(folder, config["vocab_size"], positions)
-        if files.vocabulary is None:
-            raise ValueError(
-                f"{folder} has no tokenizer. Copy tokenizer.json or vocab.txt of the checkpoint "
-                "into it"
-            )
-        output, self.session = foreign_graph.read_head(folder, config, self.session, task, pooling)
+        config, files = foreign_graph.read_files(graph.folder)
+        session = open_session(graph.file, precision, is_foreign=True)
+        output, self.session = foreign_graph.read_head(graph.folder, config, session, task, pooling)
         tokenizer = _tokenizer(files.vocabulary, files.options)
-        return output, tokenizer, files.options["sequence_length"] or positions
+        longest = files.options["sequence_length"] or config["max_position_embeddings"]
+        return output, tokenizer, longest
 
     def __reduce__(self):
         return type(self), self._arguments

@@ -27,12 +27,12 @@ Inputs = dict[str, np.ndarray]
 
 
 @contextlib.contextmanager
-def errors_as_value_error(subject):
+def errors_as_value_error(subject, advice=EXPORT_AGAIN):
     """Raise any error of an engine or of files as a `ValueError` that begins with `subject`."""
     try:
         yield
     except Exception as error:  # the errors of the engines have no other common base
-        raise ValueError(f"{subject}: {one_line(error)}. {EXPORT_AGAIN}") from error
+        raise ValueError(f"{subject}: {one_line(error)}. {advice}") from error
 
 
 class Session(typing.Protocol):

@@ -12,6 +12,7 @@ import re
 from keras_bert.hub import hub_source, model_archives, named_source
 from keras_bert.hub.registry import ALIASES, MODELS
 from keras_bert.runtime.escaping import shown
+from keras_bert.runtime.reading import first_line
 from keras_bert.untrusted import links
 
 _HUB_NAME = re.compile(rf"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*{hub_source.REVISION}")
@@ -46,9 +47,11 @@ def find_base(name: str, revision: str | None) -> pathlib.Path:
     repository = f"{hub_source.PREFIX}{name}{'' if revision is None else f'@{revision}'}"
     if "@" in name or not hub_source.is_name(repository):
         rule = "must be a folder, or a repository of the Hugging Face Hub"
-        advice = "Copy the adapter into the folder of its base model"
-        raise ValueError(f"{rule}; received {shown(name)}. {advice}")
-    return find(repository)
+        raise ValueError(f"{rule}; received {shown(name)}")
+    try:
+        return find(repository)
+    except OSError as error:
+        raise OSError(f"there is no folder {shown(name)}. {first_line(error)}") from error
 
 
 def check(name: str | os.PathLike[str]) -> None:

@@ -8,7 +8,6 @@ from typing import Any
 from keras_bert.exporting import graph_folder
 from keras_bert.exporting.graph_engine import GraphEngine
 from keras_bert.runtime.arguments import as_integer, check_one_of
-from keras_bert.runtime.escaping import shown
 from keras_bert.tasks.pipeline import Pipeline
 
 
@@ -97,10 +96,12 @@ def find_graph(model, engine=None):
 def _graph_engine(graph, task, pooling, precision, trusted):
     """Return the engine of a `GraphFile`."""
     if graph.is_foreign and not trusted:
+        from keras_bert.exporting import foreign_graph
+
+        foreign_graph.read_files(graph.folder)  # their problems come first: trust does not help
         raise ValueError(
             f"{graph.file} is a graph of another library, which is a program. If you trust its "
-            f"author, call keras_bert.pipeline({shown(str(graph.folder))}, trusted=True), or add "
-            "--trusted"
+            "author, pass trusted=True (--trusted)"
         )
     if pooling is not None and not graph.is_foreign:
         raise ValueError("pooling cannot be changed for the folder of an export. Leave it out")

@@ -225,6 +225,14 @@ def test_a_tagger_of_distilbert_has_the_dropout_of_its_encoder(tmp_path, name):
     assert model.get_layer("dropout").rate == (0.3 if "Sequence" in name else 0.1)
 
 
+def test_a_converted_masked_lm_keeps_the_dropout_of_classifiers(tmp_path):
+    head = make_head("ForMaskedLM")
+    write(tmp_path / "theirs", "distilbert", H, head, "ForMaskedLM", seq_classif_dropout=0.3)
+    keras_bert.convert(tmp_path / "theirs", tmp_path / "bert", format="huggingface")
+    model = keras_bert.load(tmp_path / "bert", task="tagging", fresh_head=True, labels=["O", "X"])
+    assert model.get_layer("dropout").rate == 0.3
+
+
 def test_a_discriminator_gives_its_encoder(tmp_path):
     head = fill({"discriminator_predictions.dense.weight": (H, H)})
     tensors = write(tmp_path, "electra", 2, head, "ForPreTraining")
@@ -251,7 +259,7 @@ def test_classes_without_a_type_and_keys_without_a_meaning(tmp_path):
 def test_the_padding_of_a_roberta_is_that_of_its_tokenizer(tmp_path):
     write(tmp_path, "roberta", H, {}, "Model")
     edit_json(tmp_path / "config.json", pad_token_id=4)
-    with pytest.raises(ValueError, match=r"pad_token_id must be the id of \[PAD\]"):
+    with pytest.raises(ValueError, match=r"its token 4, the pad_token_id .* must be \[PAD\]"):
         keras_bert.load(tmp_path)
 
 

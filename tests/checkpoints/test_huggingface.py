@@ -367,6 +367,7 @@ def test_activations(tmp_path, found, expected):
         ("position_embedding_type", "relative_key"),
         ("pruned_heads", {"0": [1]}),
         ("quantization_config", {"bits": 4}),
+        ("quantization_config", "awq"),
         ("rotary", True),
         ("rope_theta", 10000.0),
         ("use_alibi", True),

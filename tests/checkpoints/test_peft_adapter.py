@@ -9,7 +9,7 @@ from safetensors.numpy import save_file
 
 import keras_bert
 from keras_bert import checkpoints, heads
-from keras_bert.hub import hub_source
+from keras_bert.hub import download, hub_source
 from tests.checkpoints.huggingface_files import (
     INPUTS,
     SIZES,
@@ -88,6 +88,8 @@ def test_names_of_older_and_bare_models(tmp_path):
         ({"peft_type": None, "config": {}}, "must be of an adapter of PEFT.*library adapters"),
         ({"init_lora_weights": "pissa"}, "init_lora_weights must be"),
         ({"use_dora": True}, "use_dora must be false"),
+        ({"bias": "lora_only"}, "bias must be 'none'.*merge_and_unload"),
+        ({"trainable_token_indices": [1]}, "trainable_token_indices.*merge_and_unload"),
         ({"layer_replication": [[0, 1]]}, "layer_replication"),
         ({"lora_alpha": "4"}, "lora_alpha must be a number"),
         ({"alpha_pattern": {".*": 4}}, "patterns must be names"),
@@ -104,7 +106,7 @@ def test_other_adapters_are_refused(tmp_path, config, message):
 @pytest.mark.parametrize(
     ("name", "array"),
     [
-        (f"{QUERY}.lora_embedding_A", np.ones((2, H), np.float32)),
+        ("bert.embeddings.word_embeddings.lora_embedding_A", np.ones((2, H), np.float32)),
         (f"{QUERY}.lora_magnitude_vector.weight", np.ones(H, np.float32)),
         (f"{QUERY}.lora_A.default.weight", np.ones((2, H), np.float32)),
         (f"{QUERY}.weight", np.ones((H, H), np.float32)),
@@ -113,16 +115,18 @@ def test_other_adapters_are_refused(tmp_path, config, message):
 )
 def test_other_tensors_are_refused(tmp_path, name, array):
     write(tmp_path, encoder_tensors(), {name: array})
-    with pytest.raises(ValueError, match="adapter_model.safetensors.*merge_and_unload"):
+    with pytest.raises(ValueError, match="(model.safetensors|target_modules).*merge_and_unload"):
         keras_bert.load(tmp_path)
 
 
 def test_an_adapter_for_another_base(tmp_path):
     write(tmp_path, {n: a for n, a in encoder_tensors().items() if "pooler" not in n}, {})
     file = tmp_path / "adapter_model.safetensors"
-    save_file({f"{QUERY}9.lora_{x}.weight": FACTORS[f"{QUERY}.lora_{x}"] for x in "AB"}, file)
-    with pytest.raises(ValueError, match="must fit the weights of its base"):
-        keras_bert.load(tmp_path)
+    factors = {x: FACTORS[f"{QUERY}.lora_{x}"] for x in "AB"}
+    for name, A in ((f"{QUERY}9", factors["A"]), (QUERY, np.ones((2, 9), np.float32))):
+        save_file({f"{name}.lora_A.weight": A, f"{name}.lora_B.weight": factors["B"]}, file)
+        with pytest.raises(ValueError, match="adapter_config.json: the base must have .*Correct"):
+            keras_bert.load(tmp_path)
     file.unlink()
     with pytest.raises(ValueError, match="adapter_model.safetensors.*is missing"):
         keras_bert.load(tmp_path)
@@ -174,10 +178,12 @@ def test_an_adapter_alone_loads_its_base(tmp_path, monkeypatch, name):
         ("/no/such/base", "must be a folder, or a repository of the Hugging Face Hub"),
         ("https://x.y/z.zip", "must be a folder, or a repository of the Hugging Face Hub"),
         ("base", "the base must have no adapter of its own"),
+        ("absent", "there is no folder 'absent'. Could not download.*Copy the adapter"),
     ],
 )
 def test_bases_that_are_refused(tmp_path, monkeypatch, name, message):
     write_alone(tmp_path, base_model_name_or_path=name)
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ValueError, match=f"adapter_config.json.*{message}"):
+    monkeypatch.setattr(download, "is_offline", lambda: True)
+    with pytest.raises((ValueError, OSError), match=f"adapter_config.json.*{message}"):
         keras_bert.load("alone")

@@ -391,7 +391,7 @@ def test_graphs_of_other_libraries(file, tmp_path):
     model = head(tiny.encoder(initializer_range=0.5), **options)
     folder = as_foreign(keras_bert.export(model, tmp_path / "a", format="onnx"), file)
     for refusing in (keras_bert.load, keras_bert.pipeline):
-        with pytest.raises(ValueError, match=r"is a graph.*keras_bert.pipeline\(.*, trusted=True"):
+        with pytest.raises(ValueError, match="is a graph.*trusted=True"):
             refusing(folder)
     expected = keras_bert.pipeline(model)(inputs)
     assert_close(keras_bert.pipeline(folder, trusted=True)(inputs), expected)
@@ -416,18 +416,38 @@ def test_vectors_of_other_libraries(tmp_path):
 def test_tasks_that_the_files_of_other_libraries_do_not_state(tmp_path):
     encoder = tiny.encoder(initializer_range=0.5)
     model = heads.classifier(encoder, labels=["a", "b"], pairs=True)
-    folder = as_foreign(keras_bert.export(model, tmp_path / "a", format="onnx"))
+    folder = keras_bert.export(model, tmp_path / "a", format="onnx")
+    as_foreign(folder, architectures=None)
     found = keras_bert.pipeline(folder, task="pair", trusted=True)(PAIRS)
     assert_close(found, keras_bert.pipeline(model)(PAIRS))
     model = heads.regressor(encoder)
-    folder = as_foreign(keras_bert.export(model, tmp_path / "b", format="onnx"))
+    folder = keras_bert.export(model, tmp_path / "b", format="onnx")
+    other = {"model_type": "mobilebert", "architectures": ["MobileBertForSequenceClassification"]}
+    as_foreign(folder, **other)
     assert keras_bert.pipeline(folder, task="reranking", trusted=True).rank("so", ["good"])
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"model_type": "gpt2", "max_position_embeddings": None}, "'gpt2' .* is a decoder"),
+        ({"model_type": "vit", "vocab_size": None}, "model_type must be one of bert.*received"),
+        ({"architectures": ["T5ForConditionalGeneration"], "model_type": "t5"}, "is not a BERT"),
+    ],
+)
+def test_no_trust_is_asked_for_graphs_that_are_no_encoder(classes, tmp_path, config, message):
+    folder = as_foreign(shutil.copytree(classes, tmp_path / "a"), **config)
+    for options in ({}, {"trusted": True}):
+        for call in (keras_bert.load, keras_bert.pipeline):
+            with pytest.raises(ValueError, match=f"config.json: .*{message}.*transformers"):
+                call(folder, **options)
 
 
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
         (edit(CONFIG, vocab_size=None), "config.json: vocab_size must be a number"),
+        (edit(CONFIG, architectures=None), "architectures must name .* task='classification'"),
         (edit(CONFIG, architectures=["BertModel"]), "must have .* the output last_hidden_state"),
         (edit(CONFIG, architectures=["BertForTokenClassification"]), "logits must have 3 axes"),
         (edit(TOKENIZER, model=BPE), "WordPiece' in the model"),
