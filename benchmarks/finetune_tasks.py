@@ -234,7 +234,7 @@ def run_keras_bert(task, folder, train, dev, seed, dtype="float32", **encoder_op
     import keras
 
     import keras_bert
-    from keras_bert.tasks import inference
+    from keras_bert.tasks.keras_predictor import KerasPredictor
     from keras_bert.training.finetuning import finetune
 
     keras.utils.set_random_seed(seed)
@@ -253,7 +253,7 @@ def run_keras_bert(task, folder, train, dev, seed, dtype="float32", **encoder_op
         warmup=WARMUP, max_length=task.max_length, seed=seed, show_progress=False, **options,
     )  # fmt: skip
     seconds = since(start)
-    answers = inference.answers(model, dev, batch_size=64)
+    answers = KerasPredictor(model).answers(dev, batch_size=64)
     if task.kind == "label":
         labels = train.label_names()
         answers = [labels[row.argmax()] for row in answers]

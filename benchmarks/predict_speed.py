@@ -1,6 +1,6 @@
 """Question: how fast are many texts classified, compared with transformers' pipeline?
 
-The first 20,000 training texts of SST-2 go through `keras_bert.tasks.inference.answers` and
+The first 20,000 training texts of SST-2 go through `KerasPredictor.answers` and
 through `pipeline("text-classification", batch_size=32)`, both with MiniLM and the same random
 classifier head, float32, on two CPU cores. The pipeline gets the texts sorted by length, which is
 its fastest way. Each run is a new process, and the libraries alternate.
@@ -35,7 +35,7 @@ def head(hidden):
 def ours(texts):
     import keras_bert
     from keras_bert.data import tabular
-    from keras_bert.tasks import inference
+    from keras_bert.tasks.keras_predictor import KerasPredictor
 
     bert = keras_bert.load("minilm")
     model = keras_bert.heads.classifier(bert, labels=["0", "1"], pooling="pooler")  # as the peer
@@ -43,7 +43,7 @@ def ours(texts):
     dense.set_weights(head(dense.kernel.shape[0]))
     start = time.perf_counter()
     examples = tabular.Examples(texts)
-    rows = inference.answers(model, examples, batch_size=BATCH)
+    rows = KerasPredictor(model).answers(examples, batch_size=BATCH)
     answers = [(str(row.argmax()), float(row.max())) for row in rows]
     return time.perf_counter() - start, [label for label, _ in answers]
 

@@ -28,7 +28,7 @@ import keras
 
 import keras_bert
 from keras_bert import heads
-from keras_bert.tasks import inference
+from keras_bert.tasks.keras_predictor import KerasPredictor
 from keras_bert.training.finetuning import finetune
 
 NAMES = ("sst2-6000", "wnut17", "sst2")
@@ -69,7 +69,7 @@ def run(name, args, seed, is_random, rate):
         model, train, epochs=args.epochs, batch_size=tasks.BATCH, learning_rate=rate,
         warmup=tasks.WARMUP, max_length=task.max_length, seed=seed, show_progress=False,
     )  # fmt: skip
-    answers = inference.answers(model, tasks.without_labels(dev), batch_size=64)
+    answers = KerasPredictor(model).answers(tasks.without_labels(dev), batch_size=64)
     if task.kind == "label":
         labels = train.label_names()
         answers = [labels[row.argmax()] for row in answers]

@@ -49,9 +49,8 @@ import keras_bert
 import keras_bert.hub.resolve
 from keras_bert.data import tabular
 from keras_bert.exporting import graph_folder
-from keras_bert.exporting.graph_engine import GraphEngine
+from keras_bert.exporting.graph_predictor import GraphPredictor
 from keras_bert.runtime.processor import instruction_sets
-from keras_bert.text.encoded_texts import EncodedTexts
 
 THREADS = os.cpu_count()
 BLOCK = 6  # calls with a single text before the next engine
@@ -101,20 +100,19 @@ def our_graph_engines(model, folder):
     for name, quantize in (("onnx float32", None), ("onnx int8", "int8")):
         path = keras_bert.export(model, folder / name, format="onnx", quantize=quantize)
         graph = graph_folder.find_graph(path)
-        engine = GraphEngine(graph)
-        engine._session._session = onnx_session(str(graph.file))
-        engines[name] = functools.partial(outputs_of, engine)
+        predictor = GraphPredictor(graph)
+        predictor.session._session = onnx_session(str(graph.file))
+        engines[name] = functools.partial(outputs_of, predictor)
     path = keras_bert.export(model, folder / "openvino", format="openvino")
     for precision in ("float32", "bfloat16"):
-        engine = GraphEngine(graph_folder.find_graph(path), precision)
-        engines[f"our openvino {precision}"] = functools.partial(outputs_of, engine)
+        predictor = GraphPredictor(graph_folder.find_graph(path), precision)
+        engines[f"our openvino {precision}"] = functools.partial(outputs_of, predictor)
     return engines
 
 
-def outputs_of(engine, texts):
-    """Return the probabilities of a `GraphEngine` for texts."""
-    encoded = EncodedTexts(engine.described.tokenizer, [texts], engine.described.max_length)
-    return np.array(engine.outputs(encoded, batch_size=len(texts)))
+def outputs_of(predictor, texts):
+    """Return the probabilities of a `GraphPredictor` for texts."""
+    return np.array(predictor.answers(keras_bert.Examples(texts), batch_size=len(texts)))
 
 
 def onnx_session(path):

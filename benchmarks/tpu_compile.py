@@ -234,7 +234,8 @@ def _tuning(case):
     """
     from keras_bert import Preprocessor, heads, optimizers
     from keras_bert.runtime import distribution
-    from keras_bert.tasks import inference, registry
+    from keras_bert.tasks import registry
+    from keras_bert.tasks.keras_predictor import KerasPredictor
     from keras_bert.training import flops
     from keras_bert.training.batch_plan import BatchPlan
 
@@ -247,7 +248,7 @@ def _tuning(case):
     with distribution.scope("mirrored"):
         model = task.model_of_logits(task.build(encoder, examples))
         options = task.training_options.of({}, task.name)
-        encoded = task.encode(inference.describe(model), examples, case.length, options)
+        encoded = task.encode(KerasPredictor(model).described, examples, case.length, options)
         # Windows of questions have one length; other texts are packed, also in rows of one length.
         fixed = case.task == "questions"
         compile_options = task.compile_options(heads.find_output(model), encoded)

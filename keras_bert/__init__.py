@@ -30,7 +30,7 @@ _MODULE_OF = {
     "TaggedSentences": "keras_bert.tasks.tagging.data",
     "Tokenizer": "keras_bert.text.tokenizer:WordPieceTokenizer",
     "convert": "keras_bert.hub.loading",
-    "evaluate": "keras_bert.tasks.inference",
+    "evaluate": "keras_bert.tasks.keras_predictor",
     "export": "keras_bert.exporting.export",
     "finetune": "keras_bert.training.finetuning",
     "load": "keras_bert.hub.loading",

@@ -10,7 +10,13 @@ import keras
 
 from keras_bert.encoder import BertEncoder
 from keras_bert.layers import TaskOutput, WeightedSum, WithoutDropout
-from keras_bert.model_structure import find_encoder, find_output, find_task, preprocessor_of
+from keras_bert.model_structure import (
+    find_encoder,
+    find_output,
+    find_task,
+    max_sequence_length,
+    preprocessor_of,
+)
 from keras_bert.runtime.escaping import shown
 from keras_bert.tasks.classification.head import classifier, next_sentence, regressor
 from keras_bert.tasks.embedding.head import embedder, siamese
@@ -133,7 +139,7 @@ def with_text(model: keras.Model, *, name: str = "with_text") -> keras.Model:
     (2, 2)
     """
     find_encoder(model)  # raises an error if it is no model
-    from keras_bert.tasks import inference, registry  # not at the top: it imports all tasks
+    from keras_bert.tasks import registry  # not at the top: it imports all tasks
 
     task = registry.find(model)
     if task is None or not task.answers_texts:
@@ -149,7 +155,7 @@ def with_text(model: keras.Model, *, name: str = "with_text") -> keras.Model:
         key: keras.Input(shape=(), dtype="string", name=key) for key in task.inputs_of(output)
     }
     preprocessor = preprocessor_of(model).with_options(
-        sequence_length=None, max_sequence_length=inference.length_limit(model)
+        sequence_length=None, max_sequence_length=max_sequence_length(find_encoder(model))
     )
     packed = preprocessor(*inputs.values())
     given = inputs if len(inputs) > 1 else inputs["text"]

@@ -7,6 +7,7 @@ import keras
 from keras_bert import keras_private
 from keras_bert.encoder import BertEncoder
 from keras_bert.layers import TaskOutput
+from keras_bert.runtime.arguments import as_integer
 from keras_bert.runtime.escaping import shown
 
 
@@ -107,9 +108,14 @@ def _check_model(model):
         )
 
 
-def max_sequence_length(encoder):
-    """Return the tokens of the longest sequence that an encoder and its preprocessor allow."""
+def max_sequence_length(encoder, max_length=None):
+    """Return the tokens of the longest sequence that an encoder and its preprocessor allow.
+
+    `max_length` takes the place of the preprocessor's maximum.
+    """
     positions = encoder.bert_config["max_position_embeddings"]
+    if max_length is not None:
+        return min(as_integer("max_length", max_length, 3), positions)
     if encoder.preprocessor is None:
         return positions
     return min(encoder.preprocessor.max_sequence_length, positions)

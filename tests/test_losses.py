@@ -6,7 +6,7 @@ import pytest
 
 import keras_bert
 from keras_bert import EmbeddingExamples, heads, losses
-from keras_bert.tasks import inference
+from keras_bert.tasks.keras_predictor import KerasPredictor
 from tests import tiny
 
 PAIRS = [("good film", "so good"), ("bad film", "so bad"), ("a film", "this film"), ("is", "this")]
@@ -91,9 +91,9 @@ def test_widths_of_matryoshka(eager):
 def test_contrastive_warns_of_other_scores():
     data = EmbeddingExamples(PAIRS, [0, 0.25, 1, 1])
     with pytest.warns(UserWarning, match="scores 0 and 1; 1 of 4 scores .* 0.25"):
-        inference.encode(tiny.embedder("mean"), data, loss="contrastive")
+        KerasPredictor(tiny.embedder("mean")).encode(data, loss="contrastive")
     data = EmbeddingExamples(PAIRS, [0, 1, 1, 1])
-    inference.encode(tiny.embedder("mean"), data, loss="contrastive")  # warnings fail tests
+    KerasPredictor(tiny.embedder("mean")).encode(data, loss="contrastive")  # warnings fail tests
 
 
 def test_symmetric_ranking_with_classes():

@@ -158,8 +158,9 @@ def embedder(pooling, layers=(), **options):
 
 def encode(model, examples, max_length, **options):
     """Encode data as the task of a model does, also for lengths above those of the model."""
-    from keras_bert.tasks import inference, registry
+    from keras_bert.tasks import registry
+    from keras_bert.tasks.keras_predictor import KerasPredictor
 
     task = registry.for_model(model)
     made = task.training_options.of(options, task.name)
-    return task.encode(inference.describe(model), examples, max_length, made)
+    return task.encode(KerasPredictor(model).described, examples, max_length, made)

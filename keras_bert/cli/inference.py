@@ -86,7 +86,7 @@ def evaluate(args: options.Evaluate) -> None:
         pipe = _pipeline(args, task=args.task, pooling=args.pooling)
     else:
         pipe = _fine_tuned(args, f"{args.task} needs one")
-    task = pipe.engine.task
+    task = pipe.predictor.task
     name = task.variant_of(pipe.output)
     if args.task not in (None, name):
         raise ValueError(f"{args.model} has the task {name}; received --task {args.task}")
@@ -115,7 +115,7 @@ def _labeled_data(args, pipe, name):
         return _read_candidates(args, pipe)
     if isinstance(pipe, RerankingPipeline) and os.path.isdir(args.input):
         raise ValueError("a folder needs --retriever bm25 or an embedder, which finds documents")
-    if RetrievalData not in pipe.engine.task.data:
+    if RetrievalData not in pipe.predictor.task.data:
         if has_prompts:
             raise ValueError("--prompt and --corpus-prompt apply only to embeddings")
         return reading.read(args.input, name, columns, args.format)
@@ -164,7 +164,7 @@ def predict_texts(args: options.Predict) -> None:
     if args.output is not None:
         writing.check_file(args.output, args.input)
     pipe = _fine_tuned(args, "for vectors, use keras-bert embed; for [MASK], keras-bert fill")
-    task = pipe.engine.task
+    task = pipe.predictor.task
     if args.input:
         reading.check_columns(args, task.variant_of(pipe.output))
     if args.probabilities and not task.has_probabilities:
@@ -209,7 +209,7 @@ def _answered(args, pipe, state, file, bar):
         if rows_to_skip > 0:
             rows_to_skip -= len(part)
             continue
-        pipe.engine.task.check_inputs(part)
+        pipe.predictor.task.check_inputs(part)
         yield part, pipe.answers(part)
         # The lines of this part are written now.
         state["rows"] += len(part)
@@ -220,12 +220,12 @@ def _answered(args, pipe, state, file, bar):
 
 def _parts(args, pipe):
     """Return the inputs in parts, because a file may be larger than the memory."""
-    task = pipe.engine.task
+    task = pipe.predictor.task
     if args.input:
         columns = reading.columns_of(args, args.model)
         name = task.variant_of(pipe.output)
         return reading.read_in_parts(args.input, name, columns, args.format)
-    return [task.of_texts(pipe.engine.described, list(args.texts), "the command line")]
+    return [task.of_texts(pipe.predictor.described, list(args.texts), "the command line")]
 
 
 def embed(args: options.Embed) -> None:
@@ -423,5 +423,5 @@ def _stored_vectors(pipe, texts, args):
 
 def _key(pipe, texts, args):
     """Return a hash of everything that determines the vectors, as an array."""
-    settings = (pipe.engine.digest(), args.corpus_prompt, texts)
+    settings = (pipe.predictor.digest(), args.corpus_prompt, texts)
     return np.frombuffer(hashlib.sha256(repr(settings).encode()).digest(), np.uint8)

@@ -14,7 +14,7 @@ from keras_bert.data import tabular
 from keras_bert.hub import loading
 from keras_bert.runtime.files import exclusive_lock
 from keras_bert.runtime.terminal import metrics_table, print_line
-from keras_bert.tasks import inference, registry
+from keras_bert.tasks import registry
 from keras_bert.tasks.embedding.data import EmbeddingExamples
 from keras_bert.tasks.embedding.head import as_embedder
 from keras_bert.tasks.embedding.retrieval import RetrievalData
@@ -190,8 +190,7 @@ def _save(args, encoder, examples, dev, columns, model, metrics, **more):
     if metrics["history"]:
         report.draw_curves(args.output, metrics["history"])
     if dev is not None and heads.find_output(model).labels is not None:
-        answers = inference.answers(model, dev, batch_size=metrics["recipe"]["batch_size"])
-        report.draw_confusion(args.output, model, dev, answers)
+        report.draw_confusion(args.output, model, dev, metrics["recipe"]["batch_size"])
 
 
 def _print_run(model, metrics, examples, dev):

@@ -21,7 +21,7 @@ from keras_bert.runtime.escaping import shown
 from keras_bert.runtime.files import temporary_folder
 from keras_bert.runtime.warn import level_of_caller
 from keras_bert.tasks import registry
-from keras_bert.tasks.pipeline import Engine
+from keras_bert.tasks.predictor import Predictor
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,8 +114,8 @@ class ExportedFolder(typing.Protocol):
     def samples(self, folder: pathlib.Path) -> Iterable[model_comparison.Sample]:
         """Open the model, and return the samples on which it is compared."""
 
-    def engines(self, folder: pathlib.Path) -> Sequence[Engine]:
-        """Return the engines in lower precision and in float32, which are compared on `dev`."""
+    def predictors(self, folder: pathlib.Path) -> Sequence[Predictor]:
+        """Return the predictors in lower precision and in float32, which are compared on `dev`."""
 
     def finish(
         self, folder: pathlib.Path, agreement: model_comparison.Agreement | None
@@ -244,7 +244,7 @@ def _write(exported: ExportedFolder, job: Job) -> pathlib.Path:
             model_comparison.check(sample, job.model, job.precision)
         agreement = None
         if job.dev is not None:
-            actual, expected = exported.engines(folder)
+            actual, expected = exported.predictors(folder)
             precision = job.quantize or job.precision
             agreement = model_comparison.on_dev(actual, expected, job.dev, precision)
         return exported.finish(folder, agreement)

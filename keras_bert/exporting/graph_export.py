@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from keras_bert.exporting import graph_files, graph_folder, graph_outputs, model_comparison
-from keras_bert.exporting.graph_engine import PROBABILITIES, GraphEngine
+from keras_bert.exporting import graph_files, graph_folder, model_comparison
 from keras_bert.exporting.graph_folder import GraphFile
-from keras_bert.exporting.graph_session import open_session
+from keras_bert.exporting.graph_predictor import PROBABILITIES, GraphPredictor
+from keras_bert.exporting.graph_session import graph_inputs, open_session
 from keras_bert.exporting.model_comparison import Sample
 from keras_bert.runtime.arguments import check_is_new_folder
 
@@ -63,9 +63,9 @@ class GraphFolder:
             mask=inputs["input_mask"],
         )
 
-    def engines(self, folder):
-        """Return the engines of the graphs in 8 bits and in float32."""
-        return GraphEngine(self._file(folder)), GraphEngine(self._file(folder, None))
+    def predictors(self, folder):
+        """Return the predictors of the graphs in 8 bits and in float32."""
+        return GraphPredictor(self._file(folder)), GraphPredictor(self._file(folder, None))
 
     def finish(self, folder, agreement):
         """Write the card, and move the folder to its place; return its path."""
@@ -90,16 +90,16 @@ class GraphFolder:
     def _open(self, folder):
         """Return the session of the exported graph, that of a pipeline if there can be one."""
         exported = self._file(folder)
-        return (
-            GraphEngine(exported).session if self._job.has_pipeline else open_session(exported.file)
-        )
+        if self._job.has_pipeline:
+            return GraphPredictor(exported).session
+        return open_session(exported.file)
 
     def _outputs_of(self, session):
         """Return a function that computes all outputs of a session by name."""
 
         def compute(inputs):
             names = list(session.widths)
-            batch = graph_outputs.graph_inputs(inputs, session.inputs)
+            batch = graph_inputs(inputs, session.inputs)
             [(_, values)] = session.run([batch], names)
             return dict(zip(names, values, strict=True))
 

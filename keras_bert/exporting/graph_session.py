@@ -23,6 +23,8 @@ from keras_bert.untrusted import onnx_graph_check, openvino_graph_check
 _MUST_BE_OURS = "must be a graph as keras_bert.export writes it, received"
 _FATAL = 4  # ONNX Runtime prints warnings with names from the file; its errors are exceptions
 
+_NAMES = tuple(graph_folder.INPUTS.values())
+
 Inputs = dict[str, np.ndarray]
 
 
@@ -221,6 +223,14 @@ def import_openvino():
     """
     sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
     return import_extra("openvino", "openvino", "this format")
+
+
+def graph_inputs(
+    inputs: Inputs, names: Iterable[str] = tuple(graph_folder.INPUTS.values())
+) -> Inputs:
+    """Return the inputs of a batch of an `Encoded` with the names and the type of a graph's."""
+    ids = {graph_folder.INPUTS.get(key, key): array for key, array in inputs.items()}
+    return {name: ids[name].astype(np.int64) for name in names}
 
 
 def _digest_of_files(files: Iterable[pathlib.Path]) -> str:

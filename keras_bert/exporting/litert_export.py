@@ -11,7 +11,7 @@ import keras
 import tensorflow as tf
 
 from keras_bert.exporting import graph_export, graph_folder, mediapipe_metadata
-from keras_bert.exporting.graph_engine import PROBABILITIES
+from keras_bert.exporting.graph_predictor import PROBABILITIES
 from keras_bert.model_structure import find_encoder, find_output
 
 

@@ -203,10 +203,10 @@ def check_dev(job):
 
 
 def on_dev(actual, expected, dev, precision):
-    """Compare the answers of two engines of the same model; warn if they differ much.
+    """Compare the answers of two predictors of the same model; warn if they differ much.
 
     Args:
-        actual, expected: The engine in lower precision, and that in float32.
+        actual, expected: The predictor in lower precision, and that in float32.
         dev: Data of the task; with labels, the main metric is compared, too.
         precision: The lower precision.
 
@@ -215,10 +215,10 @@ def on_dev(actual, expected, dev, precision):
     """
     task = expected.task
     rows = rows_of(dev, expected)
-    pipelines = [task.pipeline(engine) for engine in (actual, expected)]
+    pipelines = [task.pipeline(predictor) for predictor in (actual, expected)]
     for pipeline in pipelines:
         pipeline(rows[:1])  # the first call allocates memory
-        pipeline.engine.seconds = 0.0
+        pipeline.predictor.seconds = 0.0
     results, reference = (
         pipeline(rows, show_progress=False, **task.compared_options) for pipeline in pipelines
     )
@@ -248,9 +248,9 @@ def _mean_cosine(vectors, reference):
     return float(np.mean(products / np.maximum(np.sqrt(squares), 1e-12)))
 
 
-def rows_of(examples, engine):
-    """Return the data as a list of inputs for the pipeline of an engine."""
-    columns = engine.task.columns_of(examples, engine.described.output)
+def rows_of(examples, predictor):
+    """Return the data as a list of inputs for the pipeline of a predictor."""
+    columns = predictor.task.columns_of(examples, predictor.described.output)
     return columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
 
 

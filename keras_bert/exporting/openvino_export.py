@@ -5,9 +5,9 @@ import io
 
 import numpy as np
 
-from keras_bert.exporting import graph_export, graph_outputs, model_comparison
-from keras_bert.exporting.graph_engine import GraphEngine
-from keras_bert.exporting.graph_session import import_openvino
+from keras_bert.exporting import graph_export, model_comparison
+from keras_bert.exporting.graph_predictor import GraphPredictor
+from keras_bert.exporting.graph_session import graph_inputs, import_openvino
 from keras_bert.exporting.onnx_export import OnnxGraph
 from keras_bert.runtime.packages import import_extra
 
@@ -56,21 +56,21 @@ class OpenVinoGraph(OnnxGraph):
 
 def _calibration_batches(float32, dev):
     """Return the inputs of a graph for some of the data, one batch per sequence."""
-    engine = _RecordingEngine(float32)
-    inputs = model_comparison.rows_of(dev, engine)
+    predictor = _RecordingPredictor(float32)
+    inputs = model_comparison.rows_of(dev, predictor)
     count = min(len(inputs), _CALIBRATION_TEXTS)
     rows = np.random.default_rng(0).choice(len(inputs), count, replace=False)
-    engine.task.pipeline(engine)([inputs[row] for row in rows], show_progress=False)
-    encoded = engine.encoded
+    predictor.task.pipeline(predictor)([inputs[row] for row in rows], show_progress=False)
+    encoded = predictor.encoded
     batches = []
     for row, length in enumerate(encoded.lengths.tolist()):
         batch, _, _ = encoded.batch([row], length)
-        batches.append(graph_outputs.graph_inputs(batch))
+        batches.append(graph_inputs(batch))
     return batches
 
 
-class _RecordingEngine(GraphEngine):
-    """An engine that keeps the sequences which its pipeline made of the texts of a call.
+class _RecordingPredictor(GraphPredictor):
+    """A predictor that keeps the sequences which its pipeline made of the texts of a call.
 
     The pipeline runs for these sequences only; its answers are not used.
     """

@@ -6,9 +6,9 @@ import tempfile
 import tensorflow as tf
 
 from keras_bert.exporting import model_card, tf_serving
-from keras_bert.exporting.keras_engine import KerasEngine
 from keras_bert.exporting.model_card import ModelInfo
 from keras_bert.exporting.model_comparison import Sample
+from keras_bert.tasks.keras_predictor import KerasPredictor
 
 
 class SavedModelFolder:
@@ -50,9 +50,9 @@ class SavedModelFolder:
         """Load the SavedModel once, and return the sample on which it is compared."""
         return [self._sample(tf.saved_model.load(str(folder)))]
 
-    def engines(self, folder):
-        """Return the engines in bfloat16 and in float32."""
-        return [KerasEngine(self._job.model, name) for name in ("bfloat16", "float32")]
+    def predictors(self, folder):
+        """Return the predictors in bfloat16 and in float32."""
+        return [KerasPredictor(self._job.model, name) for name in ("bfloat16", "float32")]
 
     def finish(self, folder, agreement):
         """Move the SavedModel to the next version, write the files beside it; return its path."""

@@ -7,9 +7,9 @@ import warnings
 import numpy as np
 
 from keras_bert import heads
-from keras_bert.model_structure import preprocessor_of
+from keras_bert.model_structure import find_encoder, max_sequence_length, preprocessor_of
 from keras_bert.runtime.warn import level_of_caller
-from keras_bert.tasks import inference, registry
+from keras_bert.tasks import registry
 from keras_bert.tasks.inputs import check_texts
 from keras_bert.tasks.masked_tokens.masks import MASK
 from keras_bert.text import token_ids
@@ -80,7 +80,7 @@ def encode_text(model, text, text_pair=None):
     tokenized = [_tokenize(tokenize, part, mask_id) for part in texts]
     ids = [np.array(tokens.ids, np.int32) for tokens in tokenized]
     total = sum(map(len, ids)) + 1 + len(ids)
-    length = min(total, inference.length_limit(model))
+    length = min(total, max_sequence_length(find_encoder(model)))
     inputs = token_ids.pack([ids], length, tokenizer.special_ids)
     if reads_masks:
         _, positions = np.nonzero(inputs["input_word_ids"] == mask_id)

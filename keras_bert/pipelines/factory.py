@@ -6,7 +6,7 @@ Keras is imported in the function, because ONNX and OpenVINO folders do not need
 from typing import Any
 
 from keras_bert.exporting import graph_folder
-from keras_bert.exporting.graph_engine import GraphEngine
+from keras_bert.exporting.graph_predictor import GraphPredictor
 from keras_bert.runtime.arguments import as_integer, check_one_of
 from keras_bert.tasks.pipeline import Pipeline
 
@@ -81,10 +81,10 @@ def pipeline(
     batch_size = as_integer("batch_size", batch_size, 1)
     graph = find_graph(model, engine)
     if graph is None:
-        computing = _keras_engine(model, task, pooling, precision, trusted)
+        predictor = _keras_predictor(model, task, pooling, precision, trusted)
     else:
-        computing = _graph_engine(graph, task, pooling, precision, trusted)
-    return computing.task.pipeline(computing, batch_size=batch_size, long_texts=long_texts)
+        predictor = _graph_predictor(graph, task, pooling, precision, trusted)
+    return predictor.task.pipeline(predictor, batch_size=batch_size, long_texts=long_texts)
 
 
 def find_graph(model, engine=None):
@@ -93,8 +93,8 @@ def find_graph(model, engine=None):
     return None if engine == "keras" else graph_folder.find_graph(model, engine)
 
 
-def _graph_engine(graph, task, pooling, precision, trusted):
-    """Return the engine of a `GraphFile`."""
+def _graph_predictor(graph, task, pooling, precision, trusted):
+    """Return the predictor of a `GraphFile`."""
     if graph.is_foreign and not trusted:
         from keras_bert.exporting import foreign_graph
 
@@ -105,25 +105,25 @@ def _graph_engine(graph, task, pooling, precision, trusted):
         )
     if pooling is not None and not graph.is_foreign:
         raise ValueError("pooling cannot be changed for the folder of an export. Leave it out")
-    engine = GraphEngine(graph, precision, task, pooling)
-    of_graph = engine.task.variant_of(engine.described.output)
+    predictor = GraphPredictor(graph, precision, task, pooling)
+    of_graph = predictor.task.variant_of(predictor.described.output)
     if task not in (None, of_graph):
         raise ValueError(
-            f"{engine.name} has the task {of_graph}; received {task!r}. Leave out task, or load "
+            f"{predictor.name} has the task {of_graph}; received {task!r}. Leave out task, or load "
             "another model"
         )
-    return engine
+    return predictor
 
 
-def _keras_engine(model, task, pooling, precision, trusted):
-    """Return the engine of a Keras model, which is loaded if it is a name or a path."""
+def _keras_predictor(model, task, pooling, precision, trusted):
+    """Return the predictor of a Keras model, which is loaded if it is a name or a path."""
     import keras
 
     from keras_bert.encoder import BertEncoder
-    from keras_bert.exporting.keras_engine import KerasEngine
     from keras_bert.hub import loading
     from keras_bert.model_structure import find_output, preprocessor_of
     from keras_bert.tasks import registry
+    from keras_bert.tasks.keras_predictor import KerasPredictor
 
     requested = None if task is None else registry.by_name(task)
     if not isinstance(model, keras.Model):
@@ -137,7 +137,7 @@ def _keras_engine(model, task, pooling, precision, trusted):
     if chosen is None:
         raise ValueError(f"{model.name!r} must have a head of keras_bert.heads; use its `predict`")
     if chosen.reads_encoders:
-        return KerasEngine(chosen.from_encoder(model, pooling), precision)
+        return KerasPredictor(chosen.from_encoder(model, pooling), precision)
     output = find_output(model)
     options = {} if task is None else registry.head_options(task)
     is_other_variant = any(getattr(output, name) != options[name] for name in options)
@@ -151,7 +151,7 @@ def _keras_engine(model, task, pooling, precision, trusted):
         raise ValueError(
             f"pooling is only for embeddings; {model.name!r} has the task {chosen.name}"
         )
-    return KerasEngine(model, precision)
+    return KerasPredictor(model, precision)
 
 
 def predict(model: Any, inputs: Any, **options: Any) -> Any:

@@ -3,10 +3,10 @@
 import collections
 import contextlib
 import itertools
-import typing
 import warnings
 from collections.abc import Iterator
 
+import keras_bert
 from keras_bert.data.examples import Examples, TaskData
 from keras_bert.data.tables import check_single
 from keras_bert.runtime.arguments import as_integer, is_dataframe
@@ -15,46 +15,9 @@ from keras_bert.runtime.terminal import progress
 from keras_bert.runtime.warn import level_of_caller
 from keras_bert.tasks import results
 from keras_bert.tasks.inputs import check_not_given, check_texts, is_pair, listed
+from keras_bert.tasks.predictor import Predictor
 
 _LONG_INPUT = 200  # texts for which a progress bar is shown
-
-
-class Engine(typing.Protocol):
-    """What a pipeline computes with: a `KerasEngine` or a `GraphEngine`.
-
-    Attributes:
-        task: The `Task` of the model.
-        name: The name of the model, for errors.
-        described: The `TaskModel` of the model.
-        model: The `keras.Model`.
-        longest: Number of positions of the model: the longest sequence that it can read.
-        columns: Names of the columns of texts that the model was trained on, by input.
-        seconds: Time that the model has taken.
-    """
-
-    task: typing.Any
-    name: str
-    described: typing.Any
-    model: typing.Any
-    longest: int
-    columns: dict[str, str]
-    seconds: float
-
-    def outputs(self, encoded, *, batch_size, on_batch=None) -> list:
-        """Return the outputs for each sequence, as after `Task.activate`."""
-
-    def with_logits(self) -> "Engine":
-        """Return an engine whose outputs have no activation."""
-        raise NotImplementedError
-
-    def digest(self) -> bytes:
-        """Return a hash of everything that determines the outputs, such as the weights."""
-
-    def export(self, path, **options):
-        """Export the model; the arguments are those of `keras_bert.export`."""
-
-    def save(self, path, **options):
-        """Save the model; the arguments are those of `keras_bert.save`."""
 
 
 class Pipeline:
@@ -71,16 +34,16 @@ class Pipeline:
 
     # Each task has a subclass, which implements `_examples` (rows to the data of the task).
     options: tuple[str, ...] = ()  # keyword options of `__call__`
-    data: tuple[type, ...] = (Examples,)  # the data of the task
+    data: tuple[type, ...] = (Examples,)  # classes of the data of a call
     long_texts_options: tuple[str, ...] = ("truncate",)
     reads_pairs_in_windows = False  # True if long second texts of pairs can be read in windows
     chunk = 8192  # rows that are tokenized and computed at once
 
-    def __init__(self, engine: Engine, *, batch_size=32, long_texts=None):
-        self.engine = engine
-        self.output = engine.described.output
-        self.task = engine.task.name
-        self.columns = engine.task.inputs_of(self.output)  # columns of a row
+    def __init__(self, predictor: Predictor, *, batch_size=32, long_texts=None):
+        self.predictor = predictor
+        self.output = predictor.described.output
+        self.task = predictor.task.name
+        self.columns = predictor.task.inputs_of(self.output)  # columns of a row
         self.batch_size = batch_size
         if long_texts not in (None, *self.long_texts_options):
             raise ValueError(
@@ -95,10 +58,10 @@ class Pipeline:
 
     @property
     def model(self):
-        return self.engine.model
+        return self.predictor.model
 
     def __repr__(self):
-        return f"<keras_bert.pipeline of {self.engine.name!r}, task {self.task}>"
+        return f"<keras_bert.pipeline of {self.predictor.name!r}, task {self.task}>"
 
     def __call__(
         self,
@@ -188,7 +151,7 @@ class Pipeline:
             ValueError: If the data has no labels or belongs to another task.
         """
         self._check_data(examples, scored=True)
-        task = self.engine.task
+        task = self.predictor.task
         task.answer_options.of(options, f"the task {task.name}")
         answers = self.answers(examples, batch_size, **options)
         self._warn_of_truncation()
@@ -215,22 +178,20 @@ class Pipeline:
 
     def export(self, path, **options):
         """Export the model; the arguments of `keras_bert.export`."""
-        return self.engine.export(path, **options)
+        model = self.model  # an error for an export, whose user may lack Keras
+        return keras_bert.export(model, path, **options)
 
     def save(self, path, **options):
         """Save the model; the arguments of `keras_bert.save`."""
-        return self.engine.save(path, **options)
+        model = self.model
+        return keras_bert.save(model, path, **options)
 
     def _check_data(self, examples, scored=False):
         """Raise an error for data of another task; with `scored`, also for data without labels."""
-        if not isinstance(examples, self.data):
-            raise ValueError(
-                f"{self.engine.name!r} takes {self.data[0].__name__}; received "
-                f"{type(examples).__name__}. Files and tables become such data with keras_bert.read"
-            )
+        self.predictor.check_data(examples, self.data)
         if scored:
-            self.engine.task.check_labeled(examples)
-            self.engine.task.check_targets(self.output, examples)
+            self.predictor.task.check_labeled(examples)
+            self.predictor.task.check_targets(self.output, examples)
 
     def answers(self, examples, batch_size=None, on_batch=None, **options):
         """Return one answer per example, in the form that `Task.decode` returns.
@@ -241,20 +202,17 @@ class Pipeline:
             on_batch: Called after each batch with the fraction of the sequences in it.
             **options: Those of a call or of `evaluate`.
         """
-        batch_size = self.batch_size if batch_size is None else batch_size
-        task = self.engine.task
-        model = self.engine.described
-        if not len(examples):
-            raise ValueError(f"{examples.source} contains no examples")
-        training_options = task.training_options()
-        if "long_texts" in training_options.names():
-            training_options = task.training_options(long_texts=self.long_texts)
-        encoded = task.encode(model, examples, model.max_length, training_options)
+        task = self.predictor.task
+        long_texts = {"long_texts": self.long_texts}
+        has_long_texts = "long_texts" in task.training_options.names()
+        encoded = self.predictor.encode(examples, **(long_texts if has_long_texts else {}))
         self._count_truncated(encoded, self._sequences(examples))
-        outputs = self.engine.outputs(encoded, batch_size=batch_size, on_batch=on_batch)
+        outputs = self.predictor.outputs(
+            encoded, batch_size=batch_size or self.batch_size, on_batch=on_batch
+        )
         names = task.answer_options.names()
         answer_options = {name: value for name, value in options.items() if name in names}
-        return task.decode(model, examples, encoded, outputs, task.answer_options(**answer_options))
+        return self.predictor.decode(examples, encoded, outputs, **answer_options)
 
     def _rows(self, inputs, **named):
         """Return a list of rows, and True if the inputs are a single row.
@@ -309,7 +267,7 @@ class Pipeline:
         return self._joined(answers)
 
     def _part(self, examples, settings, options, advance):
-        task = self.engine.task
+        task = self.predictor.task
         task.check_inputs(examples)
 
         def on_batch(share):
@@ -360,7 +318,7 @@ class Pipeline:
         check_not_given(**{name: named[name] for name in named if name not in self.columns})
         values = {}
         for name in self.columns:
-            remembered = self.engine.columns.get(name)
+            remembered = self.predictor.columns.get(name)
             column = named.get(name, remembered if remembered in frame.columns else name)
             if column not in frame.columns:
                 raise ValueError(
@@ -407,9 +365,9 @@ class Pipeline:
             in_windows = (self.long_texts or self.output.long_texts) == "window"
             if "window" in self.long_texts_options and is_readable and not in_windows:
                 remedy = 'keras_bert.pipeline(model, long_texts="window") reads them in parts'
-            elif self.engine.longest > self._max_length:
+            elif self.predictor.longest > self._max_length:
                 remedy += (
-                    f", or raise preprocessor.max_sequence_length, at most {self.engine.longest}"
+                    f", or raise preprocessor.max_sequence_length, at most {self.predictor.longest}"
                 )
             warnings.warn(
                 f"{self._truncated} of {self._read} texts were truncated to {self._max_length} "

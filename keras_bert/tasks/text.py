@@ -53,7 +53,7 @@ class TextPipeline(Pipeline):
     def _rows(self, inputs, text_pair=None, **others):
         is_tuple = isinstance(inputs, tuple) and len(inputs) == 2
         if len(self.columns) == 1:
-            reads = f"{self.engine.name!r} reads single texts"
+            reads = f"{self.predictor.name!r} reads single texts"
             advice = f"For pairs, use keras_bert.load(name, task={self.task!r}, pairs=True)"
             if text_pair is not None:
                 raise ValueError(f"{reads}; remove text_pair. {advice}")

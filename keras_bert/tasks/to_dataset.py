@@ -8,14 +8,15 @@ import numpy as np
 
 from keras_bert.data import tf_dataset
 from keras_bert.data.batching import choose_lengths, compiled_length
-from keras_bert.model_structure import find_encoder, find_output
+from keras_bert.model_structure import find_encoder, find_output, max_sequence_length
 from keras_bert.runtime import distribution
 from keras_bert.runtime.arguments import as_integer
 from keras_bert.runtime.escaping import shown
 from keras_bert.runtime.packages import import_tensorflow
 from keras_bert.runtime.warn import level_of_caller
-from keras_bert.tasks import inference, registry
+from keras_bert.tasks import registry
 from keras_bert.tasks.inputs import prompt_of
+from keras_bert.tasks.keras_predictor import KerasPredictor
 from keras_bert.tasks.text import check_pairs, targets_of
 from keras_bert.text.encoded_texts import EncodedTexts
 from keras_bert.text.preprocessor import Preprocessor
@@ -46,7 +47,7 @@ def of_examples(examples, model, batch_size, shuffle, seed, pad, labels):
     longest = length or preprocessor.max_sequence_length
     columns = examples.text_columns()
     if output is not None:
-        longest = inference.length_limit(model, length)
+        longest = max_sequence_length(find_encoder(model), length)
         prompt = prompt_of(output)
         columns = [[prompt + text for text in columns[0]], *columns[1:]]
     encoded = EncodedTexts(
@@ -61,7 +62,7 @@ def of_examples(examples, model, batch_size, shuffle, seed, pad, labels):
 def of_task(data, model, batch_size, shuffle, seed, pad):
     """Return the dataset of `TaskData.to_dataset`."""
     length = _length(pad, model)
-    encoded = inference.encode(model, data, length)
+    encoded = KerasPredictor(model).encode(data, length)
     return _dataset(data, encoded, batch_size, shuffle, seed, length)
 
 

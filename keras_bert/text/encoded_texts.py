@@ -32,8 +32,6 @@ class Encoded:
         texts_per_row: Number of texts of a row; or `None`.
         sets: Indices of the rows of each of several data sets, a list of int arrays; or `None`.
         sampling: How the batches of the sets take turns, see `data.batching.plan_of_sets`.
-        output_positions: For each sequence, the positions whose outputs are read, an int array;
-            `None` for all positions.
         gradient_caching: True if the rows of all batches of an optimizer step are compared.
         is_counted: If each sequence counts in the mean of the loss, bool (n,); `None` if all do.
     """
@@ -56,7 +54,6 @@ class Encoded:
     sets: list[np.ndarray] | None = None
     sampling = "proportional"
     gradient_caching = False
-    output_positions: list[np.ndarray] | None = None
     is_counted: typing.Any = None
 
     def __len__(self):

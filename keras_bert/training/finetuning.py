@@ -12,6 +12,7 @@ import keras
 
 from keras_bert import heads, optimizers, provenance
 from keras_bert.encoder import BertEncoder
+from keras_bert.model_structure import max_sequence_length
 from keras_bert.runtime import distribution, label_types
 from keras_bert.runtime.arguments import as_integer, as_output_path
 from keras_bert.runtime.escaping import shown
@@ -19,7 +20,7 @@ from keras_bert.runtime.files import exclusive_lock
 from keras_bert.runtime.seeds import random_state_kept, seeded
 from keras_bert.runtime.stopping import stop_requests
 from keras_bert.runtime.terminal import print_line
-from keras_bert.tasks import inference, registry
+from keras_bert.tasks import registry
 from keras_bert.training import engine, run_data, user_callbacks
 from keras_bert.training.batch_plan import BatchPlan
 from keras_bert.training.callbacks import Diverged, SaveState, ScoreDev, Steps, first_metric
@@ -266,7 +267,8 @@ class FinetuningRun:
     def prepare(self, folder):
         """Encode the data, plan the batches and compile the model. `folder` may hold a state."""
         recipe = self.recipe
-        recipe.max_length = inference.length_limit(self.model, recipe.max_length)
+        encoder = heads.find_encoder(self.model)
+        recipe.max_length = max_sequence_length(encoder, recipe.max_length)
         self.encoded, self.encoded_dev, options = run_data.encode(
             self.task, self.model, self.train, self.dev, recipe
         )

@@ -12,7 +12,8 @@ from keras_bert.provenance import METRICS_FILE
 from keras_bert.runtime.figures import drawable, font_families, new_figure
 from keras_bert.runtime.files import atomic_write
 from keras_bert.runtime.terminal import print_line
-from keras_bert.tasks import inference, registry
+from keras_bert.tasks import registry
+from keras_bert.tasks.keras_predictor import KerasPredictor
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -105,15 +106,11 @@ def _plot(axes, history, x, names):
         axes.legend(**position, fontsize="small", handlelength=4)
 
 
-def draw_confusion(folder, model, examples, answers):
-    """Write the confusion matrix to `confusion_matrix.png`, and return True if there is one.
-
-    `answers` is from `inference.answers`.
-    """
-    output = heads.find_output(model)
-    if not _has_confusion(output):
+def draw_confusion(folder, model, examples, batch_size):
+    """Write the confusion matrix to `confusion_matrix.png`, and return True if there is one."""
+    if not _has_confusion(heads.find_output(model)):
         return False
-    figure = _plot_confusion(output, examples, answers)
+    figure = plot_confusion(model, examples, batch_size=batch_size)
     _write(figure, pathlib.Path(folder, CONFUSION_FILE), bbox_inches="tight", pad_inches=0.2)
     return True
 
@@ -153,8 +150,9 @@ def plot_confusion(model: keras.Model, examples: Any, *, batch_size: int = 32) -
             f"most {_MAX_CLASSES} labels; received {model.name!r}"
         )
     registry.for_data(examples).check_labeled(examples)
-    answers = inference.answers(model, examples, batch_size=batch_size)
-    return _plot_confusion(output, examples, answers)
+    answers = KerasPredictor(model).answers(examples, batch_size=batch_size)
+    expected, predicted = registry.by_name(output.task).confusion(output, examples, answers)
+    return _plot_confusion(output.labels, expected, predicted)
 
 
 def _has_confusion(output):
@@ -162,12 +160,11 @@ def _has_confusion(output):
     return has_labels and len(output.labels) <= _MAX_CLASSES
 
 
-def _plot_confusion(output, examples, answers):
+def _plot_confusion(labels, expected, predicted):
     from sklearn.metrics import confusion_matrix
 
-    expected, predicted = registry.by_name(output.task).confusion(output, examples, answers)
-    counts = confusion_matrix(expected, predicted, labels=output.labels)
-    size = 2.5 + 0.4 * len(output.labels)
+    counts = confusion_matrix(expected, predicted, labels=labels)
+    size = 2.5 + 0.4 * len(labels)
     figure = new_figure(size + 1, size)
     axes = figure.subplots()
     # Shares of each row, so that a rare label is as visible as a frequent one.
@@ -176,18 +173,18 @@ def _plot_confusion(output, examples, answers):
     for (row, column), count in np.ndenumerate(counts):
         color = "white" if shares[row, column] > 0.5 else "black"
         axes.text(column, row, str(count), ha="center", va="center", color=color, fontsize=8)
-    ticks = range(len(output.labels))
-    labels = output.labels
+    ticks = range(len(labels))
+    names = labels
     note = ""
     if any(drawable(label) != label for label in labels):
-        labels = [str(index) for index in ticks]
+        names = [str(index) for index in ticks]
         note = " (index of the label)"
-        key = ", ".join(f"{index}: {label}" for index, label in enumerate(output.labels))
+        key = ", ".join(f"{index}: {label}" for index, label in enumerate(labels))
         print_line(f"no font has the characters of all labels. In the confusion matrix, {key}")
     # Do not parse a label such as "$" as a formula.
     style = {"parse_math": False, "fontfamily": font_families()}
-    axes.set_xticks(ticks, labels, rotation=45, ha="right", **style)
-    axes.set_yticks(ticks, labels, **style)
+    axes.set_xticks(ticks, names, rotation=45, ha="right", **style)
+    axes.set_yticks(ticks, names, **style)
     axes.set(title="Confusion matrix", xlabel=f"predicted{note}", ylabel=f"true{note}")
     return figure
 

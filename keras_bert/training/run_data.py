@@ -13,7 +13,8 @@ from keras_bert.data.examples import UnknownLabel
 from keras_bert.runtime.escaping import shown
 from keras_bert.runtime.stopping import stop_requests
 from keras_bert.runtime.terminal import print_line
-from keras_bert.tasks import inference, registry
+from keras_bert.tasks import registry
+from keras_bert.tasks.keras_predictor import KerasPredictor, describe
 from keras_bert.text import vocabulary_fit
 from keras_bert.training.user_callbacks import DEV_LOSS
 
@@ -37,8 +38,7 @@ def encode(task, model, train, dev, recipe):
         options["loss"] = loss
         loss = None
     task_options = task.training_options.of(options, task.name)
-    model_of_task = inference.describe(model)
-    encoded = task.encode_training(model_of_task, train, recipe.max_length, task_options)
+    encoded = task.encode_training(describe(model), train, recipe.max_length, task_options)
     if not len(encoded):
         raise ValueError(
             f"{train.source}: no text has tokens. Check the column of the texts and the vocabulary"
@@ -68,7 +68,7 @@ def contrastive(model, contrast, recipe):
     task = registry.for_data(pairs)
     embedder = task.build(heads.find_encoder(model), pairs)
     options = task.training_options.of({"loss": contrast.loss}, task.name)
-    encoded = task.encode_training(inference.describe(embedder), pairs, recipe.max_length, options)
+    encoded = task.encode_training(describe(embedder), pairs, recipe.max_length, options)
     task.check_training_data(pairs, encoded)
     return embedder, encoded, task.compile_options(heads.find_output(embedder), encoded)
 
@@ -91,8 +91,8 @@ def scorer(model, dev, encoded, encoded_dev, batch_size, options, plan):
             encoded_dev,
             rows_per_batch=plan.rows_of(encoded_dev),
         )
-    settings = {"batch_size": batch_size, "most_lengths": plan.programs_for_scoring}
-    return functools.partial(_score, model, dev, encoded_dev, loss_of_dev, settings)
+    lengths = plan.programs_for_scoring
+    return functools.partial(_score, model, dev, encoded_dev, loss_of_dev, batch_size, lengths)
 
 
 def check(task, train, dev):
@@ -170,7 +170,7 @@ def _encode_dev(task, model, train, dev, recipe):
     options = {name: recipe.options[name] for name in ("long_texts",) if name in recipe.options}
     task_options = task.training_options.of(options, task.name)
     try:
-        return task.encode(inference.describe(model), dev, recipe.max_length, task_options)
+        return task.encode(describe(model), dev, recipe.max_length, task_options)
     except UnknownLabel as error:
         raise ValueError(
             f"{error}. No row of the training data, {train.source}, has this label; add some "
@@ -178,21 +178,23 @@ def _encode_dev(task, model, train, dev, recipe):
         ) from error
 
 
-def _score(model, dev, encoded, loss_of_dev, settings):
+def _score(model, dev, encoded, loss_of_dev, batch_size, most_lengths):
     """Return the metrics of the dev data, and the mean loss.
 
-    `loss_of_dev` is a function of the outputs before an activation, or `None`; `settings` are
-    arguments of `inference.run`.
+    `loss_of_dev` is a function of the outputs before an activation, or `None`; `most_lengths` is
+    that of `KerasPredictor`.
     """
-    model_of_logits = registry.for_model(model).model_of_logits(model)
+    predictor = KerasPredictor(model)
+    model_of_logits = predictor.task.model_of_logits(model)
     with stop_requests() as stop:
-        outputs = inference.run(model_of_logits, encoded, **settings)
+        of_logits = KerasPredictor(model_of_logits, most_lengths=most_lengths)
+        outputs = of_logits.outputs(encoded, batch_size=batch_size, allow_nan=True)
         loss = {} if loss_of_dev is None else {DEV_LOSS: loss_of_dev(outputs)}
         if model_of_logits is not model:
-            scores = heads.find_output(model)(np.stack(outputs))
+            scores = predictor.described.output(np.stack(outputs))
             outputs = list(keras.ops.convert_to_numpy(scores))
-        answers = inference.decode(model, dev, encoded, outputs)
-        metrics = inference.score(heads.find_output(model), dev, answers)
+        answers = predictor.decode(dev, encoded, outputs)
+        metrics = predictor.metrics(dev, answers)
         stop.check()  # a library that swallows Ctrl-C may return only a part of the answers
     return metrics | loss
 

@@ -7,7 +7,7 @@ import pytest
 from keras_bert import Preprocessor, heads, packed_heads
 from keras_bert.data import packing
 from keras_bert.data.packing import PackedBatches
-from keras_bert.tasks import inference
+from keras_bert.tasks.keras_predictor import KerasPredictor
 from keras_bert.tasks.tagging.task import Tagging
 from keras_bert.text.encoded_texts import EncodedTexts
 from keras_bert.training import finetuning
@@ -88,7 +88,7 @@ def test_padding_has_the_id_of_pad(of_positions):
     # In KoBERT's vocabulary, [PAD] is not the first token.
     encoder = tiny.encoder(preprocessor=Preprocessor([*tiny.PIECES[1:], "[PAD]"]))
     if of_positions:
-        rows = inference.encode(tagging.build(encoder, tiny.tagged()), tiny.tagged(), 16)
+        rows = KerasPredictor(tagging.build(encoder, tiny.tagged())).encode(tiny.tagged(), 16)
     else:
         tokenizer = encoder.preprocessor.python_tokenizer
         rows = EncodedTexts(tokenizer, [tiny.examples().texts], 16, targets=np.zeros(32, int))

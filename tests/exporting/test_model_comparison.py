@@ -11,6 +11,7 @@ import scipy.sparse
 import keras_bert
 from keras_bert import heads
 from keras_bert.exporting import model_comparison
+from keras_bert.tasks.keras_predictor import KerasPredictor
 from tests import tiny
 from tests.properties import subjects
 
@@ -58,28 +59,23 @@ def test_differences_of_results():
     assert np.isnan(model_comparison.differences([np.nan, 1.0], [1.0, 1.0])[0])
 
 
-class Broken(types.SimpleNamespace):
-    """An engine whose outputs are another engine's, times -1."""
+class Broken(KerasPredictor):
+    """A predictor whose outputs are those of the model, times -1."""
 
     def outputs(self, encoded, **options):
-        return [-output for output in self.engine.outputs(encoded, **options)]
+        return [-output for output in super().outputs(encoded, **options)]
 
 
 @pytest.mark.filterwarnings("ignore:__array__ implementation")
 @pytest.mark.parametrize("is_labeled", [False, True])
 def test_a_warning_if_answers_change(is_labeled):
     model = heads.classifier(tiny.encoder(initializer_range=0.5), labels=["bad", "good"])
-    engine = keras_bert.pipeline(model).engine
-    broken = Broken(
-        engine=engine, task=engine.task, name="a", described=engine.described,
-        longest=engine.longest, columns={},
-    )  # fmt: skip
     texts = ["good", "bad", "so", "film"]
     labels = [row["label"] for row in keras_bert.predict(model, texts)] if is_labeled else None
     dev = keras_bert.Examples(texts, labels=labels)
     message = "loses 100.0 points of accuracy" if is_labeled else "changes 100.0% of the answers"
     with pytest.warns(UserWarning, match=f"the examples: int8 {message}"):
-        agreement = model_comparison.on_dev(broken, engine, dev, "int8")
+        agreement = model_comparison.on_dev(Broken(model), KerasPredictor(model), dev, "int8")
     assert (agreement.examples, agreement.equal) == (4, 0)
     assert (agreement.metric, agreement.float32_score) == (
         ("accuracy", 1) if is_labeled else (None, 0)
@@ -89,7 +85,7 @@ def test_a_warning_if_answers_change(is_labeled):
 
 def quantized_job(model, dev, **options):
     return types.SimpleNamespace(
-        dev=dev, task=keras_bert.pipeline(model).engine.task, output=heads.find_output(model),
+        dev=dev, task=keras_bert.pipeline(model).predictor.task, output=heads.find_output(model),
         has_pipeline=True, **{"quantize": "int8", "precision": None, **options},
     )  # fmt: skip
 

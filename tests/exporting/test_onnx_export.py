@@ -15,8 +15,9 @@ import pytest
 
 import keras_bert
 from keras_bert import heads
-from keras_bert.exporting import graph_outputs, onnx_graph
-from keras_bert.tasks import inference
+from keras_bert.exporting import onnx_graph
+from keras_bert.exporting.graph_session import graph_inputs
+from keras_bert.tasks.keras_predictor import KerasPredictor
 from keras_bert.untrusted import onnx_graph_check
 from tests import contract, tiny
 from tests.exporting.programs import inputs_for, run_program
@@ -81,7 +82,7 @@ def check(head, hidden_act="gelu"):
         onnx.save(proto, file)
         onnx_graph_check.check(file)  # a pipeline reads only graphs that pass
     inputs = inputs_for(model)
-    found = run(proto, graph_outputs.graph_inputs(inputs))
+    found = run(proto, graph_inputs(inputs))
     if "sentence_embedding" in found and "last_hidden_state" in found:
         vectors = keras.ops.convert_to_numpy(heads.find_encoder(model)(inputs)["sequence_output"])
         np.testing.assert_allclose(found.pop("last_hidden_state"), vectors, atol=1e-5)
@@ -229,7 +230,7 @@ def test_the_program_of_the_readme_reads_long_texts_in_windows(task, tmp_path, m
     assert "longer texts are read in overlapping windows" in page
     words = np.random.default_rng(0).choice(["good", "bad", "film", "so", "is"], (12, 80))
     texts = [" ".join(row[: 1 + 7 * number]) for number, row in enumerate(words)]
-    expected = inference.answers(model, keras_bert.Examples(texts))
+    expected = KerasPredictor(model).answers(keras_bert.Examples(texts))
     answers = np.reshape(run_program(folder, monkeypatch, texts), np.shape(expected))
     np.testing.assert_allclose(answers, expected, atol=1e-5)
     if task == "classification":  # int8 is compared on windows, too

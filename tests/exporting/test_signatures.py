@@ -10,7 +10,8 @@ import tensorflow as tf
 import keras_bert
 from keras_bert import heads
 from keras_bert.data.examples import Examples
-from keras_bert.tasks import inference, registry
+from keras_bert.tasks import registry
+from keras_bert.tasks.keras_predictor import KerasPredictor
 from keras_bert.tasks.masked_tokens import serving as masked_serving
 from keras_bert.tasks.multiple_choice import serving as multiple_choice_serving
 from keras_bert.tasks.question_answering.data import Questions
@@ -67,7 +68,7 @@ def decoded(array):
 def test_multi_label_classifier(served):
     model, signature = served("classification")
     answer = ask(signature, text=TEXTS)
-    expected = inference.answers(model, Examples(TEXTS))
+    expected = KerasPredictor(model).answers(Examples(TEXTS))
     np.testing.assert_allclose(answer["probabilities"], expected, atol=1e-5)
     np.testing.assert_array_equal(answer["chosen"], expected >= 0.5)
 
@@ -120,7 +121,7 @@ def test_answers_from_windows_match_python(tmp_path, length, no_answer):
     asked = [" ".join(rng.choice(words, size)) for size in (1, 2, 3, 1, 70, 5, 0, 1)]
     contexts = [" ".join(rng.choice(words, size)) for size in (3, 40, 90, 250, 120, 9, 1, 0)]
     answer = ask(loaded.signatures["serving_default"], question=asked, context=contexts)
-    expected = inference.answers(model, Questions(asked, contexts))
+    expected = KerasPredictor(model).answers(Questions(asked, contexts))
     assert decoded(answer["answer"]) == [item["text"] for item in expected]
     for row, context in enumerate(contexts):
         start, end = answer["start"][row], answer["end"][row]

@@ -294,7 +294,7 @@ def test_several_threads(format, tmp_path):
 def test_openvino_in_a_forked_process(tmp_path):
     pytest.importorskip("openvino")
     _, embed = pipelines(tiny.embedder("mean", []), tmp_path, "openvino")
-    session = embed.engine.session
+    session = embed.predictor.session
     session._process += 1  # as in another process
     with pytest.raises(ValueError, match="does not work in a forked process"):
         embed("so good")

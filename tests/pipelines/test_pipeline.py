@@ -10,7 +10,8 @@ import pytest
 
 import keras_bert
 from keras_bert import heads
-from keras_bert.tasks import inference, results
+from keras_bert.tasks import results
+from keras_bert.tasks.keras_predictor import KerasPredictor
 from keras_bert.tasks.question_answering.data import Questions
 from keras_bert.tasks.tagging.data import TaggedSentences
 from tests import tiny
@@ -32,7 +33,7 @@ def classify():
 
 def test_one_text_and_several(classify):
     examples = keras_bert.Examples(TEXTS)
-    rows = inference.answers(classify.model, examples)
+    rows = KerasPredictor(classify.model).answers(examples)
     answers = classify(TEXTS)
     labels = ["bad", "good", "so-so"]
     assert [answer["label"] for answer in answers] == [labels[row.argmax()] for row in rows]
@@ -109,12 +110,12 @@ def test_label_sets_and_numbers():
     every = ask(TEXTS, top_k=None)
     for chosen, scored in zip(ask(TEXTS), every, strict=True):
         assert chosen == [each for each in scored if each["score"] >= 0.5]
-    rows = inference.answers(ask.model, examples)
+    rows = KerasPredictor(ask.model).answers(examples)
     assert {each["label"]: each["score"] for each in every[1]} == pytest.approx(
         dict(zip("xy", rows[1].tolist(), strict=True)), abs=1e-6
     )
     ask = keras_bert.pipeline(heads.regressor(encoder()))
-    rows = inference.answers(ask.model, examples)
+    rows = KerasPredictor(ask.model).answers(examples)
     np.testing.assert_allclose([answer["score"] for answer in ask(TEXTS)], rows, atol=1e-5)
 
 
@@ -277,7 +278,7 @@ def test_long_texts_in_windows():
     ids = [5, 14, 6, 7, 8, 11] * 8  # 48 tokens; a window has 30, the next one begins 23 later
     text = " ".join(tiny.PIECES[number] for number in ids)
     windows = [" ".join(tiny.PIECES[n] for n in part) for part in (ids[:30], ids[23:])]
-    rows = inference.answers(model, keras_bert.Examples(windows))
+    rows = KerasPredictor(model).answers(keras_bert.Examples(windows))
     found = {each["label"]: each["score"] for each in classify([text, "bad"], top_k=None)[0]}
     expected = np.mean(rows, axis=0)
     assert [found[str(n)] for n in range(3)] == pytest.approx(expected.tolist(), abs=1e-5)

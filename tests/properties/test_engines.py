@@ -10,8 +10,8 @@ import keras_bert
 from keras_bert import heads
 from keras_bert.exporting import graph_folder
 from keras_bert.exporting.export import FORMATS
-from keras_bert.exporting.graph_engine import GraphEngine
 from keras_bert.exporting.graph_folder import GraphFile
+from keras_bert.exporting.graph_predictor import GraphPredictor
 from keras_bert.model_structure import find_output
 from keras_bert.tasks import registry
 from tests import tiny
@@ -112,14 +112,14 @@ def models():
 
 def answers(pipe, grouped=True):
     """Return the answers to each row, or the error for the rows."""
-    task = pipe.engine.task
+    task = pipe.predictor.task
     options = {"top_k": None} if task.name == "classification" else {}
     if task.name == "tagging":
         options = {"grouped": grouped}
     try:
         results = pipe(rows_for(task, pipe.output), show_progress=False, **options)
     except ValueError as error:
-        return str(error).replace(pipe.engine.name, "the model")
+        return str(error).replace(pipe.predictor.name, "the model")
     return results.toarray() if hasattr(results, "toarray") else results
 
 
@@ -222,7 +222,7 @@ def test_litert_answers_as_the_keras_model(name, quantize, models, tmp_path):
     model = models(name, "wide" if quantize else "options")
     folder = exported(model, tmp_path / "a", "litert", quantize=quantize)
     file = "model_int8.tflite" if quantize else "model.tflite"
-    engine = GraphEngine(GraphFile(folder / "litert" / file, folder))
+    engine = GraphPredictor(GraphFile(folder / "litert" / file, folder))
     pipe = engine.task.pipeline(engine)
     if quantize is None:
         check(answers(pipe), answers(keras_bert.pipeline(model)))

@@ -261,7 +261,7 @@ def test_each_option(check, name, format):
 def test_vectors_of_texts(tmp_path, name, format):
     """The pipeline on the folder embeds as the pipeline on the model."""
     pipeline = keras_bert.pipeline(DETAILS[name]())
-    if formats.limits(pipeline.engine.model, format):
+    if formats.limits(pipeline.predictor.model, format):
         pytest.skip("the format does not hold the model")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

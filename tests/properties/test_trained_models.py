@@ -13,7 +13,7 @@ from scipy import sparse
 
 import keras_bert
 from keras_bert import heads
-from keras_bert.tasks import inference
+from keras_bert.tasks.keras_predictor import KerasPredictor
 from tests import tiny
 from tests.parameters import fast
 from tests.properties import subjects
@@ -272,7 +272,7 @@ def test_nothing_is_traced_twice(case, run):
     assert traces().of(keras_bert.evaluate, model, data) == 0
     assert traces().of(keras_bert.evaluate, model, part) == 0
     assert traces().of(answers, model, data) == 0
-    assert traces().of(inference.answers, model, part) == 0
+    assert traces().of(KerasPredictor(model).answers, part) == 0
 
 
 @pytest.mark.slow

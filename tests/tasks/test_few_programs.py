@@ -11,8 +11,8 @@ import pytest
 import keras_bert
 from keras_bert.data.examples import Examples
 from keras_bert.runtime import distribution
-from keras_bert.tasks import inference
 from keras_bert.tasks.embedding.data import EmbeddingExamples
+from keras_bert.tasks.keras_predictor import KerasPredictor
 from keras_bert.tasks.multiple_choice.data import Choices
 from keras_bert.tasks.question_answering.data import Questions
 from keras_bert.tasks.tagging.data import TaggedSentences
@@ -120,18 +120,18 @@ def test_a_scored_model_is_not_compiled_again():
 
 
 def test_accelerators_get_more_rows_of_short_texts(eager_to_compile, monkeypatch):
-    model = keras_bert.heads.classifier(encoder(), 2)
-    expected = inference.answers(model, Examples(TEXTS), batch_size=2)
+    predictor = KerasPredictor(keras_bert.heads.classifier(encoder(), 2))
+    expected = predictor.answers(Examples(TEXTS), batch_size=2)
     rows = []
-    plain = inference.forward_pass(model)
+    plain = predictor.forward
 
     def compute(inputs):
         rows.append(inputs["input_word_ids"].shape[0])
         return plain.compute(inputs)
 
-    predict = type(plain)(compute, plain.compiles)
+    predictor.forward = type(plain)(compute, plain.compiles)
     monkeypatch.setattr(distribution, "has_accelerator", lambda: True)
-    answers = inference.answers(model, Examples(TEXTS), batch_size=2, predict=predict)
+    answers = predictor.answers(Examples(TEXTS), batch_size=2)
     assert min(rows) < max(rows)
     assert 2 * 512 // 256 <= max(rows) <= 2 * 512 // 3
     np.testing.assert_allclose(answers, expected, atol=1e-5)

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import keras_bert
-from keras_bert.tasks import inference
 from keras_bert.training import finetuning, progress
 from tests import tiny
 
@@ -124,7 +123,7 @@ def test_model_checkpoint_saves_the_best_epoch_and_within_an_epoch(tmp_path):
     for name, record in expected.items():
         loaded = keras_bert.load(tmp_path / name)
         assert sorted(loaded.input) == sorted(model.input)  # not those of packed batches
-        assert inference.evaluate(loaded, DEV)["accuracy"] == record["accuracy"]
+        assert keras_bert.evaluate(loaded, DEV)["accuracy"] == record["accuracy"]
     assert keras_bert.pipeline(tmp_path / "step.keras")("so good")["label"] in ("good", "bad")
 
 
@@ -329,7 +328,7 @@ def test_ctrl_c_after_a_batch_returns_a_model():
         raise KeyboardInterrupt
 
     model, metrics = finetune(callbacks.LambdaCallback(on_train_batch_end=stop), dev=None)
-    assert metrics["stopped"] and inference.evaluate(model, DEV)
+    assert metrics["stopped"] and keras_bert.evaluate(model, DEV)
 
 
 def test_a_run_that_a_callback_stopped_does_not_go_on(tmp_path):

@@ -6,7 +6,7 @@ import pytest
 import keras_bert
 from keras_bert.runtime import distribution, memory
 from keras_bert.runtime.memory import OutOfMemory
-from keras_bert.tasks import inference
+from keras_bert.tasks import keras_predictor
 from keras_bert.training import device_memory, head_initialization
 from keras_bert.training.device_memory import advice_for_training
 from tests import tiny
@@ -119,7 +119,7 @@ def test_a_head_that_cannot_be_initialized(monkeypatch):
 
 @pytest.mark.parametrize("batch_size", [1, 2])
 def test_predictions_that_do_not_fit(monkeypatch, batch_size):
-    monkeypatch.setattr(inference.SortedBatches, "__getitem__", fail)
+    monkeypatch.setattr(keras_predictor.SortedBatches, "__getitem__", fail)
     model = keras_bert.heads.classifier(tiny.encoder(), labels=["good", "bad"])
     remedy = "a smaller batch_size" if batch_size > 1 else "a smaller max_length"
     with pytest.raises(OutOfMemory, match=remedy):

@@ -11,9 +11,10 @@ import pytest
 import keras_bert
 from keras_bert import heads
 from keras_bert.data import tabular
-from keras_bert.tasks import inference, registry
+from keras_bert.tasks import registry
+from keras_bert.tasks.keras_predictor import KerasPredictor
 from keras_bert.tasks.tagging import data as conll
-from keras_bert.training import finetuning, run_data
+from keras_bert.training import finetuning
 from keras_bert.training.callbacks import best, first_metric
 from tests import tiny
 from tests.runtime.test_tensorboard import scalars
@@ -57,7 +58,7 @@ def test_each_task_learns(kind, capsys):
     # Score only the last epoch, not the best one, so that a lucky epoch does not pass.
     model, metrics = finetune(examples, epochs=epochs, show_progress=True)
     assert metrics["history"][-1]["loss"] == metrics["train_loss"] < metrics["history"][0]["loss"]
-    scores = inference.evaluate(model, examples)
+    scores = keras_bert.evaluate(model, examples)
     names = registry.for_data(examples).metric_names(heads.find_output(model), examples)
     assert tuple(s for s in scores if s != "majority" and not s.endswith("threshold")) == names
     assert next(iter(scores.values())) > 0.99
@@ -85,18 +86,12 @@ def scored(monkeypatch):
         kept = []
         epochs = iter(range(99))
 
-        decode = run_data.inference.decode
-
-        def keep_weights(model, *arguments):
-            kept.append(weights(model))
-            return decode(model, *arguments)
-
-        def score(*arguments):
+        def score(predictor, *arguments):
+            kept.append(weights(predictor.model))
             epoch = next(epochs)
             return {name: values[epoch] for name, values in columns.items()}
 
-        monkeypatch.setattr(run_data.inference, "decode", keep_weights)
-        monkeypatch.setattr(run_data.inference, "score", score)
+        monkeypatch.setattr(KerasPredictor, "metrics", score)
         return kept
 
     return script
@@ -168,7 +163,7 @@ def test_ctrl_c_in_first_epoch_returns_current_weights(eager, tmp_path):
     options = {"batch_size": 4, "folder": tmp_path, "callbacks": [CtrlC(1)]}
     model, metrics = finetune(examples, examples, **options)
     assert (metrics["stopped"], metrics["best_epoch"]) == (True, 0.5)
-    assert metrics["accuracy"] == inference.evaluate(model, examples)["accuracy"]
+    assert metrics["accuracy"] == keras_bert.evaluate(model, examples)["accuracy"]
     assert metrics["train_loss"] > 0
     assert int(model.optimizer.iterations) == 1
     assert list(tmp_path.iterdir()) == []

@@ -9,7 +9,7 @@ import pytest
 
 import keras_bert
 from keras_bert import EmbeddingExamples, heads
-from keras_bert.tasks import inference
+from keras_bert.tasks.keras_predictor import KerasPredictor
 from keras_bert.training import callbacks, gradient_caching
 from keras_bert.training.batch_plan import BatchPlan
 from tests.tasks.embedding.test_embedding import encoder, rows
@@ -27,7 +27,7 @@ def test_gradient_caching_repeats_dropout():
     """The embeddings of the second pass are those of the first."""
     bert = encoder(hidden_dropout_prob=0.3, attention_probs_dropout_prob=0.3)
     model = heads.siamese(heads.embedder(bert))
-    encoded = inference.encode(model, EmbeddingExamples(rows()), 32, gradient_caching=True)
+    encoded = KerasPredictor(model).encode(EmbeddingExamples(rows()), 32, gradient_caching=True)
     plan = BatchPlan(
         model, encoded, 8, seed=0, epochs=2, losses=encoded.loss, gradient_accumulation_steps=2
     )

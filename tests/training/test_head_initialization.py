@@ -4,10 +4,12 @@ import keras
 import numpy as np
 import pytest
 
+import keras_bert
 from keras_bert import heads
 from keras_bert.data.examples import Examples
-from keras_bert.tasks import head_start, inference, registry
+from keras_bert.tasks import head_start, registry
 from keras_bert.tasks.classification.task import Classification
+from keras_bert.tasks.keras_predictor import KerasPredictor
 from keras_bert.tasks.tagging.data import TaggedSentences
 from keras_bert.tasks.tagging.task import Tagging
 from keras_bert.training import finetuning, head_initialization
@@ -42,9 +44,9 @@ def test_the_frozen_model_already_knows_the_labels(kind):
         tiny.learner(pooling=None if kind == "tags" else "mean"), examples
     )
     before = model.get_weights()
-    encoded = inference.encode(model, examples, 32)
+    encoded = KerasPredictor(model).encode(examples, 32)
     head_initialization.initialize_head(model, encoded, 0)
-    scores = inference.evaluate(model, examples)
+    scores = keras_bert.evaluate(model, examples)
     assert next(iter(scores.values())) > 0.7
     changed = [
         weight.path for weight, old in zip(model.weights, before, strict=True)
@@ -68,7 +70,7 @@ def test_logits_of_two_classes_are_those_of_scikit_learn():
 
     examples = KINDS["two labels"]
     model = classification.build(tiny.learner(pooling="mean"), examples)
-    head_initialization.initialize_head(model, inference.encode(model, examples, 32), 0)
+    head_initialization.initialize_head(model, KerasPredictor(model).encode(examples, 32), 0)
     pooled = keras.Model(model.input, model.get_layer("pooling").output)
     inputs = heads.find_encoder(model).preprocessor(TEXTS)
     vectors = keras.ops.convert_to_numpy(pooled(inputs))
@@ -91,7 +93,7 @@ def test_other_heads_keep_their_random_weights(pooling, examples):
         multi_label=examples.labels is None,
     )  # fmt: skip
     before = model.get_weights()
-    head_initialization.initialize_head(model, inference.encode(model, examples, 32), 0)
+    head_initialization.initialize_head(model, KerasPredictor(model).encode(examples, 32), 0)
     for weight, old in zip(model.get_weights(), before, strict=True):
         np.testing.assert_array_equal(weight, old)
 

@@ -65,6 +65,10 @@ def test_curves_of_pretraining(tmp_path, monkeypatch):
     assert len(right.get_lines()) == 2
 
 
+def answer_with(monkeypatch, answers):
+    monkeypatch.setattr(report.KerasPredictor, "answers", lambda *args, **options: answers)
+
+
 KOREAN = ["긍정", "부정"]
 STRANGE = ["naïve", "日本", "😀"]
 FORMULAS = ["$x^{$", "$", "WP$"]
@@ -79,13 +83,14 @@ def test_confusion_of_a_classifier(tmp_path, monkeypatch, capsys, labels, fonts)
         monkeypatch.setattr(report, "drawable", lambda text: re.sub("[^\\x00-\\xff]", "?", text))
     model = heads.classifier(tiny.encoder(num_hidden_layers=1), labels=labels)
     examples = Examples(["a"] * 6, labels=(labels * 3)[:6])
-    answers = np.eye(len(labels))[[0] * 6]
-    assert report.draw_confusion(tmp_path, model, examples, answers)
+    answer_with(monkeypatch, np.eye(len(labels))[[0] * 6])
+    assert report.draw_confusion(tmp_path, model, examples, 32)
     if fonts == "none" and labels == KOREAN:
         assert "0: 긍정, 1: 부정" in capsys.readouterr().out
     image = picture(tmp_path / report.CONFUSION_FILE)
     right = np.eye(len(labels))[[labels.index(label) for label in examples.labels]]
-    assert report.draw_confusion(tmp_path, model, examples, right)
+    answer_with(monkeypatch, right)
+    assert report.draw_confusion(tmp_path, model, examples, 32)
     assert not np.array_equal(picture(tmp_path / report.CONFUSION_FILE), image)
 
 
@@ -94,19 +99,21 @@ def test_labels_of_a_confusion_matrix(tmp_path, monkeypatch, label, name):
     figure = report.new_figure(4, 4)
     monkeypatch.setattr(report, "new_figure", lambda *size: figure)
     model = heads.classifier(tiny.encoder(num_hidden_layers=1), labels=["no", label])
-    report.draw_confusion(tmp_path, model, Examples(["a"], labels=["no"]), np.eye(2)[:1])
+    answer_with(monkeypatch, np.eye(2)[:1])
+    report.draw_confusion(tmp_path, model, Examples(["a"], labels=["no"]), 32)
     ticks = figure.axes[0].get_xticklabels()
     assert ticks[1].get_text() == name
     assert ticks[1].get_fontfamily() == report.font_families()  # with a font for Hangul, if any
     assert ("index of the label" in figure.axes[0].get_xlabel()) == (name != label)
 
 
-def test_confusion_of_a_tagger(tmp_path):
+def test_confusion_of_a_tagger(tmp_path, monkeypatch):
     model = heads.tagger(tiny.encoder(num_hidden_layers=1), labels=["O", "B-work", "B-mood"])
     answers = [[("O", 0.5)] * len(row) for row in tiny.tagged().tags]
     examples = tiny.tagged()
     examples.tags[:] = [["O"] * len(row) for row in examples.tags]
-    assert report.draw_confusion(tmp_path, model, examples, answers)
+    answer_with(monkeypatch, answers)
+    assert report.draw_confusion(tmp_path, model, examples, 32)
     picture(tmp_path / report.CONFUSION_FILE)
 
 
@@ -119,7 +126,7 @@ def test_some_models_have_no_confusion_matrix(tmp_path):
         heads.multiple_choice(encoder),
         heads.classifier(encoder, 61),
     ):
-        assert not report.draw_confusion(tmp_path, model, None, None)
+        assert not report.draw_confusion(tmp_path, model, None, 32)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+import keras_bert
 from keras_bert import heads
-from keras_bert.tasks import inference
 from keras_bert.training import callbacks, finetuning, search
 from tests import tiny
 
@@ -30,7 +30,7 @@ def test_a_grid_of_four():
     for run in trials.runs:
         assert (run["metric"], run["value"]) == ("f1", run["metrics"]["f1"])
         assert len(run["metrics"]["history"]) == 1
-    assert inference.evaluate(trials.model, examples)["f1"] == trials.best["value"]
+    assert keras_bert.evaluate(trials.model, examples)["f1"] == trials.best["value"]
     # Each run begins with the weights of the encoder.
     last = trials.runs[-1]
     _, alone = finetuning.finetune(encoder, examples, examples, **last["options"], **options)

@@ -8,8 +8,8 @@ import pytest
 
 import keras_bert
 from keras_bert import checkpoints, provenance
-from keras_bert.exporting.graph_engine import GraphEngine
 from keras_bert.exporting.graph_folder import GraphFile
+from keras_bert.exporting.graph_predictor import GraphPredictor
 from keras_bert.pretraining import corpus, records
 from keras_bert.runtime import budget
 from keras_bert.tasks.embedding import retrieval
@@ -154,7 +154,9 @@ def link(file, secret):
 READERS = {
     "vocab.txt": [keras_bert.load, checkpoints.read, checkpoints.detect, convert],
     "model.keras": [keras_bert.load],
-    "onnx/model.onnx": [lambda folder: GraphEngine(GraphFile(folder / "onnx/model.onnx", folder))],
+    "onnx/model.onnx": [
+        lambda folder: GraphPredictor(GraphFile(folder / "onnx/model.onnx", folder))
+    ],
     records.MANIFEST: [records.Records],
     run_state.STATE_FILE: [lambda folder: run_state.read(folder / run_state.STATE_FILE, "")],
     "queries.jsonl": [retrieval.read],

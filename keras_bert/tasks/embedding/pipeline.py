@@ -187,7 +187,7 @@ class EmbeddingPipeline(TextPipeline):
 
     def width_of(self, truncate_dim=None):
         """Return the width of the vectors, after a check of `truncate_dim`."""
-        width = self.engine.described.width
+        width = self.predictor.described.width
         if truncate_dim is None:
             return width
         if as_integer("truncate_dim", truncate_dim, 1) > width:
@@ -213,16 +213,16 @@ class EmbeddingPipeline(TextPipeline):
         prompt = prompt_of(self.output, options.get("prompt"))
         texts = [prompt + text for text in examples.texts] if prompt else examples.texts
         vectors = self._vectors(texts, batch_size, on_batch)
-        search.check_finite(vectors, self.engine.name)
+        search.check_finite(vectors, self.predictor.name)
         vectors = vectors[:, : options.get("truncate_dim")]
         return list(search.unit_length(vectors) if options.get("normalize") else vectors)
 
     def _vectors(self, texts, batch_size, on_batch=None):
         """Return the vectors of texts, float32 (texts, width)."""
-        model = self.engine.described
+        model = self.predictor.described
         encoded = EncodedTexts(model.tokenizer, [texts], model.max_length)
         self._count_truncated(encoded, len(texts))
-        vectors = self.engine.outputs(encoded, batch_size=batch_size, on_batch=on_batch)
+        vectors = self.predictor.outputs(encoded, batch_size=batch_size, on_batch=on_batch)
         return np.reshape(np.array(vectors, np.float32), (-1, model.width))
 
     def _joined(self, answers):

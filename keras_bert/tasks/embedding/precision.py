@@ -297,14 +297,14 @@ class QuantizedVectors:
         if pipe is not None and stored.model and stored.model != model_id(pipe):
             raise ValueError(
                 f"{path} holds vectors of another model, or of another precision of its matmuls, "
-                f"than {pipe.engine.name!r}. Load that model or embed the texts again"
+                f"than {pipe.predictor.name!r}. Load that model or embed the texts again"
             )
         return stored
 
 
 def model_id(pipe):
     """Return a hash of everything of a model that determines its vectors."""
-    return pipe.engine.digest().hex()
+    return pipe.predictor.digest().hex()
 
 
 def _floats(vectors):

@@ -20,7 +20,6 @@ class EncodedMasks(Encoded):
     Attributes:
         lengths: Tokens of each sequence, int (n,).
         masks: Number of [MASK] of each text, int (n,).
-        output_positions: Positions of [MASK] in each sequence, int (masks,).
 
     Raises:
         ValueError: If a text has no [MASK] or too many tokens.
@@ -32,7 +31,6 @@ class EncodedMasks(Encoded):
         self._mask_id = tokenizer.token_id(MASK)
         self._ids = [self._encode(text) for text in texts]
         self._positions = [np.flatnonzero(ids == self._mask_id) for ids in self._ids]
-        self.output_positions = self._positions
         self.lengths = np.array([len(ids) for ids in self._ids], int)
         self.masks = np.array([len(positions) for positions in self._positions], int)
 

@@ -10,8 +10,8 @@ class QuestionAnsweringPipeline(Pipeline):
     """Pipeline of `heads.span_selector`."""
 
     options = ("top_k", "max_answer_length", "null_threshold")
-    data = (Questions,)
     long_texts_options = ("window",)
+    data = (Questions,)
 
     def _rows(self, inputs=None, text_pair=None, question=None, context=None, **others):
         check_not_given(**others)
@@ -31,7 +31,7 @@ class QuestionAnsweringPipeline(Pipeline):
     def answers(self, examples, batch_size=None, on_batch=None, **options):
         if "null_threshold" in options and not self.output.no_answer:
             raise ValueError(
-                f"{self.engine.name!r} always gives an answer. To use null_threshold, load it "
+                f"{self.predictor.name!r} always gives an answer. To use null_threshold, load it "
                 'with keras_bert.load(name, task="question_answering", no_answer=True)'
             )
         return super().answers(examples, batch_size, on_batch, **options)

@@ -54,14 +54,6 @@ class RerankingPipeline(Pipeline):
         self._warn_of_truncation()
         return results.Results(ranked(texts, scores, top_k))
 
-    def _check_data(self, examples, scored=False):
-        if not isinstance(examples, RankingExamples):
-            raise ValueError(
-                f"{self.engine.name!r} takes RankingExamples; received {type(examples).__name__}. "
-                "Use RankingExamples.of_rows, of_pairs or of_retrieval"
-            )
-        super()._check_data(examples, scored)
-
     def as_teacher(self, examples):
         """Return the data with the scores of this model, for the loss `"margin_mse"`.
 
@@ -78,7 +70,7 @@ class RerankingPipeline(Pipeline):
         self._check_data(examples)
         examples = _with_documents(examples)
         teacher = RerankingPipeline(
-            self.engine.with_logits(), batch_size=self.batch_size, long_texts=self.long_texts
+            self.predictor.with_logits(), batch_size=self.batch_size, long_texts=self.long_texts
         )
         scores = [row.tolist() for row in teacher.answers(examples)]
         teacher._warn_of_truncation()

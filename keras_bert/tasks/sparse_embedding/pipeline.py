@@ -69,7 +69,7 @@ class SparsePipeline(TextPipeline):
         vector = self.encode(text) if isinstance(text, str) else inverted_index.as_rows(text)
         if vector.shape[0] != 1:
             raise ValueError(f"explain takes one text or vector; received {vector.shape[0]}")
-        vocabulary = self.engine.described.tokenizer.vocabulary
+        vocabulary = self.predictor.described.tokenizer.vocabulary
         names = [*vocabulary, *(f"[{index}]" for index in range(len(vocabulary), vector.shape[1]))]
         order = np.argsort(-vector.data, kind="stable")[:top_k]
         return [(names[vector.indices[index]], float(vector.data[index])) for index in order]
@@ -139,17 +139,17 @@ class SparsePipeline(TextPipeline):
         rows = examples.prompted_rows(prompt_of(self.output))
         vectors = self._vectors([text for row in rows for text in row], batch_size, on_batch)
         size = len(rows[0])
-        width = self.engine.described.width
+        width = self.predictor.described.width
         parts = [vectors[start : start + size] for start in range(0, len(vectors), size)]
         return [inverted_index.stack(part, width) for part in parts]
 
     def _vectors(self, texts, batch_size, on_batch=None):
         """Return the sparse vector of each text, a list of arrays (1, vocab)."""
-        model = self.engine.described
+        model = self.predictor.described
         encoded = SparseTexts(model.tokenizer, [texts], model.max_length)
         self._count_truncated(encoded, len(texts))
-        outputs = self.engine.outputs(encoded, batch_size=batch_size, on_batch=on_batch)
+        outputs = self.predictor.outputs(encoded, batch_size=batch_size, on_batch=on_batch)
         return [inverted_index.as_rows(output) for output in outputs]
 
     def _joined(self, answers):
-        return inverted_index.stack(answers, self.engine.described.width)
+        return inverted_index.stack(answers, self.predictor.described.width)

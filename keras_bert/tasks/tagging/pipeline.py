@@ -17,11 +17,11 @@ class TaggingPipeline(Pipeline):
     """Pipeline of `heads.tagger`."""
 
     options = ("grouped",)
-    data = (TaggedSentences,)
     long_texts_options = ("window",)
+    data = (TaggedSentences,)
 
     def _examples(self, rows):
-        tokenizer = self.engine.described.tokenizer
+        tokenizer = self.predictor.described.tokenizer
         words, spans = split_words(rows, tokenizer, self.output.characters)
         return _TaggedTexts(words, source=SOURCE, texts=tuple(rows), spans=tuple(spans))
 

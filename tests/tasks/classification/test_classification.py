@@ -7,8 +7,8 @@ from sklearn import metrics
 
 from keras_bert import heads
 from keras_bert.data.examples import Examples
-from keras_bert.tasks import inference
 from keras_bert.tasks.classification.task import Classification, Regression
+from keras_bert.tasks.keras_predictor import KerasPredictor
 from tests import tiny
 
 classification = Classification()
@@ -65,12 +65,14 @@ LABELED = Examples(["a"], labels=["x"])
 )
 def test_encode_rejects_other_data(options, examples, class_weight, message):
     with pytest.raises(ValueError, match=message):
-        inference.encode(model_of(labels=LABELS, **options), examples, 8, class_weight=class_weight)
+        KerasPredictor(model_of(labels=LABELS, **options)).encode(
+            examples, 8, class_weight=class_weight
+        )
 
 
 def test_class_weight_of_numeric_labels():
     examples = Examples(["a", "b"], labels=[0, 1])
-    encoded = inference.encode(model_of(labels=[0, 1]), examples, 8, class_weight={1: 3})
+    encoded = KerasPredictor(model_of(labels=[0, 1])).encode(examples, 8, class_weight={1: 3})
     assert encoded.batch([0, 1], 8)[2].tolist() == [1, 3]
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import keras_bert
-from keras_bert.tasks import inference
+from keras_bert.tasks.keras_predictor import KerasPredictor
 from tests import tiny
 
 pytestmark = pytest.mark.usefixtures("eager")
@@ -53,7 +53,7 @@ def test_probabilities_are_targets_and_score_as_labels():
     model, metrics = keras_bert.finetune(
         tiny.encoder(), examples, examples, epochs=1, learning_rate=1e-9, show_progress=False
     )
-    encoded = inference.encode(model, examples, 16)
+    encoded = KerasPredictor(model).encode(examples, 16)
     np.testing.assert_allclose(encoded.batch(np.arange(16), 16)[1], np.array(soft, np.float32))
     assert metrics["dev_loss"] > 0.5  # the entropy of the targets is a lower bound
     assert 0 <= metrics["micro_f1"] <= 1

@@ -8,8 +8,8 @@ import keras_bert
 from keras_bert import EmbeddingExamples, heads, losses
 from keras_bert.data.batching import Batches
 from keras_bert.packed_heads import packed_rows
-from keras_bert.tasks import inference
 from keras_bert.tasks.embedding.task import Embedding
+from keras_bert.tasks.keras_predictor import KerasPredictor
 from keras_bert.training.batch_plan import BatchPlan
 from tests import tiny
 from tests.parameters import slow
@@ -64,7 +64,7 @@ def test_packed_rows_give_the_same_vectors(layers):
     made = [keras.layers.Dense(units, "tanh") for units in layers]
     model = heads.embedder(encoder(), layers=made)
     unpacked = heads.siamese(model)
-    encoded = inference.encode(model, EmbeddingExamples(rows(24, negatives=1)), 32)
+    encoded = KerasPredictor(model).encode(EmbeddingExamples(rows(24, negatives=1)), 32)
     plan = BatchPlan(model, encoded, 8, seed=0, epochs=2, losses=encoded.loss)
     assert plan.shape is not None
     seen = []
@@ -87,7 +87,7 @@ def test_empty_places_of_packed_rows_have_no_nan_gradient():
     import tensorflow as tf
 
     model = packed_rows(heads.embedder(encoder()))
-    encoded = inference.encode(heads.embedder(encoder()), EmbeddingExamples(rows(25)), 32)
+    encoded = KerasPredictor(heads.embedder(encoder())).encode(EmbeddingExamples(rows(25)), 32)
     plan = BatchPlan(heads.embedder(encoder()), encoded, 8, seed=0, epochs=1, losses=encoded.loss)
     inputs, _, _ = plan.epoch(0)[0]
     counts = inputs["text_ids"].max(axis=1)
@@ -345,7 +345,7 @@ def test_vectors_with_nan_are_an_error():
 def test_filler_rows_of_cosent_do_not_count():
     data = EmbeddingExamples([("a b", "c"), ("b", "a"), ("c c", "a")], scores=[0.1, 0.5, 0.9])
     model = heads.embedder(encoder())
-    encoded = inference.encode(model, data, 16)
+    encoded = KerasPredictor(model).encode(data, 16)
     ((inputs, targets, weights),) = Batches(encoded, 5, seed=(0, 0), lengths=(16,))
     assert weights.tolist() == [1, 1, 1, 0, 0] and np.isnan(targets[3:]).all()
     vectors = keras.ops.convert_to_numpy(heads.siamese(model)(inputs))

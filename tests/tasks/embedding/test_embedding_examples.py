@@ -26,13 +26,13 @@ def test_classes_give_pairs_of_one_class():
 
 def set_plan(sampling, batch_size=8):
     from keras_bert import heads
-    from keras_bert.tasks import inference
+    from keras_bert.tasks.keras_predictor import KerasPredictor
 
     sets = [EmbeddingExamples(rows(24)), EmbeddingExamples(rows(60, seed=1), source="b")]
     examples = EmbeddingExamples.of_sets(sets)
     assert examples.set_sizes == (24, 60) and examples.source == "the pairs, b"
     model = heads.embedder(encoder())
-    encoded = inference.encode(model, examples, 32, sampling=sampling)
+    encoded = KerasPredictor(model).encode(examples, 32, sampling=sampling)
     return encoded, BatchPlan(model, encoded, batch_size, seed=0, epochs=2, losses=encoded.loss)
 
 

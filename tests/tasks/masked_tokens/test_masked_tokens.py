@@ -7,7 +7,7 @@ import pytest
 import keras_bert
 from keras_bert import heads
 from keras_bert.data.examples import Examples
-from keras_bert.tasks import inference
+from keras_bert.tasks.keras_predictor import KerasPredictor
 from tests import tiny
 
 
@@ -17,13 +17,13 @@ def model():
 
 
 def fill(model, texts, top=5):
-    encoded = inference.encode(model, Examples(texts))
-    outputs = inference.run(model, encoded, batch_size=2)
-    return inference.decode(model, Examples(texts), encoded, outputs, top_k=top)
+    encoded = KerasPredictor(model).encode(Examples(texts))
+    outputs = KerasPredictor(model).outputs(encoded, batch_size=2)
+    return KerasPredictor(model).decode(Examples(texts), encoded, outputs, top_k=top)
 
 
 def test_ids_and_positions(model):
-    encoded = inference.encode(model, Examples(["so[MASK] bads [MASK][MASK]", "[MASK]"]))
+    encoded = KerasPredictor(model).encode(Examples(["so[MASK] bads [MASK][MASK]", "[MASK]"]))
     inputs, targets, weights = encoded.batch([0, 1], 8)
     tokens = [tiny.PIECES[id_] for id_ in inputs["input_word_ids"][0]]
     assert tokens == ["[CLS]", "so", "[MASK]", "bad", "##s", "[MASK]", "[MASK]", "[SEP]"]

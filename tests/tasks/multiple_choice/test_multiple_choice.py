@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from keras_bert import heads
-from keras_bert.tasks import inference
+from keras_bert.tasks.keras_predictor import KerasPredictor
 from keras_bert.tasks.multiple_choice.data import Choices
 from keras_bert.tasks.multiple_choice.task import MultipleChoice
 from tests import tiny
@@ -15,7 +15,7 @@ multiple_choice = MultipleChoice()
 def test_each_choice_is_encoded_as_a_pair():
     model = heads.multiple_choice(tiny.encoder(num_hidden_layers=1))
     examples = Choices(["good", "so"], [["bad", "a film"], ["is", "a a a a a a"]], [1, 0])
-    encoded = inference.encode(model, examples, 8)
+    encoded = KerasPredictor(model).encode(examples, 8)
     assert encoded.lengths.tolist() == [6, 8]
     assert (encoded.truncated, encoded.without_tokens) == (1, 0)
     inputs, targets, weights = encoded.batch([1, 0], 8)
@@ -25,7 +25,7 @@ def test_each_choice_is_encoded_as_a_pair():
     ]
     assert (targets.tolist(), weights.tolist()) == ([0, 1], [1, 1])
     unlabeled = Choices(examples.texts, examples.choices)
-    assert inference.encode(model, unlabeled, 8).batch([0], 8)[1:] == (None, None)
+    assert KerasPredictor(model).encode(unlabeled, 8).batch([0], 8)[1:] == (None, None)
     with pytest.raises(ValueError, match="found no labels in the choices"):
         multiple_choice.build(tiny.encoder(num_hidden_layers=1), unlabeled)
 
@@ -33,7 +33,7 @@ def test_each_choice_is_encoded_as_a_pair():
 def test_texts_without_tokens_are_counted():
     model = heads.multiple_choice(tiny.encoder(num_hidden_layers=1))
     examples = Choices(["", "so"], [["bad", "good"], ["\u200b", "good"]])
-    assert inference.encode(model, examples, 8).without_tokens == 2
+    assert KerasPredictor(model).encode(examples, 8).without_tokens == 2
 
 
 def test_probabilities_and_scores():

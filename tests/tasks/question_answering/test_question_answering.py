@@ -5,7 +5,7 @@ import pytest
 
 import keras_bert
 from keras_bert import heads
-from keras_bert.tasks import inference
+from keras_bert.tasks.keras_predictor import KerasPredictor
 from keras_bert.tasks.question_answering.data import Questions
 from keras_bert.tasks.question_answering.task import QuestionAnswering
 from tests import tiny
@@ -176,7 +176,7 @@ def test_answer_positions_count_characters(model, before):
         ids = encoded.batch([0], 32)[0]["input_word_ids"][0, start : end + 1].tolist()
         words = {"good": GOOD, "film": FILM, "bad": BAD, "😀": UNK}
         assert ids == [words[word] for word in answer.split()]
-        [found] = inference.decode(model, examples, encoded, logits_at_targets(encoded))
+        [found] = KerasPredictor(model).decode(examples, encoded, logits_at_targets(encoded))
         place = context.index(answer)
         assert (found["text"], found["start"], found["end"]) == (answer, place, place + len(answer))
 
@@ -187,7 +187,7 @@ def test_korean_answers(korean_model):
         ["is"] * 3, [context] * 3, [[("한국", 3)], [("한국어", 11)], [("film 한국", 6)]]
     )
     encoded = tiny.encode(korean_model, examples, 32)
-    found = inference.decode(korean_model, examples, encoded, logits_at_targets(encoded))
+    found = KerasPredictor(korean_model).decode(examples, encoded, logits_at_targets(encoded))
     # 한국어 is a single [UNK], so an answer that ends inside of it takes the whole word.
     assert [answer["text"] for answer in found] == ["한국", "한국어", "film 한국어"]
     assert [answer["start"] for answer in found] == [3, 11, 6]
@@ -251,7 +251,7 @@ def test_decode_inverts_encode(model):
             rows.append(("is " * int(rng.integers(0, 9)), context, [(answer, start)]))
         examples = Questions(*zip(*rows, strict=True))
         encoded = tiny.encode(model, examples, length)
-        found = inference.decode(model, examples, encoded, logits_at_targets(encoded))
+        found = KerasPredictor(model).decode(examples, encoded, logits_at_targets(encoded))
         for row, answer in zip(rows, found, strict=True):
             text, start = row[2][0]
             assert (answer["text"], answer["start"]) == (text, start)
@@ -273,7 +273,7 @@ def test_span_counts_in_the_window_with_the_most_context(model):
             (window, "start", position[window], 5), (window, "end", position[window], 5),
             (1, "start", other, 4), (1, "end", other, 4),
         )  # fmt: skip
-        [answer] = inference.decode(model, examples, encoded, outputs, max_answer_length=3)
+        [answer] = KerasPredictor(model).decode(examples, encoded, outputs, max_answer_length=3)
         assert answer["text"] == found
 
 
@@ -284,15 +284,17 @@ def test_null_threshold(model, model_with_no_answer):
         encoded, (0, "start", 0, 4), (0, "end", 0, 3), (0, "start", 3, 2), (0, "end", 3, 3)
     )
     for threshold, text in ((0.0, ""), (1.9, ""), (2.0, "good"), (5.0, "good")):
-        [answer] = inference.decode(
-            model_with_no_answer, examples, encoded, outputs, null_threshold=threshold
+        [answer] = KerasPredictor(model_with_no_answer).decode(
+            examples, encoded, outputs, null_threshold=threshold
         )
         assert answer["text"] == text
-    assert inference.decode(model, examples, encoded, outputs)[0]["text"] == "good"
+    assert KerasPredictor(model).decode(examples, encoded, outputs)[0]["text"] == "good"
     outputs[0]["start_logits"][0] = 2  # the same logit as the span
-    assert inference.decode(model_with_no_answer, examples, encoded, outputs)[0]["text"] == "good"
-    [answer] = inference.decode(
-        model_with_no_answer, examples, encoded, outputs, null_threshold=-0.1
+    assert (
+        KerasPredictor(model_with_no_answer).decode(examples, encoded, outputs)[0]["text"] == "good"
+    )
+    [answer] = KerasPredictor(model_with_no_answer).decode(
+        examples, encoded, outputs, null_threshold=-0.1
     )
     assert (answer["text"], answer["start"], answer["end"]) == ("", 0, 0)
 
@@ -303,12 +305,12 @@ def test_no_answer_needs_all_windows(model_with_no_answer):
     assert len(encoded) == 3
     sure = [(window, name, 0, 5) for window in (0, 2) for name in ("start", "end")]
     span = [(1, "start", 7, 2), (1, "end", 7, 2)]
-    [answer] = inference.decode(
-        model_with_no_answer, examples, encoded, logits(encoded, *sure, *span)
+    [answer] = KerasPredictor(model_with_no_answer).decode(
+        examples, encoded, logits(encoded, *sure, *span)
     )
     assert answer["text"] == "good"
     outputs = logits(encoded, *sure, *span, (1, "end", 0, 5))
-    assert inference.decode(model_with_no_answer, examples, encoded, outputs)[0]["text"] == ""
+    assert KerasPredictor(model_with_no_answer).decode(examples, encoded, outputs)[0]["text"] == ""
 
 
 def test_context_without_tokens_has_no_answer(model, model_with_no_answer):
@@ -316,7 +318,7 @@ def test_context_without_tokens_has_no_answer(model, model_with_no_answer):
     encoded = tiny.encode(model, examples, 16)
     nothing = {"text": "", "start": 0, "end": 0}
     for each, score in ((model, 0.0), (model_with_no_answer, 1.0)):
-        answers = inference.decode(each, examples, encoded, logits(encoded))
+        answers = KerasPredictor(each).decode(examples, encoded, logits(encoded))
         found = [{key: answer[key] for key in (*nothing, "score")} for answer in answers]
         assert found == [{**nothing, "score": score}] * 2
 
@@ -333,7 +335,7 @@ def test_score_is_a_probability_over_all_spans(model, model_with_no_answer):
         (model_with_no_answer, 0.0, spans[0] / (spans.sum() + no_answer)),
         (model_with_no_answer, -9.0, no_answer / (spans.sum() + no_answer)),
     ):
-        [answer] = inference.decode(each, examples, encoded, outputs, null_threshold=threshold)
+        [answer] = KerasPredictor(each).decode(examples, encoded, outputs, null_threshold=threshold)
         assert answer["score"] == pytest.approx(expected)
 
 
@@ -354,7 +356,7 @@ def test_score_does_not_depend_on_the_number_of_windows(model, model_with_no_ans
                 outputs[-1][name][3 : 3 + size] = values[first : first + size]
         each = model_with_no_answer if no_answer else model
         # Every span of at most 4 tokens is in some window.
-        [answer] = inference.decode(each, examples, encoded, outputs, max_answer_length=4)
+        [answer] = KerasPredictor(each).decode(examples, encoded, outputs, max_answer_length=4)
         scores.append((len(encoded), answer["text"], answer["score"]))
     assert [windows for windows, _, _ in scores] == [7, 4, 2, 1]
     assert len({text for _, text, _ in scores}) == 1
@@ -373,7 +375,7 @@ def test_best_span_matches_exhaustive_search(model):
         {name: rng.normal(size=14).astype(np.float32) for name in ("start_logits", "end_logits")}
         for _ in texts
     ]
-    answers = inference.decode(model, examples, encoded, outputs, max_answer_length=3)
+    answers = KerasPredictor(model).decode(examples, encoded, outputs, max_answer_length=3)
     for text, output, answer in zip(texts, outputs, answers, strict=True):
         words = text.split()
         starts, ends = output["start_logits"][3:], output["end_logits"][3:]

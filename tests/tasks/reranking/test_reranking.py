@@ -8,7 +8,7 @@ import pytest
 
 import keras_bert
 from keras_bert import EmbeddingExamples, Examples, RankingExamples, heads, losses
-from keras_bert.tasks import inference
+from keras_bert.tasks.keras_predictor import KerasPredictor
 from keras_bert.tasks.reranking import first_search, head
 from keras_bert.training.batch_plan import BatchPlan
 from tests import tiny
@@ -152,7 +152,7 @@ def test_metrics_of_ranked_documents(model):
         missed=[[1.0], [], [1.0]],
     )
     answers = [np.array([0.1, 0.9, 0.5]), np.array([0.2, 0.8]), np.array([0.5, 0.4])]
-    task = keras_bert.pipeline(model).engine.task
+    task = keras_bert.pipeline(model).predictor.task
     metrics = task.metrics(None, data, answers)
     # Ranks of relevant documents: 1 and 3 of three, 2 of one, none of one.
     assert metrics["mrr@10"] == pytest.approx((1 + 1 / 2 + 0) / 3)
@@ -166,7 +166,7 @@ def test_metrics_of_ranked_documents(model):
 
 
 def test_single_documents_are_scored_as_labels(model):
-    task = keras_bert.pipeline(model).engine.task
+    task = keras_bert.pipeline(model).predictor.task
     # One query that occurs twice makes a list, which has no order to score among single documents.
     pairs = Examples(["a", "b", "c", "c"], text_pairs=["x", "y", "z", "x"], scores=[1, 0, 1, 0])
     data = RankingExamples.of_pairs(pairs)
@@ -184,7 +184,7 @@ def test_single_documents_are_scored_as_labels(model):
 
 
 def test_a_list_beside_single_documents_is_ranked(model):
-    task = keras_bert.pipeline(model).engine.task
+    task = keras_bert.pipeline(model).predictor.task
     data = RankingExamples(["a", "b", "c"], [["x", "y"], ["z", "x"], ["y"]], [[0, 1], [1, 0], [1]])
     answers = [np.array([0.9, 0.1]), np.array([0.9, 0.1]), np.array([0.5])]
     # The only document of a query would always be the first one.
@@ -214,10 +214,10 @@ def test_errors_are_the_queries_with_a_wrong_first_document(model):
 def test_lists_train_like_their_documents_alone(model):
     """Packed batches, batches of lists and single pairs have the same logits."""
     data = tiny.rankings()
-    task = keras_bert.pipeline(model).engine.task
+    task = keras_bert.pipeline(model).predictor.task
     logits = head.with_logits(model)
     options = task.training_options(loss="listnet")
-    encoded = task.encode_training(inference.describe(logits), data, 32, options)
+    encoded = task.encode_training(KerasPredictor(logits).described, data, 32, options)
     assert encoded.targets[1].tolist() == [1, 0, 0]
     plan = BatchPlan(logits, encoded, 8, 0, 1, losses=encoded.loss)
     assert plan.shape is not None

@@ -8,7 +8,7 @@ from scipy import sparse
 import keras_bert
 from keras_bert import EmbeddingExamples, Examples, RankingExamples, RetrievalData, heads, losses
 from keras_bert.data.batching import Batches
-from keras_bert.tasks import inference
+from keras_bert.tasks.keras_predictor import KerasPredictor
 from keras_bert.training.batch_plan import BatchPlan
 from tests import tiny
 
@@ -30,7 +30,7 @@ def masked_lm(**options):
 def model():
     """A sparse embedder with the weights of `masked_lm`."""
     built = masked_lm()
-    task = keras_bert.pipeline(heads.sparse_embedder(tiny.encoder())).engine.task
+    task = keras_bert.pipeline(heads.sparse_embedder(tiny.encoder())).predictor.task
     return task.with_pretrained_head(built, heads.find_encoder(built))
 
 
@@ -160,9 +160,9 @@ def test_a_training_of_no_steps_keeps_the_masked_lm_model(eager):
 
 def test_the_factor_of_the_regularization_rises(model):
     """As in sentence-transformers: with the square of the step, in the first third of the run."""
-    task = keras_bert.pipeline(model).engine.task
+    task = keras_bert.pipeline(model).predictor.task
     encoded = task.encode(
-        inference.describe(model), EmbeddingExamples(ROWS), 16, task.training_options()
+        KerasPredictor(model).described, EmbeddingExamples(ROWS), 16, task.training_options()
     )
     plan = BatchPlan(model, encoded, 2, 0, 3, losses=encoded.loss)  # 36 batches
     factors = [plan.batch(number)[1][:, -1] for number in (0, 3, 6, 11, 12, 35)]
@@ -175,9 +175,9 @@ def test_the_factor_of_the_regularization_rises(model):
 
 @pytest.mark.parametrize("step", [None, 30])
 def test_rows_that_fill_a_batch_do_not_count(model, step):
-    task = keras_bert.pipeline(model).engine.task
+    task = keras_bert.pipeline(model).predictor.task
     options = task.training_options(document_regularizer_weight=1.0, query_regularizer_weight=1.0)
-    encoded = task.encode(inference.describe(model), EmbeddingExamples(ROWS[:3]), 16, options)
+    encoded = task.encode(KerasPredictor(model).described, EmbeddingExamples(ROWS[:3]), 16, options)
     ((inputs, targets, weights),) = Batches(encoded, 5, seed=(0, 0), lengths=(16,))
     assert weights.tolist() == [1, 1, 1, 0, 0]
     if step is not None:

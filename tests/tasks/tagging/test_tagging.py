@@ -10,7 +10,7 @@ import pytest
 
 import keras_bert
 from keras_bert import heads
-from keras_bert.tasks import inference
+from keras_bert.tasks.keras_predictor import KerasPredictor
 from keras_bert.tasks.tagging.data import TaggedSentences
 from keras_bert.tasks.tagging.task import Tagging, are_characters
 from tests import tiny
@@ -227,7 +227,7 @@ def test_decode_inverts_encode(max_length):
     noise = np.random.default_rng(0).normal(scale=50, size=(*targets.shape, len(labels)))
     right = 99.0 * np.eye(len(labels))[targets]
     outputs = list(np.where(weights[..., None] > 0, right, noise))
-    answers = inference.decode(model, sentences, encoded, outputs)
+    answers = KerasPredictor(model).decode(sentences, encoded, outputs)
     for words, tags, answer in zip(sentences.words, sentences.tags, answers, strict=True):
         known = [bool(ids_of(word)) for word in words]
         wanted = [tag if has else "O" for tag, has in zip(tags, known, strict=True)]
@@ -239,8 +239,8 @@ def test_score_is_a_probability():
     sentences = TaggedSentences([["so"]])
     model = model_of(["a", "b"])
     encoded = tiny.encode(model, sentences, 8)
-    [[(tag, value)]] = inference.decode(
-        model, sentences, encoded, [np.log([[1, 1], [1, 3], [1, 1]])]
+    [[(tag, value)]] = KerasPredictor(model).decode(
+        sentences, encoded, [np.log([[1, 1], [1, 3], [1, 1]])]
     )
     assert tag == "b"
     assert type(value) is float
@@ -258,7 +258,7 @@ def tagged(names, words, given):
     outputs = [
         99.0 * np.eye(len(names))[[0, *(names.index(tag) for tag in row), 0]] for row in given
     ]
-    answers = inference.decode(model, sentences, encoded, outputs)
+    answers = KerasPredictor(model).decode(sentences, encoded, outputs)
     return [[tag for tag, _ in answer] for answer in answers]
 
 
@@ -299,7 +299,7 @@ def test_default_tag_without_o_is_the_first_label():
     sentences = TaggedSentences([[" "]])
     model = model_of(["NOUN", "VERB"])
     encoded = tiny.encode(model, sentences, 32)
-    assert inference.decode(model, sentences, encoded, []) == [[("NOUN", 0.0)]]
+    assert KerasPredictor(model).decode(sentences, encoded, []) == [[("NOUN", 0.0)]]
 
 
 def scores(gold, given):

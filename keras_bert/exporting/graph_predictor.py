@@ -1,30 +1,32 @@
-"""Compute with the graph of an ONNX or OpenVINO export, as the engine of a pipeline.
-
-Keras is not imported.
-"""
+"""Predict with the graph of an export or of another library. Keras is not imported."""
 
 import dataclasses
 import hashlib
-import time
+import math
+
+import numpy as np
 
 from keras_bert import provenance
 from keras_bert.checkpoints import tokenizer_config, tokenizer_json
 from keras_bert.checkpoints.folder import read_optional_json
-from keras_bert.exporting import graph_folder, graph_outputs
+from keras_bert.exporting import graph_folder
 from keras_bert.exporting.graph_folder import EXPORT_AGAIN
-from keras_bert.exporting.graph_session import errors_as_value_error, open_session
+from keras_bert.exporting.graph_session import errors_as_value_error, graph_inputs, open_session
 from keras_bert.runtime import budget
 from keras_bert.runtime.escaping import shown
 from keras_bert.tasks import registry
+from keras_bert.tasks.predictor import Predictor
 from keras_bert.tasks.task import TaskModel
 from keras_bert.text.python_tokenizer import PythonTokenizer
 from keras_bert.untrusted import links
 
 PROBABILITIES = "probabilities"
+_POSITIONS = "masked_lm_positions"
+_MAX_FLOATS = 2**25  # of an output of a batch, 128 MB
 
 
-class GraphEngine:
-    """The model and the tokenizer of an export for ONNX Runtime or OpenVINO.
+class GraphPredictor(Predictor):
+    """The model and the tokenizer of a folder for ONNX Runtime or OpenVINO.
 
     Args:
         graph: A `graph_folder.GraphFile`.
@@ -34,7 +36,6 @@ class GraphEngine:
 
     Attributes:
         session: The `graph_session.Session`.
-        seconds: Time that the graph has taken.
 
     Raises:
         ValueError: If a file is missing or broken, or the model has no head.
@@ -75,7 +76,6 @@ class GraphEngine:
             output = dataclasses.replace(output, labels=None)
         self.name = str(folder)
         self.columns = provenance.columns_of_texts(provenance.read_metrics(folder).get("columns"))
-        self.seconds = 0.0
         self.described = TaskModel(self.name, output, tokenizer, self.longest, width)
 
     def _read_own(self, graph, precision):
@@ -104,15 +104,12 @@ class GraphEngine:
     def __reduce__(self):
         return type(self), self._arguments
 
-    def _no_model(self, *args, **options):
+    @property
+    def model(self):
         raise ValueError(
             f"{self.name} is an export, which has no Keras model. Give the model that was exported "
             "to keras_bert.pipeline"
         )
-
-    model = property(_no_model)
-    export = _no_model
-    save = _no_model
 
     def with_logits(self):
         raise ValueError(f"{self.name!r} is an export. Use the Keras model")
@@ -129,19 +126,48 @@ class GraphEngine:
         settings = (self.session.digest, options, contents)
         return hashlib.sha256(repr(settings).encode()).digest()
 
-    def outputs(self, encoded, *, batch_size, on_batch=None):
-        start = time.perf_counter()
-        outputs = graph_outputs.compute(
-            self.session,
-            encoded,
-            self._outputs,
-            batch_size=batch_size,
-            on_batch=on_batch,
-        )
-        self.seconds += time.perf_counter() - start
-        if self._has_activation:
-            return outputs
-        return self.task.activate(self.described.output, outputs)
+    def _activate(self, output, outputs):
+        return outputs if self._has_activation else super()._activate(output, outputs)
+
+    def _batches(self, encoded, batch_size):
+        rows_per_batch = self._rows_per_batch(encoded.lengths, batch_size)
+        positions_per_batch = []  # of the tokens whose outputs are read
+
+        def batches():
+            for rows in rows_per_batch:
+                inputs, _, _ = encoded.batch(rows, int(encoded.lengths[rows].max()))
+                positions_per_batch.append(inputs.get(_POSITIONS))
+                yield graph_inputs(inputs, self.session.inputs)
+
+        for index, outputs in self.session.run(batches(), self._outputs):
+            rows = rows_per_batch[index]
+            positions = positions_per_batch[index]
+            if positions is not None and _POSITIONS not in self.session.inputs:
+                row_of_position = np.arange(len(rows))[:, None]
+                outputs = [output[row_of_position, positions] for output in outputs]
+            is_single = len(outputs) == 1
+            yield rows, outputs[0] if is_single else dict(zip(self._outputs, outputs, strict=True))
+
+    def _rows_per_batch(self, lengths, batch_size):
+        """Return the indices of the sequences of each batch, the longest sequences first."""
+        tokens = self.session.tokens_per_batch
+        if tokens is not None:
+            # Few sequences are shared among the batches that run at the same time.
+            tokens = min(tokens, math.ceil(int(lengths.sum()) / self.session.parallel_batches))
+        width = max(self.session.widths[name] or 1 for name in self._outputs)
+        order = np.argsort(-lengths, kind="stable")
+        rows_per_batch = []
+        start = 0
+        while start < len(order):
+            length = int(lengths[order[start]])
+            size = batch_size if tokens is None else tokens // length
+            size = max(1, min(size, _MAX_FLOATS // (length * width)))
+            rows_per_batch.append(order[start : start + size])
+            start += size
+        return rows_per_batch
+
+    def _reason_for_nan(self):
+        return f"{self.session.file} returned NaN. {EXPORT_AGAIN}"
 
 
 def _check_outputs(session, names, rank):

@@ -1,4 +1,4 @@
-"""Tests of inference: answers, metrics and embeddings."""
+"""Tests of the predictor: answers, metrics and embeddings."""
 
 import gc
 
@@ -8,9 +8,9 @@ import pytest
 
 from keras_bert import heads
 from keras_bert.data import tabular
-from keras_bert.tasks import inference
 from keras_bert.tasks.embedding.head import as_embedder
 from keras_bert.tasks.forward_pass import forward_pass
+from keras_bert.tasks.keras_predictor import KerasPredictor
 from keras_bert.tasks.multiple_choice import data as swag
 from keras_bert.tasks.tagging import data as conll
 from tests import contract, tiny
@@ -37,30 +37,30 @@ def flat(answers):
 def test_answers_do_not_depend_on_their_batch(case):
     model, examples = contract.HEADS[case](encoder()), DATA[case]
     shares = []
-    together = inference.answers(model, examples, batch_size=2, on_batch=shares.append)
+    together = KerasPredictor(model).answers(examples, batch_size=2, on_batch=shares.append)
     assert sum(shares) == pytest.approx(1.0)
-    alone = [inference.answers(model, examples[row : row + 1])[0] for row in range(5)]
+    alone = [KerasPredictor(model).answers(examples[row : row + 1])[0] for row in range(5)]
     assert np.ptp(flat(alone)) > 0.01  # answers differ, so their order is tested
     np.testing.assert_allclose(flat(together), flat(alone), atol=1e-5)
 
 
 def test_max_length_truncates():
     model, examples = heads.classifier(encoder(), 3), DATA["classification"]
-    cut = inference.answers(model, examples, max_length=3)
+    cut = KerasPredictor(model).answers(examples, max_length=3)
     np.testing.assert_allclose(
-        cut[0], inference.answers(model, tabular.Examples(["good"]))[0], atol=1e-5
+        cut[0], KerasPredictor(model).answers(tabular.Examples(["good"]))[0], atol=1e-5
     )
     heads.find_encoder(model).preprocessor.max_sequence_length = 3
-    np.testing.assert_allclose(inference.answers(model, examples), cut, atol=1e-6)
+    np.testing.assert_allclose(KerasPredictor(model).answers(examples), cut, atol=1e-6)
 
 
 def test_outputs_do_not_depend_on_what_is_trainable():
     model = heads.classifier(encoder(num_hidden_layers=2), 2)
-    expected = inference.answers(model, tabular.Examples(TEXTS))
+    expected = KerasPredictor(model).answers(tabular.Examples(TEXTS))
     for frozen in ("layer_0", "layer_1"):  # JAX's programs get the weights in lists
         for name in ("layer_0", "layer_1"):
             heads.find_encoder(model).get_layer(name).trainable = name != frozen
-        answers = inference.answers(model, tabular.Examples(TEXTS))
+        answers = KerasPredictor(model).answers(tabular.Examples(TEXTS))
         np.testing.assert_allclose(answers, expected, atol=1e-6)
 
 
@@ -93,4 +93,4 @@ def test_heads_without_a_vector_become_embedders():
 )  # fmt: skip
 def test_other_models_are_rejected(build, examples, message):
     with pytest.raises(ValueError, match=message):
-        inference.answers(build(), tabular.Examples(examples))
+        KerasPredictor(build()).answers(tabular.Examples(examples))
