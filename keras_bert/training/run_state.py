@@ -250,7 +250,8 @@ def check_types(values, types, others=None):
     for name, value in values.items():
         kind = types.get(name, others)
         kinds = (int, float) if kind is float else (kind,)
-        if type(value) not in kinds:
+        is_too_large = type(value) is int and abs(value) >= 2**63  # for a float, or for NumPy
+        if type(value) not in kinds or is_too_large:
             raise ValueError(f"it has {printable(name, 200)}={shown(value, 200)}")
 
 

@@ -158,7 +158,7 @@ def test_the_state_and_the_best_weights_are_restored(model, tmp_path):
     [
         {"epoch": 999}, {"epoch": "3"}, {"epoch": -1},
         {"epoch": 3, "batch": 1}, {"batch": 6}, {"seconds": "1"}, {"rows": -1}, {"stopped": 0},
-        {"rows": 10**400},
+        {"rows": 10**400}, {"loss": 10**400},
         {"history": [[["epoch", 1]]]}, {"history": [{"epoch": 1}]}, {"history": {}},
         {"history": [{"epoch": 9, "loss": 1.0, "accuracy": 0.5}]},
         {"history": [{"epoch": 1, "loss": "1", "accuracy": 0.5}]},
