@@ -8,6 +8,7 @@ from typing import Any
 from keras_bert.exporting import graph_folder
 from keras_bert.exporting.graph_predictor import GraphPredictor
 from keras_bert.runtime.arguments import as_integer, check_one_of
+from keras_bert.tasks import registry
 from keras_bert.tasks.pipeline import Pipeline
 
 
@@ -84,6 +85,12 @@ def pipeline(
         predictor = _keras_predictor(model, task, pooling, precision, trusted)
     else:
         predictor = _graph_predictor(graph, task, pooling, precision, trusted)
+    output = predictor.described.output
+    if task is not None and not registry.is_variant(task, output):
+        raise ValueError(
+            f"{predictor.name!r} has the task {predictor.task.variant_of(output)}; received "
+            f"{task!r}. Leave out task, or load another model"
+        )
     return predictor.task.pipeline(predictor, batch_size=batch_size, long_texts=long_texts)
 
 
@@ -105,14 +112,7 @@ def _graph_predictor(graph, task, pooling, precision, trusted):
         )
     if pooling is not None and not graph.is_foreign:
         raise ValueError("pooling cannot be changed for the folder of an export. Leave it out")
-    predictor = GraphPredictor(graph, precision, task, pooling)
-    of_graph = predictor.task.variant_of(predictor.described.output)
-    if task not in (None, of_graph):
-        raise ValueError(
-            f"{predictor.name} has the task {of_graph}; received {task!r}. Leave out task, or load "
-            "another model"
-        )
-    return predictor
+    return GraphPredictor(graph, precision, task, pooling)
 
 
 def _keras_predictor(model, task, pooling, precision, trusted):
@@ -121,8 +121,7 @@ def _keras_predictor(model, task, pooling, precision, trusted):
 
     from keras_bert.encoder import BertEncoder
     from keras_bert.hub import loading
-    from keras_bert.model_structure import find_output, preprocessor_of
-    from keras_bert.tasks import registry
+    from keras_bert.model_structure import preprocessor_of
     from keras_bert.tasks.keras_predictor import KerasPredictor
 
     requested = None if task is None else registry.by_name(task)
@@ -138,15 +137,6 @@ def _keras_predictor(model, task, pooling, precision, trusted):
         raise ValueError(f"{model.name!r} must have a head of keras_bert.heads; use its `predict`")
     if chosen.reads_encoders:
         return KerasPredictor(chosen.from_encoder(model, pooling), precision)
-    output = find_output(model)
-    options = {} if task is None else registry.head_options(task)
-    is_other_variant = any(getattr(output, name) != options[name] for name in options)
-    if chosen is not task_of_model or is_other_variant:
-        name = None if task_of_model is None else task_of_model.variant_of(output)
-        raise ValueError(
-            f"{model.name!r} has the task {name}; received {task!r}. Leave out task, or load "
-            "another model"
-        )
     if pooling is not None:
         raise ValueError(
             f"pooling is only for embeddings; {model.name!r} has the task {chosen.name}"

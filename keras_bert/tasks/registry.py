@@ -73,6 +73,21 @@ def head_options(name: str) -> dict:
     return dict(by_name(name).variants.get(name.replace("-", "_"), {}))
 
 
+def is_variant(name: str, head) -> bool:
+    """Return True if a head is that of the task with this name, or of this variant.
+
+    Example:
+
+    >>> from keras_bert.model_spec import HeadSpec
+    >>> head = HeadSpec("classification", pairs=True)
+    >>> is_variant("pair", head), is_variant("classification", head), is_variant("tagging", head)
+    (True, True, False)
+    """
+    options = head_options(name)
+    has_options = all(getattr(head, option) == value for option, value in options.items())
+    return head.task == by_name(name).name and has_options
+
+
 def check_variant(name: str, head, source) -> None:
     """Check that a saved head can be the variant of a task.
 
