@@ -223,7 +223,7 @@ def open_folder(
 
     def read_part(heads: bool) -> Checkpoint:
         if heads:
-            families.check_heads(file, family, content, source_tensors)
+            families.check_heads(file, family, {**content, **config}, source_tensors)
             _check_copies(weights_file, copies)
         weights = name_tables.read_weights(
             weights_file, TABLE, config, shapes, lambda name: tensors[name].load(), heads=heads

@@ -163,7 +163,7 @@ def read_head(
     path: Path, config: Mapping[str, Any], weights: Mapping[str, np.ndarray], tied: bool
 ) -> HeadSpec:
     """Return the head that config.json and the weights describe."""
-    head = _head_of_class(config, weights)
+    head = _head_of_class(path, config, weights)
     head = dataclasses.replace(
         head,
         labels=_read_labels(path, config, head.task, weights),
@@ -177,7 +177,9 @@ def number_of_logits(weights: Mapping[str, np.ndarray]) -> int:
     return len(weights["classifier/bias"]) if "classifier/bias" in weights else 0
 
 
-def _head_of_class(config: Mapping[str, Any], weights: Mapping[str, np.ndarray]) -> HeadSpec:
+def _head_of_class(
+    path: Path, config: Mapping[str, Any], weights: Mapping[str, np.ndarray]
+) -> HeadSpec:
     """Return the head of the class in transformers that the config names."""
     names = config.get("architectures") or [""]
     task, groups = ARCHITECTURES.get(str(names[0]), (None, set()))
@@ -189,6 +191,10 @@ def _head_of_class(config: Mapping[str, Any], weights: Mapping[str, np.ndarray])
     # transformers takes a single output without a `problem_type` for a regression.
     is_single = problem is None and number_of_logits(weights) == 1
     if task == "classification" and (problem == "regression" or is_single):
+        count = number_of_logits(weights)
+        if count != 1:
+            rule = "a regression must have one output"
+            raise invalid(path / "config.json", rule, count)
         return HeadSpec("regression")
     return HeadSpec(task, multi_label=_IS_MULTI_LABEL.get(str(problem)))
 

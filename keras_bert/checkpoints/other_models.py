@@ -120,6 +120,9 @@ def check_config(file: Path, config: Mapping[str, Any], is_converted: bool = Fal
     others = [name for name in names if not _BERT_CLASS.match(name)] + tokenizers
     if config.get("embedding_size") not in (None, config.get("hidden_size")):
         others.append("embedding_size")
+    if not names and config.get("pad_token_id") not in (None, 0):
+        others.append("pad_token_id")  # RoBERTa's positions begin after it
+    others += [key for key in ("dim", "n_layers", "n_heads") if key in config]  # of DistilBERT
     if others:
         raise ValueError(
             f"{file}: must have a model_type, since {shown(others[0])} is not of BERT. Add that of "

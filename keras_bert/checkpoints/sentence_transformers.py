@@ -19,6 +19,7 @@ from keras_bert.checkpoints import (
     huggingface_heads,
     json_schema,
     peft,
+    sentence_bert_config,
     tensor_files,
 )
 from keras_bert.checkpoints.canonical import Checkpoint, vector_layer_name
@@ -65,14 +66,10 @@ def read(
 
     def read_part(heads: bool) -> Checkpoint:
         checkpoint = read_inner(heads)
-        tokenizer = dict(checkpoint.spec.tokenizer)
-        sentence_bert = folder.read_optional_json(inner / "sentence_bert_config.json")
-        if sentence_bert.get("do_lower_case") is True:
-            tokenizer["lowercase"] = True
         pooling = checkpoint.spec.pooling
         if names[1:2] == ["Pooling"]:
             pooling = huggingface_heads.pooling_of_encoder(modules[1][1] / "config.json")
-        spec = dataclasses.replace(checkpoint.spec, tokenizer=tokenizer, pooling=pooling)
+        spec = dataclasses.replace(checkpoint.spec, pooling=pooling)
         checkpoint = dataclasses.replace(checkpoint, path=str(path), spec=spec)
         return with_modules(checkpoint, path) if heads else checkpoint
 
@@ -83,6 +80,7 @@ def with_modules(checkpoint: Checkpoint, path: Path) -> Checkpoint:
     """Return a checkpoint with what the modules after its encoder do. Others are a ValueError."""
     modules = _modules(path)
     names = [name for name, _ in modules]
+    sentence_bert_config.check_outputs(modules[0][1])
     if names == ["Transformer"]:
         return _read_cross_encoder(path, checkpoint)
     if names in _SPARSE_MODULES:
@@ -204,14 +202,14 @@ def _write_transformer(path: Path, task: str, output: str) -> None:
         "modality_config": {"text": method},
         "module_output_name": output,
     }
-    folder.write_json(path / "sentence_bert_config.json", options)
+    folder.write_json(path / sentence_bert_config.FILE, options)
 
 
 def _write_length(spec: ModelSpec, path: Path) -> None:
     """Write the options of the module with the encoder, for all versions."""
     length = spec.tokenizer["sequence_length"]
     sentence_bert = {"max_seq_length": length, "do_lower_case": False}
-    folder.write_json(path / "sentence_bert_config.json", sentence_bert)
+    folder.write_json(path / sentence_bert_config.FILE, sentence_bert)
 
 
 def write_modules(

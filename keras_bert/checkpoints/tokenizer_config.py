@@ -12,7 +12,13 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from keras_bert.checkpoints import added_tokens, folder, json_schema, tokenizer_json
+from keras_bert.checkpoints import (
+    added_tokens,
+    folder,
+    json_schema,
+    sentence_bert_config,
+    tokenizer_json,
+)
 from keras_bert.checkpoints.added_tokens import AddedToken
 from keras_bert.runtime import budget
 from keras_bert.runtime.escaping import printable, shown
@@ -53,6 +59,7 @@ _REQUIRED_VALUES = {
     "unk_token": "[UNK]",
     "cls_token": "[CLS]",
     "sep_token": "[SEP]",
+    "mask_token": "[MASK]",
 }
 # Keys of BertJapaneseTokenizer, and the value that leaves the tokenizer as it is.
 _JAPANESE_KEYS = {"word_tokenizer_type": "basic", "subword_tokenizer_type": "wordpiece"}
@@ -113,12 +120,13 @@ def read(
     if lowercase is None:
         lowercase = folder.is_lowercase(vocabulary)
     strip_accents = options["strip_accents"]
+    sentence_bert = sentence_bert_config.read(path)
     tokenizer = {
         **({"added_tokens": added} if added else {}),
-        "lowercase": lowercase,
+        "lowercase": lowercase or sentence_bert.get("do_lower_case") is True,
         "strip_accents": lowercase if strip_accents is None else strip_accents,
         "split_cjk": options["tokenize_chinese_chars"] is not False,
-        "sequence_length": _sequence_length(path, config, max_length),
+        "sequence_length": _sequence_length(sentence_bert, config, max_length),
     }
     return Tokenizer(vocabulary, tokenizer, content)
 
@@ -215,9 +223,10 @@ def _warn_of_defaults(
         )
 
 
-def _sequence_length(path: Path, tokenizer: Mapping[str, Any], limit: int) -> int | None:
-    """Return the first length in a folder that is at most `limit`, or `None` if there is none."""
-    sentence_bert = folder.read_optional_json(path / "sentence_bert_config.json")
+def _sequence_length(
+    sentence_bert: Mapping[str, Any], tokenizer: Mapping[str, Any], limit: int
+) -> int | None:
+    """Return the first length in two files that is at most `limit`, or `None` if there is none."""
     lengths = (
         sentence_bert.get("max_seq_length"),
         tokenizer.get("model_max_length"),  # `_NO_LIMIT` exceeds every limit

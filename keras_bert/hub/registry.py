@@ -8,7 +8,7 @@ GOOGLE_ARCHIVES = "https://storage.googleapis.com/bert_models/"
 HUB_FILES = (
     "config.json", "model.safetensors", "model.safetensors.index.json", "model-*.safetensors",
     "pytorch_model.bin", "tf_model.h5", "vocab.txt", "tokenizer.json", "tokenizer_config.json",
-    "added_tokens.json", "special_tokens_map.json", "sentence_bert_config.json",
+    "added_tokens.json", "special_tokens_map.json", "sentence_*_config.json",
     "adapter_config.json", "adapter_model.safetensors", "adapter_model.bin",
     # Of other tokenizers, which are refused.
     "vocab.json", "merges.txt", "bpe.codes", "*piece*.model", "tokenizer*.model",

@@ -93,8 +93,9 @@ def test_a_config_without_a_type_and_another_tokenizer(tmp_path, tokenizer):
     (path / tokenizer).write_text("{}")
     check_refused(path, "must have a model_type", tokenizer)
     keras_bert.load(make(tmp_path / "bert", "")).count_params()
-    path = make(tmp_path / "electra", "", model_type=None, embedding_size=2)
-    check_refused(path, "must have a model_type, since 'embedding_size'", "electra")
+    for key in ("embedding_size", "pad_token_id", "n_layers"):
+        path = make(tmp_path / key, "", model_type=None, **{key: 2})
+        check_refused(path, f"must have a model_type, since '{key}'", "electra")
 
 
 # Repository with a RoBERTa whose tokenizer is not WordPiece -> a file of it.

@@ -223,3 +223,21 @@ def test_options_of_encode():
     ):
         with pytest.raises(ValueError, match=message):
             encode("good", **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"modality_config": {"text": {"method_output_name": "pooler_output"}}},
+         "method_output_name must be one of last_hidden_state"),
+        ({"modality_config": {"image": {}}}, "modality_config must have the options of text"),
+        ({"module_output_name": "sentence_embedding"}, "module_output_name must be one of"),
+    ],
+)  # fmt: skip
+def test_other_outputs_of_the_encoder_are_refused(tmp_path, options, message):
+    path = folder_of(tmp_path, pooling="mean")
+    edit_json(path / "sentence_bert_config.json", **options)
+    with pytest.raises(ValueError, match=message):
+        keras_bert.load(path, task="embedding")
+    with pytest.warns(UserWarning, match="sentence_bert_config.json"):
+        keras_bert.load(path)

@@ -15,6 +15,15 @@ from tests import tiny
 _LORA = {"peft_type": "LORA", "r": 2, "base_model_name_or_path": "base"}
 _DENSE = {"in_features": 8, "out_features": 8, "bias": True}
 _POOLING = {"word_embedding_dimension": 8, "pooling_mode_cls_token": True}
+# Options of sentence-transformers that change the vectors.
+_OPTIONS = [
+    {"max_seq_length": 5}, {"do_lower_case": False, "tokenizer_args": {"model_max_length": 5}},
+    {"processor_kwargs": {"do_lower_case": False}}, {"config_args": {"hidden_act": "relu"}},
+    {"config_kwargs": {"layer_norm_eps": 0.1}}, {"model_args": {"add_pooling_layer": False}},
+    {"processing_kwargs": {"text": {"max_length": 5}}}, {"query_length": 5},
+    {"query_expansion": {"length": 5}}, {"tokenizer_name_or_path": "klue/bert-base"},
+    {"an_option_of_tomorrow": 1},
+]  # fmt: skip
 # File -> its content, in a folder of transformers.
 _FILES = {
     "1_Pooling/config.json": _POOLING,
@@ -25,7 +34,7 @@ _FILES = {
     "tokenizer_config.json": {"do_lower_case": False, "strip_accents": False},
     "added_tokens.json": {"good film": 18},
     "special_tokens_map.json": {"unk_token": "good"},
-    "sentence_bert_config.json": {"max_seq_length": 5},
+    "sentence_xlm-roberta_config.json": {"max_seq_length": 5},
     "vocab.txt": "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nfilm\ngood\n",
     "adapter_config.json": _LORA,
     "quantize_config.json": {"bits": 4},
@@ -86,6 +95,12 @@ def _has_effect(plain, folder):
 @pytest.mark.parametrize("name", _FILES)
 def test_a_file_has_an_effect(plain, tmp_path, name):
     assert _has_effect(plain, _folder_with(plain, tmp_path, name, _FILES[name]))
+
+
+@pytest.mark.parametrize("options", _OPTIONS, ids=str)
+def test_an_option_has_an_effect(plain, tmp_path, options):
+    file = "sentence_bert_config.json"
+    assert _has_effect(plain, _folder_with(plain, tmp_path, file, options))
 
 
 @pytest.mark.parametrize("name", _WITHOUT_EFFECT)

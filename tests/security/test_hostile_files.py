@@ -230,7 +230,7 @@ def test_a_config_of_many_layers_for_many_safetensors(tmp_path, count):
     tensors["large"] = entry(0, 4000, (1000,))
     safetensors_file(path / "model.safetensors", tensors, bytes(4000))
     start = time.process_time()
-    assert_rejected(path, "at most 200 for these weights|missing")
+    assert_rejected(path, "at most 100 for these weights|missing")
     assert time.process_time() - start < 5 * slowness()
 
 
