@@ -100,12 +100,12 @@ def our_graph_engines(model, folder):
     for name, quantize in (("onnx float32", None), ("onnx int8", "int8")):
         path = keras_bert.export(model, folder / name, format="onnx", quantize=quantize)
         graph = graph_folder.find_graph(path)
-        predictor = GraphPredictor(graph)
+        predictor = GraphPredictor.open(graph)
         predictor.session._session = onnx_session(str(graph.file))
         engines[name] = functools.partial(outputs_of, predictor)
     path = keras_bert.export(model, folder / "openvino", format="openvino")
     for precision in ("float32", "bfloat16"):
-        predictor = GraphPredictor(graph_folder.find_graph(path), precision)
+        predictor = GraphPredictor.open(graph_folder.find_graph(path), precision)
         engines[f"our openvino {precision}"] = functools.partial(outputs_of, predictor)
     return engines
 

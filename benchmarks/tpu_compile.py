@@ -248,7 +248,7 @@ def _tuning(case):
     with distribution.scope("mirrored"):
         model = task.model_of_logits(task.build(encoder, examples))
         options = task.training_options.of({}, task.name)
-        encoded = task.encode(KerasPredictor(model).described, examples, case.length, options)
+        encoded = task.encode(KerasPredictor(model).task_model, examples, case.length, options)
         # Windows of questions have one length; other texts are packed, also in rows of one length.
         fixed = case.task == "questions"
         compile_options = task.compile_options(heads.find_output(model), encoded)

@@ -163,4 +163,4 @@ def encode(model, examples, max_length, **options):
 
     task = registry.for_model(model)
     made = task.training_options.of(options, task.name)
-    return task.encode(KerasPredictor(model).described, examples, max_length, made)
+    return task.encode(KerasPredictor(model).task_model, examples, max_length, made)

@@ -95,8 +95,9 @@ def evaluate(args: options.Evaluate) -> None:
     reading.print_misfit(pipe, examples)
     with progress() as bar:
         work = bar.add_task("Scoring", total=1)
-        answers = pipe.answers(examples, on_batch=lambda share: bar.advance(work, share))
-    metrics = task.metrics(pipe.output, examples, answers)
+        metrics = pipe.predictor.evaluate(
+            examples, pipe.answers, on_batch=lambda share: bar.advance(work, share)
+        )
     print_line(metrics_table({"examples": len(examples), **metrics}))
     for note in reading.notes(examples, metrics=pipe.counts):
         print_line(note)
@@ -225,7 +226,7 @@ def _parts(args, pipe):
         columns = reading.columns_of(args, args.model)
         name = task.variant_of(pipe.output)
         return reading.read_in_parts(args.input, name, columns, args.format)
-    return [task.of_texts(pipe.predictor.described, list(args.texts), "the command line")]
+    return [task.of_texts(pipe.predictor.task_model, list(args.texts), "the command line")]
 
 
 def embed(args: options.Embed) -> None:

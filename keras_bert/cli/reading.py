@@ -220,7 +220,7 @@ def notes(examples, dev=None, metrics=()):
 def print_misfit(pipe, examples):
     """Print a note on stderr if the vocabulary of the model does not fit the texts."""
     sample = examples.sample_of_texts(vocabulary_fit.SAMPLE)
-    note = vocabulary_fit.note(sample, examples.source, pipe.predictor.described.tokenizer)
+    note = vocabulary_fit.note(sample, examples.source, pipe.predictor.task_model.tokenizer)
     if note is not None:
         print_line(note, file=sys.stderr)
 

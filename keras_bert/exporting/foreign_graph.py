@@ -25,7 +25,8 @@ from keras_bert.checkpoints import (
 from keras_bert.checkpoints.canonical import Checkpoint
 from keras_bert.checkpoints.tokenizer_config import Tokenizer
 from keras_bert.exporting import graph_folder
-from keras_bert.exporting.graph_session import Inputs, Session, errors_as_value_error
+from keras_bert.exporting.graph_folder import Inputs
+from keras_bert.exporting.graph_session import Batch, Session, errors_as_value_error
 from keras_bert.model_spec import UNIT_LENGTH, HeadSpec, ModelSpec
 from keras_bert.runtime.arguments import check_one_of
 from keras_bert.runtime.escaping import shown
@@ -43,11 +44,12 @@ _ACTIVATIONS: dict[str | None, Callable] = {
 # Outputs that pipelines read.
 _VECTORS = "sentence_embedding"
 _SCORE = "score"
+_VECTORS_OF_TOKENS = ("token_embeddings", "last_hidden_state")
 _MASK = "attention_mask"
 _POOLINGS = ("mean", "cls", "max", "mean_sqrt_len_tokens", "weightedmean", "lasttoken")
 
 
-class FinishedSession:
+class SessionWithLastLayer:
     """A `Session` with one output, which NumPy computes from an output of another session.
 
     Args:
@@ -55,10 +57,10 @@ class FinishedSession:
         source: Name of its output.
         name: Name of the new output.
         width: Size of the last axis of the new output.
-        finish: Function of the output and the mask of a batch that returns (batch, width).
+        last_layer: Function of the output and the mask of a batch that returns (batch, width).
     """
 
-    def __init__(self, session: Session, source: str, name: str, width: int, finish: Callable):
+    def __init__(self, session: Session, source: str, name: str, width: int, last_layer: Callable):
         if source not in session.widths or _MASK not in session.inputs:
             raise ValueError(
                 f"{session.file} must have the input {_MASK} and the output {source}; it has "
@@ -66,7 +68,7 @@ class FinishedSession:
             )
         self._session = session
         self._source = source
-        self._finish = finish
+        self._last_layer = last_layer
         self.file = session.file
         self.digest = session.digest
         self.inputs = session.inputs
@@ -75,18 +77,10 @@ class FinishedSession:
         self.tokens_per_batch = session.tokens_per_batch
         self.parallel_batches = session.parallel_batches
 
-    def run(self, batches: Iterable[Inputs], names: list[str]) -> Iterator[tuple[int, list]]:
-        masks: dict[int, np.ndarray] = {}
-        noted = _with_masks(batches, masks)
-        for index, [output] in self._session.run(noted, [self._source]):
-            yield index, [self._finish(np.asarray(output, np.float32), masks.pop(index))]
-
-
-def _with_masks(batches: Iterable[Inputs], masks: dict[int, np.ndarray]) -> Iterator[Inputs]:
-    """Yield batches. Add the mask of each one to `masks`, by its index."""
-    for index, inputs in enumerate(batches):
-        masks[index] = inputs[_MASK]
-        yield inputs
+    def run(self, batches: Iterable[Inputs], names: list[str]) -> Iterator[Batch]:
+        for index, inputs, [output] in self._session.run(batches, [self._source]):
+            output = np.asarray(output, np.float32)
+            yield index, inputs, [self._last_layer(output, inputs["input_mask"])]
 
 
 def read_files(folder: pathlib.Path) -> tuple[dict[str, Any], Tokenizer]:
@@ -132,10 +126,13 @@ def read_head(
             f"{session.file} needs the input {shown(min(unknown))}. Run it with the library that "
             "wrote it"
         )
-    checkpoint = _checkpoint(folder, config, session, task)
+    class_name = _bert_class_of_graph(folder, config, session, task)
+    if class_name != "BertForMultipleChoice":  # its logits are (texts, choices)
+        _measure_widths(session)
+    checkpoint = _checkpoint(folder, {**config, "architectures": [class_name]}, session)
     head = checkpoint.spec.head
     if head.task in (None, "embedding") and _VECTORS not in session.widths:
-        head = _embedder(folder, checkpoint.spec, pooling)
+        head = _embedding_head(folder, checkpoint.spec, pooling)
     elif pooling is not None:
         raise ValueError(f"{session.file} has no vectors of tokens to pool. Leave out pooling")
     if head.labels is None:
@@ -152,13 +149,27 @@ def read_head(
     return head, _with_outputs(session, head)
 
 
+def _measure_widths(session: Session) -> None:
+    """Compute three tokens to set the widths of outputs that the graph leaves open."""
+    names = ("logits", _VECTORS, *_VECTORS_OF_TOKENS)
+    names = [name for name in names if name in session.widths and session.widths[name] is None]
+    if not names:
+        return
+    ids = np.zeros((1, 3), np.int64)
+    inputs = {"input_word_ids": ids, "input_mask": ids + 1, "input_type_ids": ids}
+    [(_, _, outputs)] = session.run([inputs], names)
+    for name, output in zip(names, outputs, strict=True):
+        session.widths[name] = output.shape[-1]
+
+
 def _with_task(head: HeadSpec, task: str) -> HeadSpec:
     """Return the head as a variant of its task, or as that of a task with the same head."""
     wanted = registry.by_name(task)
     if head.task in wanted.same_heads:
-        return huggingface_heads.as_cross_encoder(head, 1, None)
-    is_variant = head.task == wanted.name
-    return dataclasses.replace(head, **registry.head_options(task)) if is_variant else head
+        return huggingface_heads.as_cross_encoder(head, number_of_logits=1, activation=None)
+    if head.task != wanted.name:
+        return head
+    return dataclasses.replace(head, **registry.head_options(task))
 
 
 def _with_outputs(session: Session, head: HeadSpec) -> Session:
@@ -169,7 +180,7 @@ def _with_outputs(session: Session, head: HeadSpec) -> Session:
     if outputs == (_SCORE,):
         check_one_of("the activation of the score", head.activation, _ACTIVATIONS)
         activate = functools.partial(_activate, activation=head.activation)
-        return FinishedSession(session, "logits", _SCORE, 1, activate)
+        return SessionWithLastLayer(session, "logits", _SCORE, 1, activate)
     if not head.pooling:
         return session
     if set(head.layers) - {UNIT_LENGTH}:
@@ -177,14 +188,14 @@ def _with_outputs(session: Session, head: HeadSpec) -> Session:
             f"{session.file} lacks the layers after the pooling. Load the checkpoint from which it "
             "was made"
         )
-    names = ("token_embeddings", "last_hidden_state")
-    source = next((name for name in names if name in session.widths), names[1])
+    default = _VECTORS_OF_TOKENS[-1]
+    source = next((name for name in _VECTORS_OF_TOKENS if name in session.widths), default)
     width = (session.widths.get(source) or 0) * len(head.pooling)
-    finish = functools.partial(_vectors, modes=head.pooling, is_unit=UNIT_LENGTH in head.layers)
-    return FinishedSession(session, source, _VECTORS, width, finish)
+    last_layer = functools.partial(_vectors, modes=head.pooling, is_unit=UNIT_LENGTH in head.layers)
+    return SessionWithLastLayer(session, source, _VECTORS, width, last_layer)
 
 
-def _class_of(
+def _bert_class_of_graph(
     folder: pathlib.Path, config: Mapping[str, Any], session: Session, task: str | None
 ) -> str:
     """Return BERT's class with the head of a graph, by its config or else by the user's task."""
@@ -200,23 +211,19 @@ def _class_of(
     raise invalid(folder / "config.json", rule, config.get("architectures"), advice)
 
 
-def _checkpoint(
-    folder: pathlib.Path, config: Mapping[str, Any], session: Session, task: str | None
-) -> Checkpoint:
-    """Return a checkpoint with the head. Only the shapes of the head's weights are right."""
-    class_name = _class_of(folder, config, session, task)
-    _, groups = huggingface_heads.ARCHITECTURES[class_name]
+def _checkpoint(folder: pathlib.Path, config: dict[str, Any], session: Session) -> Checkpoint:
+    """Return a checkpoint with the head, and zeros as biases, for `read_head` of checkpoints."""
+    _, groups = huggingface_heads.ARCHITECTURES[config["architectures"][0]]
     bias = np.zeros(session.widths.get("logits") or 1, np.float32)
     weights = {f"{group}/bias": bias for group in groups}
-    config = {**config, "architectures": [class_name]}
     head = huggingface_heads.read_head(folder, config, weights, tied=True)
-    checkpoint = Checkpoint("", str(folder), ModelSpec(dict(config), head=head), weights)
+    checkpoint = Checkpoint("", str(folder), ModelSpec(config, head=head), weights)
     if not (folder / sentence_transformers.MODULES_FILE).is_file():
         return checkpoint
     return sentence_transformers.with_modules(checkpoint, folder)
 
 
-def _embedder(folder: pathlib.Path, spec: ModelSpec, pooling: str | None) -> HeadSpec:
+def _embedding_head(folder: pathlib.Path, spec: ModelSpec, pooling: str | None) -> HeadSpec:
     """Return the head of an embedder, by default the mean over the tokens."""
     if spec.head.task == "embedding":
         own = spec.head.pooling
@@ -231,9 +238,9 @@ def _embedder(folder: pathlib.Path, spec: ModelSpec, pooling: str | None) -> Hea
             "hide this warning",
             stacklevel=level_of_caller(),
         )
-    check_one_of("pooling", pooling or "mean", _POOLINGS)
-    embedder = dataclasses.replace(spec, pooling=pooling or "mean").embedding
-    return embedder or HeadSpec()
+        pooling = "mean"
+    check_one_of("pooling", pooling, _POOLINGS)
+    return HeadSpec("embedding", pooling=(pooling,), layers=(UNIT_LENGTH,))
 
 
 def _vectors(
@@ -262,5 +269,5 @@ def _pool(mode: str, output: np.ndarray, mask: np.ndarray) -> np.ndarray:
     return (output * weights).sum(axis=1) / divisor
 
 
-def _activate(logits: np.ndarray, mask: np.ndarray, activation: str | None) -> np.ndarray:
+def _activate(logits: np.ndarray, _: np.ndarray, activation: str | None) -> np.ndarray:
     return _ACTIVATIONS[activation](logits)

@@ -5,7 +5,7 @@ import numpy as np
 from keras_bert.exporting import graph_files, graph_folder, model_comparison
 from keras_bert.exporting.graph_folder import GraphFile
 from keras_bert.exporting.graph_predictor import PROBABILITIES, GraphPredictor
-from keras_bert.exporting.graph_session import graph_inputs, open_session
+from keras_bert.exporting.graph_session import open_session
 from keras_bert.exporting.model_comparison import Sample
 from keras_bert.runtime.arguments import check_is_new_folder
 
@@ -52,7 +52,7 @@ class GraphFolder:
         """Open the graphs, and return the samples on which they are compared with the model."""
         inputs = model_comparison.sample_ids(self._job.model)
         if self._job.quantize:
-            session = open_session(self._file(folder, None).file)
+            session = open_session(self._file(folder, None))
             yield Sample(inputs, self._outputs_of(self._open(folder)), None)
         else:
             session = self._open(folder)
@@ -65,7 +65,8 @@ class GraphFolder:
 
     def predictors(self, folder):
         """Return the predictors of the graphs in 8 bits and in float32."""
-        return GraphPredictor(self._file(folder)), GraphPredictor(self._file(folder, None))
+        exported = GraphPredictor.open(self._file(folder))
+        return exported, GraphPredictor.open(self._file(folder, None))
 
     def finish(self, folder, agreement):
         """Write the card, and move the folder to its place; return its path."""
@@ -91,16 +92,15 @@ class GraphFolder:
         """Return the session of the exported graph, that of a pipeline if there can be one."""
         exported = self._file(folder)
         if self._job.has_pipeline:
-            return GraphPredictor(exported).session
-        return open_session(exported.file)
+            return GraphPredictor.open(exported).session
+        return open_session(exported)
 
     def _outputs_of(self, session):
         """Return a function that computes all outputs of a session by name."""
 
         def compute(inputs):
             names = list(session.widths)
-            batch = graph_inputs(inputs, session.inputs)
-            [(_, values)] = session.run([batch], names)
+            [(_, _, values)] = session.run([inputs], names)
             return dict(zip(names, values, strict=True))
 
         return compute

@@ -10,7 +10,10 @@ import dataclasses
 import hashlib
 import os
 import pathlib
+from collections.abc import Iterable
 from typing import Any
+
+import numpy as np
 
 from keras_bert.checkpoints import detection, tokenizer_config
 from keras_bert.checkpoints import folder as checkpoint_folder
@@ -26,6 +29,7 @@ INPUTS = {
     "input_mask": "attention_mask",
     "input_type_ids": "token_type_ids",
 }
+Inputs = dict[str, np.ndarray]
 # Files of the graphs, by format and by the argument `quantize` of `keras_bert.export`.
 GRAPH_FILES: dict[str, dict[str | None, str]] = {
     "onnx": {None: "onnx/model.onnx", "int8": "onnx/model_quantized.onnx"},
@@ -44,9 +48,10 @@ _FOREIGN_FILES = {
 # A folder with one of these files is a Keras model or a SavedModel, and may hold graphs, too.
 _OTHER_FORMATS = ("model.keras", "saved_model.pb", "model.weights.h5", "*.index", "0_*")
 EXPORT_AGAIN = "Export the model again"
+_USE_ANOTHER = "Download it again, or run it with the library that wrote it"
 ENCODER = "encoder"  # in place of a task
 
-_FACTS = ("graph_sha256", "vocabulary_sha256", "vocabulary_size")
+_METADATA = ("graph_sha256", "vocabulary_sha256", "vocabulary_size")
 
 # Options in the description -> function that returns True for a valid value.
 _VALIDATORS = {
@@ -74,6 +79,11 @@ class GraphFile:
     file: pathlib.Path
     folder: pathlib.Path
     is_foreign: bool = False
+
+    @property
+    def advice(self) -> str:
+        """What to do if the graph cannot be used."""
+        return _USE_ANOTHER if self.is_foreign else EXPORT_AGAIN
 
 
 def find_graph(path: object, format: str | None = None) -> GraphFile | None:
@@ -119,6 +129,12 @@ def _graph_of(folder, formats):
     return None
 
 
+def graph_inputs(inputs: Inputs, names: Iterable[str], dtype: type = np.int64) -> Inputs:
+    """Return the inputs of a batch of an `Encoded` with the names and the type of a graph's."""
+    ids = {INPUTS.get(name, name): array for name, array in inputs.items()}
+    return {name: ids[name].astype(dtype) for name in names}
+
+
 def describe(output: Any, task: str) -> dict[str, Any]:
     """Return the content of `keras_bert.json`. The labels are in `config.json`.
 
@@ -157,29 +173,29 @@ def digest_of_vocabulary(vocabulary: list[str]) -> str:
     return hashlib.sha256("\n".join(vocabulary).encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def read_output(folder: pathlib.Path) -> tuple[HeadSpec, dict[str, Any]]:
-    """Return the head that `keras_bert.json` and `config.json` describe, and the `_FACTS`."""
+def read_head(folder: pathlib.Path) -> tuple[HeadSpec, dict[str, Any]]:
+    """Return the head that `keras_bert.json` and `config.json` describe, and the `_METADATA`."""
     file = folder / DESCRIPTION_FILE
     options = checkpoint_folder.read_json(file)
-    facts = {name: options.pop(name, None) for name in _FACTS}
-    size = facts["vocabulary_size"]
+    metadata = {name: options.pop(name, None) for name in _METADATA}
+    size = metadata["vocabulary_size"]
     if size is not None and (type(size) is not int or size < 1):
         raise ValueError(
             f"{file}: vocabulary_size must be a positive int; received {shown(size)}. "
             f"{EXPORT_AGAIN}"
         )
-    output = output_of(options, file)
+    head = head_of(options, file)
     config_file = folder / "config.json"
     names = checkpoint_folder.read_json(config_file).get("id2label")
     if names is not None:
         labels = _labels_of(names, config_file)
-        output = dataclasses.replace(output, labels=labels)
-        if not label_types.fits(labels, output.label_type):
+        head = dataclasses.replace(head, labels=labels)
+        if not label_types.fits(labels, head.label_type):
             raise ValueError(
-                f"{file}: label_type is {output.label_type!r}, but the labels in {config_file} are "
+                f"{file}: label_type is {head.label_type!r}, but the labels in {config_file} are "
                 f"not of this type. {EXPORT_AGAIN}"
             )
-    return output, facts
+    return head, metadata
 
 
 def _labels_of(names, config_file):
@@ -203,7 +219,7 @@ def _labels_of(names, config_file):
     return labels
 
 
-def output_of(options: dict[str, Any], file: object) -> HeadSpec:
+def head_of(options: dict[str, Any], file: object) -> HeadSpec:
     """Return the head that the content of `keras_bert.json` describes.
 
     Raise a `ValueError` for missing or unknown keys, and for values of another type. `file` is
@@ -222,9 +238,9 @@ def output_of(options: dict[str, Any], file: object) -> HeadSpec:
             raise ValueError(
                 f"{file}: {shown(name)} has the unknown value {shown(value)}. {EXPORT_AGAIN}"
             )
-    output = HeadSpec(task, **options)
+    head = HeadSpec(task, **options)
     try:
-        check_prompts(output.prompts, output.default_prompt)
+        check_prompts(head.prompts, head.default_prompt)
     except ValueError as error:
         raise ValueError(f"{file}: {error}. {EXPORT_AGAIN}") from error
-    return output
+    return head

@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import math
+from typing import Self
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from keras_bert.checkpoints import tokenizer_config, tokenizer_json
 from keras_bert.checkpoints.folder import read_optional_json
 from keras_bert.exporting import graph_folder
 from keras_bert.exporting.graph_folder import EXPORT_AGAIN
-from keras_bert.exporting.graph_session import errors_as_value_error, graph_inputs, open_session
+from keras_bert.exporting.graph_session import errors_as_value_error, open_session
 from keras_bert.runtime import budget
 from keras_bert.runtime.escaping import shown
 from keras_bert.tasks import registry
@@ -26,83 +27,77 @@ _MAX_FLOATS = 2**25  # of an output of a batch, 128 MB
 
 
 class GraphPredictor(Predictor):
-    """The model and the tokenizer of a folder for ONNX Runtime or OpenVINO.
+    """The model and the tokenizer of a folder for ONNX Runtime or OpenVINO. `open` makes one.
 
     Args:
-        graph: A `graph_folder.GraphFile`.
-        precision: For OpenVINO, `"float32"` or `"bfloat16"`.
-        task: For a foreign graph, a variant that its files may not state, such as `"pair"`.
-        pooling: For a foreign graph that ends in the vectors of the tokens, how to pool them.
-
-    Attributes:
         session: The `graph_session.Session`.
-
-    Raises:
-        ValueError: If a file is missing or broken, or the model has no head.
-        ImportError: If the engine is not installed.
+        task_model: The `TaskModel`.
+        output_names: Outputs of the session that the task reads.
+        columns: As in `Predictor`.
+        arguments: Those of `open`.
     """
 
-    def __init__(
-        self,
+    def __init__(self, session, task_model, output_names, columns, arguments):
+        self.task = registry.by_name(task_model.output.task)
+        self.name = task_model.name
+        self.task_model = task_model
+        self.max_positions = task_model.max_length
+        self.columns = columns
+        self.session = session
+        self._output_names = output_names
+        self._arguments = arguments
+        self._advice = arguments[0].advice
+
+    @classmethod
+    def open(
+        cls,
         graph: graph_folder.GraphFile,
         precision: str | None = None,
         task: str | None = None,
         pooling: str | None = None,
-    ):
+    ) -> Self:
+        """Return the predictor of a graph.
+
+        Args:
+            graph: A `graph_folder.GraphFile`.
+            precision: For OpenVINO, `"float32"` or `"bfloat16"`.
+            task: For a foreign graph, a variant that its files may not state, such as `"pair"`.
+            pooling: For a foreign graph that ends in the vectors of the tokens, how to pool them.
+
+        Raises:
+            ValueError: If a file is missing or broken, or the model has no head.
+            ImportError: If the engine is not installed.
+        """
         folder = graph.folder
-        self._arguments = (graph, precision, task, pooling)
         links.check(folder)
         if graph.is_foreign:
-            output, tokenizer, self.longest = self._read_foreign(graph, precision, task, pooling)
+            session, model = _open_foreign(graph, precision, task, pooling)
         else:
-            output, tokenizer, self.longest = self._read_own(graph, precision)
-        if output.task not in registry.names():
+            session, model = _open_own(graph, precision)
+        head = model.output
+        if head.task not in registry.names():
             raise ValueError(
-                f"a pipeline needs a model with a head; {folder} has the task "
-                f"{shown(output.task)}. Export the model of a head, such as "
-                "keras_bert.heads.embedder, or run this one with ONNX Runtime or "
-                "OpenVINO, as its README shows"
+                f"a pipeline needs a model with a head; {folder} has the task {shown(head.task)}. "
+                "Export the model of a head, such as keras_bert.heads.embedder, or run this one "
+                "with ONNX Runtime or OpenVINO, as its README shows"
             )
-        self.task = registry.by_name(output.task)
+        task_of_head = registry.by_name(head.task)
         # Classifiers for LiteRT end in the probabilities, which MediaPipe needs.
-        self._has_activation = PROBABILITIES in self.session.widths
-        self._outputs = [PROBABILITIES] if self._has_activation else list(self.task.graph_outputs)
-        _check_outputs(self.session, self._outputs, self.task.graph_rank)
-        width = self.session.widths[self._outputs[0]]
-        if self.task.has_labels:
-            _check_labels(folder, output.labels, width)
+        has_probabilities = PROBABILITIES in session.widths
+        names = [PROBABILITIES] if has_probabilities else list(task_of_head.graph_outputs)
+        _check_outputs(graph, session, names, task_of_head.graph_rank)
+        width = session.widths[names[0]]
+        if task_of_head.has_labels:
+            _check_labels(graph, head.labels, width)
         else:
             # config.json has labels for every model.
-            output = dataclasses.replace(output, labels=None)
-        self.name = str(folder)
-        self.columns = provenance.columns_of_texts(provenance.read_metrics(folder).get("columns"))
-        self.described = TaskModel(self.name, output, tokenizer, self.longest, width)
-
-    def _read_own(self, graph, precision):
-        """Return the head, the tokenizer and the maximum length of an export of keras_bert."""
-        self.session = open_session(graph.file, precision)
-        output, facts = graph_folder.read_output(graph.folder)
-        with errors_as_value_error(f"{graph.folder}: its tokenizer cannot be read"):
-            files = tokenizer_config.read(graph.folder)
-        names = files.vocabulary or []
-        _check_digests(graph, self.session, names, facts)
-        # Libraries need a name for each row of the embeddings, so the files may name further ids.
-        vocabulary = names[: facts.get("vocabulary_size")]
-        return output, _tokenizer(vocabulary, files.options), _max_length(graph.folder, files.json)
-
-    def _read_foreign(self, graph, precision, task, pooling):
-        """Return the same of a graph of another library, and finish its outputs."""
-        from keras_bert.exporting import foreign_graph
-
-        config, files = foreign_graph.read_files(graph.folder)
-        session = open_session(graph.file, precision, is_foreign=True)
-        output, self.session = foreign_graph.read_head(graph.folder, config, session, task, pooling)
-        tokenizer = _tokenizer(files.vocabulary, files.options)
-        longest = files.options["sequence_length"] or config["max_position_embeddings"]
-        return output, tokenizer, longest
+            head = dataclasses.replace(head, labels=None)
+        columns = provenance.columns_of_texts(provenance.read_metrics(folder).get("columns"))
+        model = dataclasses.replace(model, output=head, width=width)
+        return cls(session, model, names, columns, (graph, precision, task, pooling))
 
     def __reduce__(self):
-        return type(self), self._arguments
+        return type(self).open, self._arguments
 
     @property
     def model(self):
@@ -126,27 +121,25 @@ class GraphPredictor(Predictor):
         settings = (self.session.digest, options, contents)
         return hashlib.sha256(repr(settings).encode()).digest()
 
-    def _activate(self, output, outputs):
-        return outputs if self._has_activation else super()._activate(output, outputs)
+    def _activate(self, outputs):
+        if PROBABILITIES in self._output_names:
+            return outputs
+        return super()._activate(outputs)
 
     def _batches(self, encoded, batch_size):
         rows_per_batch = self._rows_per_batch(encoded.lengths, batch_size)
-        positions_per_batch = []  # of the tokens whose outputs are read
-
-        def batches():
-            for rows in rows_per_batch:
-                inputs, _, _ = encoded.batch(rows, int(encoded.lengths[rows].max()))
-                positions_per_batch.append(inputs.get(_POSITIONS))
-                yield graph_inputs(inputs, self.session.inputs)
-
-        for index, outputs in self.session.run(batches(), self._outputs):
+        batches = (
+            encoded.batch(rows, int(encoded.lengths[rows].max()))[0] for rows in rows_per_batch
+        )
+        for index, inputs, outputs in self.session.run(batches, self._output_names):
             rows = rows_per_batch[index]
-            positions = positions_per_batch[index]
-            if positions is not None and _POSITIONS not in self.session.inputs:
+            if _POSITIONS in inputs and _POSITIONS not in self.session.inputs:
                 row_of_position = np.arange(len(rows))[:, None]
-                outputs = [output[row_of_position, positions] for output in outputs]
-            is_single = len(outputs) == 1
-            yield rows, outputs[0] if is_single else dict(zip(self._outputs, outputs, strict=True))
+                outputs = [array[row_of_position, inputs[_POSITIONS]] for array in outputs]
+            if len(outputs) == 1:
+                yield rows, outputs[0]
+            else:
+                yield rows, dict(zip(self._output_names, outputs, strict=True))
 
     def _rows_per_batch(self, lengths, batch_size):
         """Return the indices of the sequences of each batch, the longest sequences first."""
@@ -154,7 +147,7 @@ class GraphPredictor(Predictor):
         if tokens is not None:
             # Few sequences are shared among the batches that run at the same time.
             tokens = min(tokens, math.ceil(int(lengths.sum()) / self.session.parallel_batches))
-        width = max(self.session.widths[name] or 1 for name in self._outputs)
+        width = max(self.session.widths[name] or 1 for name in self._output_names)
         order = np.argsort(-lengths, kind="stable")
         rows_per_batch = []
         start = 0
@@ -167,32 +160,58 @@ class GraphPredictor(Predictor):
         return rows_per_batch
 
     def _reason_for_nan(self):
-        return f"{self.session.file} returned NaN. {EXPORT_AGAIN}"
+        return f"{self.session.file} returned NaN. {self._advice}"
 
 
-def _check_outputs(session, names, rank):
+def _open_own(graph, precision):
+    """Return the session and the `TaskModel` of an export of keras_bert, without the width."""
+    session = open_session(graph, precision)
+    head, metadata = graph_folder.read_head(graph.folder)
+    with errors_as_value_error(f"{graph.folder}: its tokenizer cannot be read", EXPORT_AGAIN):
+        files = tokenizer_config.read(graph.folder)
+    names = files.vocabulary or []
+    _check_digests(graph, session, names, metadata)
+    # Libraries need a name for each row of the embeddings, so the files may name further ids.
+    tokenizer = _tokenizer(names[: metadata.get("vocabulary_size")], files.options)
+    max_length = _max_length(graph.folder, files.json)
+    return session, TaskModel(str(graph.folder), head, tokenizer, max_length)
+
+
+def _open_foreign(graph, precision, task, pooling):
+    """Return the session and the `TaskModel` of a graph of another library, without the width."""
+    from keras_bert.exporting import foreign_graph
+
+    config, files = foreign_graph.read_files(graph.folder)
+    session = open_session(graph, precision)
+    head, session = foreign_graph.read_head(graph.folder, config, session, task, pooling)
+    tokenizer = _tokenizer(files.vocabulary, files.options)
+    max_length = files.options["sequence_length"] or config["max_position_embeddings"]
+    return session, TaskModel(str(graph.folder), head, tokenizer, max_length)
+
+
+def _check_outputs(graph, session, names, rank):
     """Check that a graph has the outputs of its task, with as many axes."""
     for name in names:
         if name not in session.widths:
-            raise ValueError(f"{session.file} has no output {name}. {EXPORT_AGAIN}")
+            raise ValueError(f"{session.file} has no output {name}. {graph.advice}")
         if session.ranks[name] != rank:
             raise ValueError(
                 f"{session.file}: the output {name} must have {rank} axes; it has "
-                f"{session.ranks[name]}. {EXPORT_AGAIN}"
+                f"{session.ranks[name]}. {graph.advice}"
             )
 
 
-def _check_digests(graph, session, names, facts):
+def _check_digests(graph, session, names, metadata):
     """Check that the graph and the names of the ids are those of the same export.
 
-    `facts` are those of `graph_folder.read_output`, which an export writes last.
+    `metadata` are those of `graph_folder.read_head`, which an export writes last.
     """
     vocabulary_digest = graph_folder.digest_of_vocabulary(names)
-    for fact, file, digest in (
+    for name, file, digest in (
         ("graph_sha256", graph.file, session.digest),
         ("vocabulary_sha256", graph.folder / tokenizer_json.FILE, vocabulary_digest),
     ):
-        if facts.get(fact) not in (None, digest):
+        if metadata.get(name) not in (None, digest):
             raise ValueError(f"{file} has changed since the export of this folder. {EXPORT_AGAIN}")
 
 
@@ -229,9 +248,8 @@ def _max_length(folder, content):
     return length
 
 
-def _check_labels(folder, labels, width):
+def _check_labels(graph, labels, width):
     """Check that each output of the graph has a label."""
-    if len(labels or ()) != width:
-        raise ValueError(
-            f"{folder} must have {width} labels; it has {len(labels or ())}. {EXPORT_AGAIN}"
-        )
+    count = len(labels or ())
+    if count != width:
+        raise ValueError(f"{graph.folder} must have {width} labels; it has {count}. {graph.advice}")

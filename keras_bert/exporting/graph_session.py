@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from keras_bert.exporting import graph_folder
-from keras_bert.exporting.graph_folder import EXPORT_AGAIN
+from keras_bert.exporting.graph_folder import GraphFile, Inputs, graph_inputs
 from keras_bert.exporting.litert_session import LiteRtSession
 from keras_bert.runtime import reading
 from keras_bert.runtime.arguments import check_one_of
@@ -23,18 +23,17 @@ from keras_bert.untrusted import onnx_graph_check, openvino_graph_check
 _MUST_BE_OURS = "must be a graph as keras_bert.export writes it, received"
 _FATAL = 4  # ONNX Runtime prints warnings with names from the file; its errors are exceptions
 
-_NAMES = tuple(graph_folder.INPUTS.values())
-
-Inputs = dict[str, np.ndarray]
-
 
 @contextlib.contextmanager
-def errors_as_value_error(subject, advice=EXPORT_AGAIN):
+def errors_as_value_error(subject, advice):
     """Raise any error of an engine or of files as a `ValueError` that begins with `subject`."""
     try:
         yield
     except Exception as error:  # the errors of the engines have no other common base
         raise ValueError(f"{subject}: {one_line(error)}. {advice}") from error
+
+
+Batch = tuple[int, Inputs, list[np.ndarray]]  # index, inputs, outputs
 
 
 class Session(typing.Protocol):
@@ -59,8 +58,8 @@ class Session(typing.Protocol):
     tokens_per_batch: int | None
     parallel_batches: int
 
-    def run(self, batches: Iterable[Inputs], names: list[str]) -> Iterator[tuple[int, list]]:
-        """Compute batches. Yield the index of each batch and its outputs, in any order."""
+    def run(self, batches: Iterable[Inputs], names: list[str]) -> Iterator[Batch]:
+        """Compute batches of an `Encoded`. Yield them with their outputs, in any order."""
 
 
 class OnnxSession:
@@ -69,15 +68,16 @@ class OnnxSession:
     tokens_per_batch: int | None = None
     parallel_batches = 1
 
-    def __init__(self, file: pathlib.Path, is_foreign: bool = False):
+    def __init__(self, graph: GraphFile):
+        file = graph.file
         onnxruntime = import_extra("onnxruntime", "onnx", "an ONNX folder")
         reading.check_not_lfs_pointer(file)
         content: bytes | str = str(file)  # its weights can be in files beside it
         not_run: list[str] = []
-        if is_foreign:
+        if graph.is_foreign:
             self.digest = _digest_of_files(file.parent.glob(f"{file.name}*"))
         else:
-            with errors_as_value_error(f"{file} {_MUST_BE_OURS}"):
+            with errors_as_value_error(f"{file} {_MUST_BE_OURS}", graph.advice):
                 # The content, not the file, which may change after the check.
                 content = onnx_graph_check.check(file)
             self.digest = graph_folder.digest_of_graph(content)
@@ -86,14 +86,14 @@ class OnnxSession:
         options.log_severity_level = _FATAL
         # Otherwise a few bytes of the content can select another format, which was not checked.
         options.add_session_config_entry("session.load_model_format", "ONNX")
-        with errors_as_value_error(f"{file} cannot be read"):
+        with errors_as_value_error(f"{file} cannot be read", graph.advice):
             self._session = onnxruntime.InferenceSession(
                 content, options, providers=["CPUExecutionProvider"], disabled_optimizers=not_run
             )
         self._session._model_bytes = None  # kept only for other providers
         outputs = self._session.get_outputs()
         if not outputs or not all(output.shape for output in outputs):
-            raise ValueError(f"{file} must have outputs with axes. {EXPORT_AGAIN}")
+            raise ValueError(f"{file} must have outputs with axes. {graph.advice}")
         self.widths = {}
         self.ranks = {}
         for output in outputs:
@@ -102,12 +102,13 @@ class OnnxSession:
             self.ranks[output.name] = len(output.shape)
         self.inputs = [value.name for value in self._session.get_inputs()]
         self.file = file
+        self._advice = graph.advice
 
-    def run(self, batches: Iterable[Inputs], names: list[str]) -> Iterator[tuple[int, list]]:
+    def run(self, batches: Iterable[Inputs], names: list[str]) -> Iterator[Batch]:
         for index, inputs in enumerate(batches):
-            with errors_as_value_error(f"{self.file} failed"):
-                outputs = self._session.run(names, inputs)
-            yield index, outputs
+            with errors_as_value_error(f"{self.file} failed", self._advice):
+                outputs = self._session.run(names, graph_inputs(inputs, self.inputs))
+            yield index, inputs, outputs
 
 
 class OpenVinoSession:
@@ -119,25 +120,26 @@ class OpenVinoSession:
 
     tokens_per_batch: int | None = 1024
 
-    def __init__(self, file: pathlib.Path, precision: str = "float32", is_foreign: bool = False):
+    def __init__(self, graph: GraphFile, precision: str = "float32"):
+        file = graph.file
         openvino = import_openvino()
         weights = file.with_suffix(".bin")
         reading.check_not_lfs_pointer(file)
         reading.check_not_lfs_pointer(weights)
         core = openvino.Core()
-        if is_foreign:
+        if graph.is_foreign:
             self.digest = _digest_of_files((file, weights))
-            with errors_as_value_error(f"{file} cannot be read"):
-                graph = core.read_model(str(file))
+            with errors_as_value_error(f"{file} cannot be read", graph.advice):
+                model = core.read_model(str(file))
         else:
-            graph = self._read_checked(openvino, core, file, weights)
+            model = self._read_checked(openvino, core, graph, weights)
         options = {"INFERENCE_PRECISION_HINT": "bf16" if precision == "bfloat16" else "f32"}
-        with errors_as_value_error(f"{file} cannot be read"):
+        with errors_as_value_error(f"{file} cannot be read", graph.advice):
             # A single batch uses all cores; several batches share them.
             options["PERFORMANCE_HINT"] = "LATENCY"
-            self._for_one_batch = core.compile_model(graph, "CPU", options)
+            self._for_one_batch = core.compile_model(model, "CPU", options)
             options["PERFORMANCE_HINT"] = "THROUGHPUT"
-            self._for_batches = core.compile_model(graph, "CPU", options)
+            self._for_batches = core.compile_model(model, "CPU", options)
         count = self._for_batches.get_property("OPTIMAL_NUMBER_OF_INFER_REQUESTS")
         self.parallel_batches: int = count
         self.inputs = [value.any_name for value in self._for_one_batch.inputs]
@@ -145,30 +147,31 @@ class OpenVinoSession:
         self.ranks: dict[str, int] = {}
         for output in self._for_one_batch.outputs:
             if output.partial_shape.rank.is_dynamic or not len(output.partial_shape):
-                raise ValueError(f"{file} must have outputs with axes. {EXPORT_AGAIN}")
+                raise ValueError(f"{file} must have outputs with axes. {graph.advice}")
             self.ranks |= dict.fromkeys(output.names, len(output.partial_shape))
             size = output.partial_shape[-1]
             width = None if size.is_dynamic else size.get_length()
             self.widths |= dict.fromkeys(output.names, width)
         self.file = file
+        self._advice = graph.advice
         self._process = os.getpid()
         # Requests that no call uses. A call needs its own, since threads may share a pipeline.
         self._idle: dict[bool, list] = {True: [], False: []}
 
-    def _read_checked(self, openvino, core, file, weights):
-        """Return a graph that `keras_bert.export` wrote, from contents that were checked."""
-        with errors_as_value_error(f"{file} {_MUST_BE_OURS}"):
-            content, numbers = openvino_graph_check.check(file, weights)
+    def _read_checked(self, openvino, core, graph, weights):
+        """Return a model that `keras_bert.export` wrote, from contents that were checked."""
+        with errors_as_value_error(f"{graph.file} {_MUST_BE_OURS}", graph.advice):
+            content, numbers = openvino_graph_check.check(graph.file, weights)
         self.digest = graph_folder.digest_of_graph(content, numbers.data)
-        with errors_as_value_error(f"{file} cannot be read"):
+        with errors_as_value_error(f"{graph.file} cannot be read", graph.advice):
             # The contents, not the files, which may have changed since the check.
             # OpenVINO owns the copy, which the compiled models read.
-            graph = core.read_model(content, openvino.Tensor(numbers))
-        with errors_as_value_error(f"{file} {_MUST_BE_OURS}"):
-            openvino_graph_check.check_shapes(graph, len(numbers))
-        return graph
+            model = core.read_model(content, openvino.Tensor(numbers))
+        with errors_as_value_error(f"{graph.file} {_MUST_BE_OURS}", graph.advice):
+            openvino_graph_check.check_shapes(model, len(numbers))
+        return model
 
-    def run(self, batches: Iterable[Inputs], names: list[str]) -> Iterator[tuple[int, list]]:
+    def run(self, batches: Iterable[Inputs], names: list[str]) -> Iterator[Batch]:
         if os.getpid() != self._process:
             raise ValueError(
                 f"{self.file}: OpenVINO does not work in a forked process. Make the pipeline in "
@@ -183,9 +186,9 @@ class OpenVinoSession:
                 if len(running) == len(requests):
                     yield self._finish(running.popleft(), names)
                 request = requests[index % len(requests)]
-                with errors_as_value_error(f"{self.file} failed"):
-                    request.start_async(inputs)
-                running.append((index, request))
+                with errors_as_value_error(f"{self.file} failed", self._advice):
+                    request.start_async(graph_inputs(inputs, self.inputs))
+                running.append((index, inputs, request))
             while running:
                 yield self._finish(running.popleft(), names)
 
@@ -209,11 +212,12 @@ class OpenVinoSession:
             idle.extend(requests)
 
     def _finish(self, running, names):
-        """Wait for a request; return the index of its batch and copies of the outputs."""
-        index, request = running
-        with errors_as_value_error(f"{self.file} failed"):
+        """Wait for a request; return the index and the inputs of its batch, and its outputs."""
+        index, inputs, request = running
+        with errors_as_value_error(f"{self.file} failed", self._advice):
             request.wait()
-        return index, [request.get_tensor(name).data.copy() for name in names]
+        # The next batch of the request overwrites its tensors.
+        return index, inputs, [request.get_tensor(name).data.copy() for name in names]
 
 
 def import_openvino():
@@ -225,33 +229,23 @@ def import_openvino():
     return import_extra("openvino", "openvino", "this format")
 
 
-def graph_inputs(
-    inputs: Inputs, names: Iterable[str] = tuple(graph_folder.INPUTS.values())
-) -> Inputs:
-    """Return the inputs of a batch of an `Encoded` with the names and the type of a graph's."""
-    ids = {graph_folder.INPUTS.get(key, key): array for key, array in inputs.items()}
-    return {name: ids[name].astype(np.int64) for name in names}
-
-
 def _digest_of_files(files: Iterable[pathlib.Path]) -> str:
     return graph_folder.digest_of_graph(*(file.read_bytes() for file in sorted(files)))
 
 
-def open_session(
-    file: pathlib.Path, precision: str | None = None, is_foreign: bool = False
-) -> Session:
+def open_session(graph: GraphFile, precision: str | None = None) -> Session:
     """Open the graph in a folder. A LiteRT file must be one of this process.
 
     Raise a `ValueError` for a file that `keras_bert.export` does not write, unless `is_foreign`,
     and for a precision that the engine lacks; an `ImportError` if the engine is not installed.
     """
-    if file.suffix == ".tflite":
-        return LiteRtSession(file)
-    if file.suffix == ".xml":
+    if graph.file.suffix == ".tflite":
+        return LiteRtSession(graph.file)
+    if graph.file.suffix == ".xml":
         check_one_of("precision", precision, (None, "float32", "bfloat16"))
-        return OpenVinoSession(file, precision or "float32", is_foreign)
+        return OpenVinoSession(graph, precision or "float32")
     if precision not in (None, "float32"):
         raise ValueError(
             f"an ONNX folder is computed in float32; received precision={precision!r}. Leave it out"
         )
-    return OnnxSession(file, is_foreign)
+    return OnnxSession(graph)

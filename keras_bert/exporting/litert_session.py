@@ -34,5 +34,5 @@ class LiteRtSession:
 
     def run(self, batches, names):
         for index, inputs in enumerate(batches):
-            outputs = self._runner(**{name: ids.astype(np.int32) for name, ids in inputs.items()})
-            yield index, [outputs[name] for name in names]
+            outputs = self._runner(**graph_folder.graph_inputs(inputs, self.inputs, np.int32))
+            yield index, inputs, [outputs[name] for name in names]

@@ -17,6 +17,7 @@ from keras_bert import keras_private
 from keras_bert.model_structure import find_encoder, has_choices
 from keras_bert.runtime import distribution
 from keras_bert.runtime.warn import level_of_caller
+from keras_bert.tasks.inputs import check_data
 
 # Texts at the borders of the tokenizers. The first one has a word for every model.
 TEXTS = ("a text, with [MASK].", "", "\u3000\u200b", "한국어 é 😀", "b" * 201)
@@ -189,12 +190,7 @@ def check_dev(job):
         )
     if not job.has_pipeline:
         raise ValueError("dev needs a model with a head and a preprocessor. Remove dev")
-    kinds = task.comparable_data or task.data
-    if not isinstance(dev, kinds):
-        names = " or ".join(f"keras_bert.{kind.__name__}" for kind in kinds)
-        raise ValueError(
-            f"dev must be {names}; received {type(dev).__name__}. Read a file with keras_bert.read"
-        )
+    check_data("dev", dev, task.comparable_data or task.data)
     task.columns_of(dev, job.output)
     if task.is_scorable(dev):
         task.check_targets(job.output, dev)
@@ -250,7 +246,7 @@ def _mean_cosine(vectors, reference):
 
 def rows_of(examples, predictor):
     """Return the data as a list of inputs for the pipeline of a predictor."""
-    columns = predictor.task.columns_of(examples, predictor.described.output)
+    columns = predictor.task.columns_of(examples, predictor.task_model.output)
     return columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
 
 

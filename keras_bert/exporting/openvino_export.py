@@ -6,8 +6,9 @@ import io
 import numpy as np
 
 from keras_bert.exporting import graph_export, model_comparison
+from keras_bert.exporting.graph_folder import graph_inputs
 from keras_bert.exporting.graph_predictor import GraphPredictor
-from keras_bert.exporting.graph_session import graph_inputs, import_openvino
+from keras_bert.exporting.graph_session import import_openvino
 from keras_bert.exporting.onnx_export import OnnxGraph
 from keras_bert.runtime.packages import import_extra
 
@@ -56,7 +57,7 @@ class OpenVinoGraph(OnnxGraph):
 
 def _calibration_batches(float32, dev):
     """Return the inputs of a graph for some of the data, one batch per sequence."""
-    predictor = _RecordingPredictor(float32)
+    predictor = _RecordingPredictor.open(float32)
     inputs = model_comparison.rows_of(dev, predictor)
     count = min(len(inputs), _CALIBRATION_TEXTS)
     rows = np.random.default_rng(0).choice(len(inputs), count, replace=False)
@@ -65,7 +66,7 @@ def _calibration_batches(float32, dev):
     batches = []
     for row, length in enumerate(encoded.lengths.tolist()):
         batch, _, _ = encoded.batch([row], length)
-        batches.append(graph_inputs(batch))
+        batches.append(graph_inputs(batch, predictor.session.inputs))
     return batches
 
 

@@ -85,7 +85,7 @@ def pipeline(
         predictor = _keras_predictor(model, task, pooling, precision, trusted)
     else:
         predictor = _graph_predictor(graph, task, pooling, precision, trusted)
-    output = predictor.described.output
+    output = predictor.task_model.output
     if task is not None and not registry.is_variant(task, output):
         raise ValueError(
             f"{predictor.name!r} has the task {predictor.task.variant_of(output)}; received "
@@ -112,7 +112,7 @@ def _graph_predictor(graph, task, pooling, precision, trusted):
         )
     if pooling is not None and not graph.is_foreign:
         raise ValueError("pooling cannot be changed for the folder of an export. Leave it out")
-    return GraphPredictor(graph, precision, task, pooling)
+    return GraphPredictor.open(graph, precision, task, pooling)
 
 
 def _keras_predictor(model, task, pooling, precision, trusted):

@@ -28,6 +28,17 @@ def as_integer(name, value, minimum):
     return number
 
 
+def as_max_length(max_length, positions):
+    """Return a maximum number of tokens as an int from 3 to the positions of an encoder."""
+    max_length = as_integer("max_length", max_length, 3)
+    if max_length > positions:
+        raise ValueError(
+            f"max_length must be at most {positions}, the maximum of the encoder; received "
+            f"{max_length}"
+        )
+    return max_length
+
+
 def as_number(name, value):
     """Return an argument that is a finite number as a float."""
     try:

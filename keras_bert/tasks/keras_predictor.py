@@ -39,37 +39,37 @@ def describe(model) -> TaskModel:
 class KerasPredictor(Predictor):
     """A Keras model with a head and a preprocessor.
 
-    A GPU or TPU gets more than `batch_size` sequences at once if they are short. A model of single
-    texts computes the texts of rows one after the other, and the outputs are (texts, ...) for each
-    row.
+    A GPU or TPU gets more than `batch_size` sequences at once if they are short. Rows of several
+    texts, such as (query, document), are flattened for a model of single texts, and the outputs of
+    each row are (texts, ...).
 
     Args:
         model: The `keras.Model`.
         precision: As in `forward_pass`.
-        most_lengths: Lengths of batches, at most, if each shape costs a compilation.
+        max_lengths: Maximum number of lengths of batches, if each shape costs a compilation.
 
     Attributes:
-        forward: The `ForwardPass` of the model.
+        forward_pass: The `ForwardPass` of the model.
     """
 
-    def __init__(self, model, precision=None, most_lengths=3):
+    def __init__(self, model, precision=None, max_lengths=3):
         self.task = registry.for_model(model)
         self.model = model
         self.name = model.name
-        self.longest = find_encoder(model).bert_config["max_position_embeddings"]
-        self.forward = forward_pass(model, precision)
+        self.max_positions = find_encoder(model).bert_config["max_position_embeddings"]
+        self.forward_pass = forward_pass(model, precision)
         self._precision = precision
-        self._most_lengths = most_lengths
+        self._max_lengths = max_lengths
 
     def __getstate__(self):
-        return {**vars(self), "forward": None}  # programs cannot be pickled
+        return {**vars(self), "forward_pass": None}  # programs cannot be pickled
 
     def __setstate__(self, state):
         vars(self).update(state)
-        self.forward = forward_pass(self.model, self._precision)
+        self.forward_pass = forward_pass(self.model, self._precision)
 
     @property
-    def described(self) -> TaskModel:
+    def task_model(self) -> TaskModel:
         return describe(self.model)  # users can change the preprocessor
 
     @property
@@ -77,7 +77,8 @@ class KerasPredictor(Predictor):
         return provenance.columns_of_texts(provenance.known_columns(self.model))
 
     def with_logits(self):
-        return KerasPredictor(self.task.model_of_logits(self.model), self._precision)
+        model = self.task.model_of_logits(self.model)
+        return KerasPredictor(model, self._precision, self._max_lengths)
 
     def digest(self):
         settings = (
@@ -89,12 +90,13 @@ class KerasPredictor(Predictor):
         return hashlib.sha256(repr(settings).encode()).digest()
 
     def _batches(self, encoded, batch_size):
-        lengths = self.forward.lengths_for(encoded, batch_size, self._most_lengths)
+        lengths = self.forward_pass.lengths_for(encoded, batch_size, self._max_lengths)
         batches = SortedBatches(
             encoded,
             batch_size,
             lengths,
             positions=_positions_per_batch(encoded, batch_size),
+            # Only a forward pass that compiles splits its batches among the devices.
             devices=1 if lengths is None else distribution.replicas(),
         )
         texts_per_row = None if has_choices(self.model) else encoded.texts_per_row
@@ -111,7 +113,7 @@ class KerasPredictor(Predictor):
             inputs = batches[index][0]
             if texts_per_row is not None:
                 inputs = {name: ids.reshape(-1, ids.shape[-1]) for name, ids in inputs.items()}
-            running.append((rows, self.forward(inputs)))
+            running.append((rows, self.forward_pass(inputs)))
             if len(running) > _BATCHES_IN_FLIGHT:
                 yield finish(*running.popleft())
         while running:
@@ -154,7 +156,8 @@ def evaluate(model: keras.Model, examples: Any, **options: Any) -> Any:
 
     Raises:
         ValueError: If the data is of another task or has no labels, an option is unknown, the
-            encoder has no preprocessor, or the model returns NaN.
+            encoder has no preprocessor or fewer positions than `max_length`, or the model returns
+            NaN.
 
     Example:
 
@@ -167,7 +170,4 @@ def evaluate(model: keras.Model, examples: Any, **options: Any) -> Any:
     >>> list(evaluate(model, Examples(["good", "bad"], labels=["yes", "no"])))
     ['accuracy', 'f1', 'mcc', 'majority']
     """
-    predictor = KerasPredictor(model)
-    predictor.check_data(examples, predictor.task.data)
-    predictor.task.check_labeled(examples)
-    return predictor.metrics(examples, predictor.answers(examples, **options))
+    return KerasPredictor(model).evaluate(examples, **options)

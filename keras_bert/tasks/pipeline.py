@@ -2,6 +2,7 @@
 
 import collections
 import contextlib
+import dataclasses
 import itertools
 import warnings
 from collections.abc import Iterator
@@ -14,10 +15,28 @@ from keras_bert.runtime.escaping import shown
 from keras_bert.runtime.terminal import progress
 from keras_bert.runtime.warn import level_of_caller
 from keras_bert.tasks import results
-from keras_bert.tasks.inputs import check_not_given, check_texts, is_pair, listed
+from keras_bert.tasks.inputs import check_data, check_not_given, check_texts, is_pair, listed
 from keras_bert.tasks.predictor import Predictor
 
 _LONG_INPUT = 200  # texts for which a progress bar is shown
+
+
+@dataclasses.dataclass
+class Call:
+    """A call of a pipeline.
+
+    Attributes:
+        batch_size: Sequences per batch.
+        options: Options of the task.
+        show_progress: If True, show a progress bar for long inputs.
+        texts, truncated: Number of texts that were read, and of those that were truncated.
+    """
+
+    batch_size: int
+    options: dict
+    show_progress: bool = False
+    texts: int = 0
+    truncated: int = 0
 
 
 class Pipeline:
@@ -41,7 +60,7 @@ class Pipeline:
 
     def __init__(self, predictor: Predictor, *, batch_size=32, long_texts=None):
         self.predictor = predictor
-        self.output = predictor.described.output
+        self.output = predictor.task_model.output
         self.task = predictor.task.name
         self.columns = predictor.task.inputs_of(self.output)  # columns of a row
         self.batch_size = batch_size
@@ -53,8 +72,6 @@ class Pipeline:
         self.long_texts = long_texts
         self.counts: collections.Counter[str] = collections.Counter()
         self._has_warned = False
-        self._truncated = 0
-        self._read = 0
 
     @property
     def model(self):
@@ -117,11 +134,9 @@ class Pipeline:
             "choices": choices, "query": query, "document": document,
         }  # fmt: skip
         named = {name: value for name, value in named.items() if value is not None}
-        batch_size = self.batch_size if batch_size is None else batch_size
-        batch_size = as_integer("batch_size", batch_size, 1)
-        settings = {"batch_size": batch_size, "show_progress": show_progress}
+        call = self._new_call(options, batch_size, show_progress)
         if is_dataframe(inputs):
-            return self._run_dataframe(inputs, named, settings, options)
+            return self._run_dataframe(inputs, named, call)
         if text is not None:
             raise ValueError("text names a column of a DataFrame; give texts as the first argument")
         inputs, named = self._zip_iterators(inputs, named)
@@ -129,10 +144,10 @@ class Pipeline:
             if named:
                 raise ValueError(f"{min(named)} cannot be combined with a {type(inputs).__name__}")
             run = self._run_iterator if isinstance(inputs, Iterator) else self._run
-            return run(inputs, settings, options)
+            return run(inputs, call)
         rows, is_single = self._rows(inputs, **named)
-        answers = self._run_rows(rows, settings, options)
-        self._warn_of_truncation()
+        answers = self._run_rows(rows, call)
+        self._warn_of_truncation(call)
         return answers[0] if is_single else answers
 
     def evaluate(self, examples, *, batch_size=None, **options):
@@ -150,12 +165,11 @@ class Pipeline:
         Raises:
             ValueError: If the data has no labels or belongs to another task.
         """
-        self._check_data(examples, scored=True)
-        task = self.predictor.task
-        task.answer_options.of(options, f"the task {task.name}")
-        answers = self.answers(examples, batch_size, **options)
-        self._warn_of_truncation()
-        return results.Metrics(task.metrics(self.output, examples, answers, report=True))
+        self.predictor.task.answer_options.of(options, f"the task {self.task}")
+        metrics = self.predictor.evaluate(
+            examples, self._answers_with_warning, report=True, batch_size=batch_size, **options
+        )
+        return results.Metrics(metrics)
 
     def errors(self, examples, n=10):
         """Return the most confident mistakes.
@@ -172,8 +186,8 @@ class Pipeline:
             ValueError: If the data has no labels, or the task has no single answer per text.
         """
         n = as_integer("n", n, 1)
-        self._check_data(examples, scored=True)
-        answers = self.answers(examples, self.batch_size)
+        self.predictor.check_labeled(examples)
+        answers = self._answers_with_warning(examples)
         return results.Results(self._mistakes(examples, answers)[:n])
 
     def export(self, path, **options):
@@ -186,12 +200,9 @@ class Pipeline:
         model = self.model
         return keras_bert.save(model, path, **options)
 
-    def _check_data(self, examples, scored=False):
-        """Raise an error for data of another task; with `scored`, also for data without labels."""
-        self.predictor.check_data(examples, self.data)
-        if scored:
-            self.predictor.task.check_labeled(examples)
-            self.predictor.task.check_targets(self.output, examples)
+    def _check_data(self, examples):
+        """Raise an error for data of another task."""
+        check_data(repr(self.predictor.name), examples, self.data)
 
     def answers(self, examples, batch_size=None, on_batch=None, **options):
         """Return one answer per example, in the form that `Task.decode` returns.
@@ -202,17 +213,36 @@ class Pipeline:
             on_batch: Called after each batch with the fraction of the sequences in it.
             **options: Those of a call or of `evaluate`.
         """
+        return self._answers(examples, self._new_call(options, batch_size), on_batch)
+
+    def _new_call(self, options, batch_size=None, show_progress=False):
+        """Return a `Call`. Its batch size is by default that of the pipeline."""
+        batch_size = self.batch_size if batch_size is None else batch_size
+        return Call(as_integer("batch_size", batch_size, 1), options, show_progress)
+
+    def _answers(self, examples, call, on_batch=None):
+        """Return what `answers` returns, and count the texts in the call."""
         task = self.predictor.task
-        long_texts = {"long_texts": self.long_texts}
-        has_long_texts = "long_texts" in task.training_options.names()
-        encoded = self.predictor.encode(examples, **(long_texts if has_long_texts else {}))
-        self._count_truncated(encoded, self._sequences(examples))
-        outputs = self.predictor.outputs(
-            encoded, batch_size=batch_size or self.batch_size, on_batch=on_batch
-        )
+        encode_options = {}
+        if "long_texts" in task.training_options.names():
+            encode_options["long_texts"] = self.long_texts
         names = task.answer_options.names()
-        answer_options = {name: value for name, value in options.items() if name in names}
-        return self.predictor.decode(examples, encoded, outputs, **answer_options)
+        answer_options = {name: value for name, value in call.options.items() if name in names}
+        return self.predictor.answers(
+            examples,
+            batch_size=call.batch_size,
+            on_batch=on_batch,
+            on_encoded=lambda encoded: self._count(encoded, self._sequences(examples), call),
+            encode_options=encode_options,
+            **answer_options,
+        )
+
+    def _answers_with_warning(self, examples, batch_size=None, **options):
+        """Return what `answers` returns, and warn of truncated texts."""
+        call = self._new_call(options, batch_size)
+        answers = self._answers(examples, call)
+        self._warn_of_truncation(call)
+        return answers
 
     def _rows(self, inputs, **named):
         """Return a list of rows, and True if the inputs are a single row.
@@ -227,7 +257,7 @@ class Pipeline:
         values = named.pop(name, None)
         check_not_given(**named)
         if values is None:
-            is_single = is_pair(inputs) and isinstance(inputs, tuple) and isinstance(inputs[0], str)
+            is_single = _is_row(inputs)
             rows = [inputs] if is_single else listed(inputs)[0]
         else:
             texts, is_single = listed(inputs)
@@ -250,31 +280,31 @@ class Pipeline:
         """Return the data of the task for some rows."""
         raise NotImplementedError
 
-    def _run(self, examples, settings, options):
+    def _run(self, examples, call):
         """Return the results for the data of the task."""
         self._check_data(examples)
-        with _bar(len(examples), settings) as advance:
-            answers = self._part(examples, settings, options, advance)
-        self._warn_of_truncation()
+        with _bar(len(examples), call) as advance:
+            answers = self._part(examples, call, advance)
+        self._warn_of_truncation(call)
         return self._joined(answers)
 
-    def _run_rows(self, rows, settings, options):
+    def _run_rows(self, rows, call):
         answers = []
-        with _bar(len(rows), settings) as advance:
+        with _bar(len(rows), call) as advance:
             for start in range(0, len(rows), self.chunk):
                 part = self._examples(rows[start : start + self.chunk])
-                answers.extend(self._part(part, settings, options, advance))
+                answers.extend(self._part(part, call, advance))
         return self._joined(answers)
 
-    def _part(self, examples, settings, options, advance):
+    def _part(self, examples, call, advance):
         task = self.predictor.task
         task.check_inputs(examples)
 
         def on_batch(share):
             advance(share * len(examples))
 
-        answers = self.answers(examples, settings["batch_size"], on_batch, **options)
-        return task.results(self.output, examples, answers, **options)
+        answers = self._answers(examples, call, on_batch)
+        return task.results(self.output, examples, answers, **call.options)
 
     def _joined(self, result_per_text):
         return results.Results(result_per_text)
@@ -293,24 +323,24 @@ class Pipeline:
             return zip(first, second, strict=False), {}
         return zip(first, second, strict=True), {}
 
-    def _run_iterator(self, inputs, settings, options):
-        settings = {**settings, "show_progress": False}
-        size = min(self.chunk, 16 * settings["batch_size"])
+    def _run_iterator(self, inputs, call):
+        call.show_progress = False
+        size = min(self.chunk, 16 * call.batch_size)
         done = 0
         try:
             while part := list(itertools.islice(inputs, size)):
                 try:
                     rows, _ = self._rows(part)
-                    answers = self._run_rows(rows, settings, options)
+                    answers = self._run_rows(rows, call)
                 except ValueError as error:
                     where = f"in the inputs {done + 1} to {done + len(part)}"
                     raise ValueError(f"{where}: {error}") from error
                 done += len(part)
                 yield from answers
         finally:
-            self._warn_of_truncation()
+            self._warn_of_truncation(call)
 
-    def _run_dataframe(self, frame, named, settings, options):
+    def _run_dataframe(self, frame, named, call):
         """Return a copy of a DataFrame with the results as further columns.
 
         `named` are the names of columns that a caller gave, by input.
@@ -318,8 +348,10 @@ class Pipeline:
         check_not_given(**{name: named[name] for name in named if name not in self.columns})
         values = {}
         for name in self.columns:
-            remembered = self.predictor.columns.get(name)
-            column = named.get(name, remembered if remembered in frame.columns else name)
+            default = self.predictor.columns.get(name)
+            if default not in frame.columns:
+                default = name
+            column = named.get(name, default)
             if column not in frame.columns:
                 raise ValueError(
                     f"the DataFrame has no column {column!r}. Give the name of yours: "
@@ -328,11 +360,11 @@ class Pipeline:
             check_single(collections.Counter(frame.columns), column)
             values[name] = frame[column].tolist()
         rows, _ = self._rows(values.pop(self.columns[0]), **values)
-        answers = results.Results(self._run_rows(rows, settings, options))
-        self._warn_of_truncation()
-        columns = answers.to_dataframe(frame.index).to_dict("list")
-        taken = {name: f"predicted_{name}" for name in columns if name in frame.columns}
-        return frame.assign(**{taken.get(name, name): columns[name] for name in columns})
+        answers = results.Results(self._run_rows(rows, call))
+        self._warn_of_truncation(call)
+        columns = answers.to_dataframe(frame.index)
+        new_names = {name: f"predicted_{name}" for name in columns if name in frame.columns}
+        return frame.assign(**columns.rename(columns=new_names).to_dict("list"))
 
     def _mistakes(self, examples, answers):
         """Return the mistakes for `errors`, the most confident first."""
@@ -342,46 +374,49 @@ class Pipeline:
         """Return the number of texts that can be truncated."""
         return len(examples)
 
-    def _count_truncated(self, encoded, count):
+    def _count(self, encoded, texts, call):
         """Count what the model does not see; raise an error if `long_texts` is "error"."""
         self.counts.update(encoded.counts())
         truncated = encoded.truncated or encoded.cut_questions
         long_texts = self.long_texts or self.output.long_texts
         if truncated and long_texts == "error":
             raise ValueError(
-                f"{truncated} of {count} texts have more than {encoded.max_length} tokens. Shorten "
+                f"{truncated} of {texts} texts have more than {encoded.max_length} tokens. Shorten "
                 'them, or pass long_texts="truncate"'
             )
-        self._truncated += truncated
-        self._read += count
-        self._max_length = encoded.max_length
+        call.truncated += truncated
+        call.texts += texts
 
-    def _warn_of_truncation(self):
-        """Warn of truncated texts, once per pipeline."""
-        if self._truncated and not self._has_warned:
-            self._has_warned = True
-            remedy = "Shorten them"
-            is_readable = self.reads_pairs_in_windows or not self.output.pairs
-            in_windows = (self.long_texts or self.output.long_texts) == "window"
-            if "window" in self.long_texts_options and is_readable and not in_windows:
-                remedy = 'keras_bert.pipeline(model, long_texts="window") reads them in parts'
-            elif self.predictor.longest > self._max_length:
-                remedy += (
-                    f", or raise preprocessor.max_sequence_length, at most {self.predictor.longest}"
-                )
-            warnings.warn(
-                f"{self._truncated} of {self._read} texts were truncated to {self._max_length} "
-                f"tokens. {remedy}",
-                stacklevel=level_of_caller(),
-            )
-        self._truncated = 0
-        self._read = 0
+    def _warn_of_truncation(self, call):
+        """Warn of the texts that a call has truncated, once per pipeline."""
+        if not call.truncated or self._has_warned:
+            return
+        self._has_warned = True
+        max_length = self.predictor.task_model.max_length
+        max_positions = self.predictor.max_positions
+        remedy = "Shorten them"
+        is_readable = self.reads_pairs_in_windows or not self.output.pairs
+        in_windows = (self.long_texts or self.output.long_texts) == "window"
+        if "window" in self.long_texts_options and is_readable and not in_windows:
+            remedy = 'keras_bert.pipeline(model, long_texts="window") reads them in parts'
+        elif max_positions > max_length:
+            remedy += f", or raise preprocessor.max_sequence_length, at most {max_positions}"
+        warnings.warn(
+            f"{call.truncated} of {call.texts} texts were truncated to {max_length} tokens. "
+            f"{remedy}",
+            stacklevel=level_of_caller(),
+        )
+
+
+def _is_row(inputs):
+    """Return True for a tuple of a text and its second value, a single row of two columns."""
+    return isinstance(inputs, tuple) and len(inputs) == 2 and isinstance(inputs[0], str)
 
 
 @contextlib.contextmanager
-def _bar(count, settings):
+def _bar(count, call):
     """Show a progress bar for long inputs; yields a function that takes a number of texts."""
-    if not settings["show_progress"] or count <= _LONG_INPUT:
+    if not call.show_progress or count <= _LONG_INPUT:
         yield lambda done: None
         return
     with progress() as bar:

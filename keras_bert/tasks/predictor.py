@@ -5,8 +5,9 @@ import typing
 
 import numpy as np
 
-from keras_bert.runtime.arguments import as_integer
+from keras_bert.runtime.arguments import as_integer, as_max_length
 from keras_bert.runtime.memory import advice_for_prediction, explain_out_of_memory
+from keras_bert.tasks.inputs import check_data
 
 
 class Predictor:
@@ -15,9 +16,9 @@ class Predictor:
     Attributes:
         task: The `Task` of the model.
         name: The name of the model, for errors.
-        model: The `keras.Model`.
-        described: The `TaskModel` of the model.
-        longest: Number of positions of the model: the longest sequence that it can read.
+        model: The `keras.Model`; a `ValueError` for a graph, which has none.
+        task_model: The `TaskModel` of the model.
+        max_positions: Number of positions of the model: the longest sequence that it can read.
         columns: Names of the columns of texts that the model was trained on, by input.
         seconds: Time that the model has taken.
     """
@@ -25,18 +26,10 @@ class Predictor:
     task: typing.Any
     name: str
     model: typing.Any
-    described: typing.Any
-    longest: int
+    task_model: typing.Any
+    max_positions: int
     columns: typing.Any
     seconds = 0.0
-
-    def check_data(self, examples, kinds):
-        """Raise an error for data of other classes than `kinds`."""
-        if not isinstance(examples, kinds):
-            raise ValueError(
-                f"{self.name!r} takes {kinds[0].__name__}; received {type(examples).__name__}. "
-                "Files and tables become such data with keras_bert.read"
-            )
 
     def encode(self, examples, max_length=None, **options):
         """Return the data of the task as an `Encoded`.
@@ -48,12 +41,12 @@ class Predictor:
         """
         if not len(examples):
             raise ValueError(f"{examples.source} contains no examples")
-        described = self.described
-        length = described.max_length
+        task_model = self.task_model
+        length = task_model.max_length
         if max_length is not None:
-            length = min(as_integer("max_length", max_length, 3), self.longest)
+            length = as_max_length(max_length, self.max_positions)
         task_options = self.task.training_options.of(options, f"the task {self.task.name}")
-        return self.task.encode(described, examples, length, task_options)
+        return self.task.encode(task_model, examples, length, task_options)
 
     def outputs(self, encoded, *, batch_size=32, on_batch=None, allow_nan=False):
         """Return the outputs of the model for each sequence: arrays, or dicts of arrays.
@@ -64,6 +57,7 @@ class Predictor:
             on_batch: Called after each batch with the fraction of the sequences in it.
             allow_nan: If False, NaN in an output is a `ValueError`.
         """
+        batch_size = as_integer("batch_size", batch_size, 1)
         if not len(encoded):
             return []
         start = time.perf_counter()
@@ -85,22 +79,55 @@ class Predictor:
         `options` are the `answer_options` of the task.
         """
         answer_options = self.task.answer_options.of(options, f"the task {self.task.name}")
-        described = self.described
-        activated = self._activate(described.output, outputs)
-        return self.task.decode(described, examples, encoded, activated, answer_options)
+        activated = self._activate(outputs)
+        return self.task.decode(self.task_model, examples, encoded, activated, answer_options)
 
-    def answers(self, examples, *, batch_size=32, max_length=None, on_batch=None, **options):
-        """Return one answer per example; the arguments are those of the three steps."""
+    def answers(
+        self,
+        examples,
+        *,
+        batch_size=32,
+        max_length=None,
+        on_batch=None,
+        on_encoded=None,
+        encode_options=None,
+        **options,
+    ):
+        """Return one answer per example; the arguments are those of the three steps.
+
+        `on_encoded` is called with the `Encoded`, and `encode_options` are the options of `encode`.
+        """
         # An unknown option is an error before the work.
         self.task.answer_options.of(options, f"the task {self.task.name}")
-        self.check_data(examples, self.task.data)
-        encoded = self.encode(examples, max_length)
+        check_data(repr(self.name), examples, self.task.data)
+        encoded = self.encode(examples, max_length, **(encode_options or {}))
+        if on_encoded is not None:
+            on_encoded(encoded)
         outputs = self.outputs(encoded, batch_size=batch_size, on_batch=on_batch)
         return self.decode(examples, encoded, outputs, **options)
 
+    def check_labeled(self, examples):
+        """Raise an error for data on which the model cannot be scored."""
+        check_data(repr(self.name), examples, self.task.data)
+        self.task.check_labeled(examples)
+        self.task.check_targets(self.task_model.output, examples)
+
+    def evaluate(self, examples, compute_answers=None, report=False, **options):
+        """Return the metrics of the model on labeled data.
+
+        Args:
+            examples: The data.
+            compute_answers: Function of the data and the options, by default `answers`.
+            report: If True, add the metrics of each label.
+            **options: Those of `compute_answers`.
+        """
+        self.check_labeled(examples)
+        compute_answers = compute_answers or self.answers
+        return self.metrics(examples, compute_answers(examples, **options), report)
+
     def metrics(self, examples, answers, report=False):
         """Return the metrics of answers, with `report` also those of each label."""
-        return self.task.metrics(self.described.output, examples, answers, report)
+        return self.task.metrics(self.task_model.output, examples, answers, report)
 
     def with_logits(self) -> "Predictor":
         """Return a predictor whose outputs have no activation."""
@@ -114,9 +141,9 @@ class Predictor:
         """Yield the indices of some sequences, and their outputs: an array or a dict of arrays."""
         raise NotImplementedError
 
-    def _activate(self, output, outputs):
+    def _activate(self, outputs):
         """Return outputs after the function that makes probabilities of logits."""
-        return self.task.activate(output, outputs)
+        return self.task.activate(self.task_model.output, outputs)
 
     def _reason_for_nan(self):
         """Return why the outputs contain NaN, and what to do."""

@@ -45,8 +45,8 @@ def read_values(data, options: dict) -> list:
 class TextPipeline(Pipeline):
     """Pipeline of a task that reads texts or pairs of texts."""
 
-    def _check_data(self, examples, scored=False):
-        super()._check_data(examples, scored)
+    def _check_data(self, examples):
+        super()._check_data(examples)
         if isinstance(examples, Examples):
             check_pairs(len(self.columns) == 2, examples)
 

@@ -14,7 +14,7 @@ from keras_bert import heads, optimizers, provenance
 from keras_bert.encoder import BertEncoder
 from keras_bert.model_structure import max_sequence_length
 from keras_bert.runtime import distribution, label_types
-from keras_bert.runtime.arguments import as_integer, as_output_path
+from keras_bert.runtime.arguments import as_integer, as_max_length, as_output_path
 from keras_bert.runtime.escaping import shown
 from keras_bert.runtime.files import exclusive_lock
 from keras_bert.runtime.seeds import random_state_kept, seeded
@@ -192,7 +192,8 @@ def finetune(
     _check_arguments(dev, metric, patience, evaluate_every, on_end)
     run_data.check(trained_task, train, dev)
     new_encoder, model = _encoder_and_model(trained_task, encoder, train)
-    _check_max_length(new_encoder, max_length)
+    if max_length is not None:
+        as_max_length(max_length, new_encoder.bert_config["max_position_embeddings"])
     is_new = model is None
     contrast = trained_task.contrastive_training(
         new_encoder if is_new else None, train, task_options, recipe
@@ -359,14 +360,6 @@ def _output_paths(**folders):
     return [
         None if folder is None else as_output_path(name, folder) for name, folder in folders.items()
     ]
-
-
-def _check_max_length(encoder, max_length):
-    limit = encoder.bert_config["max_position_embeddings"]
-    if max_length is not None and max_length > limit:
-        raise ValueError(
-            f"max_length must be at most {limit}, the maximum of the encoder; received {max_length}"
-        )
 
 
 def _new_model(task, encoder, train, contrast, seed):

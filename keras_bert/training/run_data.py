@@ -14,6 +14,7 @@ from keras_bert.runtime.escaping import shown
 from keras_bert.runtime.stopping import stop_requests
 from keras_bert.runtime.terminal import print_line
 from keras_bert.tasks import registry
+from keras_bert.tasks.inputs import check_data
 from keras_bert.tasks.keras_predictor import KerasPredictor, describe
 from keras_bert.text import vocabulary_fit
 from keras_bert.training.user_callbacks import DEV_LOSS
@@ -97,13 +98,14 @@ def scorer(model, dev, encoded, encoded_dev, batch_size, options, plan):
 
 def check(task, train, dev):
     """Raise an error for data that cannot be trained on or scored."""
-    for part, data, kinds in (("training", train, task.data[0]), ("dev", dev, task.data)):
+    for name, part, data, kinds in (
+        ("train", "training", train, task.data[:1]),
+        ("dev", "dev", dev, task.data),
+    ):
         if data is None:
             continue
         problem = None
-        if not isinstance(data, kinds):
-            name = task.data[0].__name__
-            raise ValueError(f"the {part} data must be {name}; received {type(data).__name__}")
+        check_data(name, data, kinds)
         if not task.is_labeled(data):
             problem = "has no labels. Give labeled examples"
         elif not len(data):
@@ -178,20 +180,19 @@ def _encode_dev(task, model, train, dev, recipe):
         ) from error
 
 
-def _score(model, dev, encoded, loss_of_dev, batch_size, most_lengths):
+def _score(model, dev, encoded, loss_of_dev, batch_size, max_lengths):
     """Return the metrics of the dev data, and the mean loss.
 
-    `loss_of_dev` is a function of the outputs before an activation, or `None`; `most_lengths` is
+    `loss_of_dev` is a function of the outputs before an activation, or `None`; `max_lengths` is
     that of `KerasPredictor`.
     """
-    predictor = KerasPredictor(model)
-    model_of_logits = predictor.task.model_of_logits(model)
+    predictor = KerasPredictor(model, max_lengths=max_lengths)
+    with_logits = predictor.with_logits()
     with stop_requests() as stop:
-        of_logits = KerasPredictor(model_of_logits, most_lengths=most_lengths)
-        outputs = of_logits.outputs(encoded, batch_size=batch_size, allow_nan=True)
+        outputs = with_logits.outputs(encoded, batch_size=batch_size, allow_nan=True)
         loss = {} if loss_of_dev is None else {DEV_LOSS: loss_of_dev(outputs)}
-        if model_of_logits is not model:
-            scores = predictor.described.output(np.stack(outputs))
+        if with_logits.model is not model:
+            scores = predictor.task_model.output(np.stack(outputs))
             outputs = list(keras.ops.convert_to_numpy(scores))
         answers = predictor.decode(dev, encoded, outputs)
         metrics = predictor.metrics(dev, answers)

@@ -95,7 +95,7 @@ def test_data_of_each_task(name):
     model = subjects.model(name)
     model_comparison.check_dev(quantized_job(model, subjects.data(name)))
     for data in ("dev.tsv", ["a"], {"text": ["a"]}):
-        with pytest.raises(ValueError, match=r"dev must be keras_bert.*Read a file with"):
+        with pytest.raises(ValueError, match=r"dev takes .*Read files and tables with"):
             model_comparison.check_dev(quantized_job(model, data))
 
 

@@ -16,7 +16,7 @@ import pytest
 import keras_bert
 from keras_bert import heads
 from keras_bert.exporting import onnx_graph
-from keras_bert.exporting.graph_session import graph_inputs
+from keras_bert.exporting.graph_folder import INPUTS, graph_inputs
 from keras_bert.tasks.keras_predictor import KerasPredictor
 from keras_bert.untrusted import onnx_graph_check
 from tests import contract, tiny
@@ -82,7 +82,7 @@ def check(head, hidden_act="gelu"):
         onnx.save(proto, file)
         onnx_graph_check.check(file)  # a pipeline reads only graphs that pass
     inputs = inputs_for(model)
-    found = run(proto, graph_inputs(inputs))
+    found = run(proto, graph_inputs(inputs, INPUTS.values()))
     if "sentence_embedding" in found and "last_hidden_state" in found:
         vectors = keras.ops.convert_to_numpy(heads.find_encoder(model)(inputs)["sequence_output"])
         np.testing.assert_allclose(found.pop("last_hidden_state"), vectors, atol=1e-5)

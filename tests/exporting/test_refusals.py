@@ -57,7 +57,7 @@ REFUSED = [
     (classifier, {**ONNX, "precision": "bfloat16"}, "does not apply to format='onnx'"),
     (classifier, {"format": "litert", "precision": "bfloat16"}, "does not apply to .*'litert'"),
     (classifier, {**ONNX, "quantize": "int4"}, "quantize must be one of None, int8"),
-    (classifier, {**ONNX, "quantize": "int8", "dev": "dev.tsv"}, "dev must be .*received str"),
+    (classifier, {**ONNX, "quantize": "int8", "dev": "dev.tsv"}, "dev takes .*received str"),
     (classifier, {"metrics": [1]}, "metrics must be"),
     (classifier, {"metrics": {1: 2}}, "metrics must be"),
     (classifier, {"license": 3}, "license must be"),

@@ -413,6 +413,55 @@ def test_vectors_of_other_libraries(tmp_path):
         keras_bert.pipeline(folder, trusted=True)
 
 
+def leave_width_open(folder, name):
+    """Make the size of the last axis of an output unknown until the graph runs."""
+    onnx = pytest.importorskip("onnx")
+    helper = onnx.helper
+    content = onnx.load(folder / "model.onnx")
+    [output] = (output for output in content.graph.output if output.name == name)
+    [node] = (node for node in content.graph.node if name in node.output)
+    sizes = output.type.tensor_type.shape.dim
+    width = sizes[-1].dim_value
+    node.output[list(node.output).index(name)] = "values"
+    condition = helper.make_tensor("all", onnx.TensorProto.BOOL, [width], [True] * width)
+    content.graph.initializer.append(condition)
+    content.graph.node.append(helper.make_node("Compress", ["values", "all"], [name], axis=-1))
+    sizes[-1].dim_param = "width"
+    onnx.save(content, folder / "model.onnx")
+
+
+@pytest.mark.parametrize(
+    ("head", "output", "config"),
+    [
+        (lambda encoder: heads.classifier(encoder, 3), "logits", {"problem_type": None}),
+        (lambda encoder: heads.classifier(encoder, labels=["a", "b"]), "logits", {}),
+        (HEADS["tagging"], "logits", {}),
+        (heads.embedder, "last_hidden_state", {}),
+        (lambda encoder: encoder, "last_hidden_state", {}),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:.* were truncated|.* has no pooling")
+def test_graphs_that_do_not_state_a_width(head, output, config, tmp_path):
+    model = head(tiny.encoder(initializer_range=0.5))
+    folder = as_foreign(keras_bert.export(model, tmp_path / "a", format="onnx"), **config)
+    leave_width_open(folder, output)
+    expected = keras_bert.pipeline(model)
+    pipe = keras_bert.pipeline(folder, trusted=True)
+    assert_close(pipe(TEXTS), expected(TEXTS))
+    assert pipe.predictor.task_model.width == expected.predictor.task_model.width
+
+
+def test_advice_fits_the_graph(classes, tmp_path):
+    folder = shutil.copytree(classes, tmp_path / "a")
+    (folder / "onnx/model.onnx").write_bytes(b"x")
+    with pytest.raises(ValueError, match=r"Export the model again"):
+        keras_bert.pipeline(folder)
+    folder = as_foreign(shutil.copytree(classes, tmp_path / "b"))
+    (folder / "model.onnx").write_bytes(b"x")
+    with pytest.raises(ValueError, match="Download it again, or run it with the library"):
+        keras_bert.pipeline(folder, trusted=True)
+
+
 def test_tasks_that_the_files_of_other_libraries_do_not_state(tmp_path):
     encoder = tiny.encoder(initializer_range=0.5)
     model = heads.classifier(encoder, labels=["a", "b"], pairs=True)

@@ -409,7 +409,7 @@ def test_errors_compare_entities_as_the_score_does(monkeypatch):
     )
     tags = [["O", "B-x", "I-x", "O"], ["B-x", "I-y"]]
     answers = [[(tag, 0.5) for tag in row] for row in tags]
-    monkeypatch.setattr(tagger, "answers", lambda *args, **options: answers)
+    monkeypatch.setattr(tagger.predictor, "answers", lambda *args, **options: answers)
     assert tagger.evaluate(sentences)["f1"] == pytest.approx(2 / 5)  # one of 2 and 3 is right
     found = [(row["word"], row["expected"], row["tag"]) for row in tagger.errors(sentences)]
     assert found == [("a", "B-y", "B-x"), ("film", "O", "I-y")]
@@ -440,6 +440,33 @@ CLASSIFIER = lambda: heads.classifier(encoder(), 2)  # noqa: E731
 PAIRS = lambda: heads.classifier(encoder(), 2, pairs=True)  # noqa: E731
 CHOICE = lambda: heads.multiple_choice(encoder())  # noqa: E731
 READER = lambda: heads.span_selector(encoder())  # noqa: E731
+
+
+def test_texts_of_a_failed_call_are_not_counted_in_the_next_one(monkeypatch):
+    pipe = keras_bert.pipeline(CLASSIFIER())
+    monkeypatch.setattr(pipe.predictor, "outputs", lambda *args, **options: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        pipe("good " * 50)
+    monkeypatch.undo()
+    data = keras_bert.Examples(["good " * 50, "a"], labels=["0", "1"])
+    with pytest.warns(UserWarning, match="^1 of 2 texts were truncated"):
+        pipe.errors(data)
+
+
+@pytest.mark.parametrize("size", [0, -1, "2"])
+def test_every_batch_size_is_checked(size):
+    model = CLASSIFIER()
+    pipe = keras_bert.pipeline(model)
+    data = keras_bert.Examples(["a", "b"], labels=["0", "1"])
+    for call in (
+        lambda: pipe.evaluate(data, batch_size=size),
+        lambda: pipe.answers(data, batch_size=size),
+        lambda: next(pipe(iter("ab"), batch_size=size)),
+        lambda: keras_bert.evaluate(model, data, batch_size=size),
+        lambda: pipe.predictor.answers(data, batch_size=size),
+    ):
+        with pytest.raises(ValueError, match="batch_size must be an integer of at least 1"):
+            call()
 
 
 @pytest.mark.parametrize(

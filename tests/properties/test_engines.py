@@ -222,7 +222,7 @@ def test_litert_answers_as_the_keras_model(name, quantize, models, tmp_path):
     model = models(name, "wide" if quantize else "options")
     folder = exported(model, tmp_path / "a", "litert", quantize=quantize)
     file = "model_int8.tflite" if quantize else "model.tflite"
-    engine = GraphPredictor(GraphFile(folder / "litert" / file, folder))
+    engine = GraphPredictor.open(GraphFile(folder / "litert" / file, folder))
     pipe = engine.task.pipeline(engine)
     if quantize is None:
         check(answers(pipe), answers(keras_bert.pipeline(model)))

@@ -123,13 +123,13 @@ def test_accelerators_get_more_rows_of_short_texts(eager_to_compile, monkeypatch
     predictor = KerasPredictor(keras_bert.heads.classifier(encoder(), 2))
     expected = predictor.answers(Examples(TEXTS), batch_size=2)
     rows = []
-    plain = predictor.forward
+    plain = predictor.forward_pass
 
     def compute(inputs):
         rows.append(inputs["input_word_ids"].shape[0])
         return plain.compute(inputs)
 
-    predictor.forward = type(plain)(compute, plain.compiles)
+    predictor.forward_pass = type(plain)(compute, plain.compiles)
     monkeypatch.setattr(distribution, "has_accelerator", lambda: True)
     answers = predictor.answers(Examples(TEXTS), batch_size=2)
     assert min(rows) < max(rows)

@@ -50,6 +50,8 @@ def test_max_length_truncates():
     np.testing.assert_allclose(
         cut[0], KerasPredictor(model).answers(tabular.Examples(["good"]))[0], atol=1e-5
     )
+    with pytest.raises(ValueError, match="max_length must be at most 32, the maximum of the enc"):
+        KerasPredictor(model).answers(examples, max_length=33)
     heads.find_encoder(model).preprocessor.max_sequence_length = 3
     np.testing.assert_allclose(KerasPredictor(model).answers(examples), cut, atol=1e-6)
 

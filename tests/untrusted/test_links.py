@@ -155,7 +155,7 @@ READERS = {
     "vocab.txt": [keras_bert.load, checkpoints.read, checkpoints.detect, convert],
     "model.keras": [keras_bert.load],
     "onnx/model.onnx": [
-        lambda folder: GraphPredictor(GraphFile(folder / "onnx/model.onnx", folder))
+        lambda folder: GraphPredictor.open(GraphFile(folder / "onnx/model.onnx", folder))
     ],
     records.MANIFEST: [records.Records],
     run_state.STATE_FILE: [lambda folder: run_state.read(folder / run_state.STATE_FILE, "")],

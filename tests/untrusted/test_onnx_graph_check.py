@@ -6,6 +6,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from keras_bert.exporting import graph_session
+from keras_bert.exporting.graph_folder import GraphFile
 from keras_bert.untrusted import onnx_graph_check
 
 
@@ -131,7 +132,7 @@ def test_bytes_that_select_another_format(tmp_path):
     file = tmp_path / "model.onnx"
     graph = model([helper.make_node("Add", ["w", "w"], ["y"])], [weight()])
     file.write_bytes(b"\x12\x06\0\0ORTM" + graph.SerializeToString())  # a second producer_name
-    assert graph_session.open_session(file).widths == {"y": 2}
+    assert graph_session.open_session(GraphFile(file, tmp_path)).widths == {"y": 2}
 
 
 def test_a_tag_that_parsers_shorten(tmp_path):

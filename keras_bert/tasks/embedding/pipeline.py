@@ -181,48 +181,38 @@ class EmbeddingPipeline(TextPipeline):
         """
         return search.similarity(first, second, self.output.similarity)
 
-    def _run_rows(self, rows, settings, options):
-        width = self.width_of(options.get("truncate_dim"))
-        return np.reshape(super()._run_rows(rows, settings, options), (-1, width))
+    def _run_rows(self, rows, call):
+        width = self.width_of(call.options.get("truncate_dim"))
+        return np.reshape(super()._run_rows(rows, call), (-1, width))
 
     def width_of(self, truncate_dim=None):
         """Return the width of the vectors, after a check of `truncate_dim`."""
-        width = self.predictor.described.width
+        width = self.predictor.task_model.width
         if truncate_dim is None:
             return width
         if as_integer("truncate_dim", truncate_dim, 1) > width:
             raise ValueError(f"truncate_dim must be at most {width}; received {truncate_dim}")
         return truncate_dim
 
-    def _check_data(self, examples, scored=False):
-        if not scored:
-            super()._check_data(examples)
-        elif not isinstance(examples, (EmbeddingExamples, RetrievalData)):
-            raise ValueError(
-                f"evaluate takes EmbeddingExamples or RetrievalData; received "
-                f"{type(examples).__name__}. Use EmbeddingExamples.of_pairs or of_classes"
-            )
-
-    def answers(self, examples, batch_size=None, on_batch=None, **options):
-        batch_size = self.batch_size if batch_size is None else batch_size
+    def _answers(self, examples, call, on_batch=None):
         if isinstance(examples, (EmbeddingExamples, RetrievalData)):
             rows = examples.prompted_rows(prompt_of(self.output))
             texts = [text for row in rows for text in row]
-            vectors = self._vectors(texts, batch_size, on_batch)
+            vectors = self._vectors(texts, call, on_batch)
             return list(np.reshape(vectors, (len(rows), -1, vectors.shape[-1])))
-        prompt = prompt_of(self.output, options.get("prompt"))
+        prompt = prompt_of(self.output, call.options.get("prompt"))
         texts = [prompt + text for text in examples.texts] if prompt else examples.texts
-        vectors = self._vectors(texts, batch_size, on_batch)
+        vectors = self._vectors(texts, call, on_batch)
         search.check_finite(vectors, self.predictor.name)
-        vectors = vectors[:, : options.get("truncate_dim")]
-        return list(search.unit_length(vectors) if options.get("normalize") else vectors)
+        vectors = vectors[:, : call.options.get("truncate_dim")]
+        return list(search.unit_length(vectors) if call.options.get("normalize") else vectors)
 
-    def _vectors(self, texts, batch_size, on_batch=None):
+    def _vectors(self, texts, call, on_batch):
         """Return the vectors of texts, float32 (texts, width)."""
-        model = self.predictor.described
+        model = self.predictor.task_model
         encoded = EncodedTexts(model.tokenizer, [texts], model.max_length)
-        self._count_truncated(encoded, len(texts))
-        vectors = self.predictor.outputs(encoded, batch_size=batch_size, on_batch=on_batch)
+        self._count(encoded, len(texts), call)
+        vectors = self.predictor.outputs(encoded, batch_size=call.batch_size, on_batch=on_batch)
         return np.reshape(np.array(vectors, np.float32), (-1, model.width))
 
     def _joined(self, answers):

@@ -33,7 +33,7 @@ class MultipleChoicePipeline(Pipeline):
     def _sequences(self, examples):
         return sum(map(len, examples.choices))
 
-    def _run_rows(self, rows, settings, options):
+    def _run_rows(self, rows, call):
         # All rows of a batch must have the same number of choices.
         indices_per_size = collections.defaultdict(list)
         for index, (_, choices) in enumerate(rows):
@@ -41,7 +41,7 @@ class MultipleChoicePipeline(Pipeline):
         result_per_row = results.Results([None] * len(rows))
         for indices in indices_per_size.values():
             part = [rows[index] for index in indices]
-            results_of_part = super()._run_rows(part, settings, options)
+            results_of_part = super()._run_rows(part, call)
             for index, result in zip(indices, results_of_part, strict=True):
                 result_per_row[index] = result
         return result_per_row

@@ -28,13 +28,13 @@ class QuestionAnsweringPipeline(Pipeline):
         questions, contexts = map(list, zip(*rows, strict=True))
         return Questions(questions, contexts, source=SOURCE)
 
-    def answers(self, examples, batch_size=None, on_batch=None, **options):
-        if "null_threshold" in options and not self.output.no_answer:
+    def _answers(self, examples, call, on_batch=None):
+        if "null_threshold" in call.options and not self.output.no_answer:
             raise ValueError(
                 f"{self.predictor.name!r} always gives an answer. To use null_threshold, load it "
                 'with keras_bert.load(name, task="question_answering", no_answer=True)'
             )
-        return super().answers(examples, batch_size, on_batch, **options)
+        return super()._answers(examples, call, on_batch)
 
     def _mistakes(self, examples, answers):
         mistakes = []

@@ -45,13 +45,10 @@ class RerankingPipeline(Pipeline):
         if is_single:
             raise ValueError("documents must be a list of strings; received one string")
         texts = [str(text) for text in check_texts(texts, "document")]  # NumPy has its own class
-        if batch_size is not None:
-            as_integer("batch_size", batch_size, 1)
         if not texts:
             return results.Results([])
         examples = RankingExamples([query], [texts], source=SOURCE)
-        (scores,) = self.answers(examples, batch_size)
-        self._warn_of_truncation()
+        (scores,) = self._answers_with_warning(examples, batch_size)
         return results.Results(ranked(texts, scores, top_k))
 
     def as_teacher(self, examples):
@@ -72,8 +69,7 @@ class RerankingPipeline(Pipeline):
         teacher = RerankingPipeline(
             self.predictor.with_logits(), batch_size=self.batch_size, long_texts=self.long_texts
         )
-        scores = [row.tolist() for row in teacher.answers(examples)]
-        teacher._warn_of_truncation()
+        scores = [row.tolist() for row in teacher._answers_with_warning(examples)]
         self.counts.update(teacher.counts)
         return dataclasses.replace(examples, scores=scores, missed=None)
 
@@ -95,10 +91,10 @@ class RerankingPipeline(Pipeline):
         queries, documents = map(list, zip(*rows, strict=True))
         return RankingExamples(queries, [[text] for text in documents], source=SOURCE)
 
-    def _run_rows(self, rows, settings, options):
-        if options:
+    def _run_rows(self, rows, call):
+        if call.options:
             raise ValueError("top_k applies to rank and to RankingExamples; each pair has a score")
-        rankings = super()._run_rows(rows, settings, options)
+        rankings = super()._run_rows(rows, call)
         return results.Results([{"score": ranking[0]["score"]} for ranking in rankings])
 
     def _sequences(self, examples):

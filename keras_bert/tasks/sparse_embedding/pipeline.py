@@ -7,8 +7,6 @@ from keras_bert.data.examples import Examples
 from keras_bert.runtime.arguments import as_integer
 from keras_bert.runtime.escaping import shown
 from keras_bert.tasks import results
-from keras_bert.tasks.embedding.data import EmbeddingExamples
-from keras_bert.tasks.embedding.retrieval import RetrievalData
 from keras_bert.tasks.inputs import prompt_of
 from keras_bert.tasks.sparse_embedding import inverted_index
 from keras_bert.tasks.text import TextPipeline
@@ -69,7 +67,7 @@ class SparsePipeline(TextPipeline):
         vector = self.encode(text) if isinstance(text, str) else inverted_index.as_rows(text)
         if vector.shape[0] != 1:
             raise ValueError(f"explain takes one text or vector; received {vector.shape[0]}")
-        vocabulary = self.predictor.described.tokenizer.vocabulary
+        vocabulary = self.predictor.task_model.tokenizer.vocabulary
         names = [*vocabulary, *(f"[{index}]" for index in range(len(vocabulary), vector.shape[1]))]
         order = np.argsort(-vector.data, kind="stable")[:top_k]
         return [(names[vector.indices[index]], float(vector.data[index])) for index in order]
@@ -109,47 +107,35 @@ class SparsePipeline(TextPipeline):
         rows, _ = super()._rows(inputs, text_pair, **others)
         return rows, False  # the vector of a single text is an array (1, vocab), too
 
-    def _run_iterator(self, inputs, settings, options):
-        for vector in super()._run_iterator(inputs, settings, options):
+    def _run_iterator(self, inputs, call):
+        for vector in super()._run_iterator(inputs, call):
             yield vector.reshape(1, -1)
 
-    def _run_dataframe(self, frame, named, settings, options):
+    def _run_dataframe(self, frame, named, call):
         raise ValueError("a DataFrame cannot hold sparse vectors; give a column of texts")
 
-    def _check_data(self, examples, scored=False):
-        if not scored:
-            super()._check_data(examples)
-        elif not isinstance(examples, (EmbeddingExamples, RetrievalData)):
-            raise ValueError(
-                "evaluate takes EmbeddingExamples or RetrievalData; received "
-                f"{type(examples).__name__}. Use EmbeddingExamples.of_pairs"
-            )
-
-    def answers(self, examples, batch_size=None, on_batch=None, **options):
-        batch_size = self.batch_size if batch_size is None else batch_size
+    def _answers(self, examples, call, on_batch=None):
         if isinstance(examples, Examples):
-            prompt = prompt_of(self.output, options.get("prompt"))
-            vectors = self._vectors(
-                [prompt + text for text in examples.texts], batch_size, on_batch
-            )
-            max_terms = options.get("max_terms")
+            prompt = prompt_of(self.output, call.options.get("prompt"))
+            vectors = self._vectors([prompt + text for text in examples.texts], call, on_batch)
+            max_terms = call.options.get("max_terms")
             if max_terms is None:
                 return vectors
             return [inverted_index.strongest(vector, max_terms) for vector in vectors]
         rows = examples.prompted_rows(prompt_of(self.output))
-        vectors = self._vectors([text for row in rows for text in row], batch_size, on_batch)
+        vectors = self._vectors([text for row in rows for text in row], call, on_batch)
         size = len(rows[0])
-        width = self.predictor.described.width
+        width = self.predictor.task_model.width
         parts = [vectors[start : start + size] for start in range(0, len(vectors), size)]
         return [inverted_index.stack(part, width) for part in parts]
 
-    def _vectors(self, texts, batch_size, on_batch=None):
+    def _vectors(self, texts, call, on_batch):
         """Return the sparse vector of each text, a list of arrays (1, vocab)."""
-        model = self.predictor.described
+        model = self.predictor.task_model
         encoded = SparseTexts(model.tokenizer, [texts], model.max_length)
-        self._count_truncated(encoded, len(texts))
-        outputs = self.predictor.outputs(encoded, batch_size=batch_size, on_batch=on_batch)
+        self._count(encoded, len(texts), call)
+        outputs = self.predictor.outputs(encoded, batch_size=call.batch_size, on_batch=on_batch)
         return [inverted_index.as_rows(output) for output in outputs]
 
     def _joined(self, answers):
-        return inverted_index.stack(answers, self.predictor.described.width)
+        return inverted_index.stack(answers, self.predictor.task_model.width)

@@ -21,7 +21,7 @@ class TaggingPipeline(Pipeline):
     data = (TaggedSentences,)
 
     def _examples(self, rows):
-        tokenizer = self.predictor.described.tokenizer
+        tokenizer = self.predictor.task_model.tokenizer
         words, spans = split_words(rows, tokenizer, self.output.characters)
         return _TaggedTexts(words, source=SOURCE, texts=tuple(rows), spans=tuple(spans))
 

@@ -440,7 +440,10 @@ def evaluate(examples, **options):
         (lambda: fit([("\u200b", " "), (" ", "")]), "no text has tokens"),
         (lambda: evaluate(EmbeddingExamples(rows()), top_k=1), "top_k is not an option"),
         (lambda: evaluate(EmbeddingExamples.of_texts(["a"])), "without labels cannot be scored"),
-        (lambda: keras_bert.pipeline(encoder()).evaluate(tiny.examples()), "of_pairs"),
+        (
+            lambda: keras_bert.pipeline(encoder()).evaluate(tiny.examples()),
+            "takes EmbeddingExamples or",
+        ),
         (lambda: mine(tiny.examples()), "examples must be EmbeddingExamples"),
         (lambda: mine(EmbeddingExamples(rows()), margin="a"), "margin must be a finite number"),
         (lambda: keras_bert.pipeline(encoder())(tiny.questions()), "takes Examples; received Q"),

@@ -217,7 +217,7 @@ def test_lists_train_like_their_documents_alone(model):
     task = keras_bert.pipeline(model).predictor.task
     logits = head.with_logits(model)
     options = task.training_options(loss="listnet")
-    encoded = task.encode_training(KerasPredictor(logits).described, data, 32, options)
+    encoded = task.encode_training(KerasPredictor(logits).task_model, data, 32, options)
     assert encoded.targets[1].tolist() == [1, 0, 0]
     plan = BatchPlan(logits, encoded, 8, 0, 1, losses=encoded.loss)
     assert plan.shape is not None

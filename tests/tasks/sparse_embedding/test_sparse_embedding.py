@@ -162,7 +162,7 @@ def test_the_factor_of_the_regularization_rises(model):
     """As in sentence-transformers: with the square of the step, in the first third of the run."""
     task = keras_bert.pipeline(model).predictor.task
     encoded = task.encode(
-        KerasPredictor(model).described, EmbeddingExamples(ROWS), 16, task.training_options()
+        KerasPredictor(model).task_model, EmbeddingExamples(ROWS), 16, task.training_options()
     )
     plan = BatchPlan(model, encoded, 2, 0, 3, losses=encoded.loss)  # 36 batches
     factors = [plan.batch(number)[1][:, -1] for number in (0, 3, 6, 11, 12, 35)]
@@ -177,7 +177,9 @@ def test_the_factor_of_the_regularization_rises(model):
 def test_rows_that_fill_a_batch_do_not_count(model, step):
     task = keras_bert.pipeline(model).predictor.task
     options = task.training_options(document_regularizer_weight=1.0, query_regularizer_weight=1.0)
-    encoded = task.encode(KerasPredictor(model).described, EmbeddingExamples(ROWS[:3]), 16, options)
+    encoded = task.encode(
+        KerasPredictor(model).task_model, EmbeddingExamples(ROWS[:3]), 16, options
+    )
     ((inputs, targets, weights),) = Batches(encoded, 5, seed=(0, 0), lengths=(16,))
     assert weights.tolist() == [1, 1, 1, 0, 0]
     if step is not None:
@@ -256,7 +258,7 @@ def test_wrong_inputs(model):
         pipe.encode(["a", 3])
     with pytest.raises(ValueError, match="max_terms must be an integer of at least 1"):
         pipe.encode(["a"], max_terms=0)
-    with pytest.raises(ValueError, match="evaluate takes EmbeddingExamples or RetrievalData"):
+    with pytest.raises(ValueError, match="takes EmbeddingExamples or RetrievalData"):
         pipe.evaluate(Examples(["a"], labels=["b"]))
     with pytest.raises(ValueError, match="sparse embedders are scored on a search"):
         pipe.evaluate(EmbeddingExamples([("a", "b"), ("b", "c")], [0.0, 1.0]))
