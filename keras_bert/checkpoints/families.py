@@ -169,7 +169,7 @@ def bert_class(config: Mapping[str, Any]) -> str | None:
     For example "BertForMaskedLM" for "TFElectraForMaskedLM".
     """
     names = classes_of(config)
-    return re.sub(r"^\w*?(?=Model$|For[A-Z])", "Bert", names[0]) if names else None
+    return re.sub(r"^\w*?(?=(?<!LMHead)Model$|For[A-Z])", "Bert", names[0]) if names else None
 
 
 def bert_config(file: Path, family: Family, config: Mapping[str, Any]) -> dict[str, Any]:
@@ -295,8 +295,8 @@ def check_adapter(
     if family is BERT:
         return
     prefix = f"{family.prefix}."
-    plain_names = {name.removeprefix(prefix) for name in names}
-    others = [name for name in added if name.removeprefix(prefix) not in plain_names]
+    plain_names = {name.rpartition(prefix)[2] for name in names}
+    others = [name for name in added if name.rpartition(prefix)[2] not in plain_names]
     others += [name for name in replaced if name.startswith("bert.")]
     if others:
         advice = "Correct base_model_name_or_path"

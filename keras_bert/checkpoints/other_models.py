@@ -1,7 +1,6 @@
 """Errors for folders that hold another model: what it is, and how to use it.
 
-Source: huggingface/transformers, models/auto/configuration_auto.py (model types and classes);
-huggingface/peft (adapters).
+Source: huggingface/transformers, models/auto/configuration_auto.py (model types and classes).
 """
 
 import re

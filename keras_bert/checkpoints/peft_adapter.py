@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from keras_bert.checkpoints import folder, json_schema, tensor_files
+from keras_bert.checkpoints import canonical, folder, json_schema, tensor_files
 from keras_bert.checkpoints.tensor_files import Tensor
 from keras_bert.runtime import budget
 from keras_bert.runtime.escaping import shown
@@ -171,10 +171,7 @@ def task_type(class_name: str) -> str:
     for name, ending in _CLASSES.items():
         if class_name == f"Bert{ending}":
             return name
-    raise ValueError(
-        f"PEFT has no type of task for {class_name}. Use format='keras', which holds the "
-        "merged weights"
-    )
+    raise ValueError(f"PEFT has no type of task for {class_name}. {canonical.USE_KERAS}")
 
 
 def merge(tensors: Mapping[str, Tensor], adapter: Adapter) -> dict[str, Tensor]:

@@ -275,7 +275,7 @@ def convert(
     Args:
         source: As `name` of `load`.
         path: As for `save`.
-        format: As for `save`.
+        format: `"keras"`, or one of `checkpoints.WRITABLE`.
         drop: Parts to leave out because the format cannot hold them, such as
             `["next_sentence"]`.
         hidden_act: Activation that replaces the checkpoint's; see `load`.
@@ -303,6 +303,7 @@ def convert(
     ...     checkpoints.detect(folder + "/theirs")
     'huggingface'
     """
+    check_one_of("format", format, ("keras", *checkpoints.WRITABLE))
     source_path = resolve.find(source)
     file = _keras_file(source_path, ignore, source_format)
     if file:

@@ -25,13 +25,13 @@ from keras_bert.checkpoints import (
     peft_adapter,
     tensor_files,
 )
-from keras_bert.checkpoints.canonical import Checkpoint
+from keras_bert.checkpoints.canonical import USE_KERAS, Checkpoint
 from keras_bert.hub import model_archives, model_weights, named_source, resolve
 from keras_bert.hub.hub_source import PREFIX
 from keras_bert.runtime.escaping import shown
 from keras_bert.tasks import registry
 
-_MERGED = "Use format='keras', which holds the merged weights"
+_MERGED = f"{USE_KERAS}, which holds the merged weights"
 
 
 def save(model: keras.Model, checkpoint: Checkpoint, path: pathlib.Path) -> list[str]:
@@ -79,7 +79,7 @@ def _rank_and_alpha(model: keras.Model) -> dict[str, Any]:
     if len(set(map(tuple, ranks))) != 1:
         raise ValueError(
             f"format='peft' needs LoRA with one rank; {model.name!r} has {shown(sorted(ranks))}. "
-            "Call enable_lora of its encoder before the training, or use format='keras'"
+            f"Call enable_lora of its encoder before the training. {USE_KERAS}"
         )
     [rank, alpha] = next(iter(ranks))
     return {"r": rank, "lora_alpha": alpha}
