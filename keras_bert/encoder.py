@@ -10,7 +10,7 @@ import keras
 
 from keras_bert import keras_private
 from keras_bert.layers import Embeddings, Pooler, SentencePooling, TransformerBlock
-from keras_bert.runtime.arguments import as_integer, check_one_of
+from keras_bert.runtime.arguments import as_integer, as_list, check_one_of
 from keras_bert.runtime.escaping import shown
 from keras_bert.token_model import TokenModel
 
@@ -348,7 +348,7 @@ class BertEncoder(TokenModel):
             raise ValueError(
                 "keep_layers needs an encoder without LoRA; call it before enable_lora"
             )
-        layers = list(layers)
+        layers = as_list("layers", layers)
         count = self.bert_config["num_hidden_layers"]
         if not layers or layers != sorted({*layers} & {*range(count)}):
             raise ValueError(

@@ -54,7 +54,7 @@ def _fine_tuned(args, otherwise):
     `otherwise` ends the error for a model without one.
     """
     if factory.find_graph(args.model, args.engine) is not None:
-        return _pipeline(args)
+        return _pipeline(args, task=args.task)
     from keras_bert.training import run_state
 
     folder = pathlib.Path(args.model)
@@ -63,7 +63,7 @@ def _fine_tuned(args, otherwise):
         raise ValueError(
             f"{folder} has an unfinished run. Repeat the finetune command to resume it"
         )
-    model = reading.load(args, task=getattr(args, "task", None) or "auto")
+    model = reading.load(args, task=args.task or "auto")
     if registry.find(model) is None:
         raise ValueError(
             f"{args.model} has no head of a task. Train one with keras-bert finetune; {otherwise}"

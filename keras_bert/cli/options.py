@@ -390,6 +390,7 @@ class Predict(
     """Predict for texts or a file with a trained model.
 
     model: folder or .keras file of a fine-tuned model, or folder of an ONNX or OpenVINO export
+    task: what the model does, if its files do not say it, such as pair
     texts: texts. Pairs: two texts. Question answering: a question and a context. Multiple choice: a
         text and its choices. Tagging splits texts at white space and punctuation, or into
         characters if the training data was split so. Or give --input
@@ -401,6 +402,7 @@ class Predict(
     probabilities: classification and multiple choice: also write the probability of every class
     """
 
+    task: Task | None = None
     texts: Sequence[str] = argument(())
     input: str | None = None
     output: str | None = None

@@ -23,6 +23,7 @@ from keras_bert.checkpoints import (
     tokenizer_config,
 )
 from keras_bert.checkpoints.canonical import Checkpoint
+from keras_bert.checkpoints.folder import read_optional_json
 from keras_bert.checkpoints.tokenizer_config import Tokenizer
 from keras_bert.exporting import graph_folder
 from keras_bert.exporting.graph_folder import Inputs
@@ -126,6 +127,11 @@ def read_head(
             f"{session.file} needs the input {shown(min(unknown))}. Run it with the library that "
             "wrote it"
         )
+    if _MASK not in session.inputs:
+        raise ValueError(
+            f"{session.file} must have the input {_MASK}, since the texts of a batch are padded. "
+            "Export the model again with this input"
+        )
     class_name = _bert_class_of_graph(folder, config, session, task)
     if class_name != "BertForMultipleChoice":  # its logits are (texts, choices)
         _measure_widths(session)
@@ -146,6 +152,14 @@ def read_head(
     )
     if task is not None:
         head = _with_task(head, task)
+    if head.task == "classification":
+        check_one_of(f"the activation of {session.file}", head.activation, (None, "linear"))
+    segments = read_optional_json(folder / "config.json").get("type_vocab_size")
+    if head.pairs and segments == 1 and "token_type_ids" in session.inputs:
+        raise ValueError(
+            f"{session.file} has one segment, and its input token_type_ids cannot tell the texts "
+            "of a pair apart. Export the model again without this input"
+        )
     return head, _with_outputs(session, head)
 
 
@@ -178,7 +192,7 @@ def _with_outputs(session: Session, head: HeadSpec) -> Session:
     if session.widths.keys() >= set(outputs):
         return session
     if outputs == (_SCORE,):
-        check_one_of("the activation of the score", head.activation, _ACTIVATIONS)
+        check_one_of(f"the activation of {session.file}", head.activation, _ACTIVATIONS)
         activate = functools.partial(_activate, activation=head.activation)
         return SessionWithLastLayer(session, "logits", _SCORE, 1, activate)
     if not head.pooling:
@@ -199,10 +213,16 @@ def _bert_class_of_graph(
     folder: pathlib.Path, config: Mapping[str, Any], session: Session, task: str | None
 ) -> str:
     """Return BERT's class with the head of a graph, by its config or else by the user's task."""
+    class_name = families.bert_class(config) or "BertModel"
+    has_head = class_name in huggingface_heads.ARCHITECTURES and class_name != "BertModel"
     if not any("logits" in name for name in session.widths):
+        if has_head and session.widths.keys().isdisjoint((_VECTORS, *_VECTORS_OF_TOKENS)):
+            raise ValueError(
+                f"{session.file} must have the output logits; it has "
+                f"{shown(list(session.widths), 200)}. Rename its output"
+            )
         return "BertModel"
-    class_name = families.bert_class(config)
-    if class_name in huggingface_heads.ARCHITECTURES:
+    if has_head:
         return class_name
     if task is not None:
         return huggingface_heads.architecture_of_task(registry.by_name(task).name)

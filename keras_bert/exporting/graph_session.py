@@ -21,6 +21,7 @@ from keras_bert.runtime.reading import one_line
 from keras_bert.untrusted import onnx_graph_check, openvino_graph_check
 
 _MUST_BE_OURS = "must be a graph as keras_bert.export writes it, received"
+_TYPES = {"tensor(int32)": np.int32}
 _FATAL = 4  # ONNX Runtime prints warnings with names from the file; its errors are exceptions
 
 
@@ -100,14 +101,18 @@ class OnnxSession:
             size = output.shape[-1]
             self.widths[output.name] = size if isinstance(size, int) else None
             self.ranks[output.name] = len(output.shape)
-        self.inputs = [value.name for value in self._session.get_inputs()]
+        values = self._session.get_inputs()
+        self.inputs = [value.name for value in values]
+        self._types = {value.name: _TYPES.get(value.type, np.int64) for value in values}
         self.file = file
         self._advice = graph.advice
 
     def run(self, batches: Iterable[Inputs], names: list[str]) -> Iterator[Batch]:
         for index, inputs in enumerate(batches):
+            ids = graph_inputs(inputs, self.inputs)
+            ids = {name: array.astype(self._types[name]) for name, array in ids.items()}
             with errors_as_value_error(f"{self.file} failed", self._advice):
-                outputs = self._session.run(names, graph_inputs(inputs, self.inputs))
+                outputs = self._session.run(names, ids)
             yield index, inputs, outputs
 
 
@@ -142,7 +147,7 @@ class OpenVinoSession:
             self._for_batches = core.compile_model(model, "CPU", options)
         count = self._for_batches.get_property("OPTIMAL_NUMBER_OF_INFER_REQUESTS")
         self.parallel_batches: int = count
-        self.inputs = [value.any_name for value in self._for_one_batch.inputs]
+        self.inputs = [_name_of(value) for value in self._for_one_batch.inputs]
         self.widths: dict[str, int | None] = {}
         self.ranks: dict[str, int] = {}
         for output in self._for_one_batch.outputs:
@@ -227,6 +232,13 @@ def import_openvino():
     """
     sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
     return import_extra("openvino", "openvino", "this format")
+
+
+def _name_of(value: typing.Any) -> str:
+    """Return the name of an input of OpenVINO, which may have several or none."""
+    names = value.get_names()
+    known = names & set(graph_folder.INPUTS.values())
+    return min(known or names, default="")
 
 
 def _digest_of_files(files: Iterable[pathlib.Path]) -> str:

@@ -492,12 +492,61 @@ def test_no_trust_is_asked_for_graphs_that_are_no_encoder(classes, tmp_path, con
                 call(folder, **options)
 
 
+TANH = "torch.nn.modules.activation.Tanh"
+
+
+def replace(name, operation, other):
+    """Return a function that computes `name` from the input `other`, or the output from `name`."""
+
+    def damage(folder):
+        onnx = pytest.importorskip("onnx")
+        content = onnx.load(folder / "model.onnx")
+        if operation == "Identity":
+            [output] = (output for output in content.graph.output if output.name == name)
+            output.name = other
+            content.graph.node.append(onnx.helper.make_node(operation, [name], [other]))
+        else:
+            [value] = (value for value in content.graph.input if value.name == name)
+            content.graph.input.remove(value)
+            content.graph.node.insert(0, onnx.helper.make_node(operation, [other], [name]))
+        onnx.save(content, folder / "model.onnx")
+
+    return damage
+
+
+@pytest.mark.filterwarnings("ignore:.* were truncated")
+def test_ids_of_32_bits(classes, classifier, tmp_path):
+    onnx = pytest.importorskip("onnx")
+    folder = as_foreign(shutil.copytree(classes, tmp_path / "a"))
+    content = onnx.load(folder / "model.onnx")
+    for value in content.graph.input:
+        value.type.tensor_type.elem_type = onnx.TensorProto.INT32
+        for node in content.graph.node:
+            names = [f"{name}_64" if name == value.name else name for name in node.input]
+            node.input[:] = names
+        cast = onnx.helper.make_node(
+            "Cast", [value.name], [f"{value.name}_64"], to=onnx.TensorProto.INT64
+        )
+        content.graph.node.insert(0, cast)
+    onnx.save(content, folder / "model.onnx")
+    assert_close(
+        keras_bert.pipeline(folder, trusted=True)(TEXTS), keras_bert.pipeline(classifier)(TEXTS)
+    )
+
+
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
         (edit(CONFIG, vocab_size=None), "config.json: vocab_size must be a number"),
         (edit(CONFIG, architectures=None), "architectures must name .* task='classification'"),
-        (edit(CONFIG, architectures=["BertModel"]), "must have .* the output last_hidden_state"),
+        (edit(CONFIG, architectures=["BertModel"]), "architectures must name .* task='class"),
+        (replace("logits", "Identity", "output_0"), "must have the output logits; .*output_0"),
+        (replace("attention_mask", "Sign", "input_ids"), "must have the input attention_mask"),
+        (edit(CONFIG, sentence_transformers={"activation_fn": TANH}), "the activation of .*tanh"),
+        (
+            edit(CONFIG, id2label={"0": "entailment", "1": "no"}, type_vocab_size=1),
+            "has one segment",
+        ),
         (edit(CONFIG, architectures=["BertForTokenClassification"]), "logits must have 3 axes"),
         (edit(TOKENIZER, model=BPE), "WordPiece' in the model"),
         (delete("config.json"), "has no config.json. Copy"),

@@ -78,7 +78,7 @@ LINES = {
     "predict": [
         "{label_sets} --input {lines} --no-header --text 1 --separator ;",
         "{tagger} --input {tags} --word 2",
-        "{pair} --input {table} --text-pair other",
+        "{pair} --input {table} --text-pair other --task pair",
         "{onnx} so good --engine onnx",
     ],
     "embed": [
