@@ -36,7 +36,8 @@ def open_folder(path: Path, ignore: Collection[str], find_base: FindBase | None)
     revision = adapter.config.get("revision")
     if not isinstance(name, str) or not name or not isinstance(revision, str | None):
         keys = {"base_model_name_or_path": name, "revision": revision}
-        raise invalid(file, "must have the name of the base model", keys, copy)
+        rule = "must have the name of the base model, and a name or null as its revision"
+        raise invalid(file, rule, keys, copy)
     try:
         base = find_base(name, revision)
     except (ValueError, OSError) as error:

@@ -122,9 +122,10 @@ def _product(
     rank = shapes[0][0]
     if rank < 1:
         raise invalid(file, "the rank of a matrix must be at least 1", {module: shapes}, _ADVICE)
-    alpha = _of_module(config.get("alpha_pattern"), module, config.get("lora_alpha"))
+    config_file = file.with_name(FILE)
+    alpha = _alpha(config_file, config, module)
     if type(alpha) not in (int, float) or not math.isfinite(alpha):
-        raise invalid(file.with_name(FILE), "lora_alpha must be a number", alpha)
+        raise invalid(config_file, "lora_alpha must be a number", alpha)
     scale = alpha / (math.sqrt(rank) if config.get("use_rslora") else rank)
 
     def load() -> np.ndarray:
@@ -135,21 +136,18 @@ def _product(
     return Tensor((shapes[1][0], shapes[0][1]), load)
 
 
-def _of_module(patterns: Any, module: str, default: Any) -> Any:
-    """Return the value for a module: that of the first pattern that its name ends in."""
-    if not patterns:
-        return default
+def _alpha(file: Path, config: Mapping[str, Any], module: str) -> Any:
+    """Return alpha of a module: that of the first pattern that its name ends in."""
+    patterns = config.get("alpha_pattern") or {}
     if not isinstance(patterns, dict):
-        raise invalid(FILE, "alpha_pattern must be an object", patterns)
-    budget.check(len(patterns), "patterns", budget.MAX_LAYERS, FILE)
-    for pattern, value in patterns.items():
+        raise invalid(file, "alpha_pattern must be an object", patterns, _ADVICE)
+    budget.check(len(patterns), "patterns", budget.MAX_LAYERS, file)
+    for pattern, alpha in patterns.items():
         if re.fullmatch(r"[\w.]+", pattern) is None:
-            raise ValueError(
-                f"{FILE}: patterns must be names of modules; received {shown(pattern)}"
-            )
+            raise invalid(file, "alpha_pattern must have names of modules", pattern, _ADVICE)
         if f".{module}".endswith(f".{pattern}"):
-            return value
-    return default
+            return alpha
+    return config.get("lora_alpha")
 
 
 def with_task(

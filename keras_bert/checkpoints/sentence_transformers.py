@@ -57,7 +57,8 @@ def read(
     modules = _modules(path)
     names = [name for name, _ in modules]
     if names[:1] not in (["Transformer"], ["MLMTransformer"]):
-        raise invalid(path / MODULES_FILE, "the first module must be Transformer", names)
+        advice = "Use it with sentence-transformers"
+        raise invalid(path / MODULES_FILE, "the first module must be Transformer", names, advice)
     inner = modules[0][1]
     if is_adapter(inner):
         read_inner = peft.open_folder(inner, ignore, find_base)
