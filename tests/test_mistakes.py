@@ -112,7 +112,7 @@ def test_column_of_pairs_that_is_not_read():
 CALLS = {
     "evaluate a table": (
         lambda m, p: keras_bert.pipeline(m).evaluate(pd.DataFrame({"text": TWO})),
-        "become such data with keras_bert.read",
+        "takes Examples; received DataFrame. Read files and tables with keras_bert.read",
     ),
     "finetune a table": (
         lambda m, p: keras_bert.finetune(m, {"text": TWO}), "keras_bert.read"

@@ -189,7 +189,7 @@ def _save(args, encoder, examples, dev, columns, model, metrics, **more):
     keras_bert.save(model, args.output)  # with the metrics and the columns of the data
     if metrics["history"]:
         report.draw_curves(args.output, metrics["history"])
-    if dev is not None and heads.find_output(model).labels is not None:
+    if dev is not None:
         report.draw_confusion(args.output, model, dev, metrics["recipe"]["batch_size"])
 
 

@@ -178,10 +178,10 @@ def _measure_widths(session: Session) -> None:
 
 def _with_task(head: HeadSpec, task: str) -> HeadSpec:
     """Return the head as a variant of its task, or as that of a task with the same head."""
-    wanted = registry.by_name(task)
-    if head.task in wanted.same_heads:
+    named_task = registry.by_name(task)
+    if head.task in named_task.same_heads:
         return huggingface_heads.as_cross_encoder(head, number_of_logits=1, activation=None)
-    if head.task != wanted.name:
+    if head.task != named_task.name:
         return head
     return dataclasses.replace(head, **registry.head_options(task))
 

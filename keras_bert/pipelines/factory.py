@@ -85,10 +85,10 @@ def pipeline(
         predictor = _keras_predictor(model, task, pooling, precision, trusted)
     else:
         predictor = _graph_predictor(graph, task, pooling, precision, trusted)
-    output = predictor.task_model.output
-    if task is not None and not registry.is_variant(task, output):
+    head = predictor.task_model.output
+    if task is not None and not registry.is_variant(task, head):
         raise ValueError(
-            f"{predictor.name!r} has the task {predictor.task.variant_of(output)}; received "
+            f"{predictor.name!r} has the task {predictor.task.variant_of(head)}; received "
             f"{task!r}. Leave out task, or load another model"
         )
     return predictor.task.pipeline(predictor, batch_size=batch_size, long_texts=long_texts)
@@ -105,7 +105,8 @@ def _graph_predictor(graph, task, pooling, precision, trusted):
     if graph.is_foreign and not trusted:
         from keras_bert.exporting import foreign_graph
 
-        foreign_graph.read_files(graph.folder)  # their problems come first: trust does not help
+        # Report broken files first; trusted=True would not fix them.
+        foreign_graph.read_files(graph.folder)
         raise ValueError(
             f"{graph.file} is a graph of another library, which is a program. If you trust its "
             "author, pass trusted=True (--trusted)"
@@ -117,31 +118,46 @@ def _graph_predictor(graph, task, pooling, precision, trusted):
 
 def _keras_predictor(model, task, pooling, precision, trusted):
     """Return the predictor of a Keras model, which is loaded if it is a name or a path."""
-    import keras
-
-    from keras_bert.encoder import BertEncoder
-    from keras_bert.hub import loading
-    from keras_bert.model_structure import preprocessor_of
     from keras_bert.tasks.keras_predictor import KerasPredictor
 
-    requested = None if task is None else registry.by_name(task)
-    if not isinstance(model, keras.Model):
-        from_encoder = requested is None or requested.reads_encoders
-        model = loading.load(model, task="auto" if from_encoder else task, trusted=trusted)
-    preprocessor_of(model)  # raises an error if there is none
-    task_of_model = registry.find(model)
-    if requested is None and task_of_model is None and isinstance(model, BertEncoder):
-        requested = registry.by_name("embedding")
-    chosen = task_of_model if requested is None else requested
-    if chosen is None:
-        raise ValueError(f"{model.name!r} must have a head of keras_bert.heads; use its `predict`")
-    if chosen.reads_encoders:
-        return KerasPredictor(chosen.from_encoder(model, pooling), precision)
+    model = _loaded(model, task, trusted)
+    task_of_answers = _task_of_answers(model, task)
+    if task_of_answers.reads_encoders:
+        return KerasPredictor(task_of_answers.from_encoder(model, pooling), precision)
     if pooling is not None:
         raise ValueError(
-            f"pooling is only for embeddings; {model.name!r} has the task {chosen.name}"
+            f"pooling is only for embeddings; {model.name!r} has the task {task_of_answers.name}"
         )
     return KerasPredictor(model, precision)
+
+
+def _loaded(model, task, trusted):
+    """Return a Keras model with a preprocessor. A name or a path is loaded."""
+    import keras
+
+    from keras_bert.hub import loading
+    from keras_bert.model_structure import preprocessor_of
+
+    if not isinstance(model, keras.Model):
+        if task is None or registry.by_name(task).reads_encoders:
+            task = "auto"
+        model = loading.load(model, task=task, trusted=trusted)
+    preprocessor_of(model)  # raises an error if there is none
+    return model
+
+
+def _task_of_answers(model, task):
+    """Return the `Task` of a pipeline: the argument, that of the model, embedding of an encoder."""
+    from keras_bert.encoder import BertEncoder
+
+    if task is not None:
+        return registry.by_name(task)
+    task_of_model = registry.find(model)
+    if task_of_model is not None:
+        return task_of_model
+    if isinstance(model, BertEncoder):
+        return registry.by_name("embedding")
+    raise ValueError(f"{model.name!r} must have a head of keras_bert.heads; use its `predict`")
 
 
 def predict(model: Any, inputs: Any, **options: Any) -> Any:

@@ -14,6 +14,7 @@ from keras_bert.runtime.escaping import printable, shown
 
 _MAX_MESSAGE = 500  # characters
 _LFS_POINTER = b"version https://git-lfs.github.com/spec/"
+_OF_ITEMS = "[{:"  # each list, object and key of JSON has one of these characters
 _JSON_STRING = re.compile(r'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
 _NESTING = [0] * 256  # change of the depth by each byte
 _NESTING[ord("[")] = _NESTING[ord("{")] = 1
@@ -102,10 +103,10 @@ def check_json(text: str) -> None:
     An object takes 200 bytes of memory. A deeply nested value exceeds the recursion limit of the
     parser, or of whatever walks over the value.
     """
-    if sum(map(text.count, "[{:")) <= budget.MAX_DEPTH:
+    if sum(map(text.count, _OF_ITEMS)) <= budget.MAX_DEPTH:
         return
     structure = _JSON_STRING.sub("", text)
-    items = sum(map(structure.count, "[{:"))
+    items = sum(map(structure.count, _OF_ITEMS))
     budget.check(items, "lists, objects and keys", budget.MAX_ITEMS)
     brackets = structure.encode("utf-8", "replace").translate(None, _NOT_BRACKETS)
     depth = max(itertools.accumulate(map(_NESTING.__getitem__, brackets)), default=0)

@@ -267,8 +267,8 @@ class Pipeline:
             rows = list(zip(texts, values, strict=True))
         for number, row in enumerate(rows, 1):
             if not is_pair(row):
-                wanted = ", ".join(self.columns)
-                raise ValueError(f"input {number} must be ({wanted}); received {shown(row)}")
+                columns = ", ".join(self.columns)
+                raise ValueError(f"input {number} must be ({columns}); received {shown(row)}")
             self._check_row(f"input {number}", row)
         return rows, is_single
 

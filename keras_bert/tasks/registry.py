@@ -131,8 +131,8 @@ def for_data(examples) -> Task:
     kinds = dict.fromkeys(kind.__name__ for task in TASKS for kind in task.data)
     raise ValueError(
         f"the data must be one of keras_bert's {', '.join(kinds)}; received "
-        f"{type(examples).__name__}. Files, DataFrames, Hugging Face datasets and dicts of columns "
-        "become such data with keras_bert.read"
+        f"{type(examples).__name__}. Read files, DataFrames, Hugging Face datasets and dicts of "
+        "columns with keras_bert.read"
     )
 
 

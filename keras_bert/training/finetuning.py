@@ -190,7 +190,7 @@ def finetune(
         options, what, arguments, run_data.NAMES_ELSEWHERE
     )
     _check_arguments(dev, metric, patience, evaluate_every, on_end)
-    run_data.check(trained_task, train, dev)
+    run_data.check_data(trained_task, train, dev)
     new_encoder, model = _encoder_and_model(trained_task, encoder, train)
     if max_length is not None:
         as_max_length(max_length, new_encoder.bert_config["max_position_embeddings"])
@@ -214,7 +214,7 @@ def finetune(
         if not (state.epoch or state.batch):
             _prepare_start(run, state, model, is_new)
         if show_progress:
-            run_data.note(run, trained_task, new_encoder if is_new else None, task_options)
+            run_data.print_notes(run, trained_task, new_encoder if is_new else None, task_options)
         stopped = _fit(run, state, show_progress, tensorboard)
         metrics = _metrics(run, state, _restore_best(run, state), stopped)
         if show_progress:
@@ -270,9 +270,14 @@ class FinetuningRun:
         recipe = self.recipe
         encoder = heads.find_encoder(self.model)
         recipe.max_length = max_sequence_length(encoder, recipe.max_length)
-        self.encoded, self.encoded_dev, options = run_data.encode(
-            self.task, self.model, self.train, self.dev, recipe
-        )
+        self.encoded = run_data.encode_training(self.task, self.model, self.train, recipe)
+        recipe.batch_size = run_data.batch_size_of(self.task, self.encoded, recipe)
+        if self.dev is not None:
+            self.encoded_dev = run_data.encode_dev(
+                self.task, self.model, self.train, self.dev, recipe
+            )
+            self.encoded.share_loss(self.encoded_dev)
+        options = run_data.compile_options(self.task, self.model, self.encoded, recipe.loss)
         subject = self._subject(options)
         if self.dev is not None:
             self._choose_metric()
@@ -291,24 +296,23 @@ class FinetuningRun:
             fits_head=self.task.head_start is not None or self.fit_head is not None,
         )
         if self.dev is not None:
-            self.score = run_data.scorer(
-                self.model, self.dev, self.encoded, self.encoded_dev, recipe.batch_size, options,
-                self.plan,
-            )  # fmt: skip
+            self.score = run_data.DevScorer(self, options)
         # The generators got their seeds when the encoder was created or loaded.
         seed_dropout(self.model, recipe.seed)
         self._compile(subject.options, options)
 
     def _subject(self, options):
         """Return what the batches train; set `fit_head`."""
-        batch_size: Any = self.recipe.batch_size  # `run_data.encode` has set it
+        batch_size: Any = self.recipe.batch_size  # `prepare` has set it
         if self.contrast is None:
             model = self.task.model_of_logits(self.model)
             return _Subject(model, self.encoded, options, batch_size)
         self.fit_head = head_fitter(
             self.model, self.contrast.head, self.encoded, self.recipe.seed, batch_size
         )
-        model, encoded, options = run_data.contrastive(self.model, self.contrast, self.recipe)
+        model, encoded, options = run_data.encode_contrastive(
+            self.model, self.contrast, self.recipe.max_length
+        )
         return _Subject(model, encoded, options, batch_size // encoded.texts_per_row)
 
     def _choose_metric(self):

@@ -84,7 +84,9 @@ def _is_plotted(name):
 def _plot(axes, history, x, names):
     colors: dict[str, str] = {}
     for name in names:
-        points = [(record[x], record[name]) for record in history if name in record]
+        records = [record for record in history if name in record]
+        positions = [record[x] for record in records]
+        values = [record[name] for record in records]
         # Training and held-out values of one metric have the same color.
         measure = name.removeprefix("eval_").removeprefix("dev_")
         color = colors.setdefault(measure, f"C{len(colors)}")
@@ -95,7 +97,7 @@ def _plot(axes, history, x, names):
             style = {"marker": "o", "markerfacecolor": "white", "linestyle": ":"}
         if registry.is_baseline(name):
             style = {"linestyle": "--"}
-        axes.plot(*zip(*points, strict=True), label=_LABELS.get(name, name), color=color, **style)
+        axes.plot(positions, values, label=_LABELS.get(name, name), color=color, **style)
     for before, record in itertools.pairwise(history):
         if record.get("sequence_length") != before.get("sequence_length"):
             axes.axvline(before[x], color="gray", linewidth=0.5)
@@ -116,7 +118,7 @@ def draw_confusion(folder, model, examples, batch_size):
 
 
 def plot_confusion(model: keras.Model, examples: Any, *, batch_size: int = 32) -> "Figure":
-    """Plot how often a model gives which label, by the right label.
+    """Plot the confusion matrix: a row per true label, a column per predicted one.
 
     If no installed font has the characters of the labels, the plot has numbers in their place, and
     their meaning is printed.
@@ -144,20 +146,22 @@ def plot_confusion(model: keras.Model, examples: Any, *, batch_size: int = 32) -
     'Confusion matrix'
     """
     output = heads.find_output(model)
-    if output is None or not _has_confusion(output):
+    if not _has_confusion(output):
         raise ValueError(
             "a confusion matrix needs a classifier with one label per text, or a tagger, with at "
             f"most {_MAX_CLASSES} labels; received {model.name!r}"
         )
-    registry.for_data(examples).check_labeled(examples)
-    answers = KerasPredictor(model).answers(examples, batch_size=batch_size)
-    expected, predicted = registry.by_name(output.task).confusion(output, examples, answers)
+    predictor = KerasPredictor(model)
+    predictor.check_labeled(examples)
+    answers = predictor.answers(examples, batch_size=batch_size)
+    expected, predicted = predictor.task.confusion(output, examples, answers)
     return _plot_confusion(output.labels, expected, predicted)
 
 
 def _has_confusion(output):
-    has_labels = output.labels is not None and not output.multi_label
-    return has_labels and len(output.labels) <= _MAX_CLASSES
+    if output is None or output.labels is None or output.multi_label:
+        return False
+    return len(output.labels) <= _MAX_CLASSES
 
 
 def _plot_confusion(labels, expected, predicted):
