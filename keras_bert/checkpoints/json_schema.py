@@ -1,5 +1,6 @@
 """Check the values in JSON files of other libraries against a schema."""
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -71,4 +72,6 @@ def _words_of(supported: Any) -> str:
         return "true or false"
     if isinstance(supported, tuple):
         return f"one of {', '.join(map(str, supported))}"
-    return str(supported).lower() if isinstance(supported, bool) else shown(supported)
+    if supported is None or isinstance(supported, bool):
+        return json.dumps(supported)
+    return shown(supported)

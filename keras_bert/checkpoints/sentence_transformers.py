@@ -313,10 +313,8 @@ def _read_settings(file: Path, similarity: str = "cosine") -> dict[str, Any]:
     """Return the prompts and the similarity of an embedder, by default `similarity`."""
     config = folder.read_optional_json(file)
     default = config.get("default_prompt_name")
-    size = config.get("truncate_dim")
-    if size is not None:
-        advice = "Remove it from the file, and pass truncate_dim to encode"
-        raise invalid(file, "truncate_dim must be null", size, advice)
+    advice = "Remove it from the file, and pass truncate_dim or max_terms to encode"
+    json_schema.check(file, config, {"truncate_dim": None, "max_active_dims": None}, advice=advice)
     return {
         "prompts": config.get("prompts") or {},
         "default_prompt": None if default is None else str(default),

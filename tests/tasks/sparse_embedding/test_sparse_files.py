@@ -67,6 +67,7 @@ def test_checkpoints_without_the_head(tmp_path):
         ("1_SpladePooling/config.json", "pooling_strategy", "sum"),
         ("1_SpladePooling/config.json", "activation_function", "log1p_relu"),
         ("config_sentence_transformers.json", "similarity_fn_name", "cosine"),
+        ("config_sentence_transformers.json", "max_active_dims", 2),
     ],
 )
 def test_settings_that_change_the_vectors_are_errors(tmp_path, model, file, key, value):
