@@ -113,6 +113,9 @@ _TOKENIZER_SCHEMA = {
     "strip_accents": json_schema.FLAG,
     "split": True,
     "suffix_indicator": "##",
+    "oov_token": "[UNK]",
+    "special_tokens": ([],),
+    "special_tokens_in_strings": False,
 }
 
 
@@ -245,7 +248,9 @@ def _read_tokenizer(path: Path, vocabulary: list[str] | None, limit: int) -> dic
     lowercase = vocabulary is not None and folder.is_lowercase(vocabulary)
     config = _config_of(file, {"BertTokenizer"})[1] if folder.has_file(file) else {}
     json_schema.check(file, config, _TOKENIZER_SCHEMA)
-    preprocessor = folder.read_optional_json(path / "preprocessor.json").get("config") or {}
+    preprocessor_file = path / "preprocessor.json"
+    preprocessor = folder.read_optional_json(preprocessor_file).get("config") or {}
+    json_schema.check(preprocessor_file, preprocessor, {"truncate": "round_robin"})
     length = preprocessor.get("sequence_length")
     return {
         "lowercase": config.get("lowercase", lowercase),

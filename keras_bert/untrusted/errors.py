@@ -1,13 +1,14 @@
 """Errors about a file: the rule, and the value that breaks it."""
 
-from keras_bert.runtime.escaping import shown
+from keras_bert.runtime.escaping import printable, shown
 from keras_bert.runtime.reading import one_line
 
 
 def invalid(source: object, rule: str, received: object, advice: str = "") -> ValueError:
     """Return an error: a file or model must follow a rule, and the received value does not.
 
-    `received` can be the exception of a library.
+    `received` can be the exception of a library. Control characters are escaped, since `rule` and
+    `advice` can have words of the file.
 
     Example:
 
@@ -18,4 +19,4 @@ def invalid(source: object, rule: str, received: object, advice: str = "") -> Va
     """
     value = one_line(received) if isinstance(received, Exception) else shown(received)
     end = f". {advice}" if advice else ""
-    return ValueError(f"{source}: {rule}, received {value}{end}")
+    return ValueError(printable(f"{source}: {rule}, received {value}{end}"))

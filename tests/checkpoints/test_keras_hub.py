@@ -296,6 +296,13 @@ BAD = {
     "lowercase": (change_tokenizer(lowercase="no"), "lowercase must be true or false"),
     "strip_accents": (change_tokenizer(strip_accents=1), "strip_accents must be true or false"),
     "split": (change_tokenizer(split=False), "split must be true"),
+    "oov": (change_tokenizer(oov_token="[PAD]"), r"oov_token must be '\[UNK\]'"),
+    "special": (change_tokenizer(special_tokens=["good"]), "special_tokens must be"),
+    "strings": (change_tokenizer(special_tokens_in_strings=True), "in_strings must be false"),
+    "truncate": (
+        lambda f: edit(f / "preprocessor.json", lambda c: c["config"].update(truncate="waterfall")),
+        "truncate must be 'round_robin'",
+    ),
     "suffix": (change_tokenizer(suffix_indicator="@@"), "suffix_indicator must be '##'"),
     "activation": (
         lambda f: edit(f / "task.json", lambda c: c["config"].update(activation="tanh")),
