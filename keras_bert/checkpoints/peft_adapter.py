@@ -16,6 +16,7 @@ from keras_bert.checkpoints import canonical, folder, json_schema, tensor_files
 from keras_bert.checkpoints.tensor_files import Tensor
 from keras_bert.runtime import budget
 from keras_bert.runtime.escaping import shown
+from keras_bert.runtime.words import words
 from keras_bert.untrusted.errors import invalid
 
 FILE = "adapter_config.json"
@@ -39,6 +40,14 @@ _SCHEMA = {
     # Others, such as "pissa" and "loftq", also change the base model.
     "init_lora_weights": (True, False, "gaussian", "eva", "orthogonal"),
 }
+# Keys that are read, or that only matter for the training.
+_OTHER_KEYS = words("""
+    alpha_pattern auto_mapping base_model_name_or_path corda_config ensure_weight_tying eva_config
+    exclude_modules inference_mode layers_pattern layers_to_transform loftq_config lora_alpha
+    lora_dropout lora_ga_config megatron_core modules_to_save peft_version qalora_group_size r
+    rank_pattern revision runtime_config target_modules task_type unsloth_fixed use_rslora
+    velora_config
+""")
 _ADVICE = "Merge the adapter with PEFT's merge_and_unload, and save that model"
 # Types that add tokens, layers or a choice between adapters.
 _NOT_MERGED = re.compile("PROMPT|P_TUNING|PREFIX|CPT|POLY|XLORA|CARTRIDGE|SHADOW")
@@ -78,6 +87,10 @@ def read(path: Path) -> Adapter | None:
     is_merged = _NOT_MERGED.search(str(kind)) is None
     advice = _ADVICE if is_merged else "It cannot be merged; use it with PEFT"
     json_schema.check(file, config, _SCHEMA, advice=advice)
+    used = [key for key, value in config.items() if value not in (None, False, [], {}, 0)]
+    unknown = sorted(set(used).difference(_SCHEMA, _OTHER_KEYS))
+    if unknown:
+        raise invalid(file, "must have keys of a LoRA adapter", unknown[0], advice)
     weights_file = next((path / name for name in WEIGHTS if (path / name).is_file()), None)
     if weights_file is None:
         raise ValueError(f"{file}: must be beside {' or '.join(WEIGHTS)}, which is missing")

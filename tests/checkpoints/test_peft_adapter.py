@@ -92,6 +92,7 @@ def test_names_of_older_and_bare_models(tmp_path):
         ({"trainable_token_indices": [1]}, "trainable_token_indices.*merge_and_unload"),
         ({"layer_replication": [[0, 1]]}, "layer_replication"),
         ({"lora_alpha": "4"}, "lora_alpha must be a number"),
+        ({"an_option_of_tomorrow": 1}, "must have keys of a LoRA .*an_option.*merge_and_unload"),
         ({"alpha_pattern": {".*": 4}}, "must have names of modules.*merge_and_unload"),
         ({"alpha_pattern": ["query"]}, "alpha_pattern must be an object"),
         ({"alpha_pattern": dict.fromkeys(map(str, range(300)), 4)}, "300 patterns, at most 100"),
