@@ -37,7 +37,7 @@ def check_texts(texts, what="text"):
 def check_data(name, data, kinds):
     """Raise an error for data of other classes than `kinds`; `name` is what takes the data."""
     if not isinstance(data, kinds):
-        names = " or ".join(kind.__name__ for kind in kinds)
+        names = " or ".join(dict.fromkeys(kind.__name__ for kind in kinds))
         raise ValueError(
             f"{name} takes {names}; received {type(data).__name__}. Read files and tables with "
             "keras_bert.read"

@@ -39,6 +39,8 @@ class Predictor:
             max_length: Maximum tokens of a sequence, by default that of the model.
             **options: The `training_options` of the task.
         """
+        kinds = (*self.task.data, *self.task.pipeline.data)
+        check_data(repr(self.name), examples, kinds)
         if not len(examples):
             raise ValueError(f"{examples.source} contains no examples")
         task_model = self.task_model
@@ -99,7 +101,6 @@ class Predictor:
         """
         # An unknown option is an error before the work.
         self.task.answer_options.of(options, f"the task {self.task.name}")
-        check_data(repr(self.name), examples, self.task.data)
         encoded = self.encode(examples, max_length, **(encode_options or {}))
         if on_encoded is not None:
             on_encoded(encoded)
