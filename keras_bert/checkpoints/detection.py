@@ -49,7 +49,7 @@ def detect(path: str | os.PathLike[str], format: str | None = None) -> str:
     if format in formats or (format is None and len(formats) == 1):
         return format or formats[0]
     if formats:
-        choices = " or ".join(f"format={name!r}" for name in formats)
+        choices = " or ".join(f"format={shown(name)}" for name in formats)
         problem = (
             "has several formats"
             if format is None

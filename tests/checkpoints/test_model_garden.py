@@ -208,7 +208,7 @@ def test_yaml(tmp_path):
     ("content", "message"),
     [
         (encoder_yaml(norm_first=True), "norm_first must be false"),
-        (encoder_yaml(output_range=1), "output_range must be None"),
+        (encoder_yaml(output_range=1), "output_range must be null"),
         (encoder_yaml(embedding_size=3), "embedding_size must be 6"),
         (encoder_yaml(hidden_activation="quick"), "hidden_act must be one of celu, .*gelu_new"),
         ({"type": "albert", "albert": {}}, "must be of type 'bert', received 'albert'"),
@@ -316,7 +316,7 @@ def test_failed_to_encoder_assigns_nothing(config, weights, message):
     ("activation", "options", "message"),
     [
         (tanh_gelu, {"norm_first": True}, "norm_first must be false"),
-        (tanh_gelu, {"output_range": 1}, "output_range must be None"),
+        (tanh_gelu, {"output_range": 1}, "output_range must be null"),
         (tanh_gelu, {"embedding_width": 2}, "embedding_width must be 6"),
         (tf.nn.swish, {}, "inner_activation must be one of gelu, gelu_new, relu, received"),
     ],

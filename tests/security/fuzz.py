@@ -403,6 +403,7 @@ def read_in_this_process(name, folder, seed, first, count):
                 "unexpected",
                 f"{type(error).__module__}.{type(error).__name__}: {error}",
             )
+        resource.setrlimit(resource.RLIMIT_CPU, (hard_limit, hard_limit))  # mutations take time
         peak = memory.peak()
         if peak > BYTES_A_FILE:
             problem = f"{peak / 1e9:.1f} GB"

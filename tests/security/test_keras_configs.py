@@ -284,7 +284,7 @@ def test_a_layer_that_is_used_again_counts_again(config):
     for number in range(30):
         twice = [call(without_dropout(number, "a"), "x"), call(without_dropout(number, "b"), "a")]
         layers.append(call(functional(number + 1, [x, *twice], "b"), "x"))
-    with pytest.raises(keras_config.Refused, match="more than 600 layers"):
+    with pytest.raises(keras_config.Refused, match="more than 300 layers"):
         build(changed)
 
 
@@ -427,7 +427,7 @@ def test_a_negative_number_of_layers_allows_no_others(tmp_path, temporary, confi
         nested["config"]["layers"].append(layer)
     options = {"num_hidden_layers": -(10**9), "preprocessor": nested}
     edit_config(file, lambda config: config["config"].update(options))
-    assert_refused(file, temporary, "more than 600 layers")
+    assert_refused(file, temporary, "more than 300 layers")
 
 
 def test_weights_without_a_layer_are_refused(tmp_path, temporary):
